@@ -114,7 +114,7 @@ fn authorize(criterion: &mut Criterion) {
         });
     });
     group.bench_function("may_resolve/10000", |bench| {
-        bench.iter(|| generation.may_resolve(&asked.session, &asked.groups, black_box(&stranger)));
+        bench.iter(|| generation.may_resolve(known.principal(), black_box(&stranger)));
     });
     group.finish();
 }

@@ -16,7 +16,8 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use gateway::audit::{Allowance, Durability, Log, Settings};
 use gateway::credential::{Credentials, Stores};
 use gateway::gateway::{
-    Ids, Limits, ListenerMode, ListenerSlot, SessionListener, SharedState, Snapshot, Worker,
+    BoundSocket, Ids, Limits, ListenerMode, ListenerSlot, SessionListener, SharedState, Snapshot,
+    Worker,
 };
 use gateway::intercept::{CaSettings, SessionCa};
 use gateway::message::Host;
@@ -99,7 +100,10 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
     let served = SessionListener::new(&shared, (asks, Arc::new(ca)), ListenerMode::Proxy, None);
     let slot = Arc::new(ListenerSlot::new(&shared, served));
     let worker = Worker::new(shared).unwrap();
-    worker.listen(worker.take(listener, false).unwrap(), slot);
+    worker.listen(
+        worker.take(BoundSocket::Tcp(listener), false).unwrap(),
+        slot,
+    );
     address
 }
 

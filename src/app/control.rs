@@ -20,8 +20,9 @@ use crate::app::reload::source::Applied;
 use crate::app::{Advise as _, App, Code, Context as _, Failure, safe};
 use crate::config::{Allowed, Hint, state};
 use crate::control::{
-    About, ClientEnvironment, Control, ControlSocket, Operations, Reloaded, Unusable,
+    About, ClientEnvironment, Control, Operations, Reloaded, Unusable, bind_socket,
 };
+use crate::files::SocketFile;
 use crate::gateway::chain;
 use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal, Parsed};
 use crate::names::{CredentialName, SessionId};
@@ -33,7 +34,7 @@ pub(crate) type TellReload = mpsc::UnboundedSender<Result<Applied, Failure>>;
 /// The control socket and the metrics port, served until this is dropped.
 pub struct OpenControl {
     /// Removes the socket on drop.
-    _socket: Option<ControlSocket>,
+    _socket: Option<SocketFile>,
     stop: Option<oneshot::Sender<Infallible>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -51,7 +52,7 @@ impl Drop for OpenControl {
 /// The control socket and the metrics port, not served yet. Who calls waits.
 pub struct BoundControl {
     kind: &'static str,
-    socket: Option<ControlSocket>,
+    socket: Option<SocketFile>,
     port: Option<TcpListener>,
 }
 
@@ -123,10 +124,10 @@ impl BoundControl {
 
 fn serve(
     app: &Arc<App>,
-    (kind, socket, port): (&'static str, Option<ControlSocket>, Option<TcpListener>),
+    (kind, socket, port): (&'static str, Option<SocketFile>, Option<TcpListener>),
     tell: Option<TellReload>,
 ) -> Result<Option<OpenControl>, Failure> {
-    let listener = socket.as_ref().map(ControlSocket::listener).transpose();
+    let listener = socket.as_ref().map(SocketFile::listener).transpose();
     let listener = listener.context(NOT_SERVED)?;
     let about = About {
         kind,
@@ -165,13 +166,10 @@ fn bind_port(address: SocketAddr) -> Result<TcpListener, Failure> {
         .advise("choose another `[control] metrics_address`")
 }
 
-fn socket(
-    kind: &'static str,
-    configured: Option<PathBuf>,
-) -> Result<Option<ControlSocket>, Unusable> {
+fn socket(kind: &'static str, configured: Option<PathBuf>) -> Result<Option<SocketFile>, Unusable> {
     let name = format!("{kind}-{}.sock", std::process::id());
     let path = configured.or_else(|| state::run_directory().map(|folder| folder.join(name)));
-    path.map(|path| ControlSocket::bind(&path)).transpose()
+    path.map(|path| bind_socket(&path)).transpose()
 }
 
 fn unopened(unusable: &Unusable) -> Failure {

@@ -50,7 +50,7 @@ use crate::launch::JoinSender;
 use crate::message::Host;
 use crate::names::{CredentialName, SessionId};
 use crate::origin::OriginRule;
-use crate::policy::Operators;
+use crate::policy::{Asker, Operators};
 use crate::session::phantom::Phantoms;
 use crate::session::{EndReason, Lifetime, Moment, Session, SessionStatus};
 
@@ -298,7 +298,8 @@ impl App {
         let is_reached = Arc::new(move |host: &Host| {
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();
-            policies.may_resolve(asks.id(), &asks.groups(policies.number()), host)
+            let asker = Asker::of(&asks, None, policies.number());
+            policies.may_resolve(asker.principal(), host)
         });
         let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), is_reached)
             .map_err(|error| generation::failed("the session's CA", &error))?;

@@ -62,6 +62,8 @@ Record {
     time: Option<Word>,
     /// Name of the session.
     session: Option<Text>,
+    /// User behind the connection.
+    user: Option<Text>,
     /// The client's trace, as it sent it.
     traceparent: Option<Text>,
     /// How the client connected.

@@ -17,7 +17,7 @@ use super::texts::{
 };
 use super::words::{Decision, End, Length, Outcome, Phase, protocol_name};
 use super::writer::Queued;
-use gateway_names::{CredentialName, ExchangeId, PolicyId, ReasonCode, SessionId};
+use gateway_names::{CredentialName, ExchangeId, PolicyId, ReasonCode, SessionId, User};
 
 /// Builds the record of one exchange.
 ///
@@ -115,6 +115,11 @@ impl Trail {
     pub fn session(&mut self, session: &SessionId, redact: Arc<dyn Redact>) {
         self.draft.record.session = Some(session.as_str().into());
         self.draft.redact = Some(redact);
+    }
+
+    /// Sets the user behind the connection.
+    pub fn user(&mut self, user: Option<&User>) {
+        self.draft.record.user = user.map(|user| user.as_str().into());
     }
 
     /// Checks that the session may write one more record. Call it once the session is set, before

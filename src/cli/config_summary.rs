@@ -28,7 +28,8 @@ pub(super) struct ConfigSummary {
     pub unlent: Vec<ConfiguredCredential>,
 }
 
-/// The policies of a run, and who may ask: the session in its groups, or in any that rules name.
+/// The policies of a run, and who may ask: the session in its groups, or by any user
+/// or in any group that rules name.
 struct Judge {
     policies: Arc<Generation>,
     askers: Vec<Asker>,
@@ -39,15 +40,14 @@ impl Judge {
         let policies = generation::of_exec(config, resolved)?;
         let session = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
         let own = config.groups.iter().map(|group| group.as_str().into());
-        let mut groups: Vec<Vec<Arc<str>>> = vec![own.collect()];
-        if in_any {
-            groups.extend(policies.groups().into_iter().map(|group| vec![group]));
-        }
-        let asker = |groups| Asker {
+        let mut askers = vec![Asker {
             session: session.clone(),
-            groups,
-        };
-        let askers = groups.into_iter().map(asker).collect();
+            user: None,
+            groups: own.collect(),
+        }];
+        if in_any {
+            askers.extend(policies.askers(&session));
+        }
         Ok(Self { policies, askers })
     }
 

@@ -191,7 +191,7 @@ impl Served<'_> {
     fn announce(&self) {
         for known in &self.app.config.listeners {
             if !self.quiet {
-                let (id, address) = (&known.session, known.address);
+                let (id, address) = (&known.session, &known.address);
                 self.terminal
                     .note(format!("gateway: session `{id}` on {address}"));
             }

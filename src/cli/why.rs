@@ -318,10 +318,13 @@ fn print_request(terminal: &Terminal, record: &Record) {
     };
     let what = terminal.paint(Paint::Bold, "request");
     terminal.line(format!("{what} {request}"));
+    let user = record.user.as_deref();
+    let user = user.map(|user| format!(" of user {}", safe(user)));
     let from = record.client.map(|client| format!(" from {client}"));
     terminal.line(format!(
-        "  session {}, by {}{}, {}",
+        "  session {}{}, by {}{}, {}",
         or_dash(record.session.as_deref()),
+        user.unwrap_or_default(),
         or_dash(record.entry.as_deref()),
         from.unwrap_or_default(),
         or_dash(record.time.as_deref())

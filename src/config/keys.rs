@@ -170,7 +170,10 @@ keys! {
         stale: "duration", "24h";
     ["listener"]
         kind: "`proxy`, `tls`, `transparent` or `dns`", "required";
-        address: "address and port", "required";
+        address: "address and port, or `unix:` and a path", "required";
+        mode: "`0600`, `0660` or `0666`", "0600";
+        who: "list of `listener` and `unix`", "listener";
+        uids: "list of user ids in quotes", "all that can connect";
         session: "name", "default";
         groups: "list of names", "none";
         port: "number", "443";

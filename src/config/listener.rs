@@ -1,8 +1,13 @@
 //! `[[listener]]`: where `gateway serve` accepts connections, and which session they belong to.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::fmt;
+use std::fs::Permissions;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use crate::credential::SecretRef;
+use crate::intercept::{Evidence, PeerUsers};
 use crate::names::SessionId;
 
 use super::diagnostic::{Hint, remedy};
@@ -14,14 +19,18 @@ use super::section::{Section, characters};
 pub struct Listener {
     /// What its clients speak.
     pub kind: ListenerKind,
-    /// The address and port.
-    pub address: SocketAddr,
+    /// Where it listens.
+    pub address: ListenerAddress,
+    /// The mode of a socket of the file system: who may connect.
+    pub mode: u32,
     /// The session that its connections belong to.
     pub session: SessionId,
     /// The groups that the session is in.
     pub groups: Vec<String>,
     /// Whether credentials may go with requests of which nothing shows whose they are.
     pub any_user: bool,
+    /// What shows who is behind a connection; the listener alone, if there is nothing.
+    pub who: Vec<Evidence>,
 }
 
 impl Listener {
@@ -31,10 +40,23 @@ impl Listener {
             kind: ListenerKind::Proxy {
                 authentication: None,
             },
-            address,
+            address: ListenerAddress::Tcp(address),
+            mode: PRIVATE,
             session: SessionId::new("default").expect("it is a name"),
             groups: Vec::new(),
             any_user: false,
+            who: Vec::new(),
+        }
+    }
+
+    /// Gives its socket the mode, if it is of the file system.
+    pub fn set_mode(&self) {
+        let ListenerAddress::Unix(path) = &self.address else {
+            return;
+        };
+        let set = std::fs::set_permissions(path, Permissions::from_mode(self.mode));
+        if let Err(error) = set {
+            tracing::error!(socket = %path.display(), %error, "the mode of a socket is as before");
         }
     }
 
@@ -42,6 +64,12 @@ impl Listener {
     #[must_use]
     pub fn is_proxy(&self) -> bool {
         matches!(self.kind, ListenerKind::Proxy { .. })
+    }
+
+    /// Whether clients reach it as a proxy by a URL, which names no socket of the file system.
+    #[must_use]
+    pub fn has_proxy_url(&self) -> bool {
+        self.is_proxy() && self.address.tcp().is_some()
     }
 
     /// Returns what a client must present, if anything.
@@ -56,8 +84,38 @@ impl Listener {
     /// Whether it takes IPv4 too if its address is `[::]`, as capture brings both to one port.
     #[must_use]
     pub fn is_dual_stack(&self) -> bool {
-        let of_capture = matches!(self.kind, ListenerKind::Transparent | ListenerKind::Dns);
-        of_capture && self.address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED)
+        let ip = self.address.tcp().map(|address| address.ip());
+        self.kind.is_captured() && ip == Some(Ipv6Addr::UNSPECIFIED.into())
+    }
+}
+
+/// Where a listener listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ListenerAddress {
+    /// An address and port of TCP.
+    Tcp(SocketAddr),
+    /// A socket of the file system.
+    Unix(PathBuf),
+}
+
+impl ListenerAddress {
+    /// The address and port, if it is of TCP.
+    #[must_use]
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+/// As it is written in the configuration.
+impl fmt::Display for ListenerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
     }
 }
 
@@ -112,6 +170,8 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     ];
     let kind = section.choice("kind", &kinds);
     let address = section.get("address", address);
+    let mode = section.get("mode", mode);
+    let who = who(section);
     let session = section.get("session", name);
     let session = match section.has("session") {
         true => session,
@@ -134,7 +194,12 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         mistake!(section, "authentication", "`authentication` contradicts `kind = \"{kind}\"`";
             "{why}"; "remove `authentication`, or write `kind = \"proxy\"`");
     }
-    refuse_open(section, &kind, address);
+    match address {
+        ListenerAddress::Tcp(address) => refuse_open(section, &kind, address),
+        ListenerAddress::Unix(_) => refuse_uncaptured(section, &kind),
+    }
+    let mode = mode.unwrap_or(PRIVATE);
+    check_evidence(section, (address.tcp().is_none(), mode), &who);
     Some(Listener {
         kind: match kind {
             ListenerKind::Proxy { .. } => ListenerKind::Proxy { authentication },
@@ -144,13 +209,20 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
             of_capture => of_capture,
         },
         address,
+        mode,
         session: session?,
         groups,
         any_user,
+        who,
     })
 }
 
 impl ListenerKind {
+    /// Whether the kernel brings its clients, which dial other addresses.
+    fn is_captured(&self) -> bool {
+        matches!(self, Self::Transparent | Self::Dns)
+    }
+
     /// The kind as it is written.
     fn as_str(&self) -> &'static str {
         match self {
@@ -185,14 +257,70 @@ impl ListenerKind {
     }
 }
 
-fn address(text: &str) -> Result<SocketAddr, Hint> {
+fn address(text: &str) -> Result<ListenerAddress, Hint> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return match Path::new(path).is_absolute() && !path.contains(char::is_control) {
+            true => Ok(ListenerAddress::Unix(path.into())),
+            false => refused!("a socket has an absolute path";
+                "write for example `unix:/run/gateway/agents.sock`"),
+        };
+    }
     match text.parse::<SocketAddr>() {
         Ok(address) if address.ip().is_multicast() => {
             refused!("nothing can listen there"; "write an address of this machine")
         }
-        Ok(address) => Ok(address),
+        Ok(address) => Ok(ListenerAddress::Tcp(address)),
         Err(_) => refused!("it is no address and port; names are not looked up";
-            "write for example `127.0.0.1:8080` or `[::1]:8080`"),
+            "write for example `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/gateway/agents.sock`"),
+    }
+}
+
+/// The mode of a socket: who may connect to it.
+const PRIVATE: u32 = 0o600;
+
+fn mode(text: &str) -> Result<u32, Hint> {
+    match text {
+        "0600" => Ok(PRIVATE),
+        "0660" => Ok(0o660),
+        "0666" => Ok(0o666),
+        _ => refused!("it is no mode of a socket";
+            "write `0600`, `0660` for its group, or `0666` for every user of this machine"),
+    }
+}
+
+/// The evidence that a listener takes. `listener` is none beside itself.
+fn who(section: &Section<'_, '_>) -> Vec<Evidence> {
+    let uids = section.all("uids", |text| {
+        text.parse()
+            .map_err(|_| hint!("it is no user id"; "write for example `\"1000\"`"))
+    });
+    let kinds = section.all("who", |text| match text {
+        "listener" => Ok(None),
+        "unix" => Ok(Some(Evidence::Unix(PeerUsers(uids.clone())))),
+        _ => refused!("it is no kind of evidence"; "write `listener` or `unix`"),
+    });
+    kinds.into_iter().flatten().collect()
+}
+
+/// Refuses evidence that a listener cannot have, and settings of evidence that it does not take.
+fn check_evidence(section: &Section<'_, '_>, (is_unix, mode): (bool, u32), who: &[Evidence]) {
+    if !is_unix && !who.is_empty() {
+        mistake!(section, "who", "a connection over TCP shows no user of this machine";
+            "the kernel knows who connected at a Unix socket alone";
+            "write `address = \"unix:/run/gateway/agents.sock\"`, or remove `who`");
+    }
+    if !is_unix && section.has("mode") {
+        mistake!(section, "mode", "`mode` is of a Unix socket"; "an address of TCP has none";
+            "remove `mode`, or write `address = \"unix:/run/gateway/agents.sock\"`");
+    }
+    if who.is_empty() && section.has("uids") {
+        mistake!(section, "uids", "nothing shows which user connects"; "`uids` would not hold";
+            "write `who = [\"unix\"]`");
+    }
+    if mode == 0o666 && !section.has("uids") {
+        mistake!(section, "mode", "every user of this machine could connect";
+            "each would be this session and spend its credentials";
+            "write `who = [\"unix\"]` and the `uids` that may, or another `mode`");
     }
 }
 
@@ -214,6 +342,16 @@ fn authentication(section: &Section<'_, '_>) -> Option<ProxyLogin> {
         user: user?,
         password: password?,
     })
+}
+
+/// Refuses a Unix socket of a kind whose clients the kernel brings.
+fn refuse_uncaptured(section: &Section<'_, '_>, kind: &ListenerKind) {
+    if kind.is_captured() {
+        let kind = kind.as_str();
+        mistake!(section, "address", "a `{kind}` listener cannot listen on a Unix socket";
+            "the kernel redirects to an address and port alone";
+            "write for example `address = \"127.0.0.1:8080\"`, or `kind = \"proxy\"`");
+    }
 }
 
 /// Refuses a listener that strangers on the network could use as this session.

@@ -40,7 +40,13 @@ fn own_port(config: &Config, port: u16) -> Option<(String, Hint)> {
         () if vaults.any(|server| is_here(server, port)) => "its vault",
         () if exports.any(|server| is_here(server, port)) => "the collector of its records",
         () if config.control.metrics_address.is_some_and(at) => "its metrics",
-        () if config.listeners.iter().any(|one| at(one.address)) => "a listener",
+        () if config
+            .listeners
+            .iter()
+            .any(|one| one.address.tcp().is_some_and(at)) =>
+        {
+            "a listener"
+        }
         () if published => "a published port",
         () => return None,
     };

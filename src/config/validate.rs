@@ -78,7 +78,9 @@ fn repeated<'a, T, K: Eq + Hash + Clone>(
 }
 
 fn duplicates(document: &Document<'_>, config: &Config, spans: &Spans) {
-    let addresses = repeated(&config.listeners, &spans.listeners, |one| one.address);
+    let addresses = repeated(&config.listeners, &spans.listeners, |one| {
+        one.address.to_string()
+    });
     for (address, span) in addresses {
         mistake!(document, span, "a second listener listens on {address}";
             "one address takes one listener"; "choose another port");
@@ -148,8 +150,10 @@ fn cleartext(document: &Document<'_>, config: &Config, spans: &Spans) {
 /// a phantom nor a password. Every user of the machine may connect to a port of it.
 fn unproven(document: &Document<'_>, config: &Config, spans: &Spans) {
     let mut listeners = config.listeners.iter();
-    let is_open = |one: &Listener| one.is_proxy() && one.login().is_none() && !one.any_user;
-    let Some(address) = listeners.find(|one| is_open(one)).map(|open| open.address) else {
+    let is_open = |one: &Listener| {
+        one.is_proxy() && one.login().is_none() && !one.any_user && one.address.tcp().is_some()
+    };
+    let Some(address) = listeners.find(|one| is_open(one)).map(|open| &open.address) else {
         return;
     };
     for (credential, span) in config.credentials.iter().zip(&spans.credentials) {

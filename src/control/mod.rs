@@ -19,5 +19,5 @@ pub use client::{Client, Unanswered};
 pub use operations::{ClientEnvironment, Operations, Reloaded};
 pub use route::{ROUTES, Route};
 pub use server::{Control, serve, serve_metrics};
-pub use socket::{ControlSocket, Unusable, sockets};
+pub use socket::{Unusable, bind_socket, sockets};
 pub use view::About;

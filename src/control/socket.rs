@@ -1,14 +1,11 @@
 //! The socket's file: created where no other user can reach or replace it, and found again.
 
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{
-    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
-};
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::files::{self, Replaceable};
+use crate::files::{self, Replaceable, SocketFault, SocketFile, is_live, is_socket};
 
 /// Why a control socket cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -48,65 +45,23 @@ pub enum Unusable {
     },
 }
 
-/// A bound control socket. Dropping it removes its file.
-pub struct ControlSocket {
-    path: PathBuf,
-    listener: UnixListener,
-}
-
-impl ControlSocket {
-    /// Creates the socket, mode 0600, in a folder of mode 0700 that belongs to this user. Replaces
-    /// the socket of a process that is gone, never that of a living one, and nothing else.
-    ///
-    /// # Errors
-    /// [`Unusable`] by cause.
-    pub fn bind(path: &Path) -> Result<Self, Unusable> {
-        let io = |source| Unusable::Io {
-            path: path.to_owned(),
-            source,
-        };
-        if path.as_os_str().len() > LONGEST_PATH {
-            return Err(Unusable::TooLong(path.to_owned()));
-        }
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        private_folder(folder)?;
-        // One process at a time looks whether the path is free, and takes it.
-        let lock = File::open(folder).map_err(io)?;
-        lock.lock().map_err(io)?;
-        free(path)?;
-        let beside = path.with_extension(format!("{}.new", std::process::id()));
-        let _ = fs::remove_file(&beside);
-        let listener = UnixListener::bind(&beside).map_err(io)?;
-        let done = fs::set_permissions(&beside, Permissions::from_mode(0o600))
-            .and_then(|()| fs::rename(&beside, path))
-            .and_then(|()| listener.set_nonblocking(true));
-        done.map_err(io)?;
-        Ok(Self {
-            path: path.to_owned(),
-            listener,
-        })
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Another handle of the listening socket, to serve on.
-    ///
-    /// # Errors
-    /// The system's, if there is no descriptor left.
-    pub fn listener(&self) -> io::Result<UnixListener> {
-        self.listener.try_clone()
-    }
-}
-
-impl Drop for ControlSocket {
-    fn drop(&mut self) {
-        // The next start replaces what cannot be removed now.
-        let _ = fs::remove_file(&self.path);
-    }
+/// Creates the control socket, mode 0600, in a folder of mode 0700 that belongs to this user.
+///
+/// # Errors
+/// [`Unusable`] by cause.
+pub fn bind_socket(path: &Path) -> Result<SocketFile, Unusable> {
+    private_folder(path.parent().unwrap_or(Path::new("/")))?;
+    let path = path.to_owned();
+    SocketFile::bind(&path, 0o600).map_err(|fault| match fault {
+        SocketFault::Occupied => Unusable::Occupied(path),
+        SocketFault::Live => Unusable::Live(path),
+        SocketFault::TooLong => Unusable::TooLong(path),
+        SocketFault::Io(source) => Unusable::Io { path, source },
+        SocketFault::Replaceable(why) => Unusable::Replaceable {
+            folder: path.parent().unwrap_or(Path::new("/")).to_owned(),
+            why,
+        },
+    })
 }
 
 /// Lists the sockets of running gateways in a folder, in the order of their names. Removes those
@@ -184,44 +139,11 @@ fn check(folder: &Path) -> Result<(), Unusable> {
     })
 }
 
-/// Makes sure that nothing living is at the path, and nothing but a socket.
-fn free(path: &Path) -> Result<(), Unusable> {
-    if fs::symlink_metadata(path).is_err() {
-        return Ok(());
-    }
-    if !is_socket(path) {
-        return Err(Unusable::Occupied(path.to_owned()));
-    }
-    if is_live(path) {
-        return Err(Unusable::Live(path.to_owned()));
-    }
-    Ok(())
-}
-
-fn is_socket(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_socket())
-}
-
-/// Whether a process listens there. One that is too busy to accept does, and is not waited for.
-fn is_live(path: &Path) -> bool {
-    let connect = || {
-        let kind = socket2::Type::STREAM.nonblocking().cloexec();
-        let probe = socket2::Socket::new(socket2::Domain::UNIX, kind, None)?;
-        probe.connect(&socket2::SockAddr::unix(path)?)
-    };
-    !matches!(
-        connect().map_err(|error| error.kind()),
-        Err(io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
-    )
-}
-
-/// unix(7): `sun_path` has 108 bytes, with the NUL. The name that it is bound under first is
-/// longer.
-const LONGEST_PATH: usize = 107 - "4194304.new".len();
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::net::UnixListener;
 
     use super::*;
 
@@ -235,11 +157,11 @@ mod tests {
     fn a_socket_is_private_and_goes_with_its_process() {
         let (_parent, folder) = folder();
         let path = folder.join("serve-1.sock");
-        let socket = ControlSocket::bind(&path).unwrap();
+        let socket = bind_socket(&path).unwrap();
         let mode = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o777;
         assert_eq!((mode(&folder), mode(&path)), (0o700, 0o600));
         assert_eq!(sockets(&folder).unwrap(), vec![path.clone()]);
-        assert!(matches!(ControlSocket::bind(&path), Err(Unusable::Live(_))));
+        assert!(matches!(bind_socket(&path), Err(Unusable::Live(_))));
         drop(socket);
         assert!(!path.exists());
         assert!(sockets(&folder).unwrap().is_empty());
@@ -252,7 +174,7 @@ mod tests {
         private_folder(&folder).unwrap();
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        let socket = ControlSocket::bind(&path).unwrap();
+        let socket = bind_socket(&path).unwrap();
         assert!(is_live(socket.path()));
     }
 
@@ -264,7 +186,7 @@ mod tests {
         symlink(parent.path().join("elsewhere"), &link).unwrap();
         fs::write(&file, "kept").unwrap();
         for path in [&link, &file] {
-            let refused = ControlSocket::bind(path);
+            let refused = bind_socket(path);
             assert!(matches!(refused, Err(Unusable::Occupied(_))), "{path:?}");
         }
         assert!(link.is_symlink() && !parent.path().join("elsewhere").exists());
@@ -277,10 +199,10 @@ mod tests {
         let real = parent.path().join("real");
         private_folder(&real).unwrap();
         symlink(&real, &folder).unwrap();
-        let refused = ControlSocket::bind(&folder.join("a.sock"));
+        let refused = bind_socket(&folder.join("a.sock"));
         assert!(matches!(refused, Err(Unusable::Folder { .. })));
         fs::set_permissions(&real, Permissions::from_mode(0o750)).unwrap();
-        let refused = ControlSocket::bind(&real.join("a.sock"));
+        let refused = bind_socket(&real.join("a.sock"));
         assert!(matches!(refused, Err(Unusable::Folder { .. })));
         assert!(sockets(&real).is_err());
     }

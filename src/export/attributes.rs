@@ -68,6 +68,7 @@ const ATTRIBUTES: &[Attribute] = &[
     ("gateway.audit.hash", "/hash", same),
     ("gateway.exchange.id", "/id", same),
     ("gateway.session", "/session", same),
+    ("gateway.user", "/user", same),
     ("gateway.entry", "/entry", same),
     ("client.address", "/client", ip),
     ("client.port", "/client", port),

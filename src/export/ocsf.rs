@@ -160,6 +160,10 @@ fn http(record: &Record, event: &mut Value) {
         ("name", json!(record.session)),
         ("ip", json!(from.map(|client| client.ip().to_string()))),
         ("port", json!(from.map(|client| client.port()))),
+        (
+            "owner",
+            json!(record.user.as_ref().map(|user| json!({ "name": user }))),
+        ),
     ]);
     event["dst_endpoint"] = present([
         ("hostname", json!(record.host)),
@@ -195,9 +199,9 @@ fn unmapped(record: &Record) -> Value {
     all
 }
 
-const MAPPED: [&str; 21] = crate::names::word_list(
+const MAPPED: [&str; 22] = crate::names::word_list(
     "v seq prev hash id time method scheme host port path protocol status reason request_bytes \
-     response_bytes policies session client operator us",
+     response_bytes policies session user client operator us",
 );
 
 /// The methods of HTTP Activity, in the order of their activities.

@@ -83,6 +83,6 @@ pub fn trusted(owner: u32) -> bool {
 }
 
 /// Users may remove and rename only their own entries in the folder.
-const STICKY: u32 = 0o1000;
+pub(super) const STICKY: u32 = 0o1000;
 /// As many as Linux follows.
 const MOST_LINKS: usize = 40;

@@ -15,7 +15,7 @@ use super::answer_body::AnswerBody;
 use super::exchange::Exchange;
 use super::guard::{Closing, ConnectionGuard};
 use super::lingering::Lingering;
-use super::listener::{Inbound, ListenerState, SessionListener};
+use super::listener::{Inbound, ListenerState};
 use super::refusal::Refusal;
 use super::route::LatestRoute;
 use super::worker::Worker;
@@ -42,17 +42,17 @@ impl Worker {
     /// Prepares the exchanges of a connection. Each is judged by itself (threats E06, E07, L06).
     pub(super) fn conversation(
         self: Arc<Self>,
-        listener: &SessionListener,
+        inbound: Inbound<'_>,
         connection: ConnectionContext,
         login: Option<Arc<Authentication>>,
     ) -> Conversation {
         Conversation {
-            guard: self.watchdog.connection(&listener.state.leaves),
+            guard: self.watchdog.connection(&inbound.listener.state.leaves),
             worker: self,
             connection: Arc::new(connection),
-            listener: listener.state.clone(),
+            listener: inbound.listener.state.clone(),
             login,
-            ca: listener.ca.clone(),
+            ca: inbound.selected.ca.clone(),
             latest: Arc::default(),
             violations: None,
         }
@@ -231,14 +231,15 @@ fn connection_window(streams: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::listener::SessionListener;
+    use crate::intercept::ClientStream;
     use crate::intercept::prefixed::Prefixed;
-    use tokio::net::TcpStream;
 
     fn size<A, B, C, F>(_: impl FnOnce(A, B, C) -> F) -> usize {
         std::mem::size_of::<F>()
     }
 
-    type Tls = tokio_rustls::server::TlsStream<Prefixed<TcpStream>>;
+    type Tls = tokio_rustls::server::TlsStream<Prefixed<ClientStream>>;
 
     /// Bounds the memory of a waiting connection and of an exchange, in bytes, without
     /// optimisation. performance.md allows at most 34 KiB per connection, including the buffers of
@@ -246,15 +247,15 @@ mod tests {
     #[test]
     fn a_connection_and_an_exchange_are_small() {
         let connection = size(
-            |worker: Arc<Worker>, stream: TcpStream, listener: &'static SessionListener| {
+            |worker: Arc<Worker>, stream: ClientStream, listener: &'static SessionListener| {
                 worker.connection(stream, listener)
             },
         );
         let conversation = size(
             |worker: Arc<Worker>,
              stream: Tls,
-             (listener, context): (&'static SessionListener, ConnectionContext)| {
-                worker.conversation(listener, context, None).http1(stream)
+             (inbound, context): (Inbound<'static>, ConnectionContext)| {
+                worker.conversation(inbound, context, None).http1(stream)
             },
         );
         let exchange = size(|exchange: Box<Exchange>, connection, request| {

@@ -25,7 +25,7 @@ use crate::intercept::strict::ViolationHandle;
 use crate::intercept::{Accepted, Addressed, ConnectionContext, Entry, GATEWAY_NAME, SessionCa};
 use crate::message::{Authority, Origin};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
-use crate::policy::{Authorized, Decision, Gathered};
+use crate::policy::{Asker, Authorized, Decision, Gathered};
 use crate::session::Identified;
 
 /// One exchange: what its stages use, and the record that they leave however it ends.
@@ -114,8 +114,8 @@ impl Exchange {
         let session = self.worker.shared.sessions.get(&connection.session)?;
         let policies = self.snapshot.policies.generation();
         let host = &to.authority.host;
-        let is_reached =
-            policies.may_resolve(session.id(), &session.groups(policies.number()), host);
+        let asker = Asker::of(&session, connection.caller.as_deref(), policies.number());
+        let is_reached = policies.may_resolve(asker.principal(), host);
         let is_own = host.as_str() == GATEWAY_NAME;
         (!is_reached && !is_own).then(|| Refusal::Unreachable {
             floor: floor(to, &self.snapshot.origins),

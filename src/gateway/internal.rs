@@ -19,7 +19,7 @@ use super::respond::shown;
 use crate::intercept::GATEWAY_NAME;
 use crate::message::Host;
 use crate::names::ReasonCode;
-use crate::policy::HostScope;
+use crate::policy::{Asker, HostScope};
 use crate::session::{Identified, Session};
 
 /// A page's status, type and content.
@@ -52,7 +52,7 @@ impl Exchange {
                 return response((status, JSON, format!("{answer}\n")));
             }
             _ if !is_read => (StatusCode::METHOD_NOT_ALLOWED, TEXT, String::from(PAGES)),
-            "/" => self.about(session, wants_json),
+            "/" => self.about(&identified, wants_json),
             "/refused" => self.refused(session, wants_json),
             "/proposals" => self.proposals(session, wants_json),
             "/ca.pem" => (StatusCode::OK, PEM, self.ca.certificate_pem()),
@@ -61,13 +61,14 @@ impl Exchange {
         response(page)
     }
 
-    fn about(&self, session: &Session, wants_json: bool) -> OwnPage {
+    fn about(&self, identified: &Identified, wants_json: bool) -> OwnPage {
+        let session = identified.session();
         let credentials: Vec<Value> = self.credentials(session);
         let refused = self.worker.shared.recent.of(session.id());
         let about = json!({
             "session": session.id().as_str(),
             "groups": session.last_groups().iter().map(|group| &**group).collect::<Vec<_>>(),
-            "reaches": self.reaches(session),
+            "reaches": self.reaches(identified),
             "credentials": credentials,
             "refused": refused.iter().map(|one| self.refusal(session, one)).collect::<Vec<_>>(),
             "pages": ["/", "/refused", "/proposals", "/ca.pem"],
@@ -117,13 +118,14 @@ impl Exchange {
         page(&json!({ "proposals": all }), wants_json, text_of_proposals)
     }
 
-    /// The hosts that some policy lets the session reach; `null` if a policy is for every host.
-    fn reaches(&self, session: &Session) -> Option<Vec<String>> {
+    /// The hosts that some policy lets the workload reach; `null` if a policy is for every host.
+    fn reaches(&self, identified: &Identified) -> Option<Vec<String>> {
         let policies = self.snapshot.policies.generation();
-        let groups = session.groups(policies.number());
+        let caller = identified.request().connection.caller.as_deref();
+        let asker = Asker::of(identified.session(), caller, policies.number());
         let may = |host: &str| {
             let host = Host::parse(host.as_bytes());
-            host.is_ok_and(|host| policies.may_resolve(session.id(), &groups, &host))
+            host.is_ok_and(|host| policies.may_resolve(asker.principal(), &host))
         };
         let shown = |scope: HostScope| match scope {
             HostScope::Host(host) => may(&host).then_some(host),
@@ -131,7 +133,7 @@ impl Exchange {
                 may(&format!("any.{domain}")).then(|| format!("*.{domain}"))
             }
         };
-        let scopes = policies.hosts_of(session.id(), &groups)?;
+        let scopes = policies.hosts_of(asker.principal())?;
         Some(scopes.into_iter().filter_map(shown).collect())
     }
 

@@ -1,16 +1,20 @@
 //! A session's listener, how its connections name their destination, and what changes of it.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use tokio::net::TcpStream;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::SharedState;
 use crate::intercept::explicit::Authentication;
-use crate::intercept::{Responder, SessionCa};
+use crate::intercept::{
+    Caller, CallerRefused, ClientStream, Entry, Evidence, Responder, SessionCa,
+};
+use crate::names::User;
 use crate::session::Session;
 
 /// A listener that belongs to one session.
@@ -22,6 +26,8 @@ pub struct SessionListener {
     pub ca: Arc<SessionCa>,
     /// How they name their destination.
     pub mode: ListenerMode,
+    /// What shows who is behind them; the listener alone, if there is nothing.
+    evidence: Vec<Evidence>,
     pub(super) state: Arc<ListenerState>,
 }
 
@@ -29,18 +35,18 @@ pub struct SessionListener {
 #[derive(Clone, Copy)]
 pub(super) struct Inbound<'l> {
     pub(super) listener: &'l SessionListener,
+    pub(super) selected: &'l Selected,
     /// Where it comes from. `None` if it was captured: addresses in a sandbox tell nobody apart.
     pub(super) client: Option<SocketAddr>,
 }
 
-impl<'l> Inbound<'l> {
-    pub(super) fn of(listener: &'l SessionListener, stream: &TcpStream) -> Self {
-        let client = match listener.mode {
-            ListenerMode::Transparent { .. } | ListenerMode::Dns(_) => None,
-            ListenerMode::Tls { .. } | ListenerMode::Proxy => stream.peer_addr().ok(),
-        };
-        Self { listener, client }
-    }
+/// What the evidence of a connection selects.
+pub(super) struct Selected {
+    pub(super) session: Arc<Session>,
+    /// The CA that terminates its TLS.
+    pub(super) ca: Arc<SessionCa>,
+    /// Who is behind it, if there is evidence beside the listener.
+    pub(super) caller: Option<Arc<Caller>>,
 }
 
 /// How the connections of a listener name their destination.
@@ -64,12 +70,25 @@ pub enum ListenerMode {
     Dns(Arc<Responder>),
 }
 
+impl ListenerMode {
+    /// The way in of a connection that has not said more yet.
+    pub(super) fn entry(&self) -> Entry {
+        match self {
+            Self::Transparent { .. } | Self::Dns(_) => Entry::Transparent,
+            Self::Tls { .. } => Entry::Tls,
+            Self::Proxy => Entry::Connect,
+        }
+    }
+}
+
 /// What changes of a listener while its connections are open.
 pub(super) struct ListenerState {
     /// What the clients of a proxy present now; `None` if that is nothing.
     pub(super) login: ArcSwapOption<Authentication>,
     /// Cancelled when its connections are to end in order.
     pub(super) leaves: CancellationToken,
+    /// The callers that were refused, of whom there is a record.
+    pub(super) refused_callers: Mutex<HashSet<Option<User>>>,
 }
 
 impl SessionListener {
@@ -84,13 +103,42 @@ impl SessionListener {
         let state = ListenerState {
             login: ArcSwapOption::from_pointee(login),
             leaves: shared.draining.child_token(),
+            refused_callers: Mutex::default(),
         };
         Self {
             session,
             ca,
             mode,
+            evidence: Vec::new(),
             state: Arc::new(state),
         }
+    }
+
+    /// Takes evidence of who is behind a connection, and no connection without.
+    #[must_use]
+    pub fn with_evidence(self, evidence: Vec<Evidence>) -> Self {
+        Self { evidence, ..self }
+    }
+
+    /// Where a connection comes from, if that tells clients of the session apart.
+    pub(super) fn client(&self, stream: &ClientStream) -> Option<SocketAddr> {
+        match self.mode {
+            ListenerMode::Transparent { .. } | ListenerMode::Dns(_) => None,
+            ListenerMode::Tls { .. } | ListenerMode::Proxy => stream.peer_addr(),
+        }
+    }
+
+    /// Finds out who is behind a connection, and the session that this selects.
+    pub(super) fn select(&self, stream: &ClientStream) -> Result<Selected, CallerRefused> {
+        let caller = match self.evidence[..] {
+            [] => None,
+            ref all => Some(Arc::new(Evidence::first(all, stream)?)),
+        };
+        Ok(Selected {
+            session: self.session.clone(),
+            ca: self.ca.clone(),
+            caller,
+        })
     }
 
     /// Replaces what the clients of a proxy present. The next request of each connection must have

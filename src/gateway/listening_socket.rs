@@ -1,64 +1,123 @@
 //! A listening socket, and how it closes without losing a connection.
 
+use std::any::Any;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{SockFilter, SockRef};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use crate::intercept::ClientStream;
 
 /// How long handshakes that have begun may take to complete, while no new one begins.
 const SETTLE: Duration = Duration::from_millis(100);
 
+/// A bound socket, non-blocking, that nobody serves yet.
+#[derive(Debug)]
+pub enum BoundSocket {
+    /// Of TCP.
+    Tcp(std::net::TcpListener),
+    /// Of the file system. What removes its file is dropped with the last of its handles.
+    Unix(std::os::unix::net::UnixListener, SocketKeeper),
+}
+
+/// What removes a socket's file when it is dropped.
+pub type SocketKeeper = Arc<dyn Any + Send + Sync>;
+
 /// A listening socket.
 #[derive(Debug)]
 pub struct ListeningSocket {
-    pub(super) socket: TcpListener,
+    socket: Listening,
     /// Whether a service manager has it too, and goes on listening.
     inherited: bool,
 }
 
+#[derive(Debug)]
+enum Listening {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketKeeper),
+}
+
 impl ListeningSocket {
-    /// Takes a bound, non-blocking socket. If it is `inherited`, it stays open elsewhere.
+    /// Takes a bound socket. If it is `inherited`, it stays open elsewhere.
     ///
     /// # Errors
     /// The error of registering it with the current runtime.
-    pub fn new(socket: std::net::TcpListener, inherited: bool) -> io::Result<Self> {
-        let socket = TcpListener::from_std(socket)?;
+    pub fn new(socket: BoundSocket, inherited: bool) -> io::Result<Self> {
+        let socket = match socket {
+            BoundSocket::Tcp(socket) => Listening::Tcp(TcpListener::from_std(socket)?),
+            BoundSocket::Unix(socket, keeper) => {
+                Listening::Unix(UnixListener::from_std(socket)?, keeper)
+            }
+        };
         Ok(Self { socket, inherited })
+    }
+
+    /// Accepts a connection.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) async fn accept(&self) -> io::Result<ClientStream> {
+        match &self.socket {
+            Listening::Tcp(socket) => Ok(ClientStream::Tcp(socket.accept().await?.0)),
+            Listening::Unix(socket, _) => Ok(ClientStream::Unix(socket.accept().await?.0)),
+        }
     }
 
     /// Closes the socket, and returns the connections that waited to be accepted.
     ///
     /// Closing alone would reset those, and the ones whose handshake completes at that moment. So
     /// new handshakes are ignored first. Their clients try again after a second, and then reach
-    /// the next gateway on this address, or nobody. A service manager's socket is left as it is:
-    /// its connections wait for the next gateway.
-    pub(super) async fn close(self) -> Vec<TcpStream> {
+    /// the next gateway on this address, or nobody. A Unix socket's file is removed first. A
+    /// service manager's socket is left as it is: its connections wait for the next gateway.
+    pub(super) async fn close(self) -> Vec<ClientStream> {
         if self.inherited {
             return Vec::new();
         }
-        match SockRef::from(&self.socket).attach_filter(&IGNORE_NEW) {
-            Ok(()) => tokio::time::sleep(SETTLE).await,
-            Err(error) => tracing::debug!(%error, "a listener closes without a filter"),
-        }
-        match self.socket.into_std() {
-            Ok(socket) => std::iter::from_fn(|| accept(&socket)).collect(),
-            Err(error) => {
-                tracing::warn!(%error, "connections that waited for a listener were reset");
-                Vec::new()
+        let waiting = match self.socket {
+            Listening::Tcp(socket) => {
+                match SockRef::from(&socket).attach_filter(&IGNORE_NEW) {
+                    Ok(()) => tokio::time::sleep(SETTLE).await,
+                    Err(error) => tracing::debug!(%error, "a listener closes without a filter"),
+                }
+                socket.into_std().map(tcp_waiting)
             }
-        }
+            Listening::Unix(socket, keeper) => {
+                drop(keeper);
+                socket.into_std().map(unix_waiting)
+            }
+        };
+        waiting.unwrap_or_else(|error| {
+            tracing::warn!(%error, "connections that waited for a listener were reset");
+            Vec::new()
+        })
     }
 }
 
+fn tcp_waiting(socket: std::net::TcpListener) -> Vec<ClientStream> {
+    let next = || {
+        let stream = accept(|| socket.accept())?;
+        stream.set_nonblocking(true).ok()?;
+        TcpStream::from_std(stream).ok().map(ClientStream::Tcp)
+    };
+    std::iter::from_fn(next).collect()
+}
+
+fn unix_waiting(socket: std::os::unix::net::UnixListener) -> Vec<ClientStream> {
+    let next = || {
+        let stream = accept(|| socket.accept())?;
+        stream.set_nonblocking(true).ok()?;
+        UnixStream::from_std(stream).ok().map(ClientStream::Unix)
+    };
+    std::iter::from_fn(next).collect()
+}
+
 /// Accepts a connection that waits; `None` if there is none, or no descriptor for it.
-fn accept(socket: &std::net::TcpListener) -> Option<TcpStream> {
+fn accept<S, A>(next: impl Fn() -> io::Result<(S, A)>) -> Option<S> {
     loop {
-        match socket.accept() {
-            Ok((stream, _)) => {
-                stream.set_nonblocking(true).ok()?;
-                return TcpStream::from_std(stream).ok();
-            }
+        match next() {
+            Ok((stream, _)) => return Some(stream),
             Err(error) if is_of_one_connection(&error) => {}
             Err(_) => return None,
         }

@@ -45,7 +45,7 @@ pub use floor::floor;
 pub use ids::Ids;
 pub use limits::Limits;
 pub use listener::{ListenerMode, ListenerSlot, SessionListener};
-pub use listening_socket::ListeningSocket;
+pub use listening_socket::{BoundSocket, ListeningSocket, SocketKeeper};
 pub use metrics::{Distribution, Metrics};
 pub use ports::{InwardSockets, OpenPort};
 pub use proposals::{Proposal, ProposalState, Proposals, RequestedAccess};

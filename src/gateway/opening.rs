@@ -2,56 +2,86 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::Version;
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
 
 use super::error_format::ErrorFormat;
-use super::listener::Inbound;
+use super::listener::{Inbound, ListenerMode, Selected, SessionListener};
 use super::recent::RecentRefusal;
 use super::refusal::Refusal;
 use super::respond::shown;
 use super::worker::Worker;
 use crate::audit::Trail;
+use crate::intercept::explicit::Asked;
 use crate::intercept::prefixed::Prefixed;
-use crate::intercept::{Entry, dns, explicit};
+use crate::intercept::{CallerRefused, ClientStream, Entry, dns, explicit};
 use crate::message::{Authority, Origin, Scheme};
-use crate::names::{ExchangeId, ReasonCode, SessionId};
+use crate::names::{ExchangeId, ReasonCode, SessionId, User};
+use crate::wire::socks::Reply;
 
 impl Worker {
     /// Records a refusal that precedes any exchange, and answers it in HTTP.
     pub(super) async fn answer_opening(
         &self,
-        io: &mut Prefixed<TcpStream>,
+        io: &mut Prefixed<ClientStream>,
         inbound: Inbound<'_>,
         to: Option<&Authority>,
         refusal: Refusal,
     ) -> io::Result<()> {
         let id = self.record_opening(inbound, Entry::Connect, to, refusal.reason());
-        let name = to.map_or_else(String::new, |to| {
-            format!("{}:{}", to.host.to_uri(), to.port)
-        });
-        let (status, fields, content) =
-            refusal.answer(id, Version::HTTP_11, ErrorFormat::Gateway, &name);
-        let (status, phrase) = (status.as_u16(), refusal.reason_phrase(&name));
-        let mut message = format!("HTTP/1.1 {status} {phrase}\r\n").into_bytes();
-        for (name, value) in &fields {
-            message.extend_from_slice(
-                &[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat(),
-            );
+        write_refusal(io, to, (id, refusal)).await
+    }
+
+    fn record_caller(
+        &self,
+        (listener, client): (&SessionListener, Option<SocketAddr>),
+        user: Option<User>,
+    ) -> ExchangeId {
+        let (reason, id) = (ReasonCode::CallerRefused, self.shared.ids.next());
+        self.shared.refused.count("", reason, id);
+        let mut known = listener.state.refused_callers.lock();
+        if known.len() < REFUSED_CALLERS && known.insert(user.clone()) {
+            let mut trail = Trail::begin(&self.shared.log, id, listener.mode.entry().as_str());
+            trail.user(user.as_ref());
+            trail.client(client);
+            trail.method("CONNECT");
+            trail.refuse(reason);
         }
-        message.extend_from_slice(b"\r\n");
-        message.extend_from_slice(&content);
-        io.write_all(&message).await
+        id
+    }
+
+    /// Refuses a caller whom the listener does not take, in the protocol that the client of a proxy
+    /// speaks. The first time is recorded: such a caller has no share of the log.
+    pub(super) async fn refuse_caller(
+        &self,
+        stream: ClientStream,
+        (listener, client): (&SessionListener, Option<SocketAddr>),
+        CallerRefused { user }: CallerRefused,
+        deadline: Instant,
+    ) {
+        let id = self.record_caller((listener, client), user);
+        if !matches!(listener.mode, ListenerMode::Proxy) {
+            return;
+        }
+        let mut io = Prefixed::new(stream);
+        let asked = timeout_at(deadline, explicit::ask(&mut io, None));
+        // The client may be gone.
+        let _ = match asked.await {
+            Ok(Ok(Asked::Socks(_))) => io.write_all(&Reply::NotAllowed.message()).await,
+            Ok(Ok(_)) => write_refusal(&mut io, None, (id, Refusal::Caller)).await,
+            _ => Ok(()),
+        };
     }
 
     pub(super) async fn refuse_opening(
         &self,
-        mut io: Prefixed<TcpStream>,
+        mut io: Prefixed<ClientStream>,
         inbound: Inbound<'_>,
         refused: explicit::OpeningRefused,
     ) {
@@ -77,9 +107,12 @@ impl Worker {
         reason: ReasonCode,
     ) -> ExchangeId {
         let mut trail = Trail::begin(&self.shared.log, self.shared.ids.next(), entry.as_str());
-        let session = &inbound.listener.session;
+        let Selected {
+            session, caller, ..
+        } = inbound.selected;
         trail.session(session.id(), session.clone());
         trail.client(inbound.client);
+        trail.user(caller.as_ref().and_then(|caller| caller.user.as_ref()));
         // The connection is refused either way. Beyond the session's share of the log, the refusal
         // is counted but not recorded.
         let _ = trail.admit();
@@ -102,6 +135,29 @@ impl Worker {
         // A trail that is dropped unanswered writes its record.
         trail.id()
     }
+}
+
+/// Answers what precedes any exchange, in HTTP.
+async fn write_refusal(
+    io: &mut Prefixed<ClientStream>,
+    to: Option<&Authority>,
+    (id, refusal): (ExchangeId, Refusal),
+) -> io::Result<()> {
+    let name = to.map_or_else(String::new, |to| {
+        format!("{}:{}", to.host.to_uri(), to.port)
+    });
+    let (status, fields, content) =
+        refusal.answer(id, Version::HTTP_11, ErrorFormat::Gateway, &name);
+    let (status, phrase) = (status.as_u16(), refusal.reason_phrase(&name));
+    let mut message = format!("HTTP/1.1 {status} {phrase}\r\n").into_bytes();
+    for (name, value) in &fields {
+        message.extend_from_slice(
+            &[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat(),
+        );
+    }
+    message.extend_from_slice(b"\r\n");
+    message.extend_from_slice(&content);
+    io.write_all(&message).await
 }
 
 /// Where a tunnel goes in which nothing was read. It counts as one for TLS, as in its record.
@@ -149,5 +205,7 @@ impl Worker {
     }
 }
 
+/// How many refused callers are recorded for each listener.
+const REFUSED_CALLERS: usize = 256;
 /// How many refused names are recorded per session.
 const REFUSED_NAMES: usize = 4096;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::listener::Inbound;
@@ -12,7 +11,7 @@ use super::tunnel::TunnelTarget;
 use super::worker::Worker;
 use crate::intercept::explicit::{self, Asked};
 use crate::intercept::prefixed::Prefixed;
-use crate::intercept::{ConnectionContext, Entry};
+use crate::intercept::{ClientStream, ConnectionContext, Entry};
 use crate::message::Scheme;
 use crate::wire::socks::{Reply, SocksTarget};
 
@@ -20,7 +19,7 @@ impl Worker {
     /// Serves a connection to the proxy port.
     pub(super) async fn proxied(
         self: Arc<Self>,
-        stream: TcpStream,
+        stream: ClientStream,
         inbound: Inbound<'_>,
         deadline: Instant,
     ) {
@@ -37,8 +36,7 @@ impl Worker {
             let opened = match asked {
                 Asked::Requests => {
                     let context = absolute_form(inbound);
-                    return Box::pin(self.conversation(inbound.listener, context, None).http1(io))
-                        .await;
+                    return Box::pin(self.conversation(inbound, context, None).http1(io)).await;
                 }
                 Asked::ConnectUnauthenticated => {
                     let refusal = Refusal::ProxyAuthentication;
@@ -69,7 +67,7 @@ impl Worker {
                     destination,
                     login,
                 };
-                self.tunnel(io, inbound, target, deadline).await;
+                Box::pin(self.tunnel(io, inbound, target, deadline)).await;
             }
             return;
         }
@@ -79,7 +77,8 @@ impl Worker {
 /// The context of requests in absolute form. Each request names its own destination.
 fn absolute_form(inbound: Inbound<'_>) -> ConnectionContext {
     ConnectionContext {
-        session: inbound.listener.session.id().clone(),
+        session: inbound.selected.session.id().clone(),
+        caller: inbound.selected.caller.clone(),
         entry: Entry::Forward,
         scheme: Scheme::Http,
         named: None,

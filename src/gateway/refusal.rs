@@ -68,6 +68,9 @@ pub enum Refusal {
     /// The proxy port requires a user and password.
     #[error("the proxy asks for a user and password")]
     ProxyAuthentication,
+    /// The listener does not take who is behind the connection.
+    #[error("the listener does not take this caller")]
+    Caller,
 }
 
 impl Refusal {
@@ -94,6 +97,7 @@ impl Refusal {
             Self::Unreachable { .. } => ReasonCode::PolicyDefaultDeny,
             Self::Busy => ReasonCode::SessionLimit,
             Self::ProxyAuthentication => ReasonCode::ProxyAuthentication,
+            Self::Caller => ReasonCode::CallerRefused,
         }
     }
 
@@ -114,6 +118,7 @@ impl Refusal {
             self,
             Self::Rejected(_)
                 | Self::Opening(_)
+                | Self::Caller
                 | Self::Unreachable { .. }
                 | Self::Busy
                 | Self::Session(session::Error::Ended)

@@ -141,6 +141,7 @@ impl Exchange {
         };
         let place = session.exchange(self.snapshot.limits.exchanges_per_session);
         self.trail.session(&connection.session, session);
+        self.trail.user(connection.user());
         self.trail.admit()?;
         self.guard.holds(place.ok_or(Refusal::Busy)?);
         Ok(())

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::listener::{Inbound, ListenerMode, ListenerSlot, SessionListener};
-use super::listening_socket::{ListeningSocket, is_of_one_connection};
+use super::listening_socket::{BoundSocket, ListeningSocket, is_of_one_connection};
 use super::tunnel::TunnelTarget;
 use super::worker::Worker;
 use crate::intercept::prefixed::Prefixed;
-use crate::intercept::{Entry, Responder, authority_of, converse, original_destination, serve_udp};
+use crate::intercept::{
+    ClientStream, Entry, Responder, authority_of, converse, original_destination, serve_udp,
+};
 use crate::message::Authority;
 use crate::names::ReasonCode;
 
@@ -24,11 +26,7 @@ impl Worker {
     ///
     /// # Errors
     /// The error of registering it with the worker's runtime.
-    pub fn take(
-        &self,
-        socket: std::net::TcpListener,
-        inherited: bool,
-    ) -> io::Result<ListeningSocket> {
+    pub fn take(&self, socket: BoundSocket, inherited: bool) -> io::Result<ListeningSocket> {
         let _entered = self.runtime.enter();
         ListeningSocket::new(socket, inherited)
     }
@@ -44,7 +42,7 @@ impl Worker {
         self.runtime.spawn(async move {
             let _listening = listening;
             tokio::select! {
-                () = worker.accept(&socket.socket, &slot) => {}
+                () = worker.accept(&socket, &slot) => {}
                 () = slot.closes.cancelled() => {}
             }
             for stream in socket.close().await {
@@ -77,10 +75,10 @@ impl Worker {
         });
     }
 
-    async fn accept(self: &Arc<Self>, socket: &TcpListener, slot: &ListenerSlot) {
+    async fn accept(self: &Arc<Self>, socket: &ListeningSocket, slot: &ListenerSlot) {
         loop {
             match socket.accept().await {
-                Ok((stream, _)) => self.admit(stream, slot.listener()),
+                Ok(stream) => self.admit(stream, slot.listener()),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     // Out of descriptors or memory: the listener waits and tries again. It never
@@ -92,45 +90,66 @@ impl Worker {
         }
     }
 
-    fn admit(self: &Arc<Self>, stream: TcpStream, listener: Arc<SessionListener>) {
-        let snapshot = self.shared.current();
-        let limits = &snapshot.limits;
-        let opened = Opened::count(&self.shared.open, limits.connections);
-        let Some(place) = opened.zip(listener.session.connect(limits.connections_per_session))
-        else {
-            // Reported once per kind at the end, not per connection, so that a flood does not fill
-            // the operator's terminal.
-            self.shared
-                .refused
-                .count("", ReasonCode::ConnectionLimit, self.shared.ids.next());
-            tracing::debug!(session = %listener.session.id(), "over a limit of connections; one was closed");
-            return;
+    fn admit(self: &Arc<Self>, stream: ClientStream, listener: Arc<SessionListener>) {
+        let most = self.shared.look().limits.connections;
+        let Some(opened) = Opened::count(&self.shared.open, most) else {
+            return self.over_limit();
         };
-        if let Err(error) = stream.set_nodelay(true) {
+        if let Err(error) = stream.set_nodelay() {
             tracing::debug!(%error, "a connection was gone before it was served");
             return;
         }
         let worker = self.clone();
         tokio::spawn(async move {
-            let _place = place;
+            let _opened = opened;
             worker.connection(stream, &listener).await;
         });
     }
 
-    pub(super) async fn connection(self: Arc<Self>, stream: TcpStream, listener: &SessionListener) {
-        let inbound = Inbound::of(listener, &stream);
+    /// Counts a connection that is closed because there are too many. It is reported once at the
+    /// end, so that a flood does not fill the operator's terminal.
+    fn over_limit(&self) {
+        let refused = &self.shared.refused;
+        refused.count("", ReasonCode::ConnectionLimit, self.shared.ids.next());
+        tracing::debug!("over a limit of connections; one was closed");
+    }
+
+    pub(super) async fn connection(
+        self: Arc<Self>,
+        stream: ClientStream,
+        listener: &SessionListener,
+    ) {
         let deadline = Instant::now() + self.shared.look().limits.handshake_timeout;
-        match &listener.mode {
-            ListenerMode::Transparent { names, own_port } => {
-                self.captured(stream, inbound, (names, *own_port), deadline)
-                    .await
+        let client = listener.client(&stream);
+        let selected = match listener.select(&stream) {
+            Ok(selected) => selected,
+            Err(refused) => {
+                let refusing = self.refuse_caller(stream, (listener, client), refused, deadline);
+                return Box::pin(refusing).await;
             }
-            ListenerMode::Dns(names) => tokio::select! {
+        };
+        let most = self.shared.look().limits.connections_per_session;
+        let Some(_place) = selected.session.connect(most) else {
+            return self.over_limit();
+        };
+        let inbound = Inbound {
+            listener,
+            selected: &selected,
+            client,
+        };
+        match (&listener.mode, stream) {
+            (ListenerMode::Transparent { names, own_port }, ClientStream::Tcp(stream)) => {
+                self.captured(stream, inbound, (names, *own_port), deadline)
+                    .await;
+            }
+            (ListenerMode::Dns(names), ClientStream::Tcp(stream)) => tokio::select! {
                 // Its end is no event: a client asks again.
                 _ = converse(stream, names.clone()) => {}
                 () = listener.state.leaves.cancelled() => {}
             },
-            ListenerMode::Tls { port } => {
+            // Nothing that is captured comes by a Unix socket.
+            (ListenerMode::Transparent { .. } | ListenerMode::Dns(_), ClientStream::Unix(_)) => {}
+            (ListenerMode::Tls { port }, stream) => {
                 let nowhere = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), *port);
                 let target = TunnelTarget {
                     entry: Entry::Tls,
@@ -141,7 +160,7 @@ impl Worker {
                 self.tunnel(Prefixed::new(stream), inbound, target, deadline)
                     .await;
             }
-            ListenerMode::Proxy => self.proxied(stream, inbound, deadline).await,
+            (ListenerMode::Proxy, stream) => self.proxied(stream, inbound, deadline).await,
         }
     }
 
@@ -174,6 +193,7 @@ impl Worker {
             destination: Some(destination),
             login: None,
         };
+        let stream = ClientStream::Tcp(stream);
         self.tunnel(Prefixed::new(stream), inbound, target, deadline)
             .await;
     }

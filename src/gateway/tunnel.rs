@@ -4,17 +4,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::listener::{Inbound, SessionListener};
+use super::listener::{Inbound, Selected};
 use super::worker::Worker;
 use crate::intercept::explicit::Authentication;
 use crate::intercept::first::{FirstBytes, server_speaks_first};
 use crate::intercept::prefixed::Prefixed;
-use crate::intercept::{ConnectionContext, Destination, Entry, authority_of, terminate};
+use crate::intercept::{
+    ClientStream, ConnectionContext, Destination, Entry, authority_of, terminate,
+};
 use crate::message::{Authority, Host, Scheme};
 use crate::names::ReasonCode;
+use crate::policy::Asker;
 
 /// How long a client may be silent on a port where it is the server that speaks first.
 const SERVER_FIRST: Duration = Duration::from_millis(300);
@@ -33,7 +35,8 @@ impl TunnelTarget {
     /// handshake.
     fn context(self, inbound: Inbound<'_>, scheme: Scheme, sni: Option<Host>) -> ConnectionContext {
         ConnectionContext {
-            session: inbound.listener.session.id().clone(),
+            session: inbound.selected.session.id().clone(),
+            caller: inbound.selected.caller.clone(),
             entry: self.entry,
             scheme,
             named: self.named,
@@ -68,7 +71,7 @@ impl TunnelTarget {
     /// the ports of HTTP is no refusal.
     async fn first_bytes(
         &self,
-        io: &mut Prefixed<TcpStream>,
+        io: &mut Prefixed<ClientStream>,
         deadline: Instant,
     ) -> Option<FirstBytes> {
         let port = self.authority().map_or(0, |to| to.port);
@@ -93,7 +96,7 @@ impl Worker {
     /// at once, and never forwarded (threats A13).
     pub(super) async fn tunnel(
         self: Arc<Self>,
-        mut io: Prefixed<TcpStream>,
+        mut io: Prefixed<ClientStream>,
         inbound: Inbound<'_>,
         mut to: TunnelTarget,
         deadline: Instant,
@@ -109,7 +112,7 @@ impl Worker {
             Some(FirstBytes::Http) => {
                 let login = to.login.take();
                 let clear = to.context(inbound, Scheme::Http, None);
-                return Box::pin(self.conversation(inbound.listener, clear, login).http1(io)).await;
+                return Box::pin(self.conversation(inbound, clear, login).http1(io)).await;
             }
             Some(FirstBytes::Foreign(reason)) => {
                 let host = to.authority();
@@ -124,7 +127,7 @@ impl Worker {
         };
         // Boxed, so that a connection does not keep memory for its handshake.
         let terminated = Box::pin(async {
-            let (ca, mut said) = (&inbound.listener.ca, None);
+            let (ca, mut said) = (&inbound.selected.ca, None);
             let ended = terminate(io, ca, destination, deadline, &mut said).await;
             ended.map_err(|error| (error.reason(), said))
         });
@@ -141,7 +144,7 @@ impl Worker {
                 }
                 let login = to.login.take();
                 let context = to.context(inbound, Scheme::Https, sni);
-                let conversation = self.conversation(inbound.listener, context, login);
+                let conversation = self.conversation(inbound, context, login);
                 if inside.http2 {
                     Box::pin(conversation.http2(inside.stream, inbound)).await;
                 } else {
@@ -150,7 +153,7 @@ impl Worker {
             }
             Err((reason, said)) => {
                 let host = to.authority_by(said);
-                let reason = self.cause(inbound.listener, host.as_ref(), reason);
+                let reason = self.cause(inbound, host.as_ref(), reason);
                 self.record_opening(inbound, to.entry, host.as_ref(), reason);
             }
         }
@@ -158,19 +161,16 @@ impl Worker {
 
     /// Returns why a connection came to nothing. A client that does not trust the CA ends it before
     /// it could be told that no policy reaches the host, and trust alone would not help it.
-    fn cause(
-        &self,
-        listener: &SessionListener,
-        to: Option<&Authority>,
-        ended: ReasonCode,
-    ) -> ReasonCode {
+    fn cause(&self, inbound: Inbound<'_>, to: Option<&Authority>, ended: ReasonCode) -> ReasonCode {
         let by_client = matches!(ended, ReasonCode::TlsHandshake | ReasonCode::ClientLeft);
         let snapshot = self.shared.look();
         let policies = snapshot.policies.generation();
-        let session = &listener.session;
+        let Selected {
+            session, caller, ..
+        } = inbound.selected;
         let is_reached = |to: &Authority| {
-            let groups = session.groups(policies.number());
-            policies.may_resolve(session.id(), &groups, &to.host)
+            let asker = Asker::of(session, caller.as_deref(), policies.number());
+            policies.may_resolve(asker.principal(), &to.host)
         };
         match to {
             Some(to) if by_client && !is_reached(to) => ReasonCode::HostNotPermitted,

@@ -11,7 +11,9 @@ use crate::audit::{Record, VerifiedRecord};
 use crate::gateway::{Proposal, ProposalState, RequestedAccess};
 use crate::message::{Authority, Origin, Scheme};
 use crate::names::{CredentialName, SessionId};
-use crate::policy::{Declared, Generation, Operation, OwnedFacts, Policies, Source};
+use crate::policy::{
+    Asker, Declared, Generation, Operation, OwnedFacts, Policies, Principal, Source,
+};
 
 /// A credential, and where it stands in a request.
 pub(super) type NamedLoan = (CredentialName, String);
@@ -34,7 +36,12 @@ fn permits(
 ) -> bool {
     let request = request::of_access(session, wanted);
     let Some(all) = request.and_then(|one| request::in_each_spelling(&one)) else {
-        return rule.may_resolve(session, groups, &wanted.to.authority.host);
+        let who = Principal {
+            session,
+            user: None,
+            groups,
+        };
+        return rule.may_resolve(who, &wanted.to.authority.host);
     };
     all.into_iter().any(|request| {
         let groups = groups.to_vec();
@@ -204,13 +211,14 @@ impl Grants {
             return false;
         };
         let generation = self.shared.current().policies.current();
-        let groups = session.last_groups().to_vec();
+        let asker = Asker::of(&session, None, u64::MAX);
         let request = match record {
             Some(record) => request::of_record(record),
             None => request::of_access(&one.session, &one.wanted),
         };
         match request {
             Some(request) => {
+                let groups = asker.groups.to_vec();
                 let request = OwnedFacts { groups, ..request };
                 generation.ask(&request.facts()).allowed()
             }
@@ -218,7 +226,7 @@ impl Grants {
             None => {
                 let host = &one.wanted.to.authority.host;
                 let waits = one.state == ProposalState::Waiting;
-                waits && generation.may_resolve(session.id(), &groups, host)
+                waits && generation.may_resolve(asker.principal(), host)
             }
         }
     }

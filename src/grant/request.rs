@@ -6,7 +6,7 @@ use crate::credential::preset;
 use crate::gateway::{RequestedAccess, floor};
 use crate::message::route::spellings;
 use crate::message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
-use crate::names::{CredentialName, ReasonCode, SessionId};
+use crate::names::{CredentialName, ReasonCode, SessionId, User};
 use crate::origin::OriginSettings;
 use crate::policy::{Explanation, Generation, OwnedFacts, Policies, Verdict, generate};
 
@@ -26,6 +26,7 @@ pub fn of_record(record: &Record) -> Option<OwnedFacts> {
     let session = SessionId::new(record.session.as_deref()?).ok()?;
     let mut request = of(&session, &access, record.request_bytes)?;
     request.entry = record.entry.as_deref()?.to_owned();
+    request.user = record.user.as_deref().and_then(User::new);
     let presented = record.lent.iter().chain(&record.unlent);
     request.credentials = presented
         .filter_map(|one| CredentialName::new(&one.credential).ok())

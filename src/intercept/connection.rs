@@ -1,9 +1,11 @@
 //! What is known about a connection before its first request.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use super::caller::Caller;
 use crate::message::{Authority, ConnectionClaims, Host, Origin, Scheme};
-use crate::names::SessionId;
+use crate::names::{SessionId, User};
 
 /// How a connection reached the gateway and named its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,6 +50,8 @@ impl Entry {
 pub struct ConnectionContext {
     /// The session of the listener that accepted the connection.
     pub session: SessionId,
+    /// Who is behind it, if there is evidence beside the listener.
+    pub caller: Option<Arc<Caller>>,
     /// How the connection reached the gateway.
     pub entry: Entry,
     /// The scheme inside, which says whether TLS was terminated.
@@ -63,6 +67,12 @@ pub struct ConnectionContext {
 }
 
 impl ConnectionContext {
+    /// The user behind it, if evidence names one.
+    #[must_use]
+    pub fn user(&self) -> Option<&User> {
+        self.caller.as_ref()?.user.as_ref()
+    }
+
     /// Where the connection goes, unchecked; `None` if its requests say that. A server name decides
     /// over an address, as in [`mod@crate::message::agree`].
     #[must_use]

@@ -27,6 +27,11 @@ pub type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SessionId(Arc<str>);
 
+/// Who is behind a connection, as the evidence names it in policy (`Gateway::User::"NAME"`) and
+/// audit: `uid:1000`, `alice@example.com`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct User(Arc<str>);
+
 /// An exchange, as named in the response, the audit log and `gateway why`.
 ///
 /// 80 random bits, shown as 20 lower-case hexadecimal digits.
@@ -111,6 +116,22 @@ macro_rules! text_name {
             }
         }
     };
+}
+
+impl User {
+    /// Takes a text of 1 to 256 visible ASCII characters without `"` and `\`; `None` for another.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+        let is_name = (1..=256).contains(&text.len()) && text.bytes().all(fits);
+        is_name.then(|| Self(Arc::from(text)))
+    }
+
+    /// Returns the name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 text_name!(SessionId);

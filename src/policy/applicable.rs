@@ -7,6 +7,7 @@ use parking_lot::{Mutex, RwLock};
 use super::question::Facts;
 use super::rule_set::{Question, RuleSet};
 use super::schema::Action;
+use crate::intercept::Caller;
 use crate::message::Host;
 use crate::names::{CredentialName, SessionId};
 use crate::session::Session;
@@ -16,19 +17,20 @@ use crate::session::Session;
 pub struct KnownRules(Mutex<Option<Arc<ApplicableRules>>>);
 
 impl KnownRules {
-    /// The rules of a session and a host. Those that are known are made anew if they are of
-    /// another generation, session or host, or if the session's groups changed.
+    /// The rules of a session, its caller and a host. Those that are known are made anew if they
+    /// are of another generation, session, caller or host, or if the session's groups changed.
     pub(super) fn of(
         &self,
         generation: u64,
-        session: &Session,
+        (session, caller): (&Session, Option<&Arc<Caller>>),
         host: &Host,
     ) -> Arc<ApplicableRules> {
-        let groups = session.groups(generation);
+        let own = session.groups(generation);
         let mut known = self.0.lock();
         let is_it = |rules: &&Arc<ApplicableRules>| {
             rules.generation == generation
-                && Arc::ptr_eq(&rules.groups, &groups)
+                && Arc::ptr_eq(&rules.own, &own)
+                && rules.caller.as_ref().map(Arc::as_ptr) == caller.map(Arc::as_ptr)
                 && rules.session == *session.id()
                 && rules.host == *host
         };
@@ -38,7 +40,9 @@ impl KnownRules {
         let rules = Arc::new(ApplicableRules {
             generation,
             session: session.id().clone(),
-            groups,
+            groups: Caller::with_groups(caller.map(|caller| &**caller), own.clone()),
+            own,
+            caller: caller.cloned(),
             host: host.clone(),
             sets: RwLock::default(),
         });
@@ -66,7 +70,10 @@ impl<'a> From<&'a Facts<'a>> for Asked<'a> {
 pub(super) struct ApplicableRules {
     pub(super) generation: u64,
     session: SessionId,
-    /// The session's groups in the generation.
+    pub(super) caller: Option<Arc<Caller>>,
+    /// The session's own groups in the generation.
+    own: Arc<[Arc<str>]>,
+    /// Those, and the caller's.
     pub(super) groups: Arc<[Arc<str>]>,
     host: Host,
     /// By action and credential: as many as there are actions, and credentials to lend.

@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
     use crate::message::{EncodedSlash, RequestTarget, Scheme};
-    use crate::names::{CredentialName, SessionId};
+    use crate::names::{CredentialName, SessionId, User};
     use crate::policy::fact::{FACTS, Scope};
     use crate::policy::generation::tests::{BEARER, owned, policies};
     use crate::policy::question::OwnedFacts;
@@ -119,6 +119,7 @@ mod tests {
         let (first, mut other) = (owned(), owned());
         other.session = SessionId::new("s2").unwrap();
         other.groups = vec!["g".into()];
+        other.user = User::new("u");
         other.entry = "proxy".into();
         other.now += std::time::Duration::from_secs(1 << 32);
         other.scheme = Scheme::Http;
@@ -137,6 +138,8 @@ mod tests {
             r#"principal == Gateway::Session::"s1""#,
             "context.groups.isEmpty()",
             r#"!(principal in Gateway::Group::"g")"#,
+            r#"!(principal in Gateway::User::"u")"#,
+            r#"!(Gateway::User::"u" in Gateway::Group::"g")"#,
             r#"context.entry == "exec""#,
             r#"context.now < datetime("2100-01-01")"#,
             r#"context.scheme == "https""#,
@@ -180,13 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn sessions_of_the_same_groups_share_verdicts_unless_a_rule_tells_them_apart() {
+    fn callers_of_the_same_groups_share_verdicts_unless_a_rule_tells_them_apart() {
         let verdicts = |condition: &str| {
             let text = format!("permit(principal, action, resource) when {{ {condition} }};");
             let generation = policies(&text).current();
             for nth in 0..10_000 {
                 let mut request = owned();
                 request.session = SessionId::new(&format!("s{nth}")).unwrap();
+                request.user = User::new(&format!("u{nth}"));
                 request.groups = vec!["team".into()];
                 let _ = generation.ask(&request.facts());
             }
@@ -195,6 +199,8 @@ mod tests {
         assert_eq!(verdicts(r#"principal in Gateway::Group::"team""#), 1);
         assert_eq!(verdicts("context.port == 443"), 1);
         assert_eq!(verdicts(r#"context.session == "s1""#), MOST_VERDICTS);
+        let names_a_user = r#"principal in Gateway::User::"u1""#;
+        assert_eq!(verdicts(names_a_user), MOST_VERDICTS);
     }
 
     #[test]

@@ -46,7 +46,7 @@ use super::question::{LendQuestion, OwnedFacts};
 use super::verdict::Verdict;
 use crate::body::fact::Plain;
 use crate::message::{Authority, EncodedSlash, Host, Origin, Place, RequestTarget, Scheme};
-use crate::names::{CredentialName, PolicyId, SessionId};
+use crate::names::{CredentialName, PolicyId, SessionId, User};
 
 /// The result of running a decision file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -197,6 +197,7 @@ struct WrittenDecision {
     place: Option<String>,
     #[serde(default = "test_session")]
     session: String,
+    user: Option<String>,
     #[serde(default)]
     groups: Vec<String>,
     entry: Option<String>,
@@ -315,6 +316,10 @@ fn request(decision: &WrittenDecision, declared: &Declared) -> Result<OwnedFacts
         SessionId::new(&decision.session).map_err(|error| format!("`session`: {error}"))?;
     let mut request = OwnedFacts::new(session, scheme, host, target(&uri)?);
     request.port = port;
+    request.user = match &decision.user {
+        Some(user) => Some(User::new(user).ok_or("`user`: it is no user's name")?),
+        None => None,
+    };
     request.groups = decision
         .groups
         .iter()

@@ -138,13 +138,12 @@ impl Generation {
             None => format!("{} on `{}`", shown(facts.method), facts.host),
         };
         let mut permits: Vec<&Rule> = Vec::new();
-        self.index
-            .reaching(facts.session.as_str(), facts.groups, target, |nth| {
-                let rule = &self.rules[nth as usize];
-                if rule.permits && permits.len() < MOST_LOOKED_AT {
-                    permits.push(rule);
-                }
-            });
+        self.index.reaching(facts.principal(), target, |nth| {
+            let rule = &self.rules[nth as usize];
+            if rule.permits && permits.len() < MOST_LOOKED_AT {
+                permits.push(rule);
+            }
+        });
         let unmet: Vec<&str> = permits
             .iter()
             .filter(|rule| rule.actions.holds(action))

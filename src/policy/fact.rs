@@ -18,6 +18,7 @@ use super::question::{Facts, LendQuestion};
 use super::value::{text, texts};
 use crate::body::fact::FactType;
 use crate::message::Scheme;
+use crate::names::User;
 
 /// The type of a fact in Cedar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +61,7 @@ pub(super) enum Input {
     /// The host, action and credential use in question, which every key holds.
     Question,
     Session,
+    User,
     Groups,
     Entry,
     Clock,
@@ -90,6 +92,7 @@ impl Input {
             // Every key holds these already.
             Self::Question => {}
             Self::Session => key.text(facts.session.as_str()),
+            Self::User => key.text(facts.user.map_or("", User::as_str)),
             Self::Groups => key.texts(facts.groups.iter().map(|group| &**group)),
             Self::Entry => key.text(facts.entry),
             Self::Scheme => key.text(facts.scheme.as_str()),

@@ -51,7 +51,7 @@ impl Policies {
         let generation = self.current();
         let rules = known.of(
             generation.number(),
-            &session,
+            (&session, request.connection.caller.as_ref()),
             &request.head.origin.authority.host,
         );
         let judged = Arc::new(JudgedRequest::new(&request, session, rules, &presented));

@@ -13,14 +13,14 @@ use super::fact::{Fact, OF_PATH, Reader};
 use super::fault::Fault;
 use super::index::Index;
 use super::load::load;
-use super::question::{Facts, LendQuestion};
+use super::question::{Facts, LendQuestion, Principal};
 use super::rule::{Rule, What, Who};
 use super::rule_set::{Head, Part, Question, RuleSet, RuleSets};
 use super::schema::Actions;
 use super::source::{Lint, Problems, Source};
 use super::verdict::{Outcome, Verdict};
 use crate::message::{Host, RequestTarget};
-use crate::names::{CredentialName, PolicyId, SessionId};
+use crate::names::{CredentialName, PolicyId};
 
 /// One loaded set of policies. It is immutable, so its answers never change.
 #[derive(Debug)]
@@ -109,13 +109,13 @@ impl Generation {
         self.judge(facts.into(), Some(LendQuestion { credential, place }))
     }
 
-    /// Whether some permit's scope lets the session send the host any request. A name server inside
+    /// Whether some permit's scope lets who asks send the host any request. A name server inside
     /// the sandbox may answer for such hosts only.
     ///
     /// Conditions are not known here, so `true` promises nothing.
     #[must_use]
-    pub fn may_resolve(&self, session: &SessionId, groups: &[Arc<str>], host: &Host) -> bool {
-        self.index.may_ask(session.as_str(), groups, host)
+    pub fn may_resolve(&self, who: Principal<'_>, host: &Host) -> bool {
+        self.index.may_ask(who, host)
     }
 
     /// The hosts that permits reach, for a CA's name constraints. `None` if a permit reaches every
@@ -124,13 +124,14 @@ impl Generation {
         scopes(self.rules.iter())
     }
 
-    /// The hosts that permits for a session reach. `None` if one of them reaches every host.
+    /// The hosts that permits for who asks reach. `None` if one of them reaches every host.
     #[must_use]
-    pub fn hosts_of(&self, session: &SessionId, groups: &[Arc<str>]) -> Option<Vec<HostScope>> {
+    pub fn hosts_of(&self, who: Principal<'_>) -> Option<Vec<HostScope>> {
         let is_about = |rule: &&Rule| match &rule.principal {
             Who::Anyone => true,
-            Who::Session(id) => id == session.as_str(),
-            Who::Group(id) => groups.iter().any(|group| **group == **id),
+            Who::Session(id) => id == who.session.as_str(),
+            Who::User(id) => who.user.is_some_and(|user| user.as_str() == id),
+            Who::Group(id) => who.groups.iter().any(|group| **group == **id),
             Who::Nobody => false,
         };
         scopes(self.rules.iter().filter(is_about))
@@ -167,9 +168,8 @@ impl Generation {
     ) -> Option<Arc<RuleSet>> {
         let facts = question.facts();
         let find = || {
-            let (session, groups) = (facts.session.as_str(), facts.groups);
             let (action, target) = (question.action(), question.target());
-            let matching = self.index.matching(session, groups, action, target);
+            let matching = self.index.matching(facts.principal(), action, target);
             (!matching.is_empty()).then(|| self.sets.get(&matching, &self.rules))
         };
         match rules.filter(|rules| rules.generation == self.number) {

@@ -1,10 +1,9 @@
 //! Finds the rules that can apply, by the principal and resource in their scopes, so that ten
 //! thousand other rules cost nothing.
 
-use std::sync::Arc;
-
 use smallvec::{SmallVec, smallvec};
 
+use super::question::Principal;
 use super::rule::{Rule, What, Who};
 use super::schema::{Action, Actions, domains};
 use crate::message::Host;
@@ -19,6 +18,7 @@ use crate::names::Map;
 pub(super) struct Index {
     sessions: Map<Box<str>, u32>,
     groups: Map<Box<str>, u32>,
+    users: Map<Box<str>, u32>,
     hosts: Map<Box<str>, u32>,
     domains: Map<Box<str>, u32>,
     credentials: Map<Box<str>, u32>,
@@ -51,6 +51,7 @@ impl Index {
                 Who::Anyone => 0,
                 Who::Session(id) => number(&mut index.sessions, id, 0),
                 Who::Group(id) => number(&mut index.groups, id, 1),
+                Who::User(id) => number(&mut index.users, id, 2),
                 Who::Nobody => continue,
             };
             let what = match &rule.resource {
@@ -66,15 +67,9 @@ impl Index {
     }
 
     /// The rules whose scope matches, in order.
-    pub fn matching(
-        &self,
-        session: &str,
-        groups: &[Arc<str>],
-        action: Action,
-        target: Target<'_>,
-    ) -> Numbers {
+    pub fn matching(&self, who: Principal<'_>, action: Action, target: Target<'_>) -> Numbers {
         let mut found = Numbers::new();
-        self.reaching(session, groups, target, |rule| {
+        self.reaching(who, target, |rule| {
             if self.actions[rule as usize].holds(action) {
                 found.push(rule);
             }
@@ -86,16 +81,12 @@ impl Index {
 
     /// Calls `each` with the rules whose principal and resource match, whatever the action. A group
     /// that is listed twice repeats its rules.
-    pub fn reaching(
-        &self,
-        session: &str,
-        groups: &[Arc<str>],
-        target: Target<'_>,
-        mut each: impl FnMut(u32),
-    ) {
+    pub fn reaching(&self, who: Principal<'_>, target: Target<'_>, mut each: impl FnMut(u32)) {
         let whats = self.whats(target);
-        let groups = groups.iter().map(|group| self.groups.get(&**group));
-        let whos = [Some(&0), self.sessions.get(session)];
+        let groups = who.groups.iter().map(|group| self.groups.get(&**group));
+        let user = who.user.filter(|_| !self.users.is_empty());
+        let user = user.and_then(|user| self.users.get(user.as_str()));
+        let whos = [Some(&0), self.sessions.get(who.session.as_str()), user];
         for who in whos.into_iter().chain(groups).flatten() {
             for what in &whats {
                 if let Some(rules) = self.by_scope.get(&(*who, *what)) {
@@ -123,10 +114,10 @@ impl Index {
 
     /// Whether some permit's scope lets the session send the host any request, and no unconditional
     /// forbid takes it back.
-    pub fn may_ask(&self, session: &str, groups: &[Arc<str>], host: &Host) -> bool {
+    pub fn may_ask(&self, who: Principal<'_>, host: &Host) -> bool {
         let mut permitted = Actions::union([]);
         let mut forbidden = Actions::union([]);
-        self.reaching(session, groups, Target::Host(host), |rule| {
+        self.reaching(who, Target::Host(host), |rule| {
             let nth = rule as usize;
             if self.permits[nth] {
                 permitted = Actions::union([permitted, self.actions[nth]]);

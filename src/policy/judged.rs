@@ -14,7 +14,7 @@ use super::generation::Generation;
 use super::question::{Facts, KeptFacts, LendQuestion};
 use super::verdict::{Outcome, Verdict};
 use crate::audit::Text;
-use crate::intercept::Request;
+use crate::intercept::{Caller, Request};
 use crate::message::names_path;
 use crate::names::CredentialName;
 use crate::session::{Bindings, DetectedCredentials, Session};
@@ -112,12 +112,16 @@ impl JudgedRequest {
             })
     }
 
-    /// The groups of its session in a generation.
+    fn caller(&self) -> Option<&Caller> {
+        self.rules.as_ref()?.caller.as_deref()
+    }
+
+    /// The groups of its session and its caller in a generation.
     pub(super) fn groups(&self, generation: &Generation) -> Arc<[Arc<str>]> {
         let number = generation.number();
         match &self.rules {
             Some(rules) if rules.generation == number => rules.groups.clone(),
-            _ => self.kept.session.groups(number),
+            _ => Caller::with_groups(self.caller(), self.kept.session.groups(number)),
         }
     }
 
@@ -127,7 +131,8 @@ impl JudgedRequest {
     }
 
     pub(super) fn facts<'a>(&'a self, groups: &'a [Arc<str>], fields: &'a HeaderMap) -> Facts<'a> {
-        self.kept.facts(groups, fields)
+        let user = self.caller().and_then(|caller| caller.user.as_ref());
+        self.kept.facts((user, groups), fields)
     }
 }
 

@@ -44,7 +44,7 @@ pub use judged::JudgedRequest;
 pub use operators::{Operation, Operators};
 pub use policies::Policies;
 pub use possible::Asker;
-pub use question::{Facts, OwnedFacts};
+pub use question::{Facts, OwnedFacts, Principal};
 
 pub use schema::schema_text;
 pub use source::{GRANTED, Problem, Problems, Settings, Source};

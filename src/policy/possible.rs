@@ -11,31 +11,66 @@ use cedar_policy::pst::{BinaryOp, Clause, Effect, Expr, UnaryOp};
 
 use super::fact::Fact;
 use super::generation::{Generation, HostScope, METHODS, ask_cedar};
-use super::question::{Facts, LendQuestion, OwnedFacts};
+use super::question::{Facts, LendQuestion, OwnedFacts, Principal};
 use super::reads::{Read, reads_of};
 use super::rule::{Rule, What, Who, open};
 use super::rule_set::{Part, Question};
+use crate::intercept::Caller;
 use crate::message::{EncodedSlash, Host, HostPattern, OriginPattern, RequestTarget, Scheme};
-use crate::names::SessionId;
-use crate::session::Binding;
+use crate::names::{SessionId, User};
+use crate::session::{Binding, Session};
 
 /// Who will ask.
 #[derive(Clone, Debug)]
 pub struct Asker {
     /// The session.
     pub session: SessionId,
-    /// All of its groups.
-    pub groups: Vec<Arc<str>>,
+    /// The user behind its connection, if evidence names one.
+    pub user: Option<User>,
+    /// All groups of both.
+    pub groups: Arc<[Arc<str>]>,
+}
+
+impl Asker {
+    /// The caller of a session, if there is evidence of one, and the session's groups in a
+    /// generation.
+    #[must_use]
+    pub fn of(session: &Session, caller: Option<&Caller>, generation: u64) -> Self {
+        Self {
+            session: session.id().clone(),
+            user: caller.and_then(|caller| caller.user.clone()),
+            groups: Caller::with_groups(caller, session.groups(generation)),
+        }
+    }
+
+    /// The same, for a question.
+    #[must_use]
+    pub fn principal(&self) -> Principal<'_> {
+        Principal {
+            session: &self.session,
+            user: self.user.as_ref(),
+            groups: &self.groups,
+        }
+    }
 }
 
 impl Generation {
-    /// The groups that rules are about.
-    pub fn groups(&self) -> BTreeSet<Arc<str>> {
-        let group = |rule: &Rule| match &rule.principal {
-            Who::Group(name) => Some(name.as_str().into()),
-            _ => None,
-        };
-        self.rules.iter().filter_map(group).collect()
+    /// The users and groups that rules are about, each asking in this session.
+    pub fn askers(&self, session: &SessionId) -> impl Iterator<Item = Asker> {
+        let named: BTreeSet<_> = self
+            .rules
+            .iter()
+            .map(|rule| match &rule.principal {
+                Who::Group(name) => (None, Some(name.as_str())),
+                Who::User(name) => (Some(name.as_str()), None),
+                _ => (None, None),
+            })
+            .collect();
+        named.into_iter().map(|(user, group)| Asker {
+            session: session.clone(),
+            user: user.and_then(User::new),
+            groups: group.into_iter().map(Arc::from).collect(),
+        })
     }
 
     /// The credentials that permits to lend name, each by its own name.
@@ -49,7 +84,7 @@ impl Generation {
 
     /// The hosts that some request could reach. `None` if a permit is for every host.
     pub fn reaches(&self, asker: &Asker) -> Option<Vec<HostScope>> {
-        let mut scopes = self.hosts_of(&asker.session, &asker.groups)?;
+        let mut scopes = self.hosts_of(asker.principal())?;
         scopes.retain(|scope| {
             let hosts = match scope {
                 HostScope::Host(name) => name.parse().into_iter().collect(),
@@ -132,9 +167,8 @@ impl Generation {
         known: &[Fact],
     ) -> bool {
         let question = Question::new(facts, lend);
-        let (session, groups) = (facts.session.as_str(), facts.groups);
         let (action, target) = (question.action(), question.target());
-        let matching = self.index.matching(session, groups, action, target);
+        let matching = self.index.matching(facts.principal(), action, target);
         let rules = matching.iter().map(|nth| *nth as usize);
         let rules = rules.filter_map(|nth| Some((nth, known_part(&self.rules[nth], known)?)));
         let rules: Vec<(usize, Vec<Arc<Expr>>)> = rules.collect();
@@ -210,7 +244,8 @@ fn decided(expr: &Arc<Expr>, wanted: bool, known: &[Fact]) -> Option<Arc<Expr>> 
 fn request(asker: &Asker, scheme: Scheme, host: Host, port: u16) -> OwnedFacts {
     let target = RequestTarget::parse(b"/", EncodedSlash::Keep).expect("`/` is a target");
     let mut facts = OwnedFacts::new(asker.session.clone(), scheme, host, target);
-    (facts.groups, facts.port) = (asker.groups.clone(), port);
+    facts.user.clone_from(&asker.user);
+    (facts.groups, facts.port) = (asker.groups.to_vec(), port);
     facts
 }
 

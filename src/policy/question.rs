@@ -10,8 +10,19 @@ use super::content::ContentFacts;
 use crate::audit::Text;
 use crate::intercept::{Entry, Request};
 use crate::message::{Host, Origin, RequestTarget, Scheme, is_batch, named_paths};
-use crate::names::{CredentialName, SessionId};
+use crate::names::{CredentialName, SessionId, User};
 use crate::session::{CredentialUse, DetectedCredentials, Session};
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Principal<'a> {
+    /// The session.
+    pub session: &'a SessionId,
+    /// The user behind the connection, if evidence names one.
+    pub user: Option<&'a User>,
+    /// All groups of both, including groups of their groups.
+    pub groups: &'a [Arc<str>],
+}
 
 /// One request in canonical form, as it will be forwarded, with phantoms in place of credentials.
 ///
@@ -20,7 +31,9 @@ use crate::session::{CredentialUse, DetectedCredentials, Session};
 pub struct Facts<'a> {
     /// The session that makes the request.
     pub session: &'a SessionId,
-    /// All groups of the session, including groups of its groups.
+    /// The user behind its connection, if evidence names one.
+    pub user: Option<&'a User>,
+    /// All groups of both, including groups of their groups.
     pub groups: &'a [Arc<str>],
     /// How the session connects: `exec`, `proxy`, ….
     pub entry: &'a str,
@@ -54,7 +67,18 @@ pub struct Facts<'a> {
     pub actions: &'a [String],
 }
 
-impl Facts<'_> {
+impl<'a> Facts<'a> {
+    /// Who asks.
+    #[must_use]
+    pub fn principal(&self) -> Principal<'a> {
+        let (session, user, groups) = (self.session, self.user, self.groups);
+        Principal {
+            session,
+            user,
+            groups,
+        }
+    }
+
     /// The targets that fields name, each with the query of the request. `None` stands for one that
     /// cannot be judged.
     pub(super) fn named_targets(&self) -> Vec<Option<RequestTarget>> {
@@ -112,10 +136,15 @@ impl KeptFacts {
         }
     }
 
-    /// The facts to judge.
-    pub(super) fn facts<'a>(&'a self, groups: &'a [Arc<str>], fields: &'a HeaderMap) -> Facts<'a> {
+    /// The facts to judge, with the user and the groups that ask.
+    pub(super) fn facts<'a>(
+        &'a self,
+        (user, groups): (Option<&'a User>, &'a [Arc<str>]),
+        fields: &'a HeaderMap,
+    ) -> Facts<'a> {
         Facts {
             session: self.session.id(),
+            user,
             groups,
             entry: self.entry.as_str(),
             now: SystemTime::now(),
@@ -140,6 +169,7 @@ impl KeptFacts {
 #[expect(missing_docs, reason = "the fields are those of Facts")]
 pub struct OwnedFacts {
     pub session: SessionId,
+    pub user: Option<User>,
     pub groups: Vec<Arc<str>>,
     pub entry: String,
     pub now: SystemTime,
@@ -163,6 +193,7 @@ impl OwnedFacts {
     pub fn new(session: SessionId, scheme: Scheme, host: Host, target: RequestTarget) -> Self {
         Self {
             session,
+            user: None,
             groups: Vec::new(),
             entry: "exec".to_owned(),
             now: SystemTime::now(),
@@ -185,6 +216,7 @@ impl OwnedFacts {
     pub fn facts(&self) -> Facts<'_> {
         Facts {
             session: &self.session,
+            user: self.user.as_ref(),
             groups: &self.groups,
             entry: &self.entry,
             now: self.now,

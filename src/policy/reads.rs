@@ -21,6 +21,8 @@ pub(super) struct Read {
     pub hierarchy: Hierarchy,
     /// Whether it may differ between two sessions of the same groups.
     pub session: bool,
+    /// Whether it may differ between two users of the same session.
+    pub user: bool,
 }
 
 /// The entities whose ancestors a condition asks about.
@@ -93,6 +95,7 @@ impl Read {
         self.content.extend(other.content.iter().cloned());
         self.hierarchy = self.hierarchy.or(other.hierarchy);
         self.session |= other.session;
+        self.user |= other.user;
     }
 }
 
@@ -119,8 +122,10 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
     }
     match expr {
         Expr::Literal(literal) => {
-            // Only the session that asks is in its groups, so the same question differs by it.
+            // Only the session that asks is in its groups, so the same question differs by it. The
+            // same holds for its user.
             read.session |= is_entity(literal, "Session");
+            read.user |= is_entity(literal, "User");
             Ok(())
         }
         Expr::Var(Var::Context) => Err(WHOLE_CONTEXT),
@@ -148,9 +153,9 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
             if *op == BinaryOp::In {
                 read.hierarchy = read.hierarchy.or(Hierarchy::of(left));
             }
-            // Sessions are members of groups alone, so this is known from the groups.
-            let by_groups = *op == BinaryOp::In && is_principal(left) && is_group(right);
-            if !by_groups {
+            // This is known from the groups and the user.
+            let by_parents = *op == BinaryOp::In && is_principal(left) && is_parent(right);
+            if !by_parents {
                 follow(left, read)?;
             }
             follow(right, read)
@@ -160,7 +165,7 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
                 read.hierarchy = read.hierarchy.or(Hierarchy::of(expr));
             }
             // Every principal is a session.
-            if !is_principal(expr) || !in_expr.as_deref().is_none_or(is_group) {
+            if !is_principal(expr) || !in_expr.as_deref().is_none_or(is_parent) {
                 follow(expr, read)?;
             }
             in_expr.iter().try_for_each(|inner| follow(inner, read))
@@ -236,9 +241,14 @@ fn is_principal(expr: &Expr) -> bool {
     matches!(expr, Expr::Var(Var::Principal))
 }
 
-/// Whether an expression names a group.
-fn is_group(expr: &Expr) -> bool {
-    matches!(expr, Expr::Literal(literal) if is_entity(literal, "Group"))
+/// Whether an expression names a group or a user.
+fn is_parent(expr: &Expr) -> bool {
+    let is_one = |literal| {
+        ["Group", "User"]
+            .iter()
+            .any(|kind| is_entity(literal, kind))
+    };
+    matches!(expr, Expr::Literal(literal) if is_one(literal))
 }
 
 fn is_entity(literal: &Literal, kind: &str) -> bool {

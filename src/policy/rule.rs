@@ -7,7 +7,7 @@ use cedar_policy::{
 };
 
 use super::reads::{NotRead, Read};
-use super::schema::{Actions, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION};
+use super::schema::{Actions, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER};
 use super::split::Conditions;
 use crate::names::PolicyId;
 
@@ -44,6 +44,7 @@ pub(super) enum Who {
     Anyone,
     Session(String),
     Group(String),
+    User(String),
     /// Matches no principal.
     Nobody,
 }
@@ -139,12 +140,14 @@ fn who(constraint: &PrincipalConstraint) -> Who {
     }
 }
 
-// `in` is reflexive: a session is in itself.
+// `in` is reflexive: a session is in itself. It is also in its caller's user.
 fn who_in(one: &EntityUid) -> Who {
     if *one.type_name() == *SESSION {
         Who::Session(id(one))
     } else if *one.type_name() == *GROUP {
         Who::Group(id(one))
+    } else if *one.type_name() == *USER {
+        Who::User(id(one))
     } else {
         Who::Nobody
     }
@@ -229,6 +232,14 @@ mod tests {
         assert_eq!(
             rule(r#"principal in Gateway::Group::"g", action, resource"#).principal,
             Who::Group("g".into())
+        );
+        assert_eq!(
+            rule(r#"principal in Gateway::User::"u", action, resource"#).principal,
+            Who::User("u".into())
+        );
+        assert_eq!(
+            rule(r#"principal == Gateway::User::"u", action, resource"#).principal,
+            Who::Nobody
         );
         assert_eq!(
             rule(r#"principal, action, resource == Gateway::Domain::"a.b""#).resource,

@@ -17,7 +17,7 @@ use super::path_test::PathTest;
 use super::question::{Facts, LendQuestion};
 use super::reads::{Hierarchy, Read};
 use super::rule::Rule;
-use super::schema::{ACTION, Action, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, domains, uid};
+use super::schema::{ACTION, Action, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER, domains, uid};
 use super::verdict::Verdict;
 use crate::names::CredentialName;
 
@@ -61,6 +61,8 @@ pub(super) struct Part {
     pub hierarchy: Hierarchy,
     /// Whether a condition may tell sessions of the same groups apart.
     pub session: bool,
+    /// Whether a condition may tell users of one session apart.
+    pub user: bool,
 }
 
 impl RuleSet {
@@ -81,6 +83,7 @@ impl RuleSet {
         });
         let mut inputs: BTreeSet<Input> = whole.reads.iter().map(|fact| fact.row().input).collect();
         inputs.extend(whole.session.then_some(Input::Session));
+        inputs.extend(whole.user.then_some(Input::User));
         inputs.extend(whole.hierarchy.principal.then_some(Input::Groups));
         Self {
             number,
@@ -106,6 +109,7 @@ impl Part {
             part.paths.extend(read.paths.iter().cloned());
             part.hierarchy = part.hierarchy.or(read.hierarchy);
             part.session |= read.session;
+            part.user |= read.user;
             let added = part.set.add(policy.clone());
             added.expect("a number is one rule's, and no rule is here twice");
         }
@@ -248,11 +252,18 @@ impl<'a> Question<'a> {
         let domains = domains(self.facts.host).map(|domain| uid(&DOMAIN, domain));
         let action = self.action();
         // Each lists all of its ancestors directly. Nothing asks for the ancestors' own entities.
-        let session = || Entity::new_no_attrs(self.principal(), groups.collect());
+        let user = self.facts.user.map(|user| uid(&USER, user.as_str()));
+        let parents = || groups.clone().chain(user.clone()).collect();
+        let session = || Entity::new_no_attrs(self.principal(), parents());
+        let caller = || {
+            user.clone()
+                .map(|user| Entity::new_no_attrs(user, groups.clone().collect()))
+        };
         let host = || Entity::new_no_attrs(self.origin(), domains.collect());
         let action = || Entity::new_no_attrs(action.uid().clone(), above(action));
         let all = [
             asked.principal.then(session),
+            asked.principal.then(caller).flatten(),
             asked.host.then(host),
             asked.action.then(action),
         ];

@@ -65,7 +65,8 @@ fn document(declared: &Declared) -> Value {
     json!({ "Gateway": {
         "entityTypes": {
             "Group": { "memberOfTypes": ["Group"] },
-            "Session": { "memberOfTypes": ["Group"] },
+            "User": { "memberOfTypes": ["Group"] },
+            "Session": { "memberOfTypes": ["User", "Group"] },
             "Domain": { "memberOfTypes": ["Domain"] },
             "Host": { "memberOfTypes": ["Domain"] },
             "Credential": {},
@@ -253,7 +254,9 @@ impl Actions {
 
 /// The entity type of sessions.
 pub(super) static SESSION: LazyLock<EntityTypeName> = LazyLock::new(|| type_name("Session"));
-/// The entity type of groups of sessions.
+/// The entity type of the users behind connections.
+pub(super) static USER: LazyLock<EntityTypeName> = LazyLock::new(|| type_name("User"));
+/// The entity type of groups of sessions and users.
 pub(super) static GROUP: LazyLock<EntityTypeName> = LazyLock::new(|| type_name("Group"));
 /// The entity type of hosts.
 pub(super) static HOST: LazyLock<EntityTypeName> = LazyLock::new(|| type_name("Host"));

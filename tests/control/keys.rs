@@ -157,6 +157,7 @@ fn every_key_reloads_as_the_documentation_says_and_a_refused_one_leaves_all_as_i
         ("origin", origin().to_string()),
         ("origin2", origin().to_string()),
         ("program", program.path("program").display().to_string()),
+        ("socket", program.path("agents.sock").display().to_string()),
     ];
     let fixture = Fixture::read(|text| {
         let fill = |text: String, (name, value): &(&str, String)| {
@@ -309,6 +310,10 @@ impl Probe<'_> {
                 assert!(TcpStream::connect(self.second).is_err());
             }
             ("listener", "session") => assert!(!file("phantoms-agent-4.env").is_empty()),
+            ("listener", "mode") => {
+                let about = fs::metadata(program.path("agents.sock")).unwrap();
+                assert_eq!(about.permissions().mode() & 0o777, 0o660);
+            }
             ("listener", "groups") => {
                 let all = program.json(&["sessions"]);
                 assert_eq!(all["sessions"][1]["groups"][0], "two");

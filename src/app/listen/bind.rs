@@ -4,11 +4,15 @@
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
 
 use socket2::{Domain, Socket, Type};
 
 use crate::app::Failure;
-use crate::config::{Listener, ListenerKind};
+use crate::config::{Listener, ListenerAddress, ListenerKind};
+use crate::files::SocketFile;
+use crate::gateway::BoundSocket;
 
 /// How many connections wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -18,7 +22,7 @@ pub struct BoundListener {
     /// The name that the service manager passed them with, if it has them too.
     pub inherited: Option<String>,
     /// One for each thread.
-    pub sockets: Vec<TcpListener>,
+    pub sockets: Vec<BoundSocket>,
     /// Another one for DNS.
     pub udp: Option<UdpSocket>,
 }
@@ -44,23 +48,18 @@ pub fn bind(
     let mut bound = Vec::new();
     for listener in listeners {
         let at = passed.iter().position(|one| one.fits(listener));
-        let (inherited, sockets) = match at {
-            Some(at) => copies(passed.swap_remove(at), listener, threads)?,
-            None => (
-                None,
-                own(listener, threads).map_err(|error| unusable(listener.address, &error))?,
-            ),
+        let (inherited, sockets) = match (at, &listener.address) {
+            (Some(at), _) => copies(passed.swap_remove(at), listener, threads)?,
+            (None, ListenerAddress::Tcp(address)) => {
+                let own = own(*address, listener, threads);
+                (None, own.map_err(|error| unusable(*address, &error))?)
+            }
+            (None, ListenerAddress::Unix(path)) => (None, of_file(path, listener.mode, threads)?),
         };
-        let is_dns = listener.kind == ListenerKind::Dns;
-        let udp = is_dns
-            .then(|| socket(listener, Type::DGRAM, false))
-            .transpose();
         bound.push(BoundListener {
             inherited,
             sockets,
-            udp: udp
-                .map_err(|error| unusable(listener.address, &error))?
-                .map(UdpSocket::from),
+            udp: questions(listener)?,
         });
     }
     // A second socket on one address.
@@ -107,7 +106,9 @@ impl Inherited {
 
     fn fits(&self, listener: &Listener) -> bool {
         // The scope of a link-local address may be left out.
-        (self.address.ip(), self.address.port()) == (listener.address.ip(), listener.address.port())
+        let is_it =
+            |own: SocketAddr| (self.address.ip(), self.address.port()) == (own.ip(), own.port());
+        listener.address.tcp().is_some_and(is_it)
     }
 }
 
@@ -119,12 +120,12 @@ fn copies(
     one: Inherited,
     listener: &Listener,
     threads: NonZeroUsize,
-) -> Result<(Option<String>, Vec<TcpListener>), Failure> {
+) -> Result<(Option<String>, Vec<BoundSocket>), Failure> {
     check_name(&one.name, listener)?;
     let copy = || {
         let socket = one.socket.try_clone()?;
         socket.set_nonblocking(true)?;
-        Ok(TcpListener::from(socket))
+        Ok(BoundSocket::Tcp(TcpListener::from(socket)))
     };
     let copies: Result<Vec<_>, std::io::Error> = (0..threads.get()).map(|_| copy()).collect();
     let copies = copies.map_err(|error| unusable(one.address, &error))?;
@@ -152,19 +153,39 @@ pub(crate) fn check_name(name: &str, listener: &Listener) -> Result<(), Failure>
 ///
 /// The first is bound without SO_REUSEPORT. With it, a second gateway of the same user could bind
 /// the address too, and would get some of the connections.
-fn own(listener: &Listener, threads: NonZeroUsize) -> std::io::Result<Vec<TcpListener>> {
+fn own(
+    address: SocketAddr,
+    listener: &Listener,
+    threads: NonZeroUsize,
+) -> std::io::Result<Vec<BoundSocket>> {
     let mut sockets = Vec::new();
     for at in 0..threads.get() {
-        let socket = socket(listener, Type::STREAM, at > 0)?;
+        let socket = socket(address, listener, Type::STREAM, at > 0)?;
         socket.set_reuse_port(threads.get() > 1)?;
         socket.listen(BACKLOG)?;
-        sockets.push(socket.into());
+        sockets.push(BoundSocket::Tcp(socket.into()));
     }
     Ok(sockets)
 }
 
-fn socket(listener: &Listener, kind: Type, shares: bool) -> std::io::Result<Socket> {
-    let address = listener.address;
+/// Binds the socket of DNS that takes what comes by UDP; `None` for another kind.
+fn questions(listener: &Listener) -> Result<Option<UdpSocket>, Failure> {
+    let address = listener.address.tcp();
+    let address = address.filter(|_| listener.kind == ListenerKind::Dns);
+    let bind = |address| {
+        let socket = socket(address, listener, Type::DGRAM, false);
+        let socket = socket.map_err(|error| unusable(address, &error))?;
+        Ok(socket.into())
+    };
+    address.map(bind).transpose()
+}
+
+fn socket(
+    address: SocketAddr,
+    listener: &Listener,
+    kind: Type,
+    shares: bool,
+) -> std::io::Result<Socket> {
     let is_stream = kind == Type::STREAM;
     let kind = kind.cloexec().nonblocking();
     let socket = Socket::new(Domain::for_address(address), kind, None)?;
@@ -185,6 +206,20 @@ fn socket(listener: &Listener, kind: Type, shares: bool) -> std::io::Result<Sock
     }
     socket.bind(&address.into())?;
     Ok(socket)
+}
+
+/// Binds a socket of the file system, which the threads share. Its file is removed with the last
+/// handle of it.
+fn of_file(path: &Path, mode: u32, threads: NonZeroUsize) -> Result<Vec<BoundSocket>, Failure> {
+    let unusable = |error: &dyn std::error::Error| {
+        Failure::of(format!("cannot listen on unix:{}", path.display()), error)
+            .next("end who listens there, or choose another `address`")
+    };
+    let file = SocketFile::bind(path, mode).map_err(|error| unusable(&error))?;
+    let file = Arc::new(file);
+    let handle = || Ok(BoundSocket::Unix(file.listener()?, file.clone()));
+    let handles: std::io::Result<_> = (0..threads.get()).map(|_| handle()).collect();
+    handles.map_err(|error| unusable(&error))
 }
 
 fn unusable(address: SocketAddr, error: &std::io::Error) -> Failure {

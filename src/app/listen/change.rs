@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::mem::discriminant;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl App {
         };
         let (mut change, mut bound) = (ListenerChange::default(), bound.into_iter());
         change.opened = opened;
-        let at: HashMap<_, _> = open.iter().map(|one| (one.known.address, one)).collect();
+        let at: HashMap<_, _> = open.iter().map(|one| (&one.known.address, one)).collect();
         for known in &config.listeners {
             let (login, known_now) = (login(known).await?, known.clone());
             let before = at.get(&known.address);
@@ -114,7 +114,7 @@ impl App {
                 change.regrouped.push((session, known.groups.clone()));
             }
         }
-        let known: HashSet<_> = config.listeners.iter().map(|one| one.address).collect();
+        let known: HashSet<_> = config.listeners.iter().map(|one| &one.address).collect();
         let stays = |one: &OpenListener| known.contains(&one.known.address);
         change.removed = open.into_iter().filter(|one| !stays(one)).collect();
         Ok(change)
@@ -191,25 +191,26 @@ impl App {
             ListenerKind::Proxy { .. } => ListenerMode::Proxy,
             ListenerKind::Transparent => ListenerMode::Transparent {
                 names: names::of_session(self, &known.session)?,
-                own_port: Some(known.address.port()),
+                own_port: known.address.tcp().map(|address| address.port()),
             },
             ListenerKind::Dns => ListenerMode::Dns(names::of_session(self, &known.session)?),
         };
-        Ok(SessionListener::new(&self.shared, live, mode, login))
+        Ok(SessionListener::new(&self.shared, live, mode, login).with_evidence(known.who.clone()))
     }
 }
 
 impl ListenerChange {
     /// The addresses that are listened on from now on.
-    pub(crate) fn added(&self) -> Vec<SocketAddr> {
+    pub(crate) fn added(&self) -> Vec<String> {
         let added = self.added.iter();
-        added.map(|(one, ..)| one.known.address).collect()
+        let address = |(one, ..): &(OpenListener, _, _)| one.known.address.to_string();
+        added.map(address).collect()
     }
 
     /// The addresses that are no longer listened on.
-    pub(crate) fn removed(&self) -> Vec<SocketAddr> {
+    pub(crate) fn removed(&self) -> Vec<String> {
         let removed = self.removed.iter();
-        removed.map(|one| one.known.address).collect()
+        removed.map(|one| one.known.address.to_string()).collect()
     }
 
     /// Puts the sessions in their groups from a generation on, before that is in force.
@@ -228,6 +229,7 @@ impl ListenerChange {
     ) -> (Vec<Arc<Session>>, Arc<[Arc<ListenerSlot>]>) {
         let (workers, mut open) = (listening.workers(), Vec::new());
         for (listener, to) in self.kept {
+            listener.known.set_mode();
             match to {
                 SlotChange::Listener(other) => listener.slot.replace(other),
                 SlotChange::Login(login) => listener.slot.listener().ask_for(login),
@@ -291,7 +293,7 @@ fn is_another(one: &Listener, other: &Listener) -> bool {
         (ListenerKind::Tls { port }, ListenerKind::Tls { port: other }) => port == other,
         (one, other) => discriminant(one) == discriminant(other),
     };
-    one.session != other.session || !is_kind
+    one.session != other.session || one.who != other.who || !is_kind
 }
 
 /// Refuses to make a listener one whose socket is another, on the same address.
@@ -310,7 +312,7 @@ fn refuse_other_sockets(before: &Listener, now: &Listener) -> Result<(), Failure
 
 /// The listeners of a configuration on addresses that nothing listens on yet.
 fn added(open: &[OpenListener], config: &Config) -> Vec<Listener> {
-    let open: HashSet<_> = open.iter().map(|open| open.known.address).collect();
+    let open: HashSet<_> = open.iter().map(|open| &open.known.address).collect();
     let listeners = config.listeners.iter();
     let added = listeners.filter(|known| !open.contains(&known.address));
     added.cloned().collect()
@@ -323,9 +325,9 @@ fn refuse_inherited(open: &[OpenListener], config: &Config) -> Result<(), Failur
         .iter()
         .filter_map(|one| Some((one, one.inherited.as_ref()?)))
     {
-        let address = one.known.address;
+        let address = &one.known.address;
         let mut listeners = config.listeners.iter();
-        match listeners.find(|known| known.address == address) {
+        match listeners.find(|known| known.address == *address) {
             None => {
                 return Err(Failure::usage("the new configuration is refused")
                     .because(format!(

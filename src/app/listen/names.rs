@@ -8,6 +8,7 @@ use crate::config::SandboxDns;
 use crate::gateway::Worker;
 use crate::intercept::{Responder, Synthetic};
 use crate::names::SessionId;
+use crate::policy::Asker;
 
 /// The DNS server that the listeners of a session share.
 ///
@@ -38,7 +39,8 @@ pub(crate) fn responder(app: &App, worker: &Arc<Worker>, session: &SessionId) ->
             let policies = snapshot.policies.generation();
             let asks = shared.sessions.get(&id);
             asks.is_some_and(|asks| {
-                policies.may_resolve(&id, &asks.groups(policies.number()), host)
+                let asker = Asker::of(&asks, None, policies.number());
+                policies.may_resolve(asker.principal(), host)
             })
         }),
         Box::new(worker.name_observer(session)),

@@ -12,7 +12,7 @@ use crate::credential::login::{
 use crate::gateway::Snapshot;
 use crate::message::{Authority, HostPattern, Origin, OriginPattern, Place, Scheme};
 use crate::names::{CredentialName, SessionId};
-use crate::policy::{Source, generate};
+use crate::policy::{Asker, Source, generate};
 use crate::session::{Foreign, Session};
 
 /// A login that a session made where nobody had configured one.
@@ -180,11 +180,11 @@ impl SessionLogins {
             return Err(UnmappedToken::TooMany);
         }
         let policies = snapshot.policies.generation();
-        let groups = session.groups(policies.number());
+        let asker = Asker::of(session, None, policies.number());
         let bindings = snapshot.credentials.bindings();
         let is_free = |origin: &OriginPattern| {
             let host = origin.hosts.host();
-            policies.may_resolve(session.id(), &groups, host) && !bindings.guard(origin)
+            policies.may_resolve(asker.principal(), host) && !bindings.guard(origin)
         };
         let login = begun(asked, is_free).ok_or(UnmappedToken::Host)?;
         let is_taken = |name: &CredentialName| {

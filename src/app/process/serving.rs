@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::app::{Advise as _, Context as _, Failure};
-use crate::gateway::{ListenerSlot, SessionListener, SharedState, Worker};
+use crate::gateway::{BoundSocket, ListenerSlot, SessionListener, SharedState, Worker};
 use crate::names::SessionId;
 
 /// Creates a runtime for one thread. The exchanges of a connection never leave it (performance.md:
@@ -45,7 +45,7 @@ pub fn serve(
     listener: SessionListener,
 ) -> Result<(), Failure> {
     let socket = worker
-        .take(socket, false)
+        .take(BoundSocket::Tcp(socket), false)
         .context("a listening socket cannot be used")?;
     let slot = ListenerSlot::new(shared, listener);
     worker.listen(socket, Arc::new(slot));

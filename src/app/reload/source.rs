@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -100,9 +99,9 @@ pub struct Applied {
     /// The credentials that sessions lost.
     pub lost: Vec<CredentialName>,
     /// The addresses that are listened on from now on.
-    pub added: Vec<SocketAddr>,
+    pub added: Vec<String>,
     /// The addresses that are listened on no more.
-    pub removed: Vec<SocketAddr>,
+    pub removed: Vec<String>,
     /// The servers that the log's records are exported to anew, or in another way.
     pub exports_begun: Vec<String>,
     /// The servers whose exports end.

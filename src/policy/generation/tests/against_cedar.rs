@@ -1,6 +1,8 @@
 //! Compares judging with few rules and facts against Cedar with all rules and facts.
 
 use super::*;
+use crate::intercept::Caller;
+use crate::names::User;
 use crate::policy::applicable::{Asked, KnownRules};
 use crate::session::Session;
 use crate::session::phantom::Phantoms;
@@ -13,6 +15,8 @@ fn scopes() -> impl Strategy<Value = String> {
         Just(r#"principal in Gateway::Session::"s2""#),
         Just(r#"principal in Gateway::Group::"g1""#),
         Just(r#"principal is Gateway::Session in Gateway::Group::"g2""#),
+        Just(r#"principal in Gateway::User::"u1""#),
+        Just(r#"principal is Gateway::Session in Gateway::User::"u2""#),
     ];
     let ask = (
         prop_oneof![
@@ -70,6 +74,8 @@ fn scopes() -> impl Strategy<Value = String> {
         3 => Just(""),
         1 => Just(r#"when { context.session like "s*" }"#),
         1 => Just(r#"when { context.groups.contains("g1") }"#),
+        1 => Just(r#"unless { principal in Gateway::User::"u1" }"#),
+        1 => Just(r#"when { Gateway::User::"u1" in Gateway::Group::"g1" || principal in [Gateway::User::"u2", Gateway::User::"u1"] }"#),
         1 => Just(r#"when { context.prefixes.contains("/a") && context.depth < 3 }"#),
         1 => Just(r#"unless { context.segments.contains("1:b") }"#),
         1 => Just(r#"when { context.segments.containsAll(["0:a", "2:c"]) || context.path like "/a*" }"#),
@@ -101,7 +107,11 @@ fn requests() -> impl Strategy<Value = (OwnedFacts, Option<&'static str>)> {
     let few = |all: &'static [&'static str]| proptest::sample::select(all);
     let lists = |all: &'static [&'static str]| proptest::sample::subsequence(all, 0..=all.len());
     (
-        (few(&["s1", "s2", "s3"]), lists(&["g1", "g2"])),
+        (
+            few(&["s1", "s2", "s3"]),
+            proptest::option::of(few(&["u1", "u2"])),
+            lists(&["g1", "g2"]),
+        ),
         few(&[
             "a.b.example",
             "b.example",
@@ -125,7 +135,7 @@ fn requests() -> impl Strategy<Value = (OwnedFacts, Option<&'static str>)> {
         ),
     )
         .prop_map(
-            |((session, groups), host, method, path, query, accept, rest, credentials)| {
+            |((session, user, groups), host, method, path, query, accept, rest, credentials)| {
                 let (content_length, upgrade, scheme) = rest;
                 let mut fields = HeaderMap::new();
                 for value in accept {
@@ -133,6 +143,7 @@ fn requests() -> impl Strategy<Value = (OwnedFacts, Option<&'static str>)> {
                 }
                 let request = OwnedFacts {
                     session: SessionId::new(session).unwrap(),
+                    user: user.and_then(User::new),
                     groups: groups.into_iter().map(Arc::from).collect(),
                     scheme,
                     host: host.parse().unwrap(),
@@ -190,13 +201,18 @@ fn whole_as_sent(
     let host = uid(&HOST, facts.host.as_str());
     let credential = lend.map(|lend| uid(&CREDENTIAL, lend.credential.as_str()));
     let groups = facts.groups.iter().map(|group| uid(&GROUP, group));
+    let user = facts.user.map(|user| uid(&USER, user.as_str()));
     let domains: Vec<_> = domains(facts.host)
         .map(|domain| uid(&DOMAIN, domain))
         .collect();
     let mut entities = vec![
-        Entity::new_no_attrs(principal.clone(), groups.clone().collect()),
+        Entity::new_no_attrs(
+            principal.clone(),
+            groups.clone().chain(user.clone()).collect(),
+        ),
         Entity::new_no_attrs(host.clone(), domains.iter().cloned().collect()),
     ];
+    entities.extend(user.map(|user| Entity::new_no_attrs(user, groups.clone().collect())));
     entities.extend(groups.map(Entity::with_uid));
     entities.extend(domains.into_iter().map(Entity::with_uid));
     entities.extend(credential.iter().cloned().map(Entity::with_uid));
@@ -277,20 +293,22 @@ proptest! {
             prop_assert_eq!((verdict.outcome, sorted(&verdict)), whole(&text, &facts, lend), "{}\n{:?}", text, request);
             let session = Session::new(
                 request.session.clone(),
-                request.groups.clone(),
+                Vec::new(),
                 Phantoms::none(),
                 None,
             );
+            let (user, groups) = (request.user.clone(), request.groups.clone());
+            let caller = Arc::new(Caller { user, groups });
             // Twice, so that each set is looked up and then known.
             for method in METHODS.into_iter().chain(METHODS) {
-                let rules = known.of(generation.number(), &session, &request.host);
+                let rules = known.of(generation.number(), (&session, Some(&caller)), &request.host);
                 let facts = Facts { method, ..facts };
                 let by_route = generation.judge(Asked { facts: &facts, rules: Some(&rules) }, lend);
                 let verdict = generation.judge((&facts).into(), lend);
                 prop_assert_eq!((by_route.outcome, sorted(&by_route)), (verdict.outcome, sorted(&verdict)));
             }
             if generation.ask(&facts).allowed() {
-                prop_assert!(generation.may_resolve(&request.session, &request.groups, &request.host));
+                prop_assert!(generation.may_resolve(facts.principal(), &request.host));
             }
         }
     }

@@ -247,7 +247,7 @@ fn a_domain_is_matched_by_whole_labels() {
         assert_eq!(
             policies(text)
                 .current()
-                .may_resolve(&request.session, &[], &request.host),
+                .may_resolve(request.facts().principal(), &request.host),
             allowed,
             "{host}"
         );

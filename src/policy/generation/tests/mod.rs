@@ -20,7 +20,7 @@ use crate::policy::content::{ContentFact, ContentFacts};
 use crate::policy::fact::{FACTS, Scope};
 use crate::policy::policies::Policies;
 use crate::policy::question::OwnedFacts;
-use crate::policy::schema::{CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, domains, schema, uid};
+use crate::policy::schema::{CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER, domains, schema, uid};
 
 /// A `GET` of one repository.
 pub(in crate::policy) fn owned() -> OwnedFacts {

@@ -1,6 +1,8 @@
 //! The hosts that policies can reach.
 
 use super::*;
+use crate::names::User;
+use crate::policy::Asker;
 
 #[test]
 fn the_reachable_hosts_are_a_closed_list_or_none() {
@@ -25,6 +27,14 @@ fn the_reachable_hosts_are_a_closed_list_or_none() {
     );
 }
 
+fn asker(session: &str, groups: &[&str]) -> Asker {
+    Asker {
+        session: SessionId::new(session).unwrap(),
+        user: None,
+        groups: groups.iter().map(|group| Arc::from(*group)).collect(),
+    }
+}
+
 #[test]
 fn an_unconditional_forbid_takes_a_name_back() {
     let text = r#"
@@ -32,11 +42,13 @@ fn an_unconditional_forbid_takes_a_name_back() {
         forbid(principal, action, resource == Gateway::Host::"x.b.example");
         forbid(principal, action, resource) when { context.port == 22 };"#;
     let generation = policies(text).current();
-    let ci = [Arc::from("ci")];
-    let session = SessionId::new("s").unwrap();
-    assert!(generation.may_resolve(&session, &ci, &"a.b.example".parse().unwrap()));
-    assert!(!generation.may_resolve(&session, &[], &"a.b.example".parse().unwrap()));
-    assert!(!generation.may_resolve(&session, &ci, &"x.b.example".parse().unwrap()));
+    let may = |groups: &[&str], host: &str| {
+        let asker = asker("s", groups);
+        generation.may_resolve(asker.principal(), &host.parse().unwrap())
+    };
+    assert!(may(&["ci"], "a.b.example"));
+    assert!(!may(&[], "a.b.example"));
+    assert!(!may(&["ci"], "x.b.example"));
 }
 
 #[test]
@@ -62,16 +74,22 @@ fn the_hosts_of_a_session_are_those_of_its_own_permits() {
     let text = "permit(principal == Gateway::Session::\"a\", action, resource in Gateway::Domain::\"corp.example\");
         permit(principal == Gateway::Session::\"b\", action, resource == Gateway::Host::\"secret.corp.example\");
         permit(principal == Gateway::Session::\"c\", action, resource);
-        permit(principal in Gateway::Group::\"g\", action, resource == Gateway::Host::\"g.example\");";
+        permit(principal in Gateway::Group::\"g\", action, resource == Gateway::Host::\"g.example\");
+        permit(principal in Gateway::User::\"u\", action, resource == Gateway::Host::\"u.example\");";
     let generation = policies(text).current();
-    let of = |session: &str, groups: &[&str]| {
-        let groups: Vec<std::sync::Arc<str>> = groups.iter().map(|group| (*group).into()).collect();
-        generation.hosts_of(&crate::names::SessionId::new(session).unwrap(), &groups)
-    };
+    let of =
+        |session: &str, groups: &[&str]| generation.hosts_of(asker(session, groups).principal());
     let domain = HostScope::Domain("corp.example".into());
     let group = HostScope::Host("g.example".into());
     assert_eq!(of("a", &[]), Some(vec![domain.clone()]));
     assert_eq!(of("a", &["g"]), Some(vec![group, domain]));
     assert_eq!(of("c", &[]), None);
+    let user = User::new("u");
+    let of_user = Asker {
+        user,
+        ..asker("d", &[])
+    };
+    let own = HostScope::Host("u.example".into());
+    assert_eq!(generation.hosts_of(of_user.principal()), Some(vec![own]));
     assert_eq!(of("d", &[]), Some(Vec::new()));
 }

@@ -1,0 +1,35 @@
+//! Who is behind a connection.
+
+use std::sync::Arc;
+
+use crate::names::User;
+
+/// Who is behind a connection, as a kind of evidence shows it: a user or none, and groups. Policy
+/// reads both beside the session, and the evidence selects the session.
+#[derive(Debug, Default)]
+pub struct Caller {
+    /// The user.
+    pub user: Option<User>,
+    /// The groups, beside those of the session.
+    pub groups: Vec<Arc<str>>,
+}
+
+/// A caller that a listener does not take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallerRefused {
+    /// Who it is, if any evidence says so.
+    pub user: Option<User>,
+}
+
+impl Caller {
+    /// The session's own groups, and those of its caller.
+    #[must_use]
+    pub fn with_groups(caller: Option<&Self>, own: Arc<[Arc<str>]>) -> Arc<[Arc<str>]> {
+        match caller {
+            Some(caller) if !caller.groups.is_empty() => {
+                own.iter().chain(&caller.groups).cloned().collect()
+            }
+            _ => own,
+        }
+    }
+}
