@@ -227,12 +227,32 @@ fn evidence_that_a_door_cannot_carry_is_refused_with_its_line() {
             "it is no kind of evidence",
         ),
         (
+            format!("kind = \"transparent\"\n{unix}"),
+            3,
+            "a `transparent` listener cannot listen on a Unix socket",
+        ),
+        (
+            format!("kind = \"dns\"\n{unix}"),
+            3,
+            "a `dns` listener cannot listen on a Unix socket",
+        ),
+        (
+            format!("kind = \"transparent\"\n{tcp}\nwho = [\"unix\"]"),
+            4,
+            "shows no user of this machine",
+        ),
+        (
             "address = \"unix:run/x.sock\"".to_owned(),
             3,
             "absolute path",
         ),
     ] {
-        let text = format!("[[listener]]\nkind = \"proxy\"\n{lines}\n");
+        let kind = if lines.starts_with("kind") {
+            ""
+        } else {
+            "kind = \"proxy\"\n"
+        };
+        let text = format!("[[listener]]\n{kind}{lines}\n");
         fs::write(folder.path().join("gateway.toml"), text).unwrap();
         let (code, said) = gateway(
             folder.path(),
