@@ -1,4 +1,5 @@
-//! The text of a token: `gwt1_`, then the macaroon's V2 form in base64url without padding.
+//! The text of a token: `gwt1_`, then the macaroon's V2 form, with an empty location, in base64url
+//! without padding.
 
 use gateway_names::SessionId;
 use libmacaroon::{Format, Macaroon};
@@ -98,7 +99,7 @@ pub(crate) fn read(text: &str) -> Result<TokenRead, TokenMalformed> {
     }
     let (key, session) = identified(macaroon.identifier()).ok_or(TokenMalformed::Form)?;
     // The library also reads other forms, alphabets and padding.
-    if macaroon.location().is_some() || encoded(&macaroon)?.trim_end_matches('=') != body {
+    if macaroon.location() != Some("") || encoded(&macaroon)?.trim_end_matches('=') != body {
         return Err(TokenMalformed::Form);
     }
     if predicates(&macaroon).count() < macaroon.caveats().len() {

@@ -150,5 +150,5 @@ fn below(path: &str, above: &str) -> bool {
 
 /// Whether some server takes a segment for one that leads upwards, as in an object's key.
 fn climbs(path: &str) -> bool {
-    path.contains("/.") && route::segments(path).any(|one| one == "." || one == "..")
+    path.contains('.') && route::segments(path).any(|one| one == "." || one == "..")
 }

@@ -36,7 +36,7 @@ impl TokenKey {
     /// [`TokenMalformed::TooManyCaveats`] or [`TokenMalformed::TooLong`].
     pub fn mint(&self, random: [u8; 12], caveats: &[Caveat]) -> Result<Token, TokenMalformed> {
         let identifier = identifier(self.number, &self.session, random);
-        let macaroon = Macaroon::create(None, &self.root, identifier);
+        let macaroon = Macaroon::create(Some(""), &self.root, identifier);
         written(macaroon.map_err(|_| TokenMalformed::Form)?, caveats)
     }
 

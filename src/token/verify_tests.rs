@@ -242,7 +242,7 @@ fn a_token_of_another_key_session_or_form_is_none_of_ours() {
 
     let root = MacaroonKey::from(*key().root());
     let identifier = super::super::format::identifier(3, &session(), [9; 12]);
-    let plain = Macaroon::create(None, &root, &identifier).unwrap();
+    let plain = Macaroon::create(Some(""), &root, &identifier).unwrap();
     let text_of = |macaroon: &Macaroon, format| {
         format!(
             "gwt1_{}",
@@ -252,10 +252,11 @@ fn a_token_of_another_key_session_or_form_is_none_of_ours() {
     let v2 = text_of(&plain, libmacaroon::Format::V2);
     assert!(verify(&v2, keys).is_ok());
     let located = Macaroon::create(Some("a.test"), &root, &identifier).unwrap();
+    let nowhere = Macaroon::create(None, &root, &identifier).unwrap();
     let mut third = plain.clone();
     third.add_third_party_caveat("a.test", &root, "id").unwrap();
-    let short = Macaroon::create(None, &root, &identifier[..13]).unwrap();
-    let version = Macaroon::create(None, &root, [&[2], &identifier[1..]].concat()).unwrap();
+    let short = Macaroon::create(Some(""), &root, &identifier[..13]).unwrap();
+    let version = Macaroon::create(Some(""), &root, [&[2], &identifier[1..]].concat()).unwrap();
     let body = &v2["gwt1_".len()..];
     let mut all = (0..=255).map(|random| key().mint([random; 12], &[]).unwrap());
     let both = all.find(|token| token.as_str()[5..].contains('_') && token.as_str().contains('-'));
@@ -264,6 +265,7 @@ fn a_token_of_another_key_session_or_form_is_none_of_ours() {
     for text in [
         text_of(&plain, libmacaroon::Format::V1),
         text_of(&located, libmacaroon::Format::V2),
+        text_of(&nowhere, libmacaroon::Format::V2),
         text_of(&third, libmacaroon::Format::V2),
         text_of(&short, libmacaroon::Format::V2),
         text_of(&version, libmacaroon::Format::V2),
@@ -299,7 +301,7 @@ fn a_caveat_that_is_none_is_refused_once_the_mac_is_right() {
         "a\nb",
         "\u{1b}[31m",
     ] {
-        let mut macaroon = Macaroon::create(None, &root, &identifier).unwrap();
+        let mut macaroon = Macaroon::create(Some(""), &root, &identifier).unwrap();
         macaroon.add_first_party_caveat(predicate).unwrap();
         let encoded = macaroon.serialize(libmacaroon::Format::V2).unwrap();
         let text = format!("gwt1_{}", encoded.trim_end_matches('='));

@@ -1,0 +1,203 @@
+//! Tokens as other libraries of macaroons read, verify, make and narrow them, and as the program
+//! does.
+//!
+//! `GATEWAY_CLIENTS` names the directory of the installed libraries, as for `tests/clients.rs`.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use gateway::names::SessionId;
+use gateway::token::{Caveat, PrefixId, Token, TokenKey, inspect, verify};
+use libmacaroon::{Format, Macaroon, MacaroonKey, Verifier};
+use serde_json::{Value, json};
+
+const KEY: [u8; 32] = [42; 32];
+/// In ASCII: macaroons.js takes texts alone.
+const RANDOM: [u8; 12] = *b"0123456789ab";
+const CAVEATS: [&str; 5] = [
+    "before 2027-01-15T08:00:00Z",
+    "host in api.github.com *.example.com:8443 [2001:db8::1]",
+    "method in GET HEAD",
+    "path under /repos/octo /user",
+    "credential none",
+];
+const ADDED: &str = "from 100.64.0.0/10";
+
+fn session() -> SessionId {
+    SessionId::new("team/agent-1").unwrap()
+}
+
+fn key(number: u8, session: &SessionId) -> Option<TokenKey> {
+    Some(TokenKey::derive(&KEY, number, session))
+}
+
+fn caveats(texts: &[&str]) -> Vec<Caveat> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn minted() -> Token {
+    let key = key(1, &session()).unwrap();
+    key.mint(RANDOM, &caveats(&CAVEATS)).unwrap()
+}
+
+/// A text as the library has it, in another format.
+fn recoded(text: &str, format: Format) -> String {
+    let text = text.strip_prefix("gwt1_").unwrap_or(text);
+    let encoded = Macaroon::deserialize(text)
+        .unwrap()
+        .serialize(format)
+        .unwrap();
+    encoded.trim_end_matches('=').to_owned()
+}
+
+fn prefixes(text: &str) -> Vec<PrefixId> {
+    verify(text, key).unwrap().prefix_ids().to_vec()
+}
+
+#[test]
+fn pymacaroons_verifies_makes_and_narrows_tokens() {
+    let python = clients().join("venv/bin/python");
+    let mut command = Command::new(python);
+    command
+        .arg(here("python.py"))
+        .env("PYTHONPATH", clients().join("macaroons/python"));
+    agrees(command, "0.13.0", Format::V2);
+}
+
+#[test]
+fn macaroons_js_verifies_makes_and_narrows_tokens() {
+    let mut command = Command::new("node");
+    command
+        .arg(here("node.js"))
+        .env("NODE_PATH", clients().join("macaroons/node_modules"));
+    agrees(command, "0.3.9", Format::V1);
+}
+
+#[test]
+fn libmacaroon_verifies_tokens() {
+    let token = Macaroon::deserialize(&minted().as_str()[5..]).unwrap();
+    let mut verifier = Verifier::default();
+    let root = |seed: &[u8]| MacaroonKey::generate(seed);
+    let seed = session_key();
+    for caveat in CAVEATS {
+        assert!(verifier.verify(&token, &root(&seed), &[]).is_err());
+        verifier.satisfy_exact(caveat);
+    }
+    assert!(verifier.verify(&token, &root(&seed), &[]).is_ok());
+    assert!(verifier.verify(&token, &root(&[7; 32]), &[]).is_err());
+}
+
+/// Sends a token to another library, and takes back what that made of it. What it narrowed the
+/// program narrows further, and it verifies that too.
+#[track_caller]
+fn agrees(mut library: Command, version: &str, format: Format) {
+    let token = minted();
+    let answer = said(&mut library, token.as_str(), &CAVEATS, format);
+    assert_eq!(answer["version"], version);
+    assert_eq!(answer["verified"], true);
+    assert_eq!(answer["by_another_key"], false);
+    assert_eq!(answer["without_a_caveat"], false);
+    let text = |name: &str| {
+        format!(
+            "gwt1_{}",
+            recoded(answer[name].as_str().unwrap(), Format::V2)
+        )
+    };
+    if format == Format::V2 {
+        let minted = answer["minted"].as_str().unwrap();
+        assert_eq!(
+            format!("gwt1_{minted}"),
+            token.as_str(),
+            "as it was written"
+        );
+    }
+    assert_eq!(text("minted"), token.as_str());
+    let narrowed = text("narrowed");
+    let (all, before) = (prefixes(&narrowed), prefixes(token.as_str()));
+    assert_eq!(all[..before.len()], before);
+    assert_eq!(all.len(), before.len() + 1);
+    let mut expected = [&CAVEATS[..], &[ADDED]].concat();
+    assert_eq!(inspect(&narrowed).unwrap().caveats[..], caveats(&expected));
+
+    let further = attenuated_by_the_program(&narrowed);
+    let again = inspect(&further).unwrap();
+    expected.push("method in GET");
+    assert_eq!(again.caveats[..], caveats(&expected));
+    assert_eq!(prefixes(&further).last(), Some(&again.id));
+    assert_eq!(
+        said(&mut library, &further, &expected, format)["verified"],
+        true
+    );
+}
+
+fn said(library: &mut Command, token: &str, caveats: &[&str], format: Format) -> Value {
+    let identifier = Macaroon::deserialize(&token["gwt1_".len()..]).unwrap();
+    let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
+    let case = json!({
+        "key": hex(&KEY),
+        "session": session().as_str(),
+        "identifier": hex(identifier.identifier()),
+        "token": recoded(token, format),
+        "caveats": caveats,
+        "added": ADDED,
+    });
+    let output = with_input(library, &case.to_string());
+    serde_json::from_str(&output).unwrap()
+}
+
+fn attenuated_by_the_program(token: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
+    command.args(["token", "attenuate", "--method", "GET"]);
+    with_input(&mut command, &format!("{token}\n"))
+        .trim_end()
+        .to_owned()
+}
+
+#[track_caller]
+fn with_input(command: &mut Command, input: &str) -> String {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The key of a session as the documentation of [`TokenKey::derive`] has it.
+fn session_key() -> [u8; 32] {
+    use hmac::{Hmac, KeyInit as _, Mac as _};
+    let mut mac = Hmac::<sha2::Sha256>::new_from_slice(&KEY).unwrap();
+    mac.update(&[b"macaroon", session().as_str().as_bytes(), &[1]].concat());
+    mac.finalize().into_bytes().into()
+}
+
+fn here(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/tokens")
+        .join(name)
+}
+
+/// The libraries, installed once.
+fn clients() -> &'static Path {
+    static CLIENTS: OnceLock<PathBuf> = OnceLock::new();
+    CLIENTS.get_or_init(|| {
+        let home = std::env::var_os("GATEWAY_CLIENTS");
+        let home = home.map_or_else(|| "/var/cache/gateway-clients".into(), PathBuf::from);
+        if !home.join("macaroons/whole-1").exists() {
+            let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/setup");
+            let ready = Command::new(setup).env("GATEWAY_CLIENTS", &home).status();
+            assert!(
+                ready.as_ref().is_ok_and(|ready| ready.success()),
+                "{ready:?}"
+            );
+        }
+        home
+    })
+}
