@@ -148,7 +148,10 @@ fn below(path: &str, above: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || above == "/")
 }
 
-/// Whether some server takes a segment for one that leads upwards, as in an object's key.
+/// Whether some server takes a segment for one that leads upwards, as in an object's key. A canonical
+/// path hides none behind an encoded slash.
 fn climbs(path: &str) -> bool {
-    path.contains('.') && route::segments(path).any(|one| one == "." || one == "..")
+    let is_dots = |one: &str| one == "." || one == "..";
+    let mut segments = path.split('/').filter(|one| one.starts_with('.'));
+    path.contains('.') && segments.any(|one| route::segments(one).any(is_dots))
 }

@@ -5,8 +5,9 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::time::SystemTime;
 
 use gateway::names::SessionId;
 use gateway::token::{Caveat, PrefixId, Token, TokenKey, inspect, verify};
@@ -63,7 +64,7 @@ fn pymacaroons_verifies_makes_and_narrows_tokens() {
     command
         .arg(here("python.py"))
         .env("PYTHONPATH", clients().join("macaroons/python"));
-    agrees(command, "0.13.0", Format::V2);
+    agrees(command, "0.13.0", || Format::V2);
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn macaroons_js_verifies_makes_and_narrows_tokens() {
     command
         .arg(here("node.js"))
         .env("NODE_PATH", clients().join("macaroons/node_modules"));
-    agrees(command, "0.3.9", Format::V1);
+    agrees(command, "0.3.9", || Format::V1);
 }
 
 #[test]
@@ -89,10 +90,133 @@ fn libmacaroon_verifies_tokens() {
     assert!(verifier.verify(&token, &root(&[7; 32]), &[]).is_err());
 }
 
+#[test]
+fn the_program_narrows_a_token_and_shows_what_it_says_without_a_gateway() {
+    let token = minted();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, format!("{}\n", token.as_str())).unwrap();
+    let file = file.to_str().unwrap();
+    let narrowing = [
+        "token",
+        "attenuate",
+        file,
+        "--host",
+        "api.github.com",
+        "--host",
+        "*.example.com:8443",
+        "--method",
+        "GET",
+        "--path",
+        "/repos/octo/one",
+        "--credential",
+        "none",
+        "--from",
+        "10.0.0.0/8",
+        "--for",
+        "8h",
+    ];
+    let narrowed = succeeds(&narrowing, "");
+    let inside = inspect(narrowed.trim_end()).unwrap();
+    let before = now() + 8 * 3600;
+    let ends =
+        |caveat: &Caveat| matches!(caveat, Caveat::Before(end) if before.abs_diff(*end) < 60);
+    let (last, rest) = inside.caveats.split_last().unwrap();
+    assert!(ends(last), "{last}");
+    let added = [
+        "host in api.github.com *.example.com:8443",
+        "method in GET",
+        "path under /repos/octo/one",
+        "credential none",
+        "from 10.0.0.0/8",
+    ];
+    assert_eq!(rest, caveats(&[&CAVEATS[..], &added].concat()));
+
+    let said = succeeds(&["token", "inspect"], &narrowed);
+    for part in [
+        "session team/agent-1",
+        "caveat  path under /repos/octo/one",
+        &inside.id.to_string(),
+    ] {
+        assert!(said.contains(part), "{part}\n{said}");
+    }
+    assert!(!said.contains("gwt1_"), "{said}");
+    let document = succeeds(&["--json", "token", "inspect", file], "");
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(document["caveats"], json!(CAVEATS));
+    let document = succeeds(
+        &["--json", "token", "attenuate", file, "--method", "GET"],
+        "",
+    );
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let id = inspect(document["token"].as_str().unwrap()).unwrap().id;
+    assert_eq!(document["id"], id.to_string());
+}
+
+#[test]
+fn what_cannot_be_narrowed_is_refused_and_no_token_is_repeated() {
+    let token = minted();
+    let text = token.as_str();
+    let cut = &text[..text.len() - 4];
+    for (arguments, input, code, part) in [
+        (&["attenuate"][..], text, 2, "--host"),
+        (
+            &["attenuate", "--host", "API.github.com"],
+            text,
+            2,
+            "its one spelling is `host in api.github.com`",
+        ),
+        (
+            &["attenuate", "--method", "get"],
+            text,
+            2,
+            "\"get\" is not a method",
+        ),
+        (
+            &["attenuate", "--from", "10.0.0.1"],
+            text,
+            2,
+            "a network such as",
+        ),
+        (&["attenuate", "--for", "8"], text, 2, "needs its unit"),
+        (&["attenuate", "--method", "GET"], cut, 1, "it is not whole"),
+        (
+            &["attenuate", "--method", "GET"],
+            "secret",
+            1,
+            "begins with `gwt1_`",
+        ),
+        (&["inspect", text], "", 2, "a token is never an argument"),
+        (
+            &["attenuate", text, "--method", "GET"],
+            "",
+            2,
+            "a token is never an argument",
+        ),
+        (&["inspect", "/absent"], "", 1, "/absent cannot be read"),
+        (
+            &["inspect"],
+            &"gwt1_A".repeat(9_000),
+            1,
+            "no token was read",
+        ),
+        (&["inspect"], "", 1, "begins with `gwt1_`"),
+    ] {
+        let output = ran(&[&["token"], arguments].concat(), input);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(part), "{arguments:?}: {said}");
+        assert!(
+            !said.contains(&text[20..]) && output.stdout.is_empty(),
+            "{said}"
+        );
+    }
+}
+
 /// Sends a token to another library, and takes back what that made of it. What it narrowed the
 /// program narrows further, and it verifies that too.
 #[track_caller]
-fn agrees(mut library: Command, version: &str, format: Format) {
+fn agrees(mut library: Command, version: &str, format: fn() -> Format) {
     let token = minted();
     let answer = said(&mut library, token.as_str(), &CAVEATS, format);
     assert_eq!(answer["version"], version);
@@ -105,7 +229,7 @@ fn agrees(mut library: Command, version: &str, format: Format) {
             recoded(answer[name].as_str().unwrap(), Format::V2)
         )
     };
-    if format == Format::V2 {
+    if matches!(format(), Format::V2) {
         let minted = answer["minted"].as_str().unwrap();
         assert_eq!(
             format!("gwt1_{minted}"),
@@ -132,42 +256,54 @@ fn agrees(mut library: Command, version: &str, format: Format) {
     );
 }
 
-fn said(library: &mut Command, token: &str, caveats: &[&str], format: Format) -> Value {
+fn said(library: &mut Command, token: &str, caveats: &[&str], format: fn() -> Format) -> Value {
     let identifier = Macaroon::deserialize(&token["gwt1_".len()..]).unwrap();
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
     let case = json!({
         "key": hex(&KEY),
         "session": session().as_str(),
         "identifier": hex(identifier.identifier()),
-        "token": recoded(token, format),
+        "token": recoded(token, format()),
         "caveats": caveats,
         "added": ADDED,
     });
     let output = with_input(library, &case.to_string());
-    serde_json::from_str(&output).unwrap()
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{library:?}: {said}");
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn attenuated_by_the_program(token: &str) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
-    command.args(["token", "attenuate", "--method", "GET"]);
-    with_input(&mut command, &format!("{token}\n"))
+    let arguments = ["token", "attenuate", "--method", "GET"];
+    succeeds(&arguments, &format!("{token}\n"))
         .trim_end()
         .to_owned()
 }
 
 #[track_caller]
-fn with_input(command: &mut Command, input: &str) -> String {
-    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(input.as_bytes())
-        .unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", output.status);
+fn succeeds(arguments: &[&str], input: &str) -> String {
+    let output = ran(arguments, input);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+fn ran(arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
+    with_input(command.args(arguments), input)
+}
+
+fn with_input(command: &mut Command, input: &str) -> Output {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    // It may have ended before it reads.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap().as_secs()
 }
 
 /// The key of a session as the documentation of [`TokenKey::derive`] has it.
