@@ -76,25 +76,19 @@ impl FromStr for Caveat {
 fn read(text: &str) -> Result<Caveat, CaveatMalformed> {
     let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
     let after = |word| rest.strip_prefix(word).ok_or(CaveatMalformed::Unknown);
+    let name = |text: &str| CredentialName::new(text).ok();
+    let id = |text: &str| PolicyId::new(text).ok();
     Ok(match kind {
-        "host" => Caveat::Host(list(
-            after("in ")?,
-            "a host, `*.domain` or `host:port`",
-            host,
-        )?),
+        "host" => Caveat::Host(list(after("in ")?, "a host or `*.domain`", host)?),
         "method" => Caveat::Method(list(after("in ")?, "a method", method_token)?),
         "path" => Caveat::Path(list(after("under ")?, "a plain path", path)?),
         "credential" if rest == "none" => Caveat::Credential(Box::default()),
-        "credential" => Caveat::Credential(list(after("in ")?, "a name", |name| {
-            CredentialName::new(name).ok()
-        })?),
+        "credential" => Caveat::Credential(list(after("in ")?, "a name", name)?),
         "before" => Caveat::Before(one(rest, "a time such as 2026-12-01T00:00:00Z", seconds)?),
         "after" => Caveat::After(one(rest, "a time such as 2026-12-01T00:00:00Z", seconds)?),
         "from" => Caveat::From(list(rest, "a network such as 10.0.0.0/8", network)?),
         "as" => Caveat::As(one(rest, "a name without spaces", word)?),
-        "policy" => Caveat::Policy(list(after("in ")?, "a policy's id", |id| {
-            PolicyId::new(id).ok()
-        })?),
+        "policy" => Caveat::Policy(list(after("in ")?, "a policy's id", id)?),
         "budget" => Caveat::Budget(one(rest, "a budget", words)?),
         "request" => Caveat::Request(one(after("sha256:")?, "64 hexadecimal digits", digest)?),
         "once" => Caveat::Once,

@@ -148,8 +148,8 @@ fn below(path: &str, above: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || above == "/")
 }
 
-/// Whether some server takes a segment for one that leads upwards, as in an object's key. A canonical
-/// path hides none behind an encoded slash.
+/// Whether some server takes a segment for one that leads upwards, as in an object's key. A
+/// canonical path hides none behind an encoded slash.
 fn climbs(path: &str) -> bool {
     let is_dots = |one: &str| one == "." || one == "..";
     let mut segments = path.split('/').filter(|one| one.starts_with('.'));

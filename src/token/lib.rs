@@ -16,7 +16,7 @@ mod present;
 mod verify;
 
 pub use caveat::{Caveat, CaveatMalformed};
-pub use chain::{PrefixId, PrefixIdMalformed};
+pub use chain::PrefixId;
 pub use format::{Token, TokenInside, TokenMalformed, attenuate, inspect};
 pub use judge::{CaveatDenied, Door, TokenUse};
 pub use key::TokenKey;

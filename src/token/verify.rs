@@ -62,12 +62,6 @@ impl Verified {
         &self.session
     }
 
-    /// The ids of the tokens that it was derived from, from the first to itself.
-    #[must_use]
-    pub fn prefix_ids(&self) -> &[PrefixId] {
-        &self.prefixes
-    }
-
     /// Whether it, or what it was derived from, is revoked.
     #[must_use]
     pub fn is_revoked(&self, is_revoked: &impl Fn(&PrefixId) -> bool) -> bool {

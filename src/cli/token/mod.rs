@@ -1,8 +1,6 @@
 //! `gateway token`: narrows tokens and shows what they say, without a gateway and without its key.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{ArgGroup, Args, Subcommand};
@@ -109,12 +107,14 @@ impl TokenSource {
     fn read(&self) -> Result<Zeroizing<String>, Failure> {
         let bytes = match &self.file {
             None => ring::read_secret("token: ").context("no token was read")?,
-            Some(file) => read(file)?,
+            Some(file) if file.to_string_lossy().starts_with("gwt1_") => return Err(typed()),
+            Some(file) => {
+                let what = format!("{} cannot be read", safe(&file.to_string_lossy()));
+                Zeroizing::new(std::fs::read(file).context(what)?)
+            }
         };
         let text = std::str::from_utf8(&bytes).context("the token is not text")?;
-        Ok(Zeroizing::new(
-            text.trim_end_matches(['\r', '\n']).to_owned(),
-        ))
+        Ok(text.trim_end_matches(['\r', '\n']).to_owned().into())
     }
 
     fn show(self, terminal: &Terminal) -> Result<Code, Failure> {
@@ -132,28 +132,17 @@ impl TokenSource {
         terminal.line(format!("session {}", inside.session));
         terminal.line(format!("key     {}", inside.key));
         terminal.line(format!("id      {}", inside.id));
-        for caveat in &caveats {
-            terminal.line(format!("caveat  {caveat}"));
-        }
+        let lines = caveats.iter().map(|caveat| format!("caveat  {caveat}"));
+        lines.for_each(|line| terminal.line(line));
         terminal.note("not verified: only its gateway knows whether the token is genuine");
         Ok(Code::Ok)
     }
 }
 
-/// Reads a file, of which no more than what could be a token.
-fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Failure> {
-    if path.to_string_lossy().starts_with("gwt1_") {
-        return Err(Failure::usage("a token is never an argument")
-            .because("every process of this machine can read the arguments of another, and the shell keeps them")
-            .next("give it on standard input, or name a file; and revoke the one that was typed"));
-    }
-    let what = || format!("{} cannot be read", safe(&path.display().to_string()));
-    let mut bytes = Zeroizing::new(Vec::with_capacity(LONGEST_FILE as usize));
-    let file = File::open(path).context(what())?;
-    file.take(LONGEST_FILE)
-        .read_to_end(&mut bytes)
-        .context(what())?;
-    Ok(bytes)
+fn typed() -> Failure {
+    Failure::usage("a token is never an argument")
+        .because("every process of this machine can read the arguments of another, and the shell keeps them")
+        .next("give it on standard input, or name a file; and revoke the one that was typed")
 }
 
 fn malformed(malformed: TokenMalformed) -> Failure {
@@ -163,6 +152,3 @@ fn malformed(malformed: TokenMalformed) -> Failure {
 fn lasting(text: &str) -> Result<Duration, String> {
     config::duration(text).map_err(|hint| format!("{}: {}", hint.why, hint.remedy))
 }
-
-/// More than any token has.
-const LONGEST_FILE: u64 = 8192;
