@@ -31,12 +31,8 @@ pub enum Caveat {
     As(Box<str>),
     /// `policy in github/read`: what these policies alone allow.
     Policy(Box<[PolicyId]>),
-    /// `budget requests 1000`: nothing, until there are budgets.
-    Budget(Box<str>),
-    /// `request sha256:…`: nothing, until requests are known by their hash.
-    Request(Box<str>),
-    /// `once`: nothing, until uses are counted.
-    Once,
+    /// `budget requests 1000`, `request sha256:…`, `once`: nothing, until gateways keep to these.
+    Later(Box<str>),
 }
 
 /// Why a text is not a caveat.
@@ -89,9 +85,7 @@ fn read(text: &str) -> Result<Caveat, CaveatMalformed> {
         "from" => Caveat::From(list(rest, "a network such as 10.0.0.0/8", network)?),
         "as" => Caveat::As(one(rest, "a name without spaces", word)?),
         "policy" => Caveat::Policy(list(after("in ")?, "a policy's id", id)?),
-        "budget" => Caveat::Budget(one(rest, "a budget", words)?),
-        "request" => Caveat::Request(one(after("sha256:")?, "64 hexadecimal digits", digest)?),
-        "once" => Caveat::Once,
+        "budget" | "request" | "once" => Caveat::Later(one(text, "words", words)?),
         _ => return Err(CaveatMalformed::Unknown),
     })
 }
@@ -161,11 +155,6 @@ fn words(text: &str) -> Option<Box<str>> {
     all.then(|| text.into())
 }
 
-fn digest(text: &str) -> Option<Box<str>> {
-    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    (text.len() == 64 && text.bytes().all(is_hex)).then(|| text.into())
-}
-
 /// Writes the caveat in its one spelling.
 impl fmt::Display for Caveat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -181,14 +170,12 @@ impl fmt::Display for Caveat {
             Self::Path(paths) => listed(f, "path under", paths),
             Self::Credential(none) if none.is_empty() => f.write_str("credential none"),
             Self::Credential(names) => listed(f, "credential in", names),
-            Self::Before(time) => write!(f, "before {}", UtcTime(*time)),
-            Self::After(time) => write!(f, "after {}", UtcTime(*time)),
+            Self::Before(time) => write!(f, "before {}", utc(*time)?),
+            Self::After(time) => write!(f, "after {}", utc(*time)?),
             Self::From(networks) => listed(f, "from", networks),
             Self::As(evidence) => write!(f, "as {evidence}"),
             Self::Policy(policies) => listed(f, "policy in", policies),
-            Self::Budget(budget) => write!(f, "budget {budget}"),
-            Self::Request(digest) => write!(f, "request sha256:{digest}"),
-            Self::Once => f.write_str("once"),
+            Self::Later(text) => f.write_str(text),
         }
     }
 }
@@ -198,15 +185,11 @@ fn listed(f: &mut fmt::Formatter<'_>, kind: &str, items: &[impl fmt::Display]) -
     items.iter().try_for_each(|item| write!(f, " {item}"))
 }
 
-/// A second of Unix time, written as RFC 3339 does.
-struct UtcTime(u64);
-
-impl fmt::Display for UtcTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = i64::try_from(self.0).map_err(|_| fmt::Error)?;
-        let time = OffsetDateTime::from_unix_timestamp(seconds).map_err(|_| fmt::Error)?;
-        f.write_str(&time.format(&Rfc3339).map_err(|_| fmt::Error)?)
-    }
+/// A second of Unix time as RFC 3339 writes it, which has no year after 9999.
+fn utc(seconds: u64) -> Result<String, fmt::Error> {
+    let time = OffsetDateTime::from_unix_timestamp(seconds.min(LAST_SECOND) as i64);
+    let text = time.ok().and_then(|time| time.format(&Rfc3339).ok());
+    text.ok_or(fmt::Error)
 }
 
 /// The port of a host without one, as in the configuration.
@@ -214,6 +197,8 @@ const PORT: u16 = 443;
 /// A caveat is judged with each request.
 const MOST_ITEMS: usize = 64;
 const LONGEST_WORD: usize = 255;
+/// 9999-12-31T23:59:59Z
+const LAST_SECOND: u64 = 253_402_300_799;
 
 #[cfg(test)]
 #[path = "caveat_tests.rs"]

@@ -27,6 +27,10 @@ fn each_caveat_has_one_spelling() {
         let caveat: Caveat = text.parse().unwrap();
         assert_eq!(caveat.to_string(), text);
     }
+    assert_eq!(
+        Caveat::Before(u64::MAX).to_string(),
+        "before 9999-12-31T23:59:59Z"
+    );
     let request = format!("request sha256:{}", "0a".repeat(32));
     assert_eq!(request.parse::<Caveat>().unwrap().to_string(), request);
 }
@@ -54,8 +58,6 @@ fn another_spelling_is_refused_and_the_one_is_told() {
         ("before 2026-12-01t00:00:00z", "before 2026-12-01T00:00:00Z"),
         ("from 10.1.2.3/8", "from 10.0.0.0/8"),
         ("from 2001:DB8::/32", "from 2001:db8::/32"),
-        ("once ", "once"),
-        ("once more", "once"),
     ] {
         let refused = text.parse::<Caveat>().unwrap_err();
         assert_eq!(
@@ -129,11 +131,10 @@ fn what_is_no_caveat_is_refused() {
         "as a\u{7f}",
         "policy in",
         "policy in a b@c",
-        "budget",
+        "budget ",
         "budget  1",
-        "request",
-        "request sha256:00",
-        "request md5:00",
+        "once ",
+        "Once",
         "ONCE",
     ] {
         assert!(text.parse::<Caveat>().is_err(), "{text:?}");

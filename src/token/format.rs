@@ -60,13 +60,12 @@ pub struct TokenInside {
 /// # Errors
 /// [`TokenMalformed`] by cause.
 pub fn inspect(text: &str) -> Result<TokenInside, TokenMalformed> {
-    let read = read(text)?;
-    let signature: &[u8; 32] = read.macaroon.signature().as_ref();
+    let (macaroon, key, session) = read(text)?;
     Ok(TokenInside {
-        caveats: typed(&read.macaroon)?,
-        id: PrefixId::of(signature),
-        key: read.key,
-        session: read.session,
+        key,
+        session,
+        caveats: typed(&macaroon)?,
+        id: PrefixId::of(macaroon.signature().as_ref()),
     })
 }
 
@@ -75,20 +74,13 @@ pub fn inspect(text: &str) -> Result<TokenInside, TokenMalformed> {
 /// # Errors
 /// [`TokenMalformed`] by cause.
 pub fn attenuate(text: &str, caveats: &[Caveat]) -> Result<Token, TokenMalformed> {
-    let read = read(text)?;
-    typed(&read.macaroon)?;
-    written(read.macaroon, caveats)
+    let (macaroon, ..) = read(text)?;
+    typed(&macaroon)?;
+    written(macaroon, caveats)
 }
 
-/// A token whose form is right.
-pub(crate) struct TokenRead {
-    pub(crate) macaroon: Macaroon,
-    pub(crate) key: u8,
-    pub(crate) session: SessionId,
-}
-
-/// Reads a text that is in the one spelling of what it says.
-pub(crate) fn read(text: &str) -> Result<TokenRead, TokenMalformed> {
+/// Reads a text that is in the one spelling of what it says: with its key's number and session.
+pub(crate) fn read(text: &str) -> Result<(Macaroon, u8, SessionId), TokenMalformed> {
     if text.len() > LONGEST {
         return Err(TokenMalformed::TooLong);
     }
@@ -105,11 +97,7 @@ pub(crate) fn read(text: &str) -> Result<TokenRead, TokenMalformed> {
     if predicates(&macaroon).count() < macaroon.caveats().len() {
         return Err(TokenMalformed::ThirdParty);
     }
-    Ok(TokenRead {
-        macaroon,
-        key,
-        session,
-    })
+    Ok((macaroon, key, session))
 }
 
 /// Writes a macaroon with further caveats.

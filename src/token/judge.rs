@@ -69,12 +69,9 @@ pub enum CaveatDenied {
     /// `policy`
     #[error("the token is not for what this policy allows")]
     Policy,
-    /// `budget`
-    #[error("the token has a budget, and budgets do not exist yet")]
-    Budget,
-    /// `request`, `once`
-    #[error("the token is for a single request, which cannot be kept to yet")]
-    Single,
+    /// `budget`, `request`, `once`
+    #[error("the token has a budget or is for one request, and gateways do not keep to these yet")]
+    Later,
 }
 
 impl Caveat {
@@ -135,8 +132,7 @@ impl Caveat {
         match self {
             Self::Before(end) if now >= *end => Err(CaveatDenied::Before),
             Self::After(start) if now < *start => Err(CaveatDenied::After),
-            Self::Budget(_) => Err(CaveatDenied::Budget),
-            Self::Request(_) | Self::Once => Err(CaveatDenied::Single),
+            Self::Later(_) => Err(CaveatDenied::Later),
             _ => Ok(()),
         }
     }

@@ -36,20 +36,19 @@ pub fn verify(
     text: &str,
     key: impl FnOnce(u8, &SessionId) -> Option<TokenKey>,
 ) -> Result<Verified, TokenRefused> {
-    let read = read(text).map_err(|_| TokenRefused::NotOurs)?;
-    let key = key(read.key, &read.session).ok_or(TokenRefused::NotOurs)?;
-    let macaroon = &read.macaroon;
-    let (mac, prefixes) = chain(key.root(), macaroon.identifier(), predicates(macaroon));
+    let (macaroon, number, session) = read(text).map_err(|_| TokenRefused::NotOurs)?;
+    let key = key(number, &session).ok_or(TokenRefused::NotOurs)?;
+    let (mac, prefixes) = chain(key.root(), macaroon.identifier(), predicates(&macaroon));
     let signature: &[u8; 32] = macaroon.signature().as_ref();
     if !bool::from(mac.ct_eq(signature)) {
         return Err(TokenRefused::NotOurs);
     }
-    let caveats = typed(macaroon).map_err(|malformed| match malformed {
+    let caveats = typed(&macaroon).map_err(|malformed| match malformed {
         TokenMalformed::Caveat(text, malformed) => TokenRefused::Caveat(text, malformed),
         _ => TokenRefused::NotOurs,
     })?;
     Ok(Verified {
-        session: read.session,
+        session,
         caveats,
         prefixes,
     })
