@@ -33,12 +33,12 @@ const LIMITS: [(&str, usize); 10] = [
 ];
 
 /// The most code lines of each room, a folder of `src`.
-const ROOMS: [(&str, usize); 24] = [
-    ("all", 86_654),
+const ROOMS: [(&str, usize); 25] = [
+    ("all", 87_354),
     ("app", 6_566),
     ("audit", 3_221),
     ("body", 2_289),
-    ("cli", 8_498),
+    ("cli", 8_629),
     ("config", 4_593),
     ("control", 1_763),
     ("credential", 12_597),
@@ -55,8 +55,9 @@ const ROOMS: [(&str, usize); 24] = [
     ("policy", 4_881),
     ("session", 3_690),
     ("signature", 9_221),
-    ("src", 58),
+    ("src", 59),
     ("state", 1_027),
+    ("token", 568),
     ("wire", 770),
 ];
 

@@ -78,13 +78,15 @@ fn admits(token: &Verified) -> bool {
 }
 
 fn allows(token: &Verified, path: &str) -> bool {
+    let credentials = [CredentialName::new("github").unwrap()];
+    let policies = [PolicyId::new("github/read").unwrap()];
     let used = TokenUse {
         host: &Host::parse(b"api.github.com").unwrap(),
         port: 443,
         method: &Method::GET,
         path,
-        credentials: [CredentialName::new("github").unwrap()].iter(),
-        policies: [PolicyId::new("github/read").unwrap()].iter(),
+        credentials: credentials.iter(),
+        policies: policies.iter(),
         now: NOW,
     };
     token.allows(&used).is_ok()
