@@ -16,6 +16,7 @@ pub use gateway_message as message;
 pub use gateway_names as names;
 pub use gateway_recipe as recipe;
 pub use gateway_sigv4 as sigv4;
+pub use gateway_token as token;
 pub use gateway_wire as wire;
 
 pub mod files;

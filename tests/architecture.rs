@@ -10,13 +10,14 @@ use source::{Source, WithoutTests, every_file, parse, sources, top};
 use syn::visit_mut::VisitMut;
 
 /// The crates under `src`, by the folder of each, and those among them that it may use.
-const LEAVES: [(&str, &[&str]); 9] = [
+const LEAVES: [(&str, &[&str]); 10] = [
     ("names", &[]),
     ("message", &["names"]),
     ("body", &["names", "message"]),
     ("wire", &["names", "message"]),
     ("signature/sigv4", &["names", "message"]),
     ("signature/recipe", &["names", "message"]),
+    ("token", &["names", "message"]),
     ("audit", &["names"]),
     ("launch", &["names"]),
     ("escape", &["names", "launch"]),
@@ -180,6 +181,7 @@ const MODULES: [(&str, &[&str]); 15] = [
             "export",
             "config",
             "app",
+            "token",
             "launch",
             "escape",
         ],

@@ -899,7 +899,8 @@ fn the_help_names_every_command_and_no_hidden_one() {
         0,
         &[
             "policy", "secret", "audit", "why", "ca", "env", "status", "sessions", "pause",
-            "resume", "end", "reload", "allow", "log", "login", "logins", "--json", "--color",
+            "resume", "end", "reload", "allow", "log", "login", "logins", "token", "--json",
+            "--color",
         ],
     );
     assert!(!said.contains("__"), "{said}");

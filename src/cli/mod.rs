@@ -25,6 +25,7 @@ mod refusal_lines;
 mod remedy;
 mod serve;
 mod sidecar;
+mod token;
 mod usage;
 mod why;
 
@@ -102,6 +103,9 @@ enum Command {
     Deny(proposals::Deny),
     Login(login::LoginCommand),
     Logins(logins::LoginsCommand),
+    /// Narrow tokens, and show what they say
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     Log(log::LogCommand),
     Watch(watch::WatchCommand),
     /// List the services that are known by name: their variables, origins and places
@@ -225,6 +229,7 @@ impl Command {
             Self::Deny(command) => command.run(terminal),
             Self::Login(command) => command.run(terminal),
             Self::Logins(command) => command.run(terminal),
+            Self::Token(command) => command.run(terminal),
             Self::Log(command) => command.run(terminal),
             Self::Watch(command) => command.run(terminal),
             Self::Presets(command) => command.run(terminal),

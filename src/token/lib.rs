@@ -1,0 +1,24 @@
+//! Tokens: macaroons that name a session of the gateway, and narrow what may be done in it.
+//!
+//! `libmacaroon` reads and writes the format and adds caveats. The chain of MACs is checked here,
+//! and only then are caveats read, each into one type by one grammar ([`Caveat`]). A caveat only
+//! ever refuses. No clock, no socket, no store: keys, times and what was revoked are arguments.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
+mod caveat;
+mod chain;
+mod format;
+mod judge;
+mod key;
+mod present;
+mod verify;
+
+pub use caveat::{Caveat, CaveatMalformed};
+pub use chain::PrefixId;
+pub use format::{Token, TokenInside, TokenMalformed, attenuate, inspect};
+pub use judge::{CaveatDenied, Door, TokenUse};
+pub use key::TokenKey;
+pub use present::{presented, presented_in};
+pub use verify::{TokenRefused, Verified, verify};

@@ -1,0 +1,105 @@
+//! Verifying a token, once for a connection, and judging what is done with it.
+
+use gateway_names::{CredentialName, PolicyId, SessionId};
+use subtle::ConstantTimeEq;
+
+use super::caveat::{Caveat, CaveatMalformed};
+use super::chain::{PrefixId, chain};
+use super::format::{TokenMalformed, predicates, read, typed};
+use super::judge::{CaveatDenied, Door, TokenUse};
+use super::key::TokenKey;
+
+/// A token that was made with the session's key, and whose caveats are all understood.
+#[derive(Debug)]
+pub struct Verified {
+    session: SessionId,
+    caveats: Box<[Caveat]>,
+    prefixes: Box<[PrefixId]>,
+}
+
+/// Why a token is refused. Never says whether its form, its key or its MAC was wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenRefused {
+    /// No key of this gateway made it.
+    #[error("the token is none of this gateway's")]
+    NotOurs,
+    /// Its holder added a caveat that is none.
+    #[error("the token's caveat {0:?} is none: {1}")]
+    Caveat(String, CaveatMalformed),
+}
+
+/// Verifies a token with the key for its number and session.
+///
+/// # Errors
+/// [`TokenRefused::NotOurs`], or [`TokenRefused::Caveat`] once the MAC is known to be right.
+pub fn verify(
+    text: &str,
+    key: impl FnOnce(u8, &SessionId) -> Option<TokenKey>,
+) -> Result<Verified, TokenRefused> {
+    let (macaroon, number, session) = read(text).map_err(|_| TokenRefused::NotOurs)?;
+    let key = key(number, &session).ok_or(TokenRefused::NotOurs)?;
+    let (mac, prefixes) = chain(key.root(), macaroon.identifier(), predicates(&macaroon));
+    let signature: &[u8; 32] = macaroon.signature().as_ref();
+    if !bool::from(mac.ct_eq(signature)) {
+        return Err(TokenRefused::NotOurs);
+    }
+    let caveats = typed(&macaroon).map_err(|malformed| match malformed {
+        TokenMalformed::Caveat(text, malformed) => TokenRefused::Caveat(text, malformed),
+        _ => TokenRefused::NotOurs,
+    })?;
+    Ok(Verified {
+        session,
+        caveats,
+        prefixes,
+    })
+}
+
+impl Verified {
+    /// The session that it selects.
+    #[must_use]
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// Whether it, or what it was derived from, is revoked.
+    #[must_use]
+    pub fn is_revoked(&self, is_revoked: &impl Fn(&PrefixId) -> bool) -> bool {
+        self.prefixes.iter().any(is_revoked)
+    }
+
+    /// Judges the connection, when it begins and when its evidence is looked at again.
+    ///
+    /// # Errors
+    /// [`CaveatDenied`] by the first caveat that refuses.
+    pub fn at_connection(&self, door: &Door<'_>) -> Result<(), CaveatDenied> {
+        let ends = self.caveats.iter().filter_map(|caveat| match caveat {
+            Caveat::Before(end) => Some(*end),
+            _ => None,
+        });
+        let latest = door.now.saturating_add(LONGEST_LIFE);
+        if ends.min().is_none_or(|end| end > latest) {
+            return Err(CaveatDenied::Endless);
+        }
+        let mut caveats = self.caveats.iter();
+        caveats.try_for_each(|caveat| caveat.admits(door))
+    }
+
+    /// Judges one request of a connection that was judged. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`CaveatDenied`] by the first caveat that refuses.
+    pub fn allows<'a, C, P>(&self, of: &TokenUse<'a, C, P>) -> Result<(), CaveatDenied>
+    where
+        C: Iterator<Item = &'a CredentialName> + Clone,
+        P: Iterator<Item = &'a PolicyId> + Clone,
+    {
+        self.caveats.iter().try_for_each(|caveat| caveat.allows(of))
+    }
+}
+
+/// A year, in seconds: what is to last longer is minted again.
+const LONGEST_LIFE: u64 = 366 * 24 * 60 * 60;
+
+#[cfg(test)]
+#[path = "verify_tests.rs"]
+mod tests;
