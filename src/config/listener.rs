@@ -307,7 +307,7 @@ fn check_evidence(section: &Section<'_, '_>, (is_unix, mode): (bool, u32), who: 
     if !is_unix && !who.is_empty() {
         mistake!(section, "who", "a connection over TCP shows no user of this machine";
             "the kernel knows who connected at a Unix socket alone";
-            "write `address = \"unix:/run/gateway/agents.sock\"`, or remove `who`");
+            "remove `who`, or let a `proxy` have `address = \"unix:/run/gateway/agents.sock\"`");
     }
     if !is_unix && section.has("mode") {
         mistake!(section, "mode", "`mode` is of a Unix socket"; "an address of TCP has none";
