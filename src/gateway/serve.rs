@@ -96,7 +96,8 @@ impl Worker {
     ) {
         let deadline = Instant::now() + self.shared.look().limits.handshake_timeout;
         let client = listener.client(&stream);
-        let selected = match listener.select(&stream) {
+        let selecting = Box::pin(listener.select(&stream));
+        let selected = match selecting.await {
             Ok(selected) => selected,
             Err(refused) => {
                 let refusing = self.refuse_caller(stream, (listener, client), refused, deadline);

@@ -49,7 +49,7 @@ impl CaCommand {
         let mut sessions: Vec<&SessionId> = config
             .listeners
             .iter()
-            .map(|listener| &listener.session)
+            .filter_map(|listener| listener.session.one())
             .collect();
         sessions.sort();
         sessions.dedup();

@@ -6,7 +6,7 @@ pub use unix::PeerUsers;
 
 use super::caller::Caller;
 use super::client_stream::ClientStream;
-use crate::names::User;
+use crate::names::{ReasonCode, User};
 
 /// A kind of evidence beside the listener itself. The address that a client connects from and the
 /// fields that it sends are none.
@@ -21,6 +21,19 @@ pub enum Evidence {
 pub struct CallerRefused {
     /// Who it is, if any evidence says so.
     pub user: Option<User>,
+    /// Why it is not taken.
+    pub reason: ReasonCode,
+}
+
+impl CallerRefused {
+    /// No evidence is there.
+    #[must_use]
+    pub fn unseen() -> Self {
+        Self {
+            user: None,
+            reason: ReasonCode::CallerRefused,
+        }
+    }
 }
 
 impl Evidence {
@@ -32,6 +45,6 @@ impl Evidence {
         let found = all.iter().find_map(|one| match one {
             Self::Unix(users) => users.caller(stream),
         });
-        found.unwrap_or(Err(CallerRefused { user: None }))
+        found.unwrap_or(Err(CallerRefused::unseen()))
     }
 }
