@@ -11,7 +11,7 @@ use std::time::Duration;
 #[allow(dead_code, reason = "the suite of the control socket uses the rest")]
 mod program;
 
-use program::{Program, gateway, spawn};
+use program::{Program, gateway};
 
 fn uid() -> u32 {
     rustix::process::getuid().as_raw()

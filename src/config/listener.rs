@@ -66,6 +66,12 @@ impl Listener {
         matches!(self.kind, ListenerKind::Proxy { .. })
     }
 
+    /// Whether clients reach it as a proxy by a URL, which names no socket of the file system.
+    #[must_use]
+    pub fn has_proxy_url(&self) -> bool {
+        self.is_proxy() && self.address.tcp().is_some()
+    }
+
     /// Returns what a client must present, if anything.
     #[must_use]
     pub fn login(&self) -> Option<&ProxyLogin> {

@@ -67,7 +67,7 @@ impl Worker {
                     destination,
                     login,
                 };
-                self.tunnel(io, inbound, target, deadline).await;
+                Box::pin(self.tunnel(io, inbound, target, deadline)).await;
             }
             return;
         }

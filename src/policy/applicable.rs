@@ -70,7 +70,7 @@ impl<'a> From<&'a Facts<'a>> for Asked<'a> {
 pub(super) struct ApplicableRules {
     pub(super) generation: u64,
     session: SessionId,
-    caller: Option<Arc<Caller>>,
+    pub(super) caller: Option<Arc<Caller>>,
     /// The session's own groups in the generation.
     own: Arc<[Arc<str>]>,
     /// Those, and the caller's.

@@ -115,15 +115,16 @@ impl JudgedRequest {
             })
     }
 
+    fn caller(&self) -> Option<&Caller> {
+        self.rules.as_ref()?.caller.as_deref()
+    }
+
     /// The groups of its session and its caller in a generation.
     pub(super) fn groups(&self, generation: &Generation) -> Arc<[Arc<str>]> {
         let number = generation.number();
         match &self.rules {
             Some(rules) if rules.generation == number => rules.groups.clone(),
-            _ => Caller::with_groups(
-                self.kept.caller.as_deref(),
-                self.kept.session.groups(number),
-            ),
+            _ => Caller::with_groups(self.caller(), self.kept.session.groups(number)),
         }
     }
 
@@ -133,7 +134,8 @@ impl JudgedRequest {
     }
 
     pub(super) fn facts<'a>(&'a self, groups: &'a [Arc<str>], fields: &'a HeaderMap) -> Facts<'a> {
-        self.kept.facts(groups, fields)
+        let user = self.caller().and_then(|caller| caller.user.as_ref());
+        self.kept.facts((user, groups), fields)
     }
 }
 

@@ -8,7 +8,7 @@ use http::{HeaderMap, Method};
 
 use super::content::ContentFacts;
 use crate::audit::Text;
-use crate::intercept::{Caller, Entry, Request};
+use crate::intercept::{Entry, Request};
 use crate::message::{Host, Origin, RequestTarget, Scheme, is_batch, named_paths};
 use crate::names::{CredentialName, SessionId, User};
 use crate::session::{CredentialUse, DetectedCredentials, Session};
@@ -96,7 +96,6 @@ impl<'a> Facts<'a> {
 pub(super) struct KeptFacts {
     entry: Entry,
     pub(super) session: Arc<Session>,
-    pub(super) caller: Option<Arc<Caller>>,
     pub(super) origin: Origin,
     pub(super) method: Method,
     pub(super) target: RequestTarget,
@@ -121,7 +120,6 @@ impl KeptFacts {
         Self {
             entry: request.connection.entry,
             session,
-            caller: request.connection.caller.clone(),
             origin: request.head.origin.clone(),
             method: request.head.method.clone(),
             target: request.head.target.detached(),
@@ -135,14 +133,15 @@ impl KeptFacts {
         }
     }
 
-    /// The facts to judge.
-    pub(super) fn facts<'a>(&'a self, groups: &'a [Arc<str>], fields: &'a HeaderMap) -> Facts<'a> {
+    /// The facts to judge, with the user and the groups that ask.
+    pub(super) fn facts<'a>(
+        &'a self,
+        (user, groups): (Option<&'a User>, &'a [Arc<str>]),
+        fields: &'a HeaderMap,
+    ) -> Facts<'a> {
         Facts {
             session: self.session.id(),
-            user: self
-                .caller
-                .as_deref()
-                .and_then(|caller| caller.user.as_ref()),
+            user,
             groups,
             entry: self.entry.as_str(),
             now: SystemTime::now(),
@@ -258,7 +257,6 @@ pub(super) mod tests {
         KeptFacts {
             entry: Entry::Connect,
             session: Arc::new(session),
-            caller: None,
             origin: Origin {
                 scheme: Scheme::Https,
                 authority: Authority::parse(b"api.github.com", Some(443)).unwrap(),

@@ -490,6 +490,10 @@ pub const UNMET: &[(&str, &str)] = &[
         "It takes a secret or a store that is not what its credential says, which is found at the start where it can be.",
     ),
     (
+        "caller_refused",
+        "It takes a socket of another user: tests/callers.rs plays it.",
+    ),
+    (
         "credential_unknown session_unknown signature_content wrong_channel",
         "It takes a defect of the gateway, which looks once more before it goes on.",
     ),

@@ -21,7 +21,7 @@ use crate::session::Binding;
 pub(crate) fn of_session(app: &App, id: &SessionId) -> Result<ClientEnvironment, Failure> {
     let open = app.listening.open();
     let mut proxies = open.iter().map(|open| &open.known);
-    let proxy = proxies.find(|one| one.session == *id && one.is_proxy());
+    let proxy = proxies.find(|one| one.session == *id && one.has_proxy_url());
     let session = app.shared.sessions.get(id);
     let (proxy, session) = proxy.zip(session).ok_or_else(no_proxy)?;
     let (certificate, _) = certificate(&app.config, id)?;

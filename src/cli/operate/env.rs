@@ -120,7 +120,7 @@ impl Env {
         let proxies: Vec<&Listener> = config
             .listeners
             .iter()
-            .filter(|listener| listener.is_proxy() && listener.address.tcp().is_some())
+            .filter(|listener| listener.has_proxy_url())
             .filter(wanted)
             .collect();
         match proxies[..] {
