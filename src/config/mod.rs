@@ -51,7 +51,7 @@ pub use login::ConfiguredLogin;
 pub use origin::Origin;
 pub use port::PublishedPort;
 pub use sandbox::{Sandbox, SandboxDns};
-pub use settings::{Audit, Ca, PhantomFile, Runtime, StateSettings};
+pub use settings::{Audit, Ca, PhantomFile, Runtime, SessionSettings, StateSettings};
 pub use units::{duration, show_duration, size};
 pub use variable::sandbox_variable;
 pub use via::AllOrigins;
