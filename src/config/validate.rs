@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::credential::SecretRef;
 use crate::message::{OriginPattern, Scheme};
+use crate::names::SessionId;
 
 use super::Config;
 use super::bind;

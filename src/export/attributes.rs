@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::audit::{PhaseTimes, Record};
+use crate::audit::{Injected, PhaseTimes, Record};
 
 /// The attributes of a record, as OTLP's JSON has them.
 pub(super) fn attributes(record: &Record) -> Vec<Value> {
@@ -89,9 +89,7 @@ pub(super) fn attributes(record: &Record) -> Vec<Value> {
     list.texts("gateway.policies", policies.iter().map(|name| &**name));
     list.texts("gateway.facts", facts.iter().map(|name| &**name));
     list.number("gateway.generation", *generation);
-    let names = lent.iter().map(|lent| &*lent.credential);
-    list.texts("gateway.lent.credentials", names);
-    list.texts("gateway.lent.places", lent.iter().map(|lent| &*lent.place));
+    loans(&mut list, lent);
     let unlent = unlent.as_ref().map(|unlent| &*unlent.credential);
     list.text("gateway.unlent.credential", unlent);
     list.address(("network.peer.address", "network.peer.port"), *dialled);
@@ -108,6 +106,12 @@ pub(super) fn attributes(record: &Record) -> Vec<Value> {
     happened(&mut list, record);
     times(&mut list, us);
     list.0
+}
+
+fn loans(list: &mut List, lent: &[Injected]) {
+    let names = lent.iter().map(|lent| &*lent.credential);
+    list.texts("gateway.lent.credentials", names);
+    list.texts("gateway.lent.places", lent.iter().map(|lent| &*lent.place));
 }
 
 /// What happened apart from exchanges: events, acts of operators, and the log's own life.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::names::User;
+use crate::names::{ReasonCode, User};
 
 /// Who is behind a connection, as a kind of evidence shows it: a user or none, and groups. Policy
 /// reads both beside the session, and the evidence selects the session.
@@ -12,6 +12,26 @@ pub struct Caller {
     pub user: Option<User>,
     /// The groups, beside those of the session.
     pub groups: Vec<Arc<str>>,
+}
+
+/// A caller that a listener does not take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallerRefused {
+    /// Who it is, if any evidence says so.
+    pub user: Option<User>,
+    /// Why it is not taken.
+    pub reason: ReasonCode,
+}
+
+impl CallerRefused {
+    /// No evidence is there.
+    #[must_use]
+    pub fn unseen() -> Self {
+        Self {
+            user: None,
+            reason: ReasonCode::CallerRefused,
+        }
+    }
 }
 
 impl Caller {

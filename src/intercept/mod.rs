@@ -28,11 +28,11 @@ pub mod websocket;
 
 pub use accepted::{Accepted, Addressed, Rejected};
 pub use ca::SessionCa;
-pub use caller::Caller;
+pub use caller::{Caller, CallerRefused};
 pub use client_stream::ClientStream;
 pub use connection::{ConnectionContext, Entry, authority_of};
 pub use destination::original_destination;
-pub use evidence::{CallerRefused, Evidence, PeerUsers};
+pub use evidence::{Evidence, PeerUsers};
 pub use hello::{Destination, terminate};
 pub use leaves::leaves_minted;
 pub use mint::{CaSettings, KeptCa};

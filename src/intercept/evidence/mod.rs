@@ -4,9 +4,8 @@ mod unix;
 
 pub use unix::PeerUsers;
 
-use super::caller::Caller;
+use super::caller::{Caller, CallerRefused};
 use super::client_stream::ClientStream;
-use crate::names::{ReasonCode, User};
 
 /// A kind of evidence beside the listener itself. The address that a client connects from and the
 /// fields that it sends are none.
@@ -14,26 +13,6 @@ use crate::names::{ReasonCode, User};
 pub enum Evidence {
     /// The credentials of the process at the other end of a Unix socket.
     Unix(PeerUsers),
-}
-
-/// A caller that a listener does not take.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallerRefused {
-    /// Who it is, if any evidence says so.
-    pub user: Option<User>,
-    /// Why it is not taken.
-    pub reason: ReasonCode,
-}
-
-impl CallerRefused {
-    /// No evidence is there.
-    #[must_use]
-    pub fn unseen() -> Self {
-        Self {
-            user: None,
-            reason: ReasonCode::CallerRefused,
-        }
-    }
 }
 
 impl Evidence {

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::CallerRefused;
-use crate::intercept::caller::Caller;
+use crate::intercept::caller::{Caller, CallerRefused};
 use crate::intercept::client_stream::ClientStream;
 use crate::names::{ReasonCode, User};
 
