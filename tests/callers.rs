@@ -1,10 +1,12 @@
 //! Who is behind a connection: each door with each evidence that it can carry, by the program.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 #[path = "control/program.rs"]
@@ -242,6 +244,11 @@ fn evidence_that_a_door_cannot_carry_is_refused_with_its_line() {
             "shows no user of this machine",
         ),
         (
+            format!("{unix}\nsession = \"{{caller}}\""),
+            4,
+            "nothing shows who the caller is",
+        ),
+        (
             "address = \"unix:run/x.sock\"".to_owned(),
             3,
             "absolute path",
@@ -261,4 +268,72 @@ fn evidence_that_a_door_cannot_carry_is_refused_with_its_line() {
         let is_there = said.contains(&format!("gateway.toml:{line}")) && said.contains(what);
         assert!(code != 0 && is_there, "{lines}: {said}");
     }
+}
+
+/// Asks as another user of this machine, and returns the status and the content.
+fn ask_as(user: u32, socket: &Path, url: &str) -> String {
+    let mut command = Command::new("curl");
+    command.args(["-sS", "-w", " %{http_code}", "--request-target", url]);
+    command.arg("--unix-socket").arg(socket).arg(url);
+    if user != uid() {
+        command.uid(user).gid(user);
+    }
+    String::from_utf8(command.output().unwrap().stdout).unwrap()
+}
+
+const PHANTOMS: &str = "http://gateway.internal/phantoms";
+const CA: &str = "http://gateway.internal/ca.pem";
+
+#[test]
+fn each_caller_has_a_session_of_its_own_that_is_the_same_after_a_restart_and_they_are_bounded() {
+    let mut program = Program::start("");
+    let (socket, own) = (program.path("agents.sock"), uid());
+    let other = own + 4242;
+    // Only root can be two users.
+    let is_two = own == 0;
+    fs::set_permissions(program.folder.path(), Permissions::from_mode(0o711)).unwrap();
+    let lines = format!(
+        "mode = \"0666\"\nsession = \"{{caller}}\"\nwho = [\"unix\"]\nuids = [\"{own}\", \"{other}\", \"{}\"]\n[sessions]\nmost = 2\n",
+        other + 1
+    );
+    let more = listener("proxy", &socket, &lines);
+    program.edit(|text| text.replace("phantoms.env", "phantoms-{session}.env") + &more);
+    program.reload();
+    let known = |user| [PHANTOMS, CA].map(|url| ask_as(user, &socket, url));
+    let before = known(own);
+    assert!(
+        before[0].contains("\"key\":") && before[0].ends_with(" 200"),
+        "{before:?}"
+    );
+    let file = fs::read_to_string(program.path(&format!("phantoms-uid:{own}.env"))).unwrap();
+    let phantom = file.trim().split_once('=').unwrap().1;
+    assert!(before[0].contains(phantom), "{file} {before:?}");
+    assert!(ask_as(own, &socket, "http://stream.test/").starts_with("ok"));
+    if is_two {
+        let of_other = known(other);
+        assert!(of_other[0] != before[0] && of_other[1] != before[1]);
+        // A third is refused, and disturbs nobody.
+        let refused = ask_as(other + 1, &socket, PHANTOMS);
+        assert!(
+            refused.contains("caller_session") && refused.ends_with(" 503"),
+            "{refused}"
+        );
+        assert_eq!(known(own), before);
+        program.restart_after_a_crash();
+        assert_eq!(known(other), of_other);
+    } else {
+        println!("two users at once: not tried, since this is not root");
+        program.restart_after_a_crash();
+    }
+    assert_eq!(known(own), before);
+    let named = format!("uid:{own}");
+    let of_own =
+        |record: &serde_json::Value| record["session"] == *named && record["user"] == *named;
+    assert!(program.records("exchange").iter().any(of_own));
+    // An operator ends it for good, as every session.
+    let (code, said) = program.gateway(&["end", &named]);
+    assert_eq!(code, 0, "{said}");
+    assert!(ask_as(own, &socket, PHANTOMS).contains("session_ended"));
+    program.restart_after_a_crash();
+    assert!(ask_as(own, &socket, PHANTOMS).contains("session_ended"));
 }

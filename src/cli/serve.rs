@@ -173,6 +173,7 @@ impl Served<'_> {
             () = self.signals.stop() => return Ok(Code::Ok),
         };
         serving::tend(&app.shared);
+        tokio::spawn(app.clone().serve_callers());
         // Before anything can reload.
         app.exports.start(&app.shared, &app.config, true)?;
         let (tell, told) = mpsc::unbounded_channel();

@@ -139,7 +139,7 @@ macro_rules! keys {
 sections! {
     once ca, once state, once audit, many export, once policy, once runtime, once resolver,
     many listener, many credential, many login, many origin, many fact, once vault, once sandbox,
-    once limits, once control, once phantoms
+    once limits, once control, once phantoms, once sessions
 }
 
 keys! {
@@ -147,6 +147,8 @@ keys! {
         certificate: "path", "not written";
         lifetime: "duration", "24h";
         idle: "duration", "never";
+    ["sessions"]
+        most: "number", "1024";
     ["state"]
         path: "path", "the state directory of the user" fixed;
         key: "reference", "in the key ring, else in a file beside the state" fixed;
@@ -174,7 +176,7 @@ keys! {
         mode: "`0600`, `0660` or `0666`", "0600";
         who: "list of `listener` and `unix`", "listener";
         uids: "list of user ids in quotes", "all that can connect";
-        session: "name", "default";
+        session: "name, or `{caller}`", "default";
         groups: "list of names", "none";
         port: "number", "443";
         authentication: "table", "none";

@@ -24,7 +24,7 @@ pub struct Listener {
     /// The mode of a socket of the file system: who may connect.
     pub mode: u32,
     /// The session that its connections belong to.
-    pub session: SessionId,
+    pub session: ListenerSession,
     /// The groups that the session is in.
     pub groups: Vec<String>,
     /// Whether credentials may go with requests of which nothing shows whose they are.
@@ -42,7 +42,7 @@ impl Listener {
             },
             address: ListenerAddress::Tcp(address),
             mode: PRIVATE,
-            session: SessionId::new("default").expect("it is a name"),
+            session: ListenerSession::default(),
             groups: Vec::new(),
             any_user: false,
             who: Vec::new(),
@@ -86,6 +86,59 @@ impl Listener {
     pub fn is_dual_stack(&self) -> bool {
         let ip = self.address.tcp().map(|address| address.ip());
         self.kind.is_captured() && ip == Some(Ipv6Addr::UNSPECIFIED.into())
+    }
+}
+
+/// The session of a listener's connections.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ListenerSession {
+    /// One for all.
+    One(SessionId),
+    /// One for each caller.
+    EachCaller,
+}
+
+impl ListenerSession {
+    /// The session, if it is one for all.
+    #[must_use]
+    pub fn one(&self) -> Option<&SessionId> {
+        match self {
+            Self::One(id) => Some(id),
+            Self::EachCaller => None,
+        }
+    }
+
+    /// Its name, as it is written in the configuration.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.one().map_or(EACH_CALLER, SessionId::as_str)
+    }
+}
+
+impl Default for ListenerSession {
+    fn default() -> Self {
+        Self::One(SessionId::new("default").expect("it is a name"))
+    }
+}
+
+impl PartialEq<SessionId> for ListenerSession {
+    fn eq(&self, other: &SessionId) -> bool {
+        self.one() == Some(other)
+    }
+}
+
+impl fmt::Display for ListenerSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+const EACH_CALLER: &str = "{caller}";
+
+fn session(text: &str) -> Result<ListenerSession, Hint> {
+    match text {
+        EACH_CALLER => Ok(ListenerSession::EachCaller),
+        _ => name(text).map(ListenerSession::One),
     }
 }
 
@@ -172,10 +225,9 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     let address = section.get("address", address);
     let mode = section.get("mode", mode);
     let who = who(section);
-    let session = section.get("session", name);
     let session = match section.has("session") {
-        true => session,
-        false => SessionId::new("default").ok(),
+        true => section.get("session", session),
+        false => Some(ListenerSession::default()),
     };
     let port = section.count("port", 1..=65_535);
     let authentication = section
@@ -199,6 +251,11 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         ListenerAddress::Unix(_) => refuse_uncaptured(section, &kind),
     }
     let mode = mode.unwrap_or(PRIVATE);
+    if session == Some(ListenerSession::EachCaller) && who.is_empty() {
+        mistake!(section, "session", "nothing shows who the caller is";
+            "`{{caller}}` is a session for each caller";
+            "write `who = [\"unix\"]`, or the name of one session");
+    }
     check_evidence(section, (address.tcp().is_none(), mode), &who);
     Some(Listener {
         kind: match kind {

@@ -46,12 +46,12 @@ pub use control::ControlSettings;
 pub use credential::Credential;
 pub use diagnostic::{Diagnostic, Hint, Position, Severity};
 pub use flags::{AGENTS, Flags, MORE, PORTS, REACH, SEE, SandboxFlags};
-pub use listener::{Listener, ListenerAddress, ListenerKind, ProxyLogin};
+pub use listener::{Listener, ListenerAddress, ListenerKind, ListenerSession, ProxyLogin};
 pub use login::ConfiguredLogin;
 pub use origin::Origin;
 pub use port::PublishedPort;
 pub use sandbox::{Sandbox, SandboxDns};
-pub use settings::{Audit, Ca, PhantomFile, Runtime, StateSettings};
+pub use settings::{Audit, Ca, PhantomFile, Runtime, SessionSettings, StateSettings};
 pub use units::{duration, show_duration, size};
 pub use variable::sandbox_variable;
 pub use via::AllOrigins;
@@ -110,6 +110,8 @@ pub struct Config {
     pub limits: Limits,
     /// The control socket.
     pub control: ControlSettings,
+    /// The sessions of callers.
+    pub sessions: SessionSettings,
     /// The file of rules that operators granted while a gateway ran. `exec` keeps one for each
     /// project, `serve` one beside its configuration.
     pub granted: Option<PathBuf>,

@@ -147,6 +147,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
         "runtime" => config.runtime = settings::runtime(section),
         "resolver" => config.resolver = settings::resolver(section),
         "control" => config.control = control::control(section),
+        "sessions" => config.sessions = settings::sessions(section),
         "limits" => config.limits = settings::limits(section),
         "sandbox" => (config.sandbox, spans.sandbox) = (sandbox::sandbox(section), span),
         "phantoms" => (config.phantoms, spans.phantoms) = (settings::phantoms(section), span),

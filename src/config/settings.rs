@@ -230,6 +230,24 @@ pub(super) fn resolver(section: &Section<'_, '_>) -> ResolverSettings {
     }
 }
 
+/// The sessions of callers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionSettings {
+    /// How many there are at most.
+    pub most: usize,
+}
+
+impl Default for SessionSettings {
+    fn default() -> Self {
+        Self { most: 1024 }
+    }
+}
+
+pub(super) fn sessions(section: &Section<'_, '_>) -> SessionSettings {
+    let most = section.count("most", 1..=10_000);
+    most.map_or_else(SessionSettings::default, |most| SessionSettings { most })
+}
+
 pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
     let mut limits = Limits::default();
     let streams = section.count("streams_per_connection", 1..=10_000);

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use crate::credential::SecretRef;
 use crate::message::{OriginPattern, Scheme};
+use crate::names::SessionId;
 
 use super::Config;
 use super::bind;
 use super::diagnostic::{Diagnostic, Hint, Position, Severity};
 use super::document::Document;
-use super::listener::{Listener, ListenerKind};
+use super::listener::{Listener, ListenerKind, ListenerSession};
 use super::own_files::within;
 use super::own_ports;
 use crate::session::When;
@@ -95,6 +96,9 @@ fn duplicates(document: &Document<'_>, config: &Config, spans: &Spans) {
     }
 }
 
+/// How the names of callers' sessions begin.
+const OF_CALLERS: [&str; 2] = ["uid:", "caller:"];
+
 fn sessions(document: &Document<'_>, config: &Config, spans: &Spans) {
     let mut groups = HashMap::new();
     for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
@@ -115,12 +119,21 @@ fn sessions(document: &Document<'_>, config: &Config, spans: &Spans) {
                 "add a [[listener]] with `kind = \"transparent\"` and `session = \"{session}\"`");
         }
     }
-    if groups.len() > 1 && config.phantoms.env_file.is_some() && !config.phantoms.per_session() {
+    let is_each = groups.contains_key(&ListenerSession::EachCaller);
+    let is_several = groups.len() > 1 || is_each;
+    for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
+        let own = listener.session.one().map_or("", SessionId::as_str);
+        if is_each && OF_CALLERS.iter().any(|prefix| own.starts_with(prefix)) {
+            mistake!(document, span, "the session `{own}` may be a caller's";
+                "`{{caller}}` names sessions so"; "write another name");
+        }
+    }
+    if is_several && config.phantoms.env_file.is_some() && !config.phantoms.per_session() {
         mistake!(document, &spans.phantoms, "one phantoms file stands for several sessions";
             "each session has phantoms of its own, and none may read another's";
             "write `{{session}}` into the file's name");
     }
-    if groups.len() > 1 && config.ca.certificate.is_some() && !config.ca.per_session() {
+    if is_several && config.ca.certificate.is_some() && !config.ca.per_session() {
         mistake!(document, &spans.ca, "one CA certificate file stands for several sessions";
             "each session has a CA of its own, and none may trust another's";
             "write `{{session}}` into the file's name");

@@ -1,5 +1,7 @@
 //! `http://gateway.internal/`: what a workload may know of itself. It shows the workload's own
-//! session alone, and holds no secret and no phantom.
+//! session alone, and holds no secret. Phantoms are shown only where evidence shows whose they are.
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
@@ -46,6 +48,8 @@ impl Exchange {
         });
         let is_read = matches!(head.method, Method::GET | Method::HEAD);
         let session = identified.session();
+        // Evidence shows whose they are.
+        let is_known = identified.request().connection.caller.is_some();
         let page = match head.target.path() {
             "/proposals" if head.method == Method::POST => {
                 let (status, answer) = propose::answer(self.propose(identified).await);
@@ -56,9 +60,18 @@ impl Exchange {
             "/refused" => self.refused(session, wants_json),
             "/proposals" => self.proposals(session, wants_json),
             "/ca.pem" => (StatusCode::OK, PEM, self.ca.certificate_pem()),
+            "/phantoms" if is_known => (StatusCode::OK, JSON, self.phantoms(session)),
             _ => (StatusCode::NOT_FOUND, TEXT, String::from(PAGES)),
         };
         response(page)
+    }
+
+    /// The session's phantoms by their variables.
+    fn phantoms(&self, session: &Session) -> String {
+        let held = session.phantoms();
+        let bindings = self.snapshot.credentials.bindings();
+        let all: BTreeMap<&str, &str> = bindings.environment(&held).collect();
+        json!(all).to_string() + "\n"
     }
 
     fn about(&self, identified: &Identified, wants_json: bool) -> OwnPage {

@@ -9,6 +9,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::caller_sessions::ListenerSessions;
 use super::shared::SharedState;
 use crate::intercept::explicit::Authentication;
 use crate::intercept::{
@@ -17,13 +18,9 @@ use crate::intercept::{
 use crate::names::User;
 use crate::session::Session;
 
-/// A listener that belongs to one session.
+/// A listener, and the sessions of its connections.
 pub struct SessionListener {
-    /// The session of its connections. The listener identifies it, never the peer's address
-    /// (threats A18).
-    pub session: Arc<Session>,
-    /// The CA that terminates their TLS.
-    pub ca: Arc<SessionCa>,
+    sessions: ListenerSessions,
     /// How they name their destination.
     pub mode: ListenerMode,
     /// What shows who is behind them; the listener alone, if there is nothing.
@@ -96,7 +93,7 @@ impl SessionListener {
     #[must_use]
     pub fn new(
         shared: &SharedState,
-        (session, ca): (Arc<Session>, Arc<SessionCa>),
+        sessions: impl Into<ListenerSessions>,
         mode: ListenerMode,
         login: Option<Authentication>,
     ) -> Self {
@@ -106,8 +103,7 @@ impl SessionListener {
             refused_callers: Mutex::default(),
         };
         Self {
-            session,
-            ca,
+            sessions: sessions.into(),
             mode,
             evidence: Vec::new(),
             state: Arc::new(state),
@@ -129,15 +125,20 @@ impl SessionListener {
     }
 
     /// Finds out who is behind a connection, and the session that this selects.
-    pub(super) fn select(&self, stream: &ClientStream) -> Result<Selected, CallerRefused> {
+    pub(super) async fn select(&self, stream: &ClientStream) -> Result<Selected, CallerRefused> {
         let caller = match self.evidence[..] {
             [] => None,
-            ref all => Some(Arc::new(Evidence::first(all, stream)?)),
+            ref all => Some(Evidence::first(all, stream)?),
+        };
+        let (session, ca) = match (&self.sessions, &caller) {
+            (ListenerSessions::One(session, ca), _) => (session.clone(), ca.clone()),
+            (ListenerSessions::EachCaller(all), Some(caller)) => all.of(caller).await?,
+            (ListenerSessions::EachCaller(_), None) => return Err(CallerRefused::unseen()),
         };
         Ok(Selected {
-            session: self.session.clone(),
-            ca: self.ca.clone(),
-            caller,
+            session,
+            ca,
+            caller: caller.map(Arc::new),
         })
     }
 

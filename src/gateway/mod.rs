@@ -2,6 +2,7 @@
 
 mod answer;
 mod answer_body;
+mod caller_sessions;
 mod captures;
 mod clock;
 mod conversation;
@@ -39,6 +40,7 @@ mod upgrade;
 mod watchdog;
 mod worker;
 
+pub use caller_sessions::{AskedSession, CallerSessions, ListenerSessions, LivePair};
 pub use captures::{CaptureFuture, Captures};
 pub use export_counts::ExportCounts;
 pub use floor::floor;

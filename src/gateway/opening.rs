@@ -22,7 +22,7 @@ use crate::intercept::explicit::Asked;
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{CallerRefused, ClientStream, Entry, dns, explicit};
 use crate::message::{Authority, Origin, Scheme};
-use crate::names::{ExchangeId, ReasonCode, SessionId, User};
+use crate::names::{ExchangeId, ReasonCode, SessionId};
 use crate::wire::socks::Reply;
 
 impl Worker {
@@ -41,9 +41,9 @@ impl Worker {
     fn record_caller(
         &self,
         (listener, client): (&SessionListener, Option<SocketAddr>),
-        user: Option<User>,
+        CallerRefused { user, reason }: CallerRefused,
     ) -> ExchangeId {
-        let (reason, id) = (ReasonCode::CallerRefused, self.shared.ids.next());
+        let id = self.shared.ids.next();
         self.shared.refused.count("", reason, id);
         let mut known = listener.state.refused_callers.lock();
         if known.len() < REFUSED_CALLERS && known.insert(user.clone()) {
@@ -62,10 +62,11 @@ impl Worker {
         &self,
         stream: ClientStream,
         (listener, client): (&SessionListener, Option<SocketAddr>),
-        CallerRefused { user }: CallerRefused,
+        refused: CallerRefused,
         deadline: Instant,
     ) {
-        let id = self.record_caller((listener, client), user);
+        let reason = refused.reason;
+        let id = self.record_caller((listener, client), refused);
         if !matches!(listener.mode, ListenerMode::Proxy) {
             return;
         }
@@ -74,7 +75,7 @@ impl Worker {
         // The client may be gone.
         let _ = match asked.await {
             Ok(Ok(Asked::Socks(_))) => io.write_all(&Reply::NotAllowed.message()).await,
-            Ok(Ok(_)) => write_refusal(&mut io, None, (id, Refusal::Caller)).await,
+            Ok(Ok(_)) => write_refusal(&mut io, None, (id, Refusal::Caller(reason))).await,
             _ => Ok(()),
         };
     }

@@ -70,7 +70,7 @@ pub enum Refusal {
     ProxyAuthentication,
     /// The listener does not take who is behind the connection.
     #[error("the listener does not take this caller")]
-    Caller,
+    Caller(ReasonCode),
 }
 
 impl Refusal {
@@ -97,7 +97,7 @@ impl Refusal {
             Self::Unreachable { .. } => ReasonCode::PolicyDefaultDeny,
             Self::Busy => ReasonCode::SessionLimit,
             Self::ProxyAuthentication => ReasonCode::ProxyAuthentication,
-            Self::Caller => ReasonCode::CallerRefused,
+            Self::Caller(reason) => *reason,
         }
     }
 
@@ -118,7 +118,7 @@ impl Refusal {
             self,
             Self::Rejected(_)
                 | Self::Opening(_)
-                | Self::Caller
+                | Self::Caller(_)
                 | Self::Unreachable { .. }
                 | Self::Busy
                 | Self::Session(session::Error::Ended)

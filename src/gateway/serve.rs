@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::listener::{Inbound, ListenerMode, ListenerSlot, SessionListener};
 use super::listening_socket::{BoundSocket, ListeningSocket, is_of_one_connection};
@@ -121,7 +121,11 @@ impl Worker {
     ) {
         let deadline = Instant::now() + self.shared.look().limits.handshake_timeout;
         let client = listener.client(&stream);
-        let selected = match listener.select(&stream) {
+        let selecting = timeout_at(deadline, listener.select(&stream));
+        let Ok(selected) = Box::pin(selecting).await else {
+            return;
+        };
+        let selected = match selected {
             Ok(selected) => selected,
             Err(refused) => {
                 let refusing = self.refuse_caller(stream, (listener, client), refused, deadline);

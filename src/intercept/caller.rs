@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::names::User;
+use crate::names::{ReasonCode, User};
 
 /// Who is behind a connection, as a kind of evidence shows it: a user or none, and groups. Policy
 /// reads both beside the session, and the evidence selects the session.
@@ -19,6 +19,19 @@ pub struct Caller {
 pub struct CallerRefused {
     /// Who it is, if any evidence says so.
     pub user: Option<User>,
+    /// Why it is not taken.
+    pub reason: ReasonCode,
+}
+
+impl CallerRefused {
+    /// No evidence is there.
+    #[must_use]
+    pub fn unseen() -> Self {
+        Self {
+            user: None,
+            reason: ReasonCode::CallerRefused,
+        }
+    }
 }
 
 impl Caller {

@@ -19,10 +19,11 @@ use crate::app::{App, Context as _, Failure};
 use crate::config::{Config, Listener, ListenerKind, ProxyLogin};
 use crate::credential::Stores;
 use crate::gateway::{
-    ListenerMode, ListenerSlot, ListeningSocket, SessionListener, SharedState, Snapshot,
+    CallerSessions, ListenerMode, ListenerSessions, ListenerSlot, ListeningSocket, LivePair,
+    SessionListener, SharedState, Snapshot,
 };
 use crate::intercept::explicit::Authentication;
-use crate::names::ReasonCode;
+use crate::names::{ReasonCode, SessionId};
 use crate::session::Session;
 
 /// What a configuration makes of the listeners. Nothing of it is in force yet, and everything that
@@ -110,9 +111,17 @@ impl App {
                     )
                 })),
             }
-            if let Some((session, _)) = self.listening.session(&known.session) {
-                change.regrouped.push((session, known.groups.clone()));
-            }
+            let live = match known.session.one() {
+                Some(id) => self
+                    .listening
+                    .session(id)
+                    .map(|(live, _)| live)
+                    .into_iter()
+                    .collect(),
+                None => self.listening.of_callers(),
+            };
+            let regrouped = live.into_iter().map(|live| (live, known.groups.clone()));
+            change.regrouped.extend(regrouped);
         }
         let known: HashSet<_> = config.listeners.iter().map(|one| &one.address).collect();
         let stays = |one: &OpenListener| known.contains(&one.known.address);
@@ -143,10 +152,8 @@ impl App {
         let (snapshot, config) = (self.shared.current(), &self.config);
         let mut named = HashSet::new();
         let first = config.listeners.iter();
-        let first = first.filter(|known| named.insert(&known.session));
-        let first: Vec<_> = first
-            .map(|known| (&known.session, &known.groups[..]))
-            .collect();
+        let first = first.filter_map(|known| Some((known.session.one()?, &known.groups[..])));
+        let first: Vec<_> = first.filter(|(id, _)| named.insert(*id)).collect();
         let opened = self.prepare_and_keep(&snapshot, config, &first).await?;
         let first = Some((bound, opened));
         let change = self.change_listeners(&snapshot, config, first).await?;
@@ -166,6 +173,25 @@ impl App {
         Ok(done)
     }
 
+    /// Returns a listener's one session: the one that lives, or one that is opened.
+    async fn session_of(
+        &self,
+        next: &Snapshot,
+        config: &Config,
+        (id, known): (&SessionId, &Listener),
+        change: &mut ListenerChange,
+    ) -> Result<LivePair, Failure> {
+        let mut opened = change.opened.iter();
+        let opened = opened.find(|one| one.session.id() == id);
+        let opened = opened.map(OpenedSession::live);
+        if let Some(live) = opened.or_else(|| self.listening.session(id)) {
+            return Ok(live);
+        }
+        let named = (id, &known.groups[..]);
+        change.opened.push(self.prepare(next, config, named).await?);
+        Ok(change.opened[change.opened.len() - 1].live())
+    }
+
     /// Makes a listener, with the session that lives or one that is opened.
     async fn listener(
         &self,
@@ -175,27 +201,27 @@ impl App {
         change: &mut ListenerChange,
         login: Option<Authentication>,
     ) -> Result<SessionListener, Failure> {
-        let mut opened = change.opened.iter();
-        let opened = opened.find(|one| *one.session.id() == known.session);
-        let opened = opened.map(OpenedSession::live);
-        let live = match opened.or_else(|| self.listening.session(&known.session)) {
-            Some(live) => live,
-            None => {
-                let named = (&known.session, &known.groups[..]);
-                change.opened.push(self.prepare(next, config, named).await?);
-                change.opened[change.opened.len() - 1].live()
-            }
+        let sessions = match known.session.one() {
+            Some(id) => self
+                .session_of(next, config, (id, known), change)
+                .await?
+                .into(),
+            None => ListenerSessions::EachCaller(CallerSessions {
+                asks: self.caller_asks.asks.clone(),
+                groups: known.groups.clone().into(),
+            }),
         };
         let mode = match known.kind {
             ListenerKind::Tls { port } => ListenerMode::Tls { port },
             ListenerKind::Proxy { .. } => ListenerMode::Proxy,
             ListenerKind::Transparent => ListenerMode::Transparent {
-                names: names::of_session(self, &known.session)?,
+                names: names::of_listener(self, known)?,
                 own_port: known.address.tcp().map(|address| address.port()),
             },
-            ListenerKind::Dns => ListenerMode::Dns(names::of_session(self, &known.session)?),
+            ListenerKind::Dns => ListenerMode::Dns(names::of_listener(self, known)?),
         };
-        Ok(SessionListener::new(&self.shared, live, mode, login).with_evidence(known.who.clone()))
+        Ok(SessionListener::new(&self.shared, sessions, mode, login)
+            .with_evidence(known.who.clone()))
     }
 }
 

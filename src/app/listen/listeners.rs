@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::app::Failure;
 use crate::app::session::recalled::OpenedSession;
 use crate::config::{Config, Listener};
 use crate::gateway::{ListenerSlot, Worker};
@@ -32,6 +33,18 @@ struct LiveSession {
     ca: Arc<SessionCa>,
     /// Since when no listener has it.
     left: Option<Instant>,
+    /// Whether it is a caller's.
+    of_caller: bool,
+}
+
+impl LiveSession {
+    /// Whether a listener has it.
+    fn is_of(&self, known: &Listener) -> bool {
+        match known.session.one() {
+            Some(id) => id == self.session.id(),
+            None => self.of_caller,
+        }
+    }
 }
 
 /// A listener that connections reach.
@@ -94,15 +107,10 @@ impl Listening {
         opened: &[OpenedSession],
     ) -> Vec<(Arc<Session>, Arc<SessionCa>)> {
         let now = self.0.lock();
-        let live = now.sessions.iter();
+        let stays = |live: &&LiveSession| config.listeners.iter().any(|known| live.is_of(known));
+        let live = now.sessions.iter().filter(stays);
         let live = live.map(|live| (live.session.clone(), live.ca.clone()));
-        let opened = opened.iter().map(OpenedSession::live);
-        let mut all: Vec<_> = live.chain(opened).collect();
-        all.retain(|(session, _)| {
-            let mut known = config.listeners.iter();
-            known.any(|known| known.session == *session.id())
-        });
-        all
+        live.chain(opened.iter().map(OpenedSession::live)).collect()
     }
 
     /// How long no listener has had the session; `None` if one has it, or it was forgotten.
@@ -111,6 +119,44 @@ impl Listening {
         let mut live = now.sessions.iter();
         let found = live.find(|live| std::ptr::eq(&*live.session, session));
         Some(found?.left?.elapsed())
+    }
+
+    /// The sessions of callers.
+    pub(crate) fn of_callers(&self) -> Vec<Arc<Session>> {
+        let now = self.0.lock();
+        let all = now.sessions.iter().filter(|live| live.of_caller);
+        all.map(|live| live.session.clone()).collect()
+    }
+
+    /// Makes sure that callers may have one session more. Returns those that are over and give way.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if there are as many, and none is over.
+    pub(crate) fn over_most(&self, most: usize) -> Result<Vec<Arc<Session>>, Failure> {
+        let mut all = self.of_callers();
+        let before = all.len();
+        if before < most {
+            return Ok(Vec::new());
+        }
+        all.retain(|session| session.is_over());
+        match before - all.len() < most {
+            true => Ok(all),
+            false => Err(
+                Failure::new(format!("there are {before} sessions of callers"))
+                    .next("let more be: `[sessions] most`"),
+            ),
+        }
+    }
+
+    /// Has the session of a caller from now on.
+    pub(crate) fn gain(&self, opened: &OpenedSession) {
+        let (session, ca) = opened.live();
+        self.0.lock().sessions.push(LiveSession {
+            session,
+            ca,
+            left: None,
+            of_caller: true,
+        });
     }
 
     /// Forgets a session.
@@ -133,6 +179,7 @@ impl Listening {
             session,
             ca,
             left: None,
+            of_caller: false,
         }));
         now.open = open;
         now.leave()
@@ -145,7 +192,7 @@ impl Now {
         let mut gone = Vec::new();
         for live in &mut self.sessions {
             let mut open = self.open.iter();
-            if open.any(|open| open.known.session == *live.session.id()) {
+            if open.any(|open| live.is_of(&open.known)) {
                 live.left = None;
             } else if live.left.is_none() {
                 live.left = Some(Instant::now());

@@ -1,6 +1,7 @@
 //! The listeners of `serve`: bound, changed by a reload, and what their clients need.
 
 pub(crate) mod bind;
+pub(crate) mod caller_sessions;
 pub(crate) mod change;
 pub(crate) mod client_environment;
 pub(crate) mod listeners;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Once};
 
 use crate::app::process::serving;
 use crate::app::{App, Failure};
-use crate::config::SandboxDns;
+use crate::config::{Listener, SandboxDns};
 use crate::gateway::Worker;
 use crate::intercept::{Responder, Synthetic};
 use crate::names::SessionId;
@@ -13,8 +13,11 @@ use crate::policy::Asker;
 /// The DNS server that the listeners of a session share.
 ///
 /// # Errors
-/// Returns a [`Failure`] if there is no worker yet.
-pub(crate) fn of_session(app: &App, session: &SessionId) -> Result<Arc<Responder>, Failure> {
+/// Returns a [`Failure`] if there is no worker yet, or no one session: nothing shows the callers of
+/// captured connections.
+pub(crate) fn of_listener(app: &App, known: &Listener) -> Result<Arc<Responder>, Failure> {
+    let session = known.session.one();
+    let session = session.ok_or_else(|| Failure::new("nothing shows who the caller is"))?;
     let workers = app.listening.workers();
     let worker = workers.first();
     let worker = worker.ok_or_else(|| Failure::new("nothing serves listeners"))?;

@@ -44,7 +44,8 @@ impl CaCommand {
 
     /// Returns the named session, or the only one that has a listener.
     fn session<'a>(&self, config: &'a Config) -> Result<&'a SessionId, Failure> {
-        let sessions = config.listeners.iter().map(|listener| &listener.session);
+        let sessions = config.listeners.iter();
+        let sessions = sessions.filter_map(|listener| listener.session.one());
         let mut sessions: Vec<&SessionId> = sessions.collect();
         sessions.sort();
         sessions.dedup();

@@ -101,9 +101,10 @@ impl Env {
     /// Reads what a gateway that runs with this configuration has written.
     fn of_file(&self, config: &Config) -> Result<ClientEnvironment, Failure> {
         let listener = self.listener(config)?;
-        let (certificate, _) = client_environment::certificate(config, &listener.session)?;
+        let session = listener.session.one().ok_or_else(no_proxy)?;
+        let (certificate, _) = client_environment::certificate(config, session)?;
         let resolved = ResolvedConfig::of(config, &ShellLoans::default())?;
-        let phantoms = match config.phantoms.file_of(&listener.session) {
+        let phantoms = match config.phantoms.file_of(session) {
             Some(file) => phantoms(&file, &resolved.variables())?,
             None => BTreeMap::new(),
         };

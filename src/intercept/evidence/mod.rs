@@ -24,6 +24,6 @@ impl Evidence {
         let found = all.iter().find_map(|one| match one {
             Self::Unix(users) => users.caller(stream),
         });
-        found.unwrap_or(Err(CallerRefused { user: None }))
+        found.unwrap_or(Err(CallerRefused::unseen()))
     }
 }
