@@ -46,7 +46,7 @@ use crate::config::{self, Config};
 use crate::credential::{IssueFailure, StoreError};
 use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::grant::Grants;
-use crate::intercept::{CaSettings, SessionCa};
+use crate::intercept::{CaSettings, Caller, SessionCa};
 use crate::launch::JoinSender;
 use crate::message::Host;
 use crate::names::{CredentialName, SessionId};
@@ -88,6 +88,9 @@ pub struct App {
     /// What is revoked for every gateway of this user.
     pub(crate) revocations: KeptRevocations,
 }
+
+/// A session's name and groups, and whose alone it is, if it is a caller's.
+pub(crate) type SessionOf<'a> = (&'a SessionId, &'a [String], Option<&'a Arc<Caller>>);
 
 impl App {
     /// Sets up every part from the configuration, with further origin `rules` before its own.
@@ -167,7 +170,7 @@ impl App {
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
         let snapshot = self.shared.current();
-        let named = [(id, groups)];
+        let named = [(id, groups, None)];
         let mut opened = self
             .prepare_and_keep(&snapshot, &self.config, &named)
             .await?;
@@ -185,7 +188,7 @@ impl App {
         &self,
         snapshot: &Snapshot,
         config: &Config,
-        (id, groups): (&SessionId, &[String]),
+        (id, groups, caller): SessionOf<'_>,
     ) -> Result<OpenedSession, Failure> {
         let keeper = self.keeper().await?;
         let mut kept = keeper.recall(id).await?;
@@ -195,7 +198,7 @@ impl App {
         }
         let phantoms = self.issue(snapshot, id, &mut kept).await?;
         let session = self.session(config, (id, groups), phantoms, &kept);
-        let ca = self.ca(config, &session, &kept)?;
+        let ca = self.ca(config, (&session, caller), &kept)?;
         for (other, phantoms) in keeper.others(&kept).await {
             self.shared.sessions.recognise(&other, &phantoms);
         }
@@ -210,7 +213,7 @@ impl App {
         &self,
         snapshot: &Snapshot,
         config: &Config,
-        named: &[(&SessionId, &[String])],
+        named: &[SessionOf<'_>],
     ) -> Result<Vec<OpenedSession>, Failure> {
         for _ in 0..TRIES {
             let mut opened = Vec::with_capacity(named.len());
@@ -287,7 +290,7 @@ impl App {
     fn ca(
         &self,
         config: &Config,
-        session: &Arc<Session>,
+        (session, caller): (&Arc<Session>, Option<&Arc<Caller>>),
         kept: &StoredSession,
     ) -> Result<Arc<SessionCa>, Failure> {
         let settings = CaSettings {
@@ -299,10 +302,11 @@ impl App {
             ..CaSettings::default()
         };
         let (shared, asks) = (self.shared.clone(), session.clone());
+        let caller = caller.cloned();
         let is_reached = Arc::new(move |host: &Host| {
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();
-            let asker = Asker::of(&asks, None, policies.number());
+            let asker = Asker::of(&asks, caller.as_deref(), policies.number());
             policies.may_resolve(asker.principal(), host)
         });
         let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), is_reached)

@@ -1,8 +1,10 @@
 //! The sessions of a listener's connections: one for all, or one for each caller.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::intercept::{Caller, CallerRefused, SessionCa};
@@ -26,10 +28,38 @@ impl From<LivePair> for ListenerSessions {
     }
 }
 
+/// The sessions that live. A connection of a session that is there waits for nobody.
+#[derive(Default)]
+pub struct LiveSessions(RwLock<HashMap<SessionId, LivePair>>);
+
+impl LiveSessions {
+    /// The session of this name.
+    #[must_use]
+    pub fn get(&self, id: &SessionId) -> Option<LivePair> {
+        self.0.read().get(id).cloned()
+    }
+
+    /// Has a session from now on, in place of one of its name.
+    pub fn gain(&self, live: LivePair) {
+        self.0.write().insert(live.0.id().clone(), live);
+    }
+
+    /// Has a session no more, unless another one has its name.
+    pub fn forget(&self, session: &Session) {
+        let mut all = self.0.write();
+        let is_it = |(one, _): &LivePair| std::ptr::eq(&**one, session);
+        if all.get(session.id()).is_some_and(is_it) {
+            all.remove(session.id());
+        }
+    }
+}
+
 /// The sessions of callers. The program is asked for each, and makes it at first sight.
 #[derive(Clone)]
 pub struct CallerSessions {
-    /// Where it is asked.
+    /// Those that live.
+    pub live: Arc<LiveSessions>,
+    /// Where it is asked for others.
     pub asks: mpsc::Sender<AskedSession>,
     /// The groups that each session is in.
     pub groups: Arc<[String]>,
@@ -41,6 +71,8 @@ pub struct AskedSession {
     pub id: SessionId,
     /// The groups that it is in.
     pub groups: Arc<[String]>,
+    /// Whose it is.
+    pub caller: Arc<Caller>,
     /// Takes the session, if there is one.
     pub answer: oneshot::Sender<Option<LivePair>>,
 }
@@ -50,18 +82,30 @@ impl CallerSessions {
     ///
     /// # Errors
     /// [`CallerRefused`] if it is nobody, or if there can be no session for it.
-    pub(super) async fn of(&self, caller: &Caller) -> Result<LivePair, CallerRefused> {
+    pub(super) async fn of(&self, caller: &Arc<Caller>) -> Result<LivePair, CallerRefused> {
         let user = caller.user.clone();
-        let (answer, answered) = oneshot::channel();
-        if let Some(user) = &user {
-            let (id, groups) = (name(user), self.groups.clone());
-            let asked = AskedSession { id, groups, answer };
-            // A program that stops answers nobody.
-            let _ = self.asks.send(asked).await;
-        }
-        let live = answered.await.ok().flatten();
+        let live = match user.as_ref().map(name) {
+            Some(id) => match self.live.get(&id) {
+                Some(live) => Some(live),
+                None => self.ask(id, caller.clone()).await,
+            },
+            None => None,
+        };
         let reason = ReasonCode::CallerSession;
         live.ok_or(CallerRefused { user, reason })
+    }
+
+    async fn ask(&self, id: SessionId, caller: Arc<Caller>) -> Option<LivePair> {
+        let (answer, answered) = oneshot::channel();
+        let asked = AskedSession {
+            id,
+            groups: self.groups.clone(),
+            caller,
+            answer,
+        };
+        // A program that stops answers nobody.
+        self.asks.send(asked).await.ok()?;
+        answered.await.ok()?
     }
 }
 

@@ -128,7 +128,7 @@ impl SessionListener {
     pub(super) async fn select(&self, stream: &ClientStream) -> Result<Selected, CallerRefused> {
         let caller = match self.evidence[..] {
             [] => None,
-            ref all => Some(Evidence::first(all, stream)?),
+            ref all => Some(Arc::new(Evidence::first(all, stream)?)),
         };
         let (session, ca) = match (&self.sessions, &caller) {
             (ListenerSessions::One(session, ca), _) => (session.clone(), ca.clone()),
@@ -138,7 +138,7 @@ impl SessionListener {
         Ok(Selected {
             session,
             ca,
-            caller: caller.map(Arc::new),
+            caller,
         })
     }
 

@@ -40,7 +40,7 @@ mod upgrade;
 mod watchdog;
 mod worker;
 
-pub use caller_sessions::{AskedSession, CallerSessions, ListenerSessions, LivePair};
+pub use caller_sessions::{AskedSession, CallerSessions, ListenerSessions, LivePair, LiveSessions};
 pub use captures::{CaptureFuture, Captures};
 pub use export_counts::ExportCounts;
 pub use floor::floor;

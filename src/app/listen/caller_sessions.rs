@@ -7,7 +7,6 @@ use tokio::sync::mpsc;
 use crate::app::listen::publish::Publication;
 use crate::app::{App, Failure};
 use crate::gateway::{AskedSession, LivePair};
-use crate::names::SessionId;
 
 /// Where listeners ask for the sessions of callers.
 pub(crate) struct CallerAsks {
@@ -30,34 +29,34 @@ impl App {
         let Some(mut asked) = self.caller_asks.asked.lock().take() else {
             return;
         };
-        while let Some(AskedSession { id, groups, answer }) = asked.recv().await {
-            let made = self.session_of_caller(&id, &groups).await;
-            let made = made.inspect_err(|failure| {
-                tracing::warn!(session = %id, why = %failure, "a caller has no session");
+        while let Some(asked) = asked.recv().await {
+            let made = self.session_of_caller(&asked).await;
+            let made = made.unwrap_or_else(|failure| {
+                tracing::warn!(session = %asked.id, why = %failure, "a caller has no session");
+                None
             });
             // The connection may be gone.
-            let _ = answer.send(made.ok());
+            let _ = asked.answer.send(made);
         }
     }
 
-    /// Returns the session of a caller, which may be over. A reload waits, so that the session has
-    /// what the reload brings.
-    async fn session_of_caller(
-        &self,
-        id: &SessionId,
-        groups: &[String],
-    ) -> Result<LivePair, Failure> {
+    /// Returns the session of a caller, which may be over; `None` if there are too many. A reload
+    /// waits, so that the session has what the reload brings.
+    async fn session_of_caller(&self, asked: &AskedSession) -> Result<Option<LivePair>, Failure> {
         let latest = self.reloading.latest.lock().await;
-        if let Some(live) = self.listening.session(id) {
-            return Ok(live);
+        if let Some(live) = self.listening.session(&asked.id) {
+            return Ok(Some(live));
         }
         let config = &latest.read.config;
-        for over in self.listening.over_most(config.sessions.most)? {
+        let Some(all_over) = self.listening.over_most(config.sessions.most) else {
+            return Ok(None);
+        };
+        for over in all_over {
             self.listening.forget(&over);
             self.shared.sessions.leave(&over);
         }
         let snapshot = self.shared.current();
-        let named = [(id, groups)];
+        let named = [(&asked.id, &asked.groups[..], Some(&asked.caller))];
         let mut opened = self.prepare_and_keep(&snapshot, config, &named).await?;
         let opened = opened.pop().ok_or_else(|| Failure::new("no session"))?;
         let live = opened.live();
@@ -68,7 +67,7 @@ impl App {
         publication.publish().into_iter().try_for_each(Err)?;
         self.enter(&opened);
         self.listening.gain(&opened);
-        Ok(live)
+        Ok(Some(live))
     }
 }
 

@@ -152,8 +152,8 @@ impl App {
         let (snapshot, config) = (self.shared.current(), &self.config);
         let mut named = HashSet::new();
         let first = config.listeners.iter();
-        let first = first.filter_map(|known| Some((known.session.one()?, &known.groups[..])));
-        let first: Vec<_> = first.filter(|(id, _)| named.insert(*id)).collect();
+        let first = first.filter_map(|known| Some((known.session.one()?, &known.groups[..], None)));
+        let first: Vec<_> = first.filter(|(id, ..)| named.insert(*id)).collect();
         let opened = self.prepare_and_keep(&snapshot, config, &first).await?;
         let first = Some((bound, opened));
         let change = self.change_listeners(&snapshot, config, first).await?;
@@ -187,7 +187,7 @@ impl App {
         if let Some(live) = opened.or_else(|| self.listening.session(id)) {
             return Ok(live);
         }
-        let named = (id, &known.groups[..]);
+        let named = (id, &known.groups[..], None);
         change.opened.push(self.prepare(next, config, named).await?);
         Ok(change.opened[change.opened.len() - 1].live())
     }
@@ -207,6 +207,7 @@ impl App {
                 .await?
                 .into(),
             None => ListenerSessions::EachCaller(CallerSessions {
+                live: self.listening.live().clone(),
                 asks: self.caller_asks.asks.clone(),
                 groups: known.groups.clone().into(),
             }),

@@ -6,17 +6,20 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::app::Failure;
 use crate::app::session::recalled::OpenedSession;
 use crate::config::{Config, Listener};
-use crate::gateway::{ListenerSlot, Worker};
+use crate::gateway::{ListenerSlot, LivePair, LiveSessions, Worker};
 use crate::intercept::{Responder, SessionCa};
 use crate::names::SessionId;
 use crate::session::Session;
 
 /// The listeners that `serve` has now. Other commands have none.
 #[derive(Default)]
-pub struct Listening(Mutex<Now>);
+pub struct Listening {
+    now: Mutex<Now>,
+    /// The sessions that `now` has, where connections look for them.
+    live: Arc<LiveSessions>,
+}
 
 #[derive(Default)]
 struct Now {
@@ -59,17 +62,17 @@ pub(crate) struct OpenListener {
 impl Listening {
     /// Has listeners on these workers from now on.
     pub(crate) fn on(&self, workers: Vec<Arc<Worker>>) {
-        self.0.lock().workers = workers;
+        self.now.lock().workers = workers;
     }
 
     /// Forgets the workers, which end.
     pub(crate) fn end(&self) {
-        self.0.lock().workers.clear();
+        self.now.lock().workers.clear();
     }
 
     /// The workers, one for each thread.
     pub(crate) fn workers(&self) -> Vec<Arc<Worker>> {
-        self.0.lock().workers.clone()
+        self.now.lock().workers.clone()
     }
 
     /// The DNS server of a session: the one that its listeners have, or one that is made.
@@ -78,7 +81,7 @@ impl Listening {
         session: &SessionId,
         make: impl FnOnce() -> Arc<Responder>,
     ) -> Arc<Responder> {
-        let mut now = self.0.lock();
+        let mut now = self.now.lock();
         now.names.retain(|_, names| names.strong_count() > 0);
         let known = now.names.get(session).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
@@ -90,23 +93,22 @@ impl Listening {
 
     /// The listeners that connections reach.
     pub(crate) fn open(&self) -> Vec<OpenListener> {
-        self.0.lock().open.clone()
+        self.now.lock().open.clone()
     }
 
     /// The session of this id and its CA, if a listener has it or had it.
-    pub(crate) fn session(&self, id: &SessionId) -> Option<(Arc<Session>, Arc<SessionCa>)> {
-        let now = self.0.lock();
-        let found = now.sessions.iter().find(|live| live.session.id() == id);
-        found.map(|live| (live.session.clone(), live.ca.clone()))
+    pub(crate) fn session(&self, id: &SessionId) -> Option<LivePair> {
+        self.live.get(id)
+    }
+
+    /// The sessions that listeners have or had.
+    pub(crate) fn live(&self) -> &Arc<LiveSessions> {
+        &self.live
     }
 
     /// The sessions that the listeners of a configuration have once it is in force.
-    pub(crate) fn sessions_of(
-        &self,
-        config: &Config,
-        opened: &[OpenedSession],
-    ) -> Vec<(Arc<Session>, Arc<SessionCa>)> {
-        let now = self.0.lock();
+    pub(crate) fn sessions_of(&self, config: &Config, opened: &[OpenedSession]) -> Vec<LivePair> {
+        let now = self.now.lock();
         let stays = |live: &&LiveSession| config.listeners.iter().any(|known| live.is_of(known));
         let live = now.sessions.iter().filter(stays);
         let live = live.map(|live| (live.session.clone(), live.ca.clone()));
@@ -115,7 +117,7 @@ impl Listening {
 
     /// How long no listener has had the session; `None` if one has it, or it was forgotten.
     pub(crate) fn left(&self, session: &Session) -> Option<Duration> {
-        let now = self.0.lock();
+        let now = self.now.lock();
         let mut live = now.sessions.iter();
         let found = live.find(|live| std::ptr::eq(&*live.session, session));
         Some(found?.left?.elapsed())
@@ -123,35 +125,29 @@ impl Listening {
 
     /// The sessions of callers.
     pub(crate) fn of_callers(&self) -> Vec<Arc<Session>> {
-        let now = self.0.lock();
+        let now = self.now.lock();
         let all = now.sessions.iter().filter(|live| live.of_caller);
         all.map(|live| live.session.clone()).collect()
     }
 
-    /// Makes sure that callers may have one session more. Returns those that are over and give way.
-    ///
-    /// # Errors
-    /// Returns a [`Failure`] if there are as many, and none is over.
-    pub(crate) fn over_most(&self, most: usize) -> Result<Vec<Arc<Session>>, Failure> {
+    /// Makes sure that callers may have one session more. Returns those that are over and give way;
+    /// `None` if there are as many, and none is over.
+    pub(crate) fn over_most(&self, most: usize) -> Option<Vec<Arc<Session>>> {
         let mut all = self.of_callers();
         let before = all.len();
         if before < most {
-            return Ok(Vec::new());
+            return Some(Vec::new());
         }
         all.retain(|session| session.is_over());
-        match before - all.len() < most {
-            true => Ok(all),
-            false => Err(
-                Failure::new(format!("there are {before} sessions of callers"))
-                    .next("let more be: `[sessions] most`"),
-            ),
-        }
+        (before - all.len() < most).then_some(all)
     }
 
     /// Has the session of a caller from now on.
     pub(crate) fn gain(&self, opened: &OpenedSession) {
         let (session, ca) = opened.live();
-        self.0.lock().sessions.push(LiveSession {
+        let mut now = self.now.lock();
+        self.live.gain(opened.live());
+        now.sessions.push(LiveSession {
             session,
             ca,
             left: None,
@@ -161,7 +157,8 @@ impl Listening {
 
     /// Forgets a session.
     pub(crate) fn forget(&self, session: &Session) {
-        let mut now = self.0.lock();
+        let mut now = self.now.lock();
+        self.live.forget(session);
         now.sessions
             .retain(|live| !std::ptr::eq(&*live.session, session));
     }
@@ -173,7 +170,8 @@ impl Listening {
         open: Vec<OpenListener>,
         opened: &[OpenedSession],
     ) -> Vec<Arc<Session>> {
-        let mut now = self.0.lock();
+        let mut now = self.now.lock();
+        opened.iter().for_each(|one| self.live.gain(one.live()));
         let opened = opened.iter().map(OpenedSession::live);
         now.sessions.extend(opened.map(|(session, ca)| LiveSession {
             session,
