@@ -27,7 +27,10 @@ const LEAVES: [(&str, &[&str]); 10] = [
 const MODULES: [(&str, &[&str]); 15] = [
     ("files", &["names", "launch"]),
     ("state", &["names", "files"]),
-    ("intercept", &["names", "message", "wire", "body", "audit"]),
+    (
+        "intercept",
+        &["names", "message", "wire", "body", "audit", "token"],
+    ),
     (
         "session",
         &["names", "recipe", "message", "body", "audit", "intercept"],

@@ -46,7 +46,7 @@ use crate::config::{self, Config};
 use crate::credential::{IssueFailure, StoreError};
 use crate::gateway::{Ids, SharedState, Snapshot, chain};
 use crate::grant::Grants;
-use crate::intercept::{CaSettings, Caller, SessionCa};
+use crate::intercept::{CaSettings, Caller, SessionCa, TokenVerifier};
 use crate::launch::JoinSender;
 use crate::message::Host;
 use crate::names::{CredentialName, SessionId};
@@ -395,6 +395,15 @@ impl App {
         self.shared.log.close();
         audit_heads::keep_last(&self.shared.log);
         self.exports.end();
+    }
+
+    /// What tokens of sessions are verified by.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the state cannot be opened.
+    pub(crate) async fn token_verifier(&self) -> Result<TokenVerifier, Failure> {
+        let root = self.keeper().await?.token_root();
+        Ok(TokenVerifier::new(root, self.shared.tokens.clone()))
     }
 
     pub(crate) async fn keeper(&self) -> Result<&SessionStore, Failure> {

@@ -22,7 +22,9 @@ use super::worker::Worker;
 use crate::intercept::explicit::Authentication;
 use crate::intercept::paced::{Flooded, Paced};
 use crate::intercept::strict::{Strict, ViolationHandle};
-use crate::intercept::{ConnectionContext, Entry, Rejected, SessionCa};
+use crate::intercept::{
+    Caller, ConnectionContext, Entry, Rejected, SessionCa, TokenDenied, token_in,
+};
 use crate::names::ReasonCode;
 
 /// How many bytes of one upload a client may send before the origin accepts them. A connection
@@ -160,17 +162,21 @@ impl Conversation {
         &self,
         request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<AnswerBody>, Infallible>> + Send + use<> {
-        let refusal = self.refusal(&request);
+        let (refusal, connection) = match (self.refusal(&request), self.as_presented(&request)) {
+            (None, Ok(connection)) => (None, connection),
+            (None, Err(denied)) => (Some(Refusal::Token(denied)), self.connection.clone()),
+            (refused, _) => (refused, self.connection.clone()),
+        };
         let violations = self.violations.clone();
         let exchange = Exchange::begin(
             &self.worker,
-            &self.connection,
+            &connection,
             &self.guard,
             violations.clone(),
             self.ca.clone(),
             self.latest.clone(),
         );
-        let (connection, guard) = (self.connection.clone(), self.guard.clone());
+        let guard = self.guard.clone();
         let is_head = request.method() == Method::HEAD;
         // Boxed because hyper moves it.
         Box::pin(async move {
@@ -188,6 +194,33 @@ impl Conversation {
             }
             Ok(response)
         })
+    }
+
+    /// The connection as a request in absolute-form presents it: each has the token of its own.
+    fn as_presented(
+        &self,
+        request: &Request<Incoming>,
+    ) -> Result<Arc<ConnectionContext>, TokenDenied> {
+        let own = &self.connection;
+        if own.entry != Entry::Forward || self.listener.tokens.is_none() {
+            return Ok(own.clone());
+        }
+        let first = own.caller.as_ref().and_then(|caller| caller.token.as_ref());
+        let token = match (first, token_in(request.headers())) {
+            (None, None) => return Ok(own.clone()),
+            (None, Some(_)) => return Err(TokenDenied::Beside),
+            (Some(_), None) => return Err(TokenDenied::Missing),
+            (Some(first), Some(text)) if first.is(&text) => return Ok(own.clone()),
+            (Some(first), Some(text)) => Some(first.replaced_by(text)?),
+        };
+        let caller = Some(Arc::new(Caller {
+            token,
+            ..Caller::default()
+        }));
+        Ok(Arc::new(ConnectionContext {
+            caller,
+            ..ConnectionContext::clone(own)
+        }))
     }
 
     /// Returns why the request is refused before it is read. Call it once per request, in order.

@@ -22,11 +22,14 @@ use crate::audit::{self, Phase, Trail};
 use crate::body::HoldFault;
 use crate::credential::{Credentialed, Redactor, Verified};
 use crate::intercept::strict::ViolationHandle;
-use crate::intercept::{Accepted, Addressed, ConnectionContext, Entry, GATEWAY_NAME, SessionCa};
+use crate::intercept::{
+    Accepted, Addressed, ConnectionContext, Entry, GATEWAY_NAME, HeldToken, SessionCa, TokenDenied,
+};
 use crate::message::{Authority, Origin};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
 use crate::policy::{Asker, Authorized, Decision, Gathered};
 use crate::session::Identified;
+use crate::token::TokenUse;
 
 /// One exchange: what its stages use, and the record that they leave however it ends.
 pub(super) struct Exchange {
@@ -128,6 +131,11 @@ impl Exchange {
         let sessions = &self.worker.shared.sessions;
         let identified = sessions.identify(accepted, credentials.bindings(), &route.bindings)?;
         credentials.admit(identified.presented())?;
+        if let Some(caller) = &identified.request().connection.caller {
+            self.guard.is_of(caller);
+            let token = self.guard.token().map_or(Ok(()), HeldToken::holds);
+            token.map_err(Refusal::Caveat)?;
+        }
         self.trail.reach(Phase::Identify);
         Ok(identified)
     }
@@ -161,6 +169,7 @@ impl Exchange {
                 let generation = authorized.verdict().generation;
                 self.guard.allowed(authorized.judged().clone(), generation);
                 self.still_allowed()?;
+                self.token_allows(&authorized).map_err(Refusal::Caveat)?;
                 Ok(authorized)
             }
             Decision::Deny(mut denied) => {
@@ -176,6 +185,23 @@ impl Exchange {
                 Err(denied.into())
             }
         }
+    }
+
+    /// Judges what policy allowed by the caveats of the caller's token, if there is one.
+    fn token_allows(&self, authorized: &Authorized) -> Result<(), TokenDenied> {
+        let Some(token) = self.guard.token() else {
+            return Ok(());
+        };
+        let (head, judged) = (authorized.head(), authorized.judged());
+        token.allows(|now| TokenUse {
+            host: &head.origin.authority.host,
+            port: head.origin.authority.port,
+            method: &head.method,
+            path: head.target.path(),
+            credentials: judged.credentials().iter(),
+            policies: authorized.verdict().policies.iter(),
+            now,
+        })
     }
 
     /// Judges the exchange again if a reload came since it began. The watchdog did not know of it

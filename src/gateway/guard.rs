@@ -16,6 +16,7 @@ use crate::audit::{End, Outcome, Trail};
 use crate::body::Meter;
 use crate::credential::Revocation;
 use crate::intercept::strict::ViolationHandle;
+use crate::intercept::{Caller, HeldToken};
 use crate::names::ReasonCode;
 use crate::policy::JudgedRequest;
 use crate::session::Underway;
@@ -37,6 +38,9 @@ pub enum Abort {
     /// A credential that it uses was revoked.
     #[error("a credential of the exchange was revoked")]
     CredentialRevoked,
+    /// The token of its caller was revoked, or has ended.
+    #[error("the token was revoked, or has ended")]
+    TokenOver,
     /// The session has ended.
     #[error("the session has ended")]
     Ended,
@@ -59,6 +63,7 @@ impl Abort {
             Self::Revoked => ReasonCode::Revoked,
             Self::Removed => ReasonCode::CredentialRemoved,
             Self::CredentialRevoked => ReasonCode::CredentialRevoked,
+            Self::TokenOver => ReasonCode::TokenCaveat,
             Self::Ended => ReasonCode::SessionEnded,
             Self::ListenerRemoved => ReasonCode::ListenerRemoved,
             Self::Stopping => ReasonCode::GatewayStopping,
@@ -233,6 +238,8 @@ pub(super) struct ExchangeGuard {
     judged: OnceLock<Arc<JudgedRequest>>,
     /// The revocations of the credentials that it is lent.
     revocations: OnceLock<SmallVec<[Arc<Revocation>; 1]>>,
+    /// Who is behind it, if that is shown by a token.
+    caller: OnceLock<Arc<Caller>>,
     /// The generation that last allowed it.
     generation: AtomicU64,
     quiet_sweeps: AtomicU32,
@@ -269,6 +276,7 @@ impl ExchangeGuard {
             underway: OnceLock::new(),
             judged: OnceLock::new(),
             revocations: OnceLock::new(),
+            caller: OnceLock::new(),
             generation: AtomicU64::new(0),
             quiet_sweeps: AtomicU32::new(0),
             aborted_sweeps: AtomicU32::new(0),
@@ -296,6 +304,19 @@ impl ExchangeGuard {
         }
     }
 
+    /// Ends the exchange when its caller's token does.
+    pub(super) fn is_of(&self, caller: &Arc<Caller>) {
+        if caller.token.is_some() {
+            // Set once, by the one identification on the path.
+            let _ = self.caller.set(caller.clone());
+        }
+    }
+
+    /// The token of its caller.
+    pub(super) fn token(&self) -> Option<&HeldToken> {
+        self.caller.get()?.token.as_ref()
+    }
+
     fn is_revoked(&self) -> bool {
         let revocations = self.revocations.get();
         revocations.is_some_and(|all| all.iter().any(|one| one.is_revoked()))
@@ -309,11 +330,14 @@ impl ExchangeGuard {
     }
 
     /// Aborts the exchange if this generation does not allow it, or if a credential of it was
-    /// revoked. Returns whether it was judged now: an exchange that the generation already judged,
+    /// revoked, or its token is over. Returns whether it was judged now: an exchange that the generation already judged,
     /// or that is not judged yet, is left alone.
     pub(super) fn judge_again(&self, snapshot: &Snapshot) -> bool {
         if self.is_revoked() {
             self.abort(Abort::CredentialRevoked);
+        }
+        if self.token().is_some_and(|token| token.holds().is_err()) {
+            self.abort(Abort::TokenOver);
         }
         let number = snapshot.number();
         // An exchange that began after the snapshot was taken is judged by a newer one.

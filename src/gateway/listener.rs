@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
 
 use super::caller_sessions::ListenerSessions;
 use super::shared::SharedState;
 use crate::intercept::explicit::Authentication;
 use crate::intercept::{
-    Caller, CallerRefused, ClientStream, Entry, Evidence, Responder, SessionCa,
+    Caller, CallerRefused, ClientStream, Entry, Evidence, Responder, SessionCa, TokenDenied,
+    TokenPeer, TokenVerifier,
 };
 use crate::names::User;
 use crate::session::Session;
@@ -82,10 +84,12 @@ impl ListenerMode {
 pub(super) struct ListenerState {
     /// What the clients of a proxy present now; `None` if that is nothing.
     pub(super) login: ArcSwapOption<Authentication>,
+    /// What tokens are verified by; `None` if the listener takes none.
+    pub(super) tokens: Option<Arc<TokenVerifier>>,
     /// Cancelled when its connections are to end in order.
     pub(super) leaves: CancellationToken,
-    /// The callers that were refused, of whom there is a record.
-    pub(super) refused_callers: Mutex<HashSet<Option<User>>>,
+    /// The callers that were refused, and why, of whom there is a record.
+    pub(super) refused_callers: Mutex<HashSet<(Option<User>, String)>>,
 }
 
 impl SessionListener {
@@ -99,6 +103,7 @@ impl SessionListener {
     ) -> Self {
         let state = ListenerState {
             login: ArcSwapOption::from_pointee(login),
+            tokens: None,
             leaves: shared.draining.child_token(),
             refused_callers: Mutex::default(),
         };
@@ -110,10 +115,25 @@ impl SessionListener {
         }
     }
 
-    /// Takes evidence of who is behind a connection, and no connection without.
+    /// Takes evidence of who is behind a connection, and no connection without. Tokens, if they are
+    /// among it, are verified by `tokens`.
     #[must_use]
-    pub fn with_evidence(self, evidence: Vec<Evidence>) -> Self {
-        Self { evidence, ..self }
+    pub fn with_evidence(
+        self,
+        evidence: Vec<Evidence>,
+        tokens: Option<Arc<TokenVerifier>>,
+    ) -> Self {
+        let state = ListenerState {
+            login: ArcSwapOption::new(self.state.login.load_full()),
+            tokens,
+            leaves: self.state.leaves.clone(),
+            refused_callers: Mutex::default(),
+        };
+        Self {
+            evidence,
+            state: Arc::new(state),
+            ..self
+        }
     }
 
     /// Where a connection comes from, if that tells clients of the session apart.
@@ -124,12 +144,50 @@ impl SessionListener {
         }
     }
 
-    /// Finds out who is behind a connection, and the session that this selects.
-    pub(super) async fn select(&self, stream: &ClientStream) -> Result<Selected, CallerRefused> {
-        let caller = match self.evidence[..] {
-            [] => None,
-            ref all => Some(Arc::new(Evidence::first(all, stream)?)),
+    /// Finds out who is behind a connection that says nothing yet; `None` if nobody asks for that.
+    pub(super) fn caller(
+        &self,
+        stream: &ClientStream,
+    ) -> Result<Option<Arc<Caller>>, CallerRefused> {
+        match self.evidence[..] {
+            [] => Ok(None),
+            ref all => Ok(Some(Arc::new(Evidence::first(all, stream)?))),
+        }
+    }
+
+    /// Takes the token that a client presents, and the session that it selects.
+    pub(super) fn by_token(
+        &self,
+        text: Option<Zeroizing<String>>,
+        peer: &TokenPeer,
+    ) -> Result<Selected, TokenDenied> {
+        let by = self.state.tokens.as_ref().zip(text);
+        let (by, text) = by.ok_or(TokenDenied::Missing)?;
+        let token = by.take(text, peer.clone())?;
+        let live = match &self.sessions {
+            ListenerSessions::One(session, ca) => {
+                let is_it = session.id() == token.session();
+                is_it.then(|| (session.clone(), ca.clone()))
+            }
+            ListenerSessions::EachCaller(all) => all.live.get(token.session()),
         };
+        let (session, ca) = live.ok_or(TokenDenied::Session)?;
+        let caller = Caller {
+            token: Some(token),
+            ..Caller::default()
+        };
+        Ok(Selected {
+            session,
+            ca,
+            caller: Some(Arc::new(caller)),
+        })
+    }
+
+    /// Finds the session that a caller selects.
+    pub(super) async fn select(
+        &self,
+        caller: Option<Arc<Caller>>,
+    ) -> Result<Selected, CallerRefused> {
         let (session, ca) = match (&self.sessions, &caller) {
             (ListenerSessions::One(session, ca), _) => (session.clone(), ca.clone()),
             (ListenerSessions::EachCaller(all), Some(caller)) => all.of(caller).await?,

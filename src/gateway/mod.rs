@@ -2,6 +2,7 @@
 
 mod answer;
 mod answer_body;
+mod by_token;
 mod caller_sessions;
 mod captures;
 mod clock;

@@ -38,20 +38,25 @@ impl Worker {
         write_refusal(io, to, (id, refusal)).await
     }
 
-    fn record_caller(
+    /// Records that a listener does not take a caller, once for each and each cause.
+    pub(super) fn record_caller(
         &self,
         (listener, client): (&SessionListener, Option<SocketAddr>),
         CallerRefused { user, reason }: CallerRefused,
+        cause: &str,
     ) -> ExchangeId {
         let id = self.shared.ids.next();
         self.shared.refused.count("", reason, id);
         let mut known = listener.state.refused_callers.lock();
-        if known.len() < REFUSED_CALLERS && known.insert(user.clone()) {
+        if known.len() < REFUSED_CALLERS && known.insert((user.clone(), cause.to_owned())) {
             let mut trail = Trail::begin(&self.shared.log, id, listener.mode.entry().as_str());
             trail.user(user.as_ref());
             trail.client(client);
             trail.method("CONNECT");
             trail.refuse(reason);
+            if !cause.is_empty() {
+                trail.cause(cause.to_owned());
+            }
         }
         id
     }
@@ -60,17 +65,16 @@ impl Worker {
     /// speaks. The first time is recorded: such a caller has no share of the log.
     pub(super) async fn refuse_caller(
         &self,
-        stream: ClientStream,
+        mut io: Prefixed<ClientStream>,
         (listener, client): (&SessionListener, Option<SocketAddr>),
         refused: CallerRefused,
         deadline: Instant,
     ) {
         let reason = refused.reason;
-        let id = self.record_caller((listener, client), refused);
+        let id = self.record_caller((listener, client), refused, "");
         if !matches!(listener.mode, ListenerMode::Proxy) {
             return;
         }
-        let mut io = Prefixed::new(stream);
         let asked = timeout_at(deadline, explicit::ask(&mut io, None));
         // The client may be gone.
         let _ = match asked.await {
@@ -139,7 +143,7 @@ impl Worker {
 }
 
 /// Answers what precedes any exchange, in HTTP.
-async fn write_refusal(
+pub(super) async fn write_refusal(
     io: &mut Prefixed<ClientStream>,
     to: Option<&Authority>,
     (id, refusal): (ExchangeId, Refusal),

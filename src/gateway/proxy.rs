@@ -9,25 +9,31 @@ use super::listener::Inbound;
 use super::refusal::Refusal;
 use super::tunnel::TunnelTarget;
 use super::worker::Worker;
-use crate::intercept::explicit::{self, Asked};
+use crate::intercept::explicit::{self, Asked, OpeningRefused};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{ClientStream, ConnectionContext, Entry};
 use crate::message::Scheme;
 use crate::wire::socks::{Reply, SocksTarget};
 
 impl Worker {
-    /// Serves a connection to the proxy port.
+    /// Serves a connection to the proxy port, whose client may have `asked` already.
     pub(super) async fn proxied(
         self: Arc<Self>,
-        stream: ClientStream,
+        mut io: Prefixed<ClientStream>,
         inbound: Inbound<'_>,
+        mut asked: Option<Result<Asked, OpeningRefused>>,
         deadline: Instant,
     ) {
-        let mut io = Prefixed::new(stream);
         let login = inbound.listener.state.login.load_full();
         // A client may answer a 407 on the same connection (clients.md: Java does only that).
         for _ in 0..3 {
-            let asking = Box::pin(explicit::ask(&mut io, login.as_deref()));
+            let asking = async {
+                match asked.take() {
+                    Some(asked) => asked,
+                    None => explicit::ask(&mut io, login.as_deref()).await,
+                }
+            };
+            let asking = Box::pin(asking);
             let asked = match self.opening(inbound.listener, deadline, asking).await {
                 Some(Ok(asked)) => asked,
                 Some(Err(why)) => return Box::pin(self.refuse_opening(io, inbound, why)).await,

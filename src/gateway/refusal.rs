@@ -11,7 +11,7 @@ use super::guard::Abort;
 use crate::audit;
 use crate::body::{HoldFault, TransformFault};
 use crate::credential::{StoreError, Unavailable};
-use crate::intercept::{Rejected, explicit};
+use crate::intercept::{Rejected, TokenDenied, explicit};
 use crate::message::Authority;
 use crate::names::{ExchangeId, PolicyId, ReasonCode};
 use crate::{credential, origin, policy, session};
@@ -71,6 +71,12 @@ pub enum Refusal {
     /// The listener does not take who is behind the connection.
     #[error("the listener does not take this caller")]
     Caller(ReasonCode),
+    /// The listener asks for a token, and takes none that was presented.
+    #[error("the listener asks for a token, and none that it takes was presented")]
+    Token(TokenDenied),
+    /// The connection's token does not allow the request.
+    #[error(transparent)]
+    Caveat(TokenDenied),
 }
 
 impl Refusal {
@@ -98,6 +104,8 @@ impl Refusal {
             Self::Busy => ReasonCode::SessionLimit,
             Self::ProxyAuthentication => ReasonCode::ProxyAuthentication,
             Self::Caller(reason) => *reason,
+            Self::Token(_) => ReasonCode::TokenRefused,
+            Self::Caveat(_) => ReasonCode::TokenCaveat,
         }
     }
 
@@ -141,6 +149,7 @@ impl Refusal {
                 Some(chain(error))
             }
             Self::Origin(_) | Self::Session(session::Error::Misplaced(_)) => Some(self.cause()),
+            Self::Token(denied) | Self::Caveat(denied) => Some(denied.to_string()),
             Self::Credential(error) if self.reason().status().is_server_error() => {
                 Some(chain(error))
             }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::listener::{Inbound, ListenerMode, ListenerSlot, SessionListener};
+use super::listener::{Inbound, ListenerMode, ListenerSlot, Selected, SessionListener};
 use super::listening_socket::{BoundSocket, ListeningSocket, is_of_one_connection};
 use super::tunnel::TunnelTarget;
 use super::worker::Worker;
+use crate::intercept::explicit::{Asked, OpeningRefused};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{
-    ClientStream, Entry, Responder, authority_of, converse, original_destination, serve_udp,
+    Caller, ClientStream, Entry, Responder, authority_of, converse, original_destination, serve_udp,
 };
 use crate::message::Authority;
 use crate::names::ReasonCode;
@@ -120,40 +120,69 @@ impl Worker {
         listener: &SessionListener,
     ) {
         let deadline = Instant::now() + self.shared.look().limits.handshake_timeout;
-        let client = listener.client(&stream);
-        let selecting = timeout_at(deadline, listener.select(&stream));
-        let Ok(selected) = Box::pin(selecting).await else {
-            return;
-        };
-        let selected = match selected {
-            Ok(selected) => selected,
-            Err(refused) => {
-                let refusing = self.refuse_caller(stream, (listener, client), refused, deadline);
-                return Box::pin(refusing).await;
+        if listener.state.tokens.is_some() {
+            return Box::pin(self.by_token(stream, listener, deadline)).await;
+        }
+        let from = (listener, listener.client(&stream));
+        match listener.caller(&stream) {
+            Ok(caller) => {
+                self.select(Prefixed::new(stream), from, caller, deadline)
+                    .await;
             }
-        };
+            Err(refused) => {
+                let io = Prefixed::new(stream);
+                Box::pin(self.refuse_caller(io, from, refused, deadline)).await;
+            }
+        }
+    }
+
+    /// Serves a connection of a caller, in the session that it selects.
+    pub(super) async fn select(
+        self: Arc<Self>,
+        io: Prefixed<ClientStream>,
+        from: (&SessionListener, Option<SocketAddr>),
+        caller: Option<Arc<Caller>>,
+        deadline: Instant,
+    ) {
+        let selecting = timeout_at(deadline, from.0.select(caller));
+        match Box::pin(selecting).await {
+            Ok(Ok(selected)) => self.serve(io, from, &selected, None, deadline).await,
+            Ok(Err(refused)) => {
+                Box::pin(self.refuse_caller(io, from, refused, deadline)).await;
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Serves a connection in its session. The client of a proxy may have `asked` already.
+    pub(super) async fn serve(
+        self: Arc<Self>,
+        io: Prefixed<ClientStream>,
+        (listener, client): (&SessionListener, Option<SocketAddr>),
+        selected: &Selected,
+        asked: Option<Result<Asked, OpeningRefused>>,
+        deadline: Instant,
+    ) {
         let most = self.shared.look().limits.connections_per_session;
         let Some(_place) = selected.session.connect(most) else {
             return self.over_limit();
         };
         let inbound = Inbound {
             listener,
-            selected: &selected,
+            selected,
             client,
         };
-        match (&listener.mode, stream) {
-            (ListenerMode::Transparent { names, own_port }, ClientStream::Tcp(stream)) => {
-                self.captured(stream, inbound, (names, *own_port), deadline)
+        match &listener.mode {
+            ListenerMode::Transparent { names, own_port } => {
+                self.captured(io, inbound, (names, *own_port), deadline)
                     .await;
             }
-            (ListenerMode::Dns(names), ClientStream::Tcp(stream)) => tokio::select! {
+            ListenerMode::Dns(names) => tokio::select! {
                 // Its end is no event: a client asks again.
-                _ = converse(stream, names.clone()) => {}
+                _ = converse(io, names.clone()) => {}
                 () = listener.state.leaves.cancelled() => {}
             },
-            // Nothing that is captured comes by a Unix socket.
-            (ListenerMode::Transparent { .. } | ListenerMode::Dns(_), ClientStream::Unix(_)) => {}
-            (ListenerMode::Tls { port }, stream) => {
+            ListenerMode::Tls { port } => {
                 let nowhere = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), *port);
                 let target = TunnelTarget {
                     entry: Entry::Tls,
@@ -161,21 +190,24 @@ impl Worker {
                     destination: Some(nowhere),
                     login: None,
                 };
-                self.tunnel(Prefixed::new(stream), inbound, target, deadline)
-                    .await;
+                self.tunnel(io, inbound, target, deadline).await;
             }
-            (ListenerMode::Proxy, stream) => self.proxied(stream, inbound, deadline).await,
+            ListenerMode::Proxy => self.proxied(io, inbound, asked, deadline).await,
         }
     }
 
     async fn captured(
         self: Arc<Self>,
-        stream: TcpStream,
+        io: Prefixed<ClientStream>,
         inbound: Inbound<'_>,
         (names, own_port): (&Responder, Option<u16>),
         deadline: Instant,
     ) {
-        let destination = match original_destination(&stream) {
+        // Nothing that is captured comes by a Unix socket.
+        let ClientStream::Tcp(stream) = io.get_ref() else {
+            return;
+        };
+        let destination = match original_destination(stream) {
             Ok(destination) => destination,
             Err(error) => {
                 return tracing::debug!(%error, "a connection without a destination was closed");
@@ -197,9 +229,7 @@ impl Worker {
             destination: Some(destination),
             login: None,
         };
-        let stream = ClientStream::Tcp(stream);
-        self.tunnel(Prefixed::new(stream), inbound, target, deadline)
-            .await;
+        self.tunnel(io, inbound, target, deadline).await;
     }
 }
 

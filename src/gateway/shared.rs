@@ -18,8 +18,10 @@ use super::recent::RecentRefusals;
 use super::refusal_counts::RefusalCounts;
 use super::snapshot::Snapshot;
 use crate::audit::Log;
+use crate::intercept::RevokedTokens;
 use crate::names::CredentialName;
 use crate::session::Sessions;
+use crate::token::PrefixId;
 
 /// What every runtime thread shares.
 pub struct SharedState {
@@ -39,6 +41,8 @@ pub struct SharedState {
     pub proposals: Proposals,
     /// Keeps the logins that sessions make. Set where the program is assembled.
     pub captures: OnceLock<Arc<dyn Captures>>,
+    /// The tokens that are revoked.
+    pub tokens: Arc<RevokedTokens>,
     /// Counts what happens, for `/metrics`.
     pub metrics: Arc<Metrics>,
     /// Counts what became of exported records, for each destination.
@@ -66,6 +70,7 @@ impl SharedState {
             recent: RecentRefusals::default(),
             proposals: Proposals::default(),
             captures: OnceLock::new(),
+            tokens: Arc::default(),
             metrics: Arc::default(),
             exports: Mutex::default(),
             open: Arc::default(),
@@ -116,6 +121,19 @@ impl SharedState {
         let severed = current.credentials.revoke_exactly(credentials);
         self.changes.send_replace(());
         severed
+    }
+
+    /// Revokes a token, and ends what is under way with it and with all that was derived from it.
+    pub fn revoke_token(&self, id: PrefixId) {
+        self.tokens.revoke(id);
+        self.changes.send_replace(());
+    }
+
+    /// Does the same with each of these tokens, and revokes no others.
+    pub fn revoke_tokens_exactly(&self, ids: BTreeSet<PrefixId>) {
+        if self.tokens.revoke_exactly(ids) {
+            self.changes.send_replace(());
+        }
     }
 
     /// Tells of each later generation, revocation and change of listeners. Several may be told as

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::evidence::HeldToken;
 use crate::names::{ReasonCode, User};
 
 /// Who is behind a connection, as a kind of evidence shows it: a user or none, and groups. Policy
@@ -12,6 +13,8 @@ pub struct Caller {
     pub user: Option<User>,
     /// The groups, beside those of the session.
     pub groups: Vec<Arc<str>>,
+    /// The token that was presented. No policy reads it: it narrows what policy allows.
+    pub token: Option<HeldToken>,
 }
 
 /// A caller that a listener does not take.

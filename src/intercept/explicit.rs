@@ -14,11 +14,16 @@ use super::prefixed::Prefixed;
 use super::socks;
 use crate::message::{Authority, AuthorityMalformed};
 use crate::names::ReasonCode;
+use crate::token::presented_in;
 use crate::wire::socks::SocksTarget;
 use crate::wire::{WireMalformed, parse_head};
 
 /// The longest head of a CONNECT, in bytes.
 const CONNECT_HEAD: usize = 16 << 10;
+
+/// The longest head of a first request that is looked at before its session is known, in bytes:
+/// more than one that is not refused.
+const FIRST_HEAD: usize = 64 << 10;
 
 /// The user and password that a client of the proxy port must present.
 pub struct Authentication {
@@ -146,6 +151,50 @@ pub async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
         b'C' => connect(io, authentication).await,
         _ => Ok(Asked::Requests),
     }
+}
+
+/// Whether the first byte that was read ahead begins SOCKS5.
+#[must_use]
+pub fn is_socks<IO>(io: &Prefixed<IO>) -> bool {
+    io.ahead().first() == Some(&5)
+}
+
+/// Returns the token in the head of the first request, which stays in the stream; none if the head
+/// is malformed.
+///
+/// # Errors
+/// Those of the stream, also if the head is too long. The caller must set a time limit.
+pub async fn token_ahead<IO: AsyncRead + Unpin>(
+    io: &mut Prefixed<IO>,
+) -> io::Result<Option<Zeroizing<String>>> {
+    loop {
+        match parse_head(io.ahead()) {
+            Err(_) => return Ok(None),
+            Ok(Some(head)) => {
+                let is_it = |name: &[u8]| name.eq_ignore_ascii_case(b"proxy-authorization");
+                let mut values = head.fields().filter(|(name, _)| is_it(name));
+                return Ok(match (values.next(), values.next()) {
+                    (Some((_, only)), None) => presented_in(only),
+                    _ => None,
+                });
+            }
+            Ok(None) => {}
+        }
+        if !io.read_ahead(FIRST_HEAD).await? {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+/// Takes a CONNECT that was refused from the stream; `false` if it is none, and the connection
+/// cannot go on.
+pub fn forget_connect<IO>(io: &mut Prefixed<IO>) -> bool {
+    let length = match parse_head(io.ahead()) {
+        Ok(Some(head)) if head.method == b"CONNECT" => head.length,
+        _ => return false,
+    };
+    io.consume(length);
+    true
 }
 
 async fn connect<IO: AsyncRead + AsyncWrite + Unpin>(

@@ -32,7 +32,10 @@ pub use caller::{Caller, CallerRefused};
 pub use client_stream::ClientStream;
 pub use connection::{ConnectionContext, Entry, authority_of};
 pub use destination::original_destination;
-pub use evidence::{Evidence, PeerUsers};
+pub use evidence::{
+    Evidence, HeldToken, KEY_NUMBER, PeerUsers, RevokedTokens, TokenDenied, TokenPeer,
+    TokenVerifier, token_in, token_of_login,
+};
 pub use hello::{Destination, terminate};
 pub use leaves::leaves_minted;
 pub use mint::{CaSettings, KeptCa};

@@ -22,6 +22,12 @@ impl<IO> Prefixed<IO> {
         }
     }
 
+    /// The stream itself.
+    #[must_use]
+    pub fn get_ref(&self) -> &IO {
+        &self.io
+    }
+
     /// The bytes read ahead so far.
     #[must_use]
     pub fn ahead(&self) -> &[u8] {

@@ -73,6 +73,17 @@ pub async fn negotiate<IO: AsyncRead + AsyncWrite + Unpin>(
     Err(error)
 }
 
+/// Whether the client can present a user and a password. Its greeting stays in the stream.
+///
+/// # Errors
+/// Those of the stream.
+pub async fn offers_login<IO: AsyncRead + Unpin>(io: &mut Prefixed<IO>) -> io::Result<bool> {
+    let is_whole = io.ensure(2).await? && io.ensure(2 + usize::from(io.ahead()[1])).await?;
+    let offers = |offered: &[u8]| offered.contains(&USER_PASSWORD);
+    let known = greeting(&mut Cursor::new(io.ahead())).is_ok_and(offers);
+    Ok(is_whole && known)
+}
+
 /// Reads ahead until a message is complete, and takes it from the stream.
 async fn message<IO: AsyncRead + Unpin, T>(
     io: &mut Prefixed<IO>,

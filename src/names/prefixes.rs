@@ -51,7 +51,7 @@ const TABLE: &[(Tail, &str)] = &[
         Tail::Any,
         "ABSK AGE-SECRET-KEY-1 AIza AKID ATATT3 ATBB ATCTT3 cfat_ cfut_ dapi dckr_pat_ doo_v1_ \
          dop_v1_ dor_v1_ dp.pt. dp.st. eyJ figd_ fm2_ fo1_ fw_ github_pat_ glcbt- gldt- glpat- \
-         glptt- glrt- glsa_ GOCSPX- gsk_ hf_ HRKU- HRKU-AA hvb. hvr. hvs. key- lin_api_ LTAI nfp_ \
+         glptt- glrt- glsa_ GOCSPX- gsk_ gwt1_ hf_ HRKU- HRKU-AA hvb. hvr. hvs. key- lin_api_ LTAI nfp_ \
          ntn_ nvapi- ops_ pat-na1- pk_live_ PMAK- pplx- pul- pypi- pypi-AgEI r8_ re_ rk_live_ \
          rk_test_ rnd_ rubygems_ sb_secret_ sbp_ secret_ SG. shpat_ shpss_ sk- sk-admin- sk-ant- \
          sk-ant-admin01- sk-ant-api03- sk-ant-oat01- sk-ant-ort01- sk-or-v1- sk-proj- sk-svcacct- \

@@ -207,8 +207,11 @@ impl<'a> Search<'a> {
         (phantom.reveal().as_bytes() == token).then(|| phantom.clone())
     }
 
-    /// Refuses text that contains any phantom, in any form.
+    /// Refuses text that contains any phantom, in any form, or a token of a gateway.
     fn clean(&self, text: &[u8], part: RequestPart) -> Result<(), CredentialRefusal> {
+        if has_token(text) {
+            return Err(CredentialRefusal::Token { part });
+        }
         if text.len() < self.phantoms.shortest() {
             return Ok(());
         }
@@ -295,6 +298,20 @@ impl<'a> Search<'a> {
         }
     }
 }
+
+/// Whether a text has a token of a gateway: its prefix, and more than a word may have after it.
+fn has_token(text: &[u8]) -> bool {
+    let is_of_token = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    text.len() > SHORTEST_TOKEN
+        && memchr::memmem::find_iter(text, TOKEN).any(|at| {
+            let rest = &text[at + TOKEN.len()..];
+            rest.iter().take_while(is_of_token).count() >= SHORTEST_TOKEN
+        })
+}
+
+const TOKEN: &[u8] = b"gwt1_";
+/// A MAC alone is longer.
+const SHORTEST_TOKEN: usize = 40;
 
 fn guards(bound: &Bound) -> bool {
     bound.binding.foreign != Foreign::Pass

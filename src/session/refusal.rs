@@ -118,6 +118,12 @@ pub enum CredentialRefusal {
         /// Where it is.
         part: RequestPart,
     },
+    /// A token of a gateway would leave with the request.
+    #[error("a token of a gateway is in {part}")]
+    Token {
+        /// Where it is.
+        part: RequestPart,
+    },
     /// Content that may contain a foreign credential cannot be read.
     #[error("content in which the service takes credentials cannot be read: {why}")]
     Unreadable {
@@ -160,6 +166,7 @@ impl CredentialRefusal {
             Self::Removed { .. } => ReasonCode::CredentialRemoved,
             Self::ForeignSession { .. } => ReasonCode::PhantomForeignSession,
             Self::Foreign { .. } => ReasonCode::ForeignCredential,
+            Self::Token { .. } => ReasonCode::TokenMisplaced,
             Self::Unreadable { .. } => ReasonCode::ContentUnreadable,
             Self::Batch { .. } => ReasonCode::Batch,
             Self::Signature { fault } => fault.reason(),
@@ -174,7 +181,8 @@ impl CredentialRefusal {
         | Self::Disguised { part, .. }
         | Self::Removed { part, .. }
         | Self::ForeignSession { part, .. }
-        | Self::Foreign { part } = &mut self
+        | Self::Foreign { part }
+        | Self::Token { part } = &mut self
             && *part == RequestPart::Field
         {
             *part = RequestPart::Named(name.clone());
@@ -195,6 +203,7 @@ impl CredentialRefusal {
             | Self::Unsignable { credential, .. } => Some(credential),
             Self::ForeignSession { .. }
             | Self::Foreign { .. }
+            | Self::Token { .. }
             | Self::Unreadable { .. }
             | Self::Signature { .. } => None,
         }

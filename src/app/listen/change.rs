@@ -22,6 +22,7 @@ use crate::gateway::{
     CallerSessions, ListenerMode, ListenerSessions, ListenerSlot, ListeningSocket, LivePair,
     SessionListener, SharedState, Snapshot,
 };
+use crate::intercept::Evidence;
 use crate::intercept::explicit::Authentication;
 use crate::names::{ReasonCode, SessionId};
 use crate::session::Session;
@@ -221,8 +222,12 @@ impl App {
             },
             ListenerKind::Dns => ListenerMode::Dns(names::of_listener(self, known)?),
         };
+        let tokens = match known.who.contains(&Evidence::Token) {
+            true => Some(Arc::new(self.token_verifier().await?)),
+            false => None,
+        };
         Ok(SessionListener::new(&self.shared, sessions, mode, login)
-            .with_evidence(known.who.clone()))
+            .with_evidence(known.who.clone(), tokens))
     }
 }
 

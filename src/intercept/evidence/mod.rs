@@ -1,7 +1,12 @@
 //! Evidence of who is behind a connection: one file for each kind.
 
+mod token;
 mod unix;
 
+pub use token::{
+    HeldToken, KEY_NUMBER, RevokedTokens, TokenDenied, TokenPeer, TokenVerifier, token_in,
+    token_of_login,
+};
 pub use unix::PeerUsers;
 
 use super::caller::{Caller, CallerRefused};
@@ -13,16 +18,20 @@ use super::client_stream::ClientStream;
 pub enum Evidence {
     /// The credentials of the process at the other end of a Unix socket.
     Unix(PeerUsers),
+    /// A token that the client of a proxy presents, once it speaks.
+    Token,
 }
 
 impl Evidence {
-    /// Returns the caller of a connection: the first evidence that is there counts.
+    /// Returns the caller of a connection that says nothing: the first evidence that is there
+    /// counts.
     ///
     /// # Errors
     /// [`CallerRefused`] if none is there, or if it is of somebody whom the listener does not take.
     pub fn first(all: &[Self], stream: &ClientStream) -> Result<Caller, CallerRefused> {
         let found = all.iter().find_map(|one| match one {
             Self::Unix(users) => users.caller(stream),
+            Self::Token => None,
         });
         found.unwrap_or(Err(CallerRefused::unseen()))
     }

@@ -30,6 +30,7 @@ impl PeerUsers {
         Ok(Caller {
             user,
             groups: vec![Arc::from(format!("gid:{gid}"))],
+            token: None,
         })
     }
 }

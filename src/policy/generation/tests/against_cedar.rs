@@ -298,7 +298,12 @@ proptest! {
                 None,
             );
             let (user, groups) = (request.user.clone(), request.groups.clone());
-            let caller = Arc::new(Caller { user, groups });
+            let token = None;
+            let caller = Arc::new(Caller {
+                user,
+                groups,
+                token,
+            });
             // Twice, so that each set is looked up and then known.
             for method in METHODS.into_iter().chain(METHODS) {
                 let rules = known.of(generation.number(), (&session, Some(&caller)), &request.host);

@@ -1,0 +1,292 @@
+//! `token`: a macaroon that the client presents. It names the session, and narrows what is done.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use http::HeaderMap;
+use http::header::PROXY_AUTHORIZATION;
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use crate::intercept::client_stream::ClientStream;
+use crate::names::{CredentialName, PolicyId, SessionId};
+use crate::token::{
+    CaveatDenied, Door, PrefixId, TokenKey, TokenRefused, TokenUse, Verified, presented,
+    presented_in, verify,
+};
+
+/// The number of the one key that tokens are made with.
+pub const KEY_NUMBER: u8 = 1;
+
+/// The tokens that are revoked, each with all that was derived from it.
+#[derive(Default)]
+pub struct RevokedTokens(ArcSwap<BTreeSet<PrefixId>>);
+
+impl RevokedTokens {
+    /// Revokes these tokens and no others. Returns whether that changed anything.
+    pub fn revoke_exactly(&self, ids: BTreeSet<PrefixId>) -> bool {
+        let changes = **self.0.load() != ids;
+        if changes {
+            self.0.store(Arc::new(ids));
+        }
+        changes
+    }
+
+    /// Revokes one token more.
+    pub fn revoke(&self, id: PrefixId) {
+        self.0.rcu(|all| {
+            let mut all = BTreeSet::clone(all);
+            all.insert(id);
+            all
+        });
+    }
+
+    fn has(&self, token: &Verified) -> bool {
+        let all = self.0.load();
+        !all.is_empty() && token.is_revoked(&|id| all.contains(id))
+    }
+}
+
+/// What tokens are verified by. The key is overwritten when dropped, and never shown.
+pub struct TokenVerifier {
+    root: Zeroizing<[u8; 32]>,
+    revoked: Arc<RevokedTokens>,
+}
+
+impl TokenVerifier {
+    /// Verifies tokens whose keys are derived from a key of all sessions.
+    #[must_use]
+    pub fn new(root: Zeroizing<[u8; 32]>, revoked: Arc<RevokedTokens>) -> Self {
+        Self { root, revoked }
+    }
+
+    /// Takes a token that somebody presents now.
+    ///
+    /// # Errors
+    /// [`TokenDenied`] if it is not genuine, was revoked, or is not for this peer and time.
+    pub fn take(
+        self: &Arc<Self>,
+        text: Zeroizing<String>,
+        peer: TokenPeer,
+    ) -> Result<HeldToken, TokenDenied> {
+        let key = |number, session: &SessionId| {
+            (number == KEY_NUMBER).then(|| TokenKey::derive(&self.root, number, session))
+        };
+        let verified = verify(&text, key).map_err(|refused| match refused {
+            TokenRefused::NotOurs => TokenDenied::NotOurs,
+            TokenRefused::Caveat(..) => TokenDenied::Unknown,
+        })?;
+        let held = HeldToken {
+            text,
+            verified,
+            peer,
+            by: self.clone(),
+        };
+        held.holds()?;
+        Ok(held)
+    }
+}
+
+/// Who presents a token, as the connection shows it.
+#[derive(Clone)]
+pub struct TokenPeer {
+    address: Option<IpAddr>,
+    /// The names of other evidence, for `as`.
+    names: Arc<[String]>,
+}
+
+impl TokenPeer {
+    /// The peer of a connection: its address, or the user and group of a Unix socket.
+    #[must_use]
+    pub fn of(stream: &ClientStream) -> Self {
+        let names = match stream {
+            ClientStream::Tcp(_) => None,
+            ClientStream::Unix(stream) => stream.peer_cred().ok(),
+        };
+        let names =
+            names.map(|peer| [format!("uid:{}", peer.uid()), format!("gid:{}", peer.gid())]);
+        Self {
+            address: stream.peer_addr().map(|address| address.ip()),
+            names: names.into_iter().flatten().collect(),
+        }
+    }
+}
+
+/// A token that was taken. Its text is overwritten when dropped, and never shown.
+pub struct HeldToken {
+    text: Zeroizing<String>,
+    verified: Verified,
+    peer: TokenPeer,
+    by: Arc<TokenVerifier>,
+}
+
+impl HeldToken {
+    /// The session that it selects.
+    #[must_use]
+    pub fn session(&self) -> &SessionId {
+        self.verified.session()
+    }
+
+    /// Whether it is this token. The time taken does not tell how much of it is right.
+    #[must_use]
+    pub fn is(&self, text: &str) -> bool {
+        self.text.as_bytes().ct_eq(text.as_bytes()).into()
+    }
+
+    /// Takes another token of the same peer.
+    ///
+    /// # Errors
+    /// As [`TokenVerifier::take`], and if it is of another session.
+    pub fn replaced_by(&self, text: Zeroizing<String>) -> Result<Self, TokenDenied> {
+        let other = self.by.take(text, self.peer.clone())?;
+        let is_same = other.session() == self.session();
+        is_same.then_some(other).ok_or(TokenDenied::Session)
+    }
+
+    /// Whether it holds for its peer now.
+    ///
+    /// # Errors
+    /// [`TokenDenied`] if it was revoked, or has ended.
+    pub fn holds(&self) -> Result<(), TokenDenied> {
+        if self.by.revoked.has(&self.verified) {
+            return Err(TokenDenied::Revoked);
+        }
+        let evidence: Vec<&str> = self.peer.names.iter().map(String::as_str).collect();
+        let door = Door {
+            peer: self.peer.address,
+            evidence: &evidence,
+            now: now(),
+        };
+        Ok(self.verified.at_connection(&door)?)
+    }
+
+    /// Whether it allows what policy allowed.
+    ///
+    /// # Errors
+    /// [`TokenDenied::Caveat`] by the first caveat that refuses.
+    pub fn allows<'a, C, P>(
+        &self,
+        of: impl FnOnce(u64) -> TokenUse<'a, C, P>,
+    ) -> Result<(), TokenDenied>
+    where
+        C: Iterator<Item = &'a CredentialName> + Clone,
+        P: Iterator<Item = &'a PolicyId> + Clone,
+    {
+        Ok(self.verified.allows(&of(now()))?)
+    }
+}
+
+impl fmt::Debug for HeldToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldToken").finish_non_exhaustive()
+    }
+}
+
+/// Why a token is not taken, in words for the gateway's own record. None has text of the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TokenDenied {
+    /// There is none.
+    #[error("no token was presented")]
+    Missing,
+    /// No key of this gateway made it.
+    #[error("the token is none of this gateway's")]
+    NotOurs,
+    /// It has a caveat that is none.
+    #[error("the token has a caveat that no gateway knows")]
+    Unknown,
+    /// It was revoked.
+    #[error("the token is revoked")]
+    Revoked,
+    /// Its session is not the connection's, or does not live.
+    #[error("the token's session is another one, or does not live")]
+    Session,
+    /// Its connection began without one.
+    #[error("the connection began with other evidence")]
+    Beside,
+    /// A caveat refuses.
+    #[error(transparent)]
+    Caveat(#[from] CaveatDenied),
+}
+
+/// The token in the fields of a request: of exactly one `Proxy-Authorization`.
+#[must_use]
+pub fn token_in(fields: &HeaderMap) -> Option<Zeroizing<String>> {
+    let mut values = fields.get_all(PROXY_AUTHORIZATION).iter();
+    match (values.next(), values.next()) {
+        (Some(only), None) => presented_in(only.as_bytes()),
+        _ => None,
+    }
+}
+
+/// The token of a user and a password.
+#[must_use]
+pub fn token_of_login(user: &[u8], password: &[u8]) -> Option<Zeroizing<String>> {
+    presented(
+        std::str::from_utf8(user).ok()?,
+        std::str::from_utf8(password).ok()?,
+    )
+}
+
+/// The second of Unix time. A clock before 1970 has every token end.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(u64::MAX, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::Caveat;
+
+    fn peer(address: &str) -> TokenPeer {
+        TokenPeer {
+            address: address.parse().ok(),
+            names: Arc::new([]),
+        }
+    }
+
+    fn minted(root: &[u8; 32], caveats: &[&str]) -> Zeroizing<String> {
+        let caveats: Vec<Caveat> = caveats.iter().map(|text| text.parse().unwrap()).collect();
+        let session = SessionId::new("agent-1").unwrap();
+        let key = TokenKey::derive(root, KEY_NUMBER, &session);
+        let token = key.mint([7; 12], &caveats).unwrap();
+        Zeroizing::new(token.as_str().to_owned())
+    }
+
+    #[test]
+    fn a_token_is_taken_where_and_while_it_holds_and_a_derived_one_falls_with_it() {
+        let revoked = Arc::<RevokedTokens>::default();
+        let root = Zeroizing::new([1; 32]);
+        let by = Arc::new(TokenVerifier::new(root, revoked.clone()));
+        let soon = Caveat::Before(now() + 60).to_string();
+        let here = "from 192.0.2.0/24";
+        let take = |caveats: &[&str], from| by.take(minted(&[1; 32], caveats), peer(from));
+        let held = take(&[&soon, here], "192.0.2.1").unwrap();
+        assert_eq!((held.session().as_str(), held.holds()), ("agent-1", Ok(())));
+        let denied = |caveats: &[&str], from| take(caveats, from).unwrap_err();
+        assert_eq!(
+            denied(&[&soon, here], "192.0.3.1"),
+            CaveatDenied::From.into()
+        );
+        assert_eq!(
+            denied(&["before 2020-01-01T00:00:00Z"], "192.0.2.1"),
+            CaveatDenied::Before.into()
+        );
+        assert_eq!(denied(&[], "192.0.2.1"), CaveatDenied::Endless.into());
+        let other = by.take(minted(&[2; 32], &[&soon]), peer("192.0.2.1"));
+        assert_eq!(other.unwrap_err(), TokenDenied::NotOurs);
+        let parent = minted(&[1; 32], &[&soon]);
+        let child = crate::token::attenuate(&parent, &["method in GET".parse().unwrap()]).unwrap();
+        let child = Zeroizing::new(child.as_str().to_owned());
+        let child = by.take(child, peer("192.0.2.1")).unwrap();
+        revoked.revoke(crate::token::inspect(&parent).unwrap().id);
+        assert_eq!(child.holds(), Err(TokenDenied::Revoked));
+        // It has the same first link and another second one.
+        assert_eq!(held.holds(), Err(TokenDenied::Revoked));
+        assert_eq!(format!("{child:?}"), "HeldToken { .. }");
+    }
+}
