@@ -174,7 +174,7 @@ keys! {
         kind: "`proxy`, `tls`, `transparent` or `dns`", "required";
         address: "address and port, or `unix:` and a path", "required";
         mode: "`0600`, `0660` or `0666`", "0600";
-        who: "list of `listener` and `unix`", "listener";
+        who: "list of `listener`, `token` and `unix`", "listener";
         uids: "list of user ids in quotes", "all that can connect";
         session: "name, or `{caller}`", "default";
         groups: "list of names", "none";

@@ -247,6 +247,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
             "{why}"; "remove `authentication`, or write `kind = \"proxy\"`");
     }
     match address {
+        ListenerAddress::Tcp(_) if who.contains(&Evidence::Token) => {}
         ListenerAddress::Tcp(address) => refuse_open(section, &kind, address),
         ListenerAddress::Unix(_) => refuse_uncaptured(section, &kind),
     }
@@ -254,8 +255,9 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     if session == Some(ListenerSession::EachCaller) && who.is_empty() {
         mistake!(section, "session", "nothing shows who the caller is";
             "`{{caller}}` is a session for each caller";
-            "write `who = [\"unix\"]`, or the name of one session");
+            "write `who = [\"unix\"]` or `who = [\"token\"]`, or the name of one session");
     }
+    check_tokens(section, &kind, &who);
     check_evidence(section, (address.tcp().is_none(), mode), &who);
     Some(Listener {
         kind: match kind {
@@ -354,14 +356,41 @@ fn who(section: &Section<'_, '_>) -> Vec<Evidence> {
     let kinds = section.all("who", |text| match text {
         "listener" => Ok(None),
         "unix" => Ok(Some(Evidence::Unix(PeerUsers(uids.clone())))),
-        _ => refused!("it is no kind of evidence"; "write `listener` or `unix`"),
+        "token" => Ok(Some(Evidence::Token)),
+        _ => refused!("it is no kind of evidence"; "write `listener`, `unix` or `token`"),
     });
+    if kinds.len() > 1 && kinds.contains(&None) {
+        mistake!(section, "who", "`listener` is no evidence beside others";
+            "it says that none is needed"; "write it alone, or leave it out");
+    }
     kinds.into_iter().flatten().collect()
+}
+
+/// Refuses tokens where nobody could present one, or where none would ever count.
+fn check_tokens(section: &Section<'_, '_>, kind: &ListenerKind, who: &[Evidence]) {
+    let Some(at) = who.iter().position(|one| *one == Evidence::Token) else {
+        return;
+    };
+    if !matches!(kind, ListenerKind::Proxy { .. }) {
+        let kind = kind.as_str();
+        mistake!(section, "who", "a `{kind}` listener has no place for a token";
+            "the client of a proxy alone presents one"; "leave it out, or write `kind = \"proxy\"`");
+    }
+    if section.has("authentication") {
+        mistake!(section, "authentication", "a token and a password have one place";
+            "a client presents either"; "remove `authentication`, or `token` from `who`");
+    }
+    if at > 0 {
+        mistake!(section, "who", "no token would count";
+            "the first evidence that is there counts, and the kernel always knows the user";
+            "write `token` first");
+    }
 }
 
 /// Refuses evidence that a listener cannot have, and settings of evidence that it does not take.
 fn check_evidence(section: &Section<'_, '_>, (is_unix, mode): (bool, u32), who: &[Evidence]) {
-    if !is_unix && !who.is_empty() {
+    let names_users = who.iter().any(|one| matches!(one, Evidence::Unix(_)));
+    if !is_unix && names_users {
         mistake!(section, "who", "a connection over TCP shows no user of this machine";
             "the kernel knows who connected at a Unix socket alone";
             "remove `who`, or let a `proxy` have `address = \"unix:/run/gateway/agents.sock\"`");
@@ -370,14 +399,15 @@ fn check_evidence(section: &Section<'_, '_>, (is_unix, mode): (bool, u32), who: 
         mistake!(section, "mode", "`mode` is of a Unix socket"; "an address of TCP has none";
             "remove `mode`, or write `address = \"unix:/run/gateway/agents.sock\"`");
     }
-    if who.is_empty() && section.has("uids") {
+    if !names_users && section.has("uids") {
         mistake!(section, "uids", "nothing shows which user connects"; "`uids` would not hold";
             "write `who = [\"unix\"]`");
     }
-    if mode == 0o666 && !section.has("uids") {
+    if mode == 0o666 && !section.has("uids") && *who != [Evidence::Token] {
         mistake!(section, "mode", "every user of this machine could connect";
             "each would be this session and spend its credentials";
-            "write `who = [\"unix\"]` and the `uids` that may, or another `mode`");
+            "write `who = [\"token\"]`, or `who = [\"unix\"]` and the `uids` that may, or another \
+             `mode`");
     }
 }
 
@@ -422,6 +452,7 @@ fn refuse_open(section: &Section<'_, '_>, kind: &ListenerKind, address: SocketAd
             mistake!(section, "address", "a proxy without authentication listens beyond loopback";
                 "whoever reaches that address would be this session and spend its credentials";
                 "listen on 127.0.0.1, or add \
+                 `who = [\"token\"]`, or \
                  `authentication = {{ user = \"agent\", password = \"env:PROXY_PASSWORD\" }}`");
         }
         ListenerKind::Tls { .. } if ip.is_unspecified() => {

@@ -164,7 +164,8 @@ fn cleartext(document: &Document<'_>, config: &Config, spans: &Spans) {
 fn unproven(document: &Document<'_>, config: &Config, spans: &Spans) {
     let mut listeners = config.listeners.iter();
     let is_open = |one: &Listener| {
-        one.is_proxy() && one.login().is_none() && !one.any_user && one.address.tcp().is_some()
+        let is_proven = one.login().is_some() || !one.who.is_empty();
+        one.is_proxy() && !is_proven && !one.any_user && one.address.tcp().is_some()
     };
     let Some(address) = listeners.find(|one| is_open(one)).map(|open| &open.address) else {
         return;

@@ -21,6 +21,8 @@ use crate::names::ReasonCode;
 struct Presented {
     taken: Result<Selected, TokenDenied>,
     asked: Option<Result<Asked, OpeningRefused>>,
+    /// Whether it knows that it is refused, and there is no more to say.
+    is_told: bool,
 }
 
 impl Worker {
@@ -37,13 +39,14 @@ impl Worker {
         // A client may answer a 407 on the same connection (clients.md: Java does only that).
         for _ in 0..3 {
             let presenting = Box::pin(present(&mut io, listener, &peer, beside.is_ok()));
-            let Some(Ok(Presented { taken, asked })) =
-                self.opening(listener, deadline, presenting).await
-            else {
+            let presented = self.opening(listener, deadline, presenting).await;
+            let Some(Ok(presented)) = presented else {
                 return;
             };
-            let denied = match (taken, &beside) {
+            let is_told = presented.is_told;
+            let denied = match (presented.taken, &beside) {
                 (Ok(selected), _) => {
+                    let asked = presented.asked;
                     let serving = self.serve(io, (listener, client), &selected, asked, deadline);
                     return Box::pin(serving).await;
                 }
@@ -52,7 +55,7 @@ impl Worker {
                     let selecting = Box::pin(self.select(io, (listener, client), caller, deadline));
                     return selecting.await;
                 }
-                (Err(TokenDenied::Missing), Err(refused)) if refused.user.is_some() => {
+                (Err(TokenDenied::Missing), Err(refused)) if !is_told && refused.user.is_some() => {
                     let refused = refused.clone();
                     let refusing = self.refuse_caller(io, (listener, client), refused, deadline);
                     return Box::pin(refusing).await;
@@ -64,7 +67,7 @@ impl Worker {
                 reason: ReasonCode::TokenRefused,
             };
             let id = self.record_caller((listener, client), refused, &denied.to_string());
-            let is_over = explicit::is_socks(&io) || {
+            let is_over = is_told || {
                 let refusal = Refusal::Token(denied);
                 let written = super::opening::write_refusal(&mut io, None, (id, refusal)).await;
                 written.is_err() || !explicit::forget_connect(&mut io)
@@ -87,13 +90,17 @@ async fn present(
     if !io.ensure(1).await? {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let only = |taken| Presented { taken, asked: None };
+    let only = |taken, is_told| Presented {
+        taken,
+        asked: None,
+        is_told,
+    };
     if !explicit::is_socks(io) {
         let token = explicit::token_ahead(io).await?;
-        return Ok(only(listener.by_token(token, peer)));
+        return Ok(only(listener.by_token(token, peer), false));
     }
     if is_known && !socks::offers_login(io).await? {
-        return Ok(only(Err(TokenDenied::Missing)));
+        return Ok(only(Err(TokenDenied::Missing), false));
     }
     let taken = Mutex::new(Err(TokenDenied::Missing));
     let accepts = |user: &[u8], password: &[u8]| {
@@ -106,9 +113,10 @@ async fn present(
     let taken = taken.into_inner();
     Ok(match asked {
         Err(socks::Error::Io(error)) => return Err(error),
-        Err(_) if taken.is_err() => only(taken),
+        Err(_) if taken.is_err() => only(taken, true),
         asked => Presented {
             taken,
+            is_told: false,
             asked: Some(asked.map(Asked::Socks).map_err(OpeningRefused::Socks)),
         },
     })

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -167,6 +167,8 @@ pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     failures = 0;
+                    // Sends small answers at once. If this fails, they are only slower.
+                    let _ = stream.set_nodelay(true);
                     connections.spawn(converse(stream, Arc::clone(&responder)));
                 }
                 Err(error) if failures >= FAILURES_MAX => return Err(error),
@@ -186,9 +188,10 @@ pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::
 ///
 /// # Errors
 /// If it breaks, or the client is too slow.
-pub async fn converse(mut stream: TcpStream, responder: Arc<Responder>) -> io::Result<()> {
-    // Sends small answers at once. If this fails, they are only slower.
-    let _ = stream.set_nodelay(true);
+pub async fn converse<IO: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: IO,
+    responder: Arc<Responder>,
+) -> io::Result<()> {
     let mut query = Vec::new();
     for _ in 0..QUESTIONS_PER_CONNECTION {
         timeout(responder.deadline, read_question(&mut stream, &mut query)).await??;
@@ -207,7 +210,10 @@ pub async fn converse(mut stream: TcpStream, responder: Arc<Responder>) -> io::R
     Ok(())
 }
 
-async fn read_question(stream: &mut TcpStream, query: &mut Vec<u8>) -> io::Result<()> {
+async fn read_question<IO: AsyncRead + Unpin>(
+    stream: &mut IO,
+    query: &mut Vec<u8>,
+) -> io::Result<()> {
     let length = usize::from(stream.read_u16().await?);
     if !(HEADER..=QUESTION_MAX).contains(&length) {
         return Err(io::ErrorKind::InvalidData.into());
