@@ -26,7 +26,7 @@ const LEAVES: [(&str, &[&str]); 10] = [
 /// The modules of the program, each with what it may use: of its modules, and of the crates.
 const MODULES: [(&str, &[&str]); 15] = [
     ("files", &["names", "launch"]),
-    ("state", &["names", "files"]),
+    ("state", &["names", "files", "token"]),
     (
         "intercept",
         &["names", "message", "wire", "body", "audit", "token"],
@@ -89,6 +89,7 @@ const MODULES: [(&str, &[&str]); 15] = [
             "policy",
             "credential",
             "origin",
+            "token",
         ],
     ),
     (
@@ -109,7 +110,7 @@ const MODULES: [(&str, &[&str]); 15] = [
     (
         "control",
         &[
-            "names", "files", "audit", "policy", "session", "gateway", "grant",
+            "names", "files", "audit", "policy", "session", "gateway", "grant", "token",
         ],
     ),
     (
@@ -162,6 +163,7 @@ const MODULES: [(&str, &[&str]); 15] = [
             "export",
             "config",
             "launch",
+            "token",
         ],
     ),
     (

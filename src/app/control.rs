@@ -17,16 +17,19 @@ use crate::app::process::serving;
 use crate::app::project::{project, working_directory};
 use crate::app::reload::generation;
 use crate::app::reload::source::Applied;
+use crate::app::session::tokens;
 use crate::app::{Advise as _, App, Code, Context as _, Failure, safe};
 use crate::config::{Allowed, Hint, state};
 use crate::control::{
-    About, ClientEnvironment, Control, Operations, Reloaded, Unusable, bind_socket,
+    About, ClientEnvironment, Control, MintRequest, MintedToken, Operations, Reloaded, Unusable,
+    bind_socket,
 };
 use crate::files::SocketFile;
 use crate::gateway::chain;
 use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal, Parsed};
 use crate::names::{CredentialName, SessionId};
 use crate::session::SessionStatus;
+use crate::token::PrefixId;
 
 /// Where the outcome of a reload goes.
 pub(crate) type TellReload = mpsc::UnboundedSender<Result<Applied, Failure>>;
@@ -287,6 +290,26 @@ impl Operations for AppOperations {
         let unkept = "what is revoked cannot be kept";
         let unkept = |_| ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, unkept);
         keep.map_err(unkept)?.map_err(|failure| refused(&failure))
+    }
+
+    async fn mint(
+        &self,
+        session: &SessionId,
+        asked: &MintRequest,
+    ) -> Result<MintedToken, ControlRefusal> {
+        let caveats = tokens::caveats(asked).map_err(|failure| refused(&failure))?;
+        let id = session.clone();
+        let mint = |app: Arc<App>| async move { app.mint_token(&id, &caveats).await };
+        self.on_main(mint).await
+    }
+
+    async fn keep_revoked_token(&self, id: PrefixId) -> Result<(), ControlRefusal> {
+        let app = self.app.clone();
+        let keep = move || app.revocations.keep_token(id, &app.shared);
+        let kept = tokio::task::spawn_blocking(keep).await;
+        let unkept = "what is revoked cannot be kept";
+        let unkept = |_| ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, unkept);
+        kept.map_err(unkept)?.map_err(|failure| refused(&failure))
     }
 
     async fn enter(&self, _session: &SessionId, socket: &Path) -> Result<(), ControlRefusal> {

@@ -12,6 +12,7 @@ use crate::files::Unfit;
 use crate::gateway::SharedState;
 use crate::names::CredentialName;
 use crate::state::RevokedFile;
+use crate::token::PrefixId;
 
 /// What is revoked for every gateway of this user.
 #[derive(Default)]
@@ -20,6 +21,8 @@ pub(crate) struct KeptRevocations {
     /// What was revoked here and could not be kept. Held while the file is read or changed and
     /// obeyed, so that what was read last is in force.
     unkept: Mutex<BTreeSet<CredentialName>>,
+    /// The tokens of which that is so.
+    unkept_tokens: Mutex<BTreeSet<PrefixId>>,
     /// How many connections were severed before anybody told of the row that did it.
     untold: AtomicUsize,
 }
@@ -30,6 +33,7 @@ impl KeptRevocations {
         Self {
             file: path.map(RevokedFile::at),
             unkept: Mutex::default(),
+            unkept_tokens: Mutex::default(),
             untold: AtomicUsize::new(0),
         }
     }
@@ -49,11 +53,13 @@ impl KeptRevocations {
         unkept: &BTreeSet<CredentialName>,
         shared: &SharedState,
     ) -> Result<usize, Failure> {
-        let mut revoked = unkept.clone();
+        let (mut revoked, mut tokens) = (unkept.clone(), self.unkept_tokens.lock().clone());
         if let Some(file) = &self.file {
-            let kept = file.read().map_err(|unfit| unusable(file, &unfit))?;
-            revoked.extend(kept.into_keys());
+            let unusable = |unfit| unusable(file, &unfit);
+            revoked.extend(file.read().map_err(unusable)?.into_keys());
+            tokens.extend(file.tokens().map_err(unusable)?);
         }
+        shared.revoke_tokens_exactly(tokens);
         Ok(shared.revoke_exactly(&revoked))
     }
 
@@ -84,6 +90,27 @@ impl KeptRevocations {
         unkept.remove(credential);
         let severed = self.obey_with(&unkept, shared)?;
         Ok(severed + self.untold.swap(0, Ordering::Relaxed))
+    }
+
+    /// Keeps that a token is revoked, and obeys all that is kept.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be kept. The token is revoked here all the same.
+    pub(crate) fn keep_token(&self, id: PrefixId, shared: &SharedState) -> Result<(), Failure> {
+        let unkept = self.unkept.lock();
+        let kept = match &self.file {
+            Some(file) => file
+                .revoke_token(&id)
+                .map_err(|unfit| unusable(file, &unfit)),
+            None => Err(Failure::no_state_folder("there is no state to keep it in")),
+        };
+        if kept.is_err() {
+            self.unkept_tokens.lock().insert(id);
+        }
+        kept?;
+        let severed = self.obey_with(&unkept, shared)?;
+        self.untold.fetch_add(severed, Ordering::Relaxed);
+        Ok(())
     }
 }
 

@@ -103,7 +103,7 @@ enum Command {
     Deny(proposals::Deny),
     Login(login::LoginCommand),
     Logins(logins::LoginsCommand),
-    /// Narrow tokens, and show what they say
+    /// Mint, narrow and revoke tokens, and show what they say
     #[command(subcommand)]
     Token(token::TokenCommand),
     Log(log::LogCommand),

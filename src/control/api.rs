@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use super::events::Events;
 use super::exposition;
-use super::operations::{EnterRequest, Operations};
+use super::operations::{EnterRequest, MintRequest, Operations};
 use super::recording::OperatorAct;
 use super::route::{self, Endpoint, Routed};
 use super::server::{Control, Peer};
@@ -27,7 +27,6 @@ use super::view::{GatewayView, SessionView};
 use crate::audit::Follower;
 use crate::gateway::chain;
 use crate::grant::{AllowRequest, ControlRefusal};
-use crate::names::CredentialName;
 use crate::policy::Operation;
 use crate::session::{HasEnded, SessionStatus};
 
@@ -91,6 +90,8 @@ impl<O: Operations> Control<O> {
             Endpoint::Reload => self.reload(peer).await,
             Endpoint::Revoke => self.revoke(&called, peer).await,
             Endpoint::Restore => self.restore(&called, peer).await,
+            Endpoint::MintToken => self.mint_token(&called, &content, peer).await,
+            Endpoint::RevokeToken => self.revoke_token(&called, peer).await,
             Endpoint::Events => self.events().await,
             Endpoint::Allow => self.allow(&content, peer).await,
             Endpoint::Proposals => self.proposals().await,
@@ -128,9 +129,10 @@ impl<O: Operations> Control<O> {
         }
         if http::Method::GET != route.method {
             // It is refused whether or not that can be recorded.
-            let credential = called.credential.as_ref();
-            let credential = credential.map_or("", CredentialName::as_str);
-            let act = OperatorAct::new(peer, operation, session, credential);
+            let credential = called.credential.as_ref().map(ToString::to_string);
+            let token = || called.token.map(|id| id.to_string());
+            let subject = credential.or_else(token).unwrap_or_default();
+            let act = OperatorAct::new(peer, operation, session, &subject);
             let _ = self.note(act.refused()).await;
         }
         let what = format!("uid {uid} may not do `{}`", operation.name());
@@ -330,6 +332,51 @@ impl<O: Operations> Control<O> {
         let kept = self.operations.keep_revoked(credential, false).await;
         self.followed(&act, kept).await?;
         Ok(document(&json!({ "credential": credential.as_str() })))
+    }
+
+    /// Mints a token, and records its id before anybody has it.
+    async fn mint_token(&self, called: &Routed, content: &Bytes, peer: Peer) -> Answered {
+        let asked: MintRequest = serde_json::from_slice(content).map_err(|error| {
+            bad("the content does not say what the token is for").because(error.to_string())
+        })?;
+        let session = called.session.as_ref().ok_or_else(unknown_session)?;
+        self.shared
+            .sessions
+            .get(session)
+            .ok_or_else(unknown_session)?;
+        let minted = self.operations.mint(session, &asked).await?;
+        let id = minted.id.to_string();
+        let act = OperatorAct::new(peer, Operation::TokenMint, Some(session), &id);
+        self.record(&act).await?;
+        Ok(document(&json!({
+            "token": minted.token.as_str(),
+            "id": id,
+            "session": session.as_str(),
+        })))
+    }
+
+    /// Revokes a token, and keeps that. What narrows is done first, even if it cannot be recorded
+    /// or kept.
+    async fn revoke_token(&self, called: &Routed, peer: Peer) -> Answered {
+        let none = || not_found(StatusCode::NOT_FOUND);
+        let id = called.token.ok_or_else(none)?;
+        self.shared.revoke_token(id);
+        let text = id.to_string();
+        let act = OperatorAct::new(peer, Operation::TokenRevoke, None, &text);
+        if let Err(why) = self.note(act).await {
+            tracing::warn!(what = why.what, token = text, "it is revoked");
+        }
+        let keeping = self.operations.keep_revoked_token(id);
+        let kept = timeout(KEPT_WITHIN, keeping).await.unwrap_or_else(|_| {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            Err(ControlRefusal::new(status, "it takes too long"))
+        });
+        kept.map_err(|why| {
+            let what = "the token is revoked in this gateway until it ends, and nothing was \
+                        revoked for other gateways";
+            not_kept(what.to_owned(), why)
+        })?;
+        Ok(document(&json!({ "token": text })))
     }
 
     async fn allow(&self, content: &Bytes, peer: Peer) -> Answered {

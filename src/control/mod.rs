@@ -16,7 +16,7 @@ mod socket;
 mod view;
 
 pub use client::{Client, Unanswered};
-pub use operations::{ClientEnvironment, Operations, Reloaded};
+pub use operations::{ClientEnvironment, MintRequest, MintedToken, Operations, Reloaded};
 pub use route::{ROUTES, Route};
 pub use server::{Control, serve, serve_metrics};
 pub use socket::{Unusable, bind_socket, sockets};

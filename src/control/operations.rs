@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal};
 use crate::names::{CredentialName, SessionId};
 use crate::session::SessionStatus;
+use crate::token::{PrefixId, Token};
 
 /// What the program does when an operator asks for it. `cli` implements it.
 pub trait Operations: Send + Sync + 'static {
@@ -38,6 +39,19 @@ pub trait Operations: Send + Sync + 'static {
         is_revoked: bool,
     ) -> impl Future<Output = Result<usize, ControlRefusal>> + Send;
 
+    /// Mints a token of a session. Nothing is kept of it.
+    fn mint(
+        &self,
+        session: &SessionId,
+        asked: &MintRequest,
+    ) -> impl Future<Output = Result<MintedToken, ControlRefusal>> + Send;
+
+    /// Keeps, for every gateway of this user, that a token is revoked.
+    fn keep_revoked_token(
+        &self,
+        id: PrefixId,
+    ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
+
     /// Finds the narrowest rule that allows the refused request.
     fn rule(
         &self,
@@ -65,6 +79,25 @@ pub struct ClientEnvironment {
     pub user: Option<String>,
     /// The variables: the proxy, its CA, git's settings and the phantoms.
     pub variables: BTreeMap<String, String>,
+}
+
+/// What a token is to allow.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MintRequest {
+    /// For how many seconds.
+    pub seconds: u64,
+    /// What narrows it further.
+    #[serde(default)]
+    pub caveats: Vec<String>,
+}
+
+/// A token that was minted. No other answer has one.
+pub struct MintedToken {
+    /// The token.
+    pub token: Token,
+    /// The id that it is revoked by.
+    pub id: PrefixId,
 }
 
 /// What a reload put in force.

@@ -5,13 +5,15 @@ use percent_encoding::percent_decode_str;
 
 use crate::names::{CredentialName, SessionId};
 use crate::policy::Operation;
+use crate::token::PrefixId;
 
 /// One route.
 #[derive(Debug)]
 pub struct Route {
     /// The method.
     pub method: Method,
-    /// The path; `{id}` stands for a session's id, `{name}` for a credential's name.
+    /// The path; `{id}` stands for a session's id, `{name}` for a credential's name, `{token}` for
+    /// a token's id.
     pub path: &'static str,
     /// What it does, in a sentence.
     pub about: &'static str,
@@ -31,6 +33,8 @@ pub(super) struct Routed {
     pub(super) session: Option<SessionId>,
     /// The credential in its path.
     pub(super) credential: Option<CredentialName>,
+    /// The token whose id is in its path.
+    pub(super) token: Option<PrefixId>,
 }
 
 macro_rules! routes {
@@ -45,7 +49,7 @@ macro_rules! routes {
         }
 
         /// Every route.
-        pub static ROUTES: [Route; 19] = [$({
+        pub static ROUTES: [Route; 21] = [$({
             const OPERATION: Option<Operation> = $operation;
             Route {
                 method: Method::$method,
@@ -62,7 +66,7 @@ macro_rules! routes {
 
 routes! {
     Health Ready Metrics Gateway Sessions Session Environment Pause Resume End Enter Reload
-    Revoke Restore Events Allow Proposals RefuseProposal;
+    Revoke Restore MintToken RevokeToken Events Allow Proposals RefuseProposal;
     GET "/healthz" Health, None, [200],
         "The process lives.";
     GET "/ready" Ready, None, [200, 503],
@@ -93,6 +97,10 @@ routes! {
         "Revokes a credential for every gateway of this user, running and to come: from the answer on, no byte of its secret leaves.";
     POST "/v1/credentials/{name}/restore" Restore, Some(Operation::CredentialRestore), [200, 503],
         "Takes a revocation back.";
+    POST "/v1/sessions/{id}/tokens" MintToken, Some(Operation::TokenMint), [200, 404, 422, 503],
+        "Mints a token of a session that a listener has. No later answer has it.";
+    POST "/v1/tokens/{token}/revoke" RevokeToken, Some(Operation::TokenRevoke), [200, 503],
+        "Revokes a token, with all that was derived from it, for every gateway of this user, and cuts what is under way with it.";
     GET "/v1/events" Events, Some(Operation::AuditRead), [200, 503],
         "The records of the audit log as they are written, one a line, without an end.";
     POST "/v1/policies/allow" Allow, Some(Operation::PolicyAllow), [200, 404, 409, 422, 503],
@@ -110,36 +118,39 @@ routes! {
 pub(super) fn find(method: &Method, path: &str) -> Result<Routed, StatusCode> {
     let mut missing = StatusCode::NOT_FOUND;
     for route in &ROUTES {
-        let Some((session, credential)) = matches(route.path, path) else {
+        let Some(routed) = matches(route, path) else {
             continue;
         };
         if route.method == *method {
-            return Ok(Routed {
-                route,
-                session,
-                credential,
-            });
+            return Ok(routed);
         }
         missing = StatusCode::METHOD_NOT_ALLOWED;
     }
     Err(missing)
 }
 
-/// Whether a path fits a route's, and the session or the credential that it names. A name stands
-/// there percent-encoded, because it may hold `/`.
-fn matches(pattern: &str, path: &str) -> Option<(Option<SessionId>, Option<CredentialName>)> {
-    let (mut session, mut credential, mut parts) = (None, None, path.split('/'));
-    for wanted in pattern.split('/') {
+/// Whether a path fits a route's, with what it names. A name stands there percent-encoded, because
+/// it may hold `/`.
+fn matches(route: &'static Route, path: &str) -> Option<Routed> {
+    let mut routed = Routed {
+        route,
+        session: None,
+        credential: None,
+        token: None,
+    };
+    let mut parts = path.split('/');
+    for wanted in route.path.split('/') {
         let part = parts.next()?;
         let name = || percent_decode_str(part).decode_utf8().ok();
         match wanted {
-            "{id}" => session = Some(SessionId::new(&name()?).ok()?),
-            "{name}" => credential = Some(CredentialName::new(&name()?).ok()?),
+            "{id}" => routed.session = Some(SessionId::new(&name()?).ok()?),
+            "{name}" => routed.credential = Some(CredentialName::new(&name()?).ok()?),
+            "{token}" => routed.token = Some(PrefixId::named(part)?),
             _ if wanted != part => return None,
             _ => {}
         }
     }
-    parts.next().is_none().then_some((session, credential))
+    parts.next().is_none().then_some(routed)
 }
 
 #[cfg(test)]

@@ -44,6 +44,10 @@ pub enum Operation {
     CredentialRevoke,
     /// To take a revocation back.
     CredentialRestore,
+    /// To mint a token of a session.
+    TokenMint,
+    /// To revoke a token.
+    TokenRevoke,
 }
 
 impl Operation {
@@ -65,6 +69,8 @@ impl Operation {
             Self::ProposalRefuse => "proposal.refuse",
             Self::CredentialRevoke => "credential.revoke",
             Self::CredentialRestore => "credential.restore",
+            Self::TokenMint => "token.mint",
+            Self::TokenRevoke => "token.revoke",
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Which credentials a person revoked: one file for every gateway of this user.
+//! Which credentials and tokens a person revoked: one file for every gateway of this user.
 //!
 //! Each configuration of `serve` has a state of its own, and a key seals it. What holds for all of
 //! them is a file in the same folder and needs no key, so that no lost key keeps a person from
 //! revoking.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -16,16 +16,19 @@ use serde::{Deserialize, Serialize};
 use super::record::unix;
 use crate::files::{self, Unfit};
 use crate::names::CredentialName;
+use crate::token::PrefixId;
 
 /// The file of revocations.
 #[derive(Debug, Clone)]
 pub struct RevokedFile(PathBuf);
 
-/// The file's text: each credential, and since when, in seconds since 1970.
+/// The file's text: each credential and each token's id, and since when, in seconds since 1970.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RevokedRows {
     revoked: BTreeMap<String, u64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    tokens: BTreeMap<String, u64>,
 }
 
 impl RevokedFile {
@@ -79,6 +82,33 @@ impl RevokedFile {
         Ok(changes)
     }
 
+    /// Returns the ids of the revoked tokens.
+    ///
+    /// # Errors
+    /// As [`RevokedFile::read`].
+    pub fn tokens(&self) -> Result<BTreeSet<PrefixId>, Unfit> {
+        let unknown = |id: &str| Unfit::Unreadable(io::Error::other(format!("`{id}` is no token")));
+        let rows = self.rows()?.tokens.into_keys();
+        rows.map(|id| PrefixId::named(&id).ok_or_else(|| unknown(&id)))
+            .collect()
+    }
+
+    /// Adds a token's row. It is on the disk when this returns. Rows of tokens that have all ended
+    /// meanwhile go.
+    ///
+    /// # Errors
+    /// As [`RevokedFile::set`].
+    pub fn revoke_token(&self, id: &PrefixId) -> Result<(), Unfit> {
+        files::private_folder(self.0.parent().unwrap_or(Path::new("/")))?;
+        let _held = self.lock()?;
+        let (mut rows, now) = (self.rows()?, unix(SystemTime::now()));
+        rows.tokens
+            .retain(|_, since| now.saturating_sub(*since) <= LONGEST_TOKEN);
+        rows.tokens.entry(id.to_string()).or_insert(now);
+        let text = serde_json::to_vec(&rows).map_err(io::Error::from)?;
+        Ok(files::replace_private(&self.0, &text)?)
+    }
+
     fn rows(&self) -> Result<RevokedRows, Unfit> {
         match self.0.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -101,6 +131,8 @@ impl RevokedFile {
 }
 
 const LARGEST_MIB: u64 = 4;
+/// Gateways mint no token that lasts longer, in seconds.
+const LONGEST_TOKEN: u64 = 2 * 366 * 24 * 60 * 60;
 
 #[cfg(test)]
 mod tests {
@@ -117,6 +149,9 @@ mod tests {
         assert!(file.set(&name("a/b"), true).unwrap());
         assert!(!file.set(&name("other"), false).unwrap());
         assert!(file.set(&name("github"), false).unwrap());
+        let id = PrefixId::named(&"0a".repeat(16)).unwrap();
+        file.revoke_token(&id).unwrap();
+        assert_eq!(file.tokens().unwrap(), BTreeSet::from([id]));
         let left: Vec<_> = file.read().unwrap().into_keys().collect();
         assert_eq!(left, [name("a/b")]);
         std::fs::write(file.path(), "{").unwrap();

@@ -4,3 +4,4 @@ pub(crate) mod key;
 pub(crate) mod recalled;
 pub(crate) mod renewal;
 pub(crate) mod store;
+pub(crate) mod tokens;

@@ -29,8 +29,8 @@ pub(crate) struct RevokeCommand {
 
 /// What the gateways that were told answered.
 #[derive(Default)]
-struct RevokeAnswers {
-    confirmed: Vec<String>,
+pub(crate) struct RevokeAnswers {
+    pub(crate) confirmed: Vec<String>,
     /// Each gateway that runs and did not confirm, and why.
     unconfirmed: Vec<String>,
     severed: u64,
@@ -157,6 +157,11 @@ impl RevokeAnswers {
             "connections_severed": self.severed,
         });
         terminal.answer(&document, line);
+        self.settle()
+    }
+
+    /// Says what the command comes to, once what was done is printed.
+    pub(crate) fn settle(self) -> Result<Code, Failure> {
         if self.unconfirmed.is_empty() {
             return Ok(Code::Ok);
         }
@@ -176,7 +181,7 @@ fn known(text: &str) -> Option<String> {
 }
 
 /// Tells gateways at once, each on a thread of its own: one that hangs keeps no other waiting.
-fn tell(gateways: &[Gateway], path: &str) -> RevokeAnswers {
+pub(crate) fn tell(gateways: &[Gateway], path: &str) -> RevokeAnswers {
     let mut answers = RevokeAnswers::default();
     std::thread::scope(|scope| {
         let told: Vec<_> = gateways

@@ -1,4 +1,7 @@
-//! `gateway token`: narrows tokens and shows what they say, without a gateway and without its key.
+//! `gateway token`: has a gateway mint and revoke tokens; narrows them and shows what they say,
+//! without a gateway and without its key.
+
+mod minting;
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -15,6 +18,10 @@ use crate::token::{Caveat, TokenMalformed, attenuate, inspect};
 /// The commands about tokens.
 #[derive(Subcommand)]
 pub(crate) enum TokenCommand {
+    /// Mint a token of a session: whoever presents it to a listener that takes tokens is that session
+    Mint(minting::Mint),
+    /// Revoke a token in every gateway of yours, with all that was derived from it
+    Revoke(minting::Revoke),
     /// Narrow a token: print one that allows only this of what it allowed
     Attenuate(Attenuate),
     /// Show whose a token is and what narrows it; whether it is genuine only its gateway knows
@@ -32,10 +39,20 @@ pub(crate) struct TokenSource {
 /// Narrows a token.
 #[derive(Args)]
 #[command(group = ArgGroup::new("narrower").multiple(true).required(true)
-    .args(["host", "method", "path", "credential", "lasts", "from"]))]
+    .args(["host", "method", "path", "credential", "lasts", "from", "beside", "policy"]))]
 pub(crate) struct Attenuate {
     #[command(flatten)]
     token: TokenSource,
+    /// Only for this time: `30m`, `8h`, `7d`
+    #[arg(long = "for", value_name = "TIME", value_parser = lasting)]
+    lasts: Option<Duration>,
+    #[command(flatten)]
+    narrowing: Narrowing,
+}
+
+/// What narrows a token.
+#[derive(Args)]
+struct Narrowing {
     /// Only this host; repeat it for several: `api.example.com`, `*.example.com`, `host:port`
     #[arg(long)]
     host: Vec<String>,
@@ -48,17 +65,22 @@ pub(crate) struct Attenuate {
     /// Only this credential is lent; repeat it for several. `none`: none at all
     #[arg(long, value_name = "NAME")]
     credential: Vec<String>,
-    /// Only for this time: `30m`, `8h`, `7d`
-    #[arg(long = "for", value_name = "TIME", value_parser = lasting)]
-    lasts: Option<Duration>,
     /// Only from addresses of this network; repeat it for several: `100.64.0.0/10`
     #[arg(long, value_name = "NETWORK")]
     from: Vec<String>,
+    /// Only beside this other evidence, such as `uid:1000` at a Unix socket
+    #[arg(long = "as", value_name = "NAME")]
+    beside: Vec<String>,
+    /// Only what this policy alone allows; repeat it for several
+    #[arg(long, value_name = "ID")]
+    policy: Vec<String>,
 }
 
 impl TokenCommand {
     pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         match self {
+            Self::Mint(command) => command.run(terminal),
+            Self::Revoke(command) => command.run(terminal),
             Self::Attenuate(command) => command.run(terminal),
             Self::Inspect(source) => source.show(terminal),
         }
@@ -67,14 +89,21 @@ impl TokenCommand {
 
 impl Attenuate {
     fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
-        let caveats = self.caveats()?;
+        let mut caveats = self.narrowing.caveats()?;
+        if let Some(lasts) = self.lasts {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let now = now.context("the clock is before 1970")?;
+            caveats.push(Caveat::Before((now + lasts).as_secs()));
+        }
         let token = attenuate(&self.token.read()?, &caveats).map_err(malformed)?;
         let id = inspect(token.as_str()).map_err(malformed)?.id;
         let document = json!({ "token": token.as_str(), "id": id.to_string() });
         terminal.answer(&document, token.as_str());
         Ok(Code::Ok)
     }
+}
 
+impl Narrowing {
     fn caveats(&self) -> Result<Vec<Caveat>, Failure> {
         let mut all = Vec::new();
         for (kind, values) in [
@@ -83,24 +112,27 @@ impl Attenuate {
             ("path under", &self.path),
             ("credential in", &self.credential),
             ("from", &self.from),
+            ("policy in", &self.policy),
         ] {
             let text = match values.as_slice() {
                 [] => continue,
                 [none] if kind == "credential in" && none == "none" => "credential none".to_owned(),
                 values => format!("{kind} {}", values.join(" ")),
             };
-            all.push(text.parse().map_err(|malformed| {
-                Failure::usage(format!("`{}` narrows nothing", safe(&text)))
-                    .because(format!("{malformed}"))
-            })?);
+            all.push(caveat(&text)?);
         }
-        if let Some(lasts) = self.lasts {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            let now = now.context("the clock is before 1970")?;
-            all.push(Caveat::Before((now + lasts).as_secs()));
+        // All that are named must stand beside it.
+        for name in &self.beside {
+            all.push(caveat(&format!("as {name}"))?);
         }
         Ok(all)
     }
+}
+
+fn caveat(text: &str) -> Result<Caveat, Failure> {
+    text.parse().map_err(|malformed| {
+        Failure::usage(format!("`{}` narrows nothing", safe(text))).because(format!("{malformed}"))
+    })
 }
 
 impl TokenSource {

@@ -1,0 +1,65 @@
+//! Mints tokens of sessions. Nothing is kept of them: the key of a session makes and verifies them.
+
+use std::time::SystemTime;
+
+use crate::app::{App, Failure};
+use crate::control::{MintRequest, MintedToken};
+use crate::intercept::KEY_NUMBER;
+use crate::names::SessionId;
+use crate::state::unix;
+use crate::token::{Caveat, TokenKey, inspect};
+
+impl App {
+    /// Mints a token of a session that a listener has.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if no listener has the session or it is over, or without random bytes.
+    pub(crate) async fn mint_token(
+        &self,
+        session: &SessionId,
+        caveats: &[Caveat],
+    ) -> Result<MintedToken, Failure> {
+        let live = self.listening.session(session);
+        if live.is_none_or(|(live, _)| live.is_over()) {
+            let what = format!("the session `{session}` can have no token");
+            return Err(Failure::usage(what)
+                .because("no listener has it, or it is over")
+                .next("see `gateway sessions`"));
+        }
+        let mut random = [0; 12];
+        getrandom::fill(&mut random).map_err(Failure::no_randomness)?;
+        let root = self.keeper().await?.token_root();
+        let token = TokenKey::derive(&root, KEY_NUMBER, session).mint(random, caveats);
+        let minted = token.and_then(|token| {
+            let id = inspect(token.as_str())?.id;
+            Ok(MintedToken { token, id })
+        });
+        minted.map_err(|malformed| unminted().because(malformed.to_string()))
+    }
+}
+
+/// What narrows a token that is asked for: its end first.
+///
+/// # Errors
+/// Returns a [`Failure`] if it would last too long, or if a text is no caveat.
+pub(crate) fn caveats(asked: &MintRequest) -> Result<Vec<Caveat>, Failure> {
+    if !(1..=LONGEST).contains(&asked.seconds) {
+        let why = "a token lasts from a second to 365 days";
+        return Err(unminted().because(why));
+    }
+    let ends = unix(SystemTime::now()).saturating_add(asked.seconds);
+    let further = asked.caveats.iter().map(|text| {
+        text.parse()
+            .map_err(|malformed| unminted().because(format!("{text:?}: {malformed}")))
+    });
+    std::iter::once(Ok(Caveat::Before(ends)))
+        .chain(further)
+        .collect()
+}
+
+fn unminted() -> Failure {
+    Failure::usage("no token was minted")
+}
+
+/// In seconds.
+const LONGEST: u64 = 365 * 24 * 60 * 60;

@@ -1,0 +1,93 @@
+//! `gateway token mint` and `revoke`, which a running gateway is asked for.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+
+use super::{Narrowing, TokenSource, lasting, malformed};
+use crate::app::revocations::unusable;
+use crate::app::{Code, Failure, Terminal, counted, safe};
+use crate::cli::operate::gateways::{ChosenGateway, in_path};
+use crate::cli::operate::revoke::tell;
+use crate::config::state;
+use crate::state::RevokedFile;
+use crate::token::{PrefixId, inspect};
+
+/// Mints a token.
+#[derive(Args)]
+pub(crate) struct Mint {
+    /// The session that it is for, which a listener of the gateway has
+    #[arg(long)]
+    session: String,
+    /// For how long: `30m`, `8h`, `7d`
+    #[arg(long = "for", value_name = "TIME", value_parser = lasting)]
+    lasts: Duration,
+    #[command(flatten)]
+    narrowing: Narrowing,
+    #[command(flatten)]
+    chosen: ChosenGateway,
+}
+
+impl Mint {
+    pub(super) fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
+        let caveats = self.narrowing.caveats()?;
+        let caveats: Vec<String> = caveats.iter().map(ToString::to_string).collect();
+        let asked = json!({ "seconds": self.lasts.as_secs(), "caveats": caveats });
+        let path = format!("/v1/sessions/{}/tokens", in_path(&self.session));
+        let answer = self.chosen.one()?.post(&path, Some(&asked))?;
+        let token = answer["token"].as_str();
+        let token = token.ok_or_else(|| Failure::new("the gateway's answer has no token"))?;
+        terminal.answer(&answer, token);
+        let id = answer["id"].as_str().unwrap_or_default();
+        terminal.note(&format!(
+            "shown this once; `gateway token revoke {}` revokes it, with all that is derived from it",
+            safe(id)
+        ));
+        Ok(Code::Ok)
+    }
+}
+
+/// Revokes a token.
+#[derive(Args)]
+pub(crate) struct Revoke {
+    /// The id of the token, as `mint` and `inspect` show it [default: that of the token on standard
+    /// input]
+    #[arg(value_name = "ID", value_parser = id)]
+    id: Option<PrefixId>,
+}
+
+impl Revoke {
+    /// Revokes the token. The row is written first, and then the gateways are looked for, as with a
+    /// credential.
+    pub(super) fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
+        let id = match self.id {
+            Some(id) => id,
+            None => {
+                let token = TokenSource { file: None }.read()?;
+                inspect(&token).map_err(malformed)?.id
+            }
+        };
+        let none = || Failure::no_state_folder("nothing is revoked: there is no place to keep it");
+        let file = RevokedFile::at(state::revoked_file().ok_or_else(none)?);
+        let kept = file.revoke_token(&id);
+        kept.map_err(|unfit| unusable(&file, &unfit))?;
+        let gateways = ChosenGateway::default().find()?;
+        let answers = tell(&gateways, &format!("/v1/tokens/{id}/revoke"));
+        let confirmed = counted(answers.confirmed.len() as u64, "gateway", "gateways");
+        let line = format!(
+            "token {id} is revoked, with all that was derived from it: {confirmed} confirmed"
+        );
+        let document = json!({ "token": id.to_string(), "confirmed": answers.confirmed });
+        terminal.answer(&document, &line);
+        answers.settle()
+    }
+}
+
+fn id(text: &str) -> Result<PrefixId, String> {
+    let what = match text.starts_with("gwt1_") {
+        true => "a token is never an argument: give it on standard input, and revoke it",
+        false => "an id has 32 hexadecimal digits, as `gateway token inspect` shows it",
+    };
+    PrefixId::named(text).ok_or_else(|| what.to_owned())
+}
