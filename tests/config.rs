@@ -142,7 +142,9 @@ fn a_whole_file_is_read_as_it_is_written() {
     assert_eq!(config.resolver.servers[0].to_string(), "127.0.0.1:53");
     assert_eq!(config.resolver.stale, Duration::from_secs(7200));
     assert_eq!(
-        config.phantoms.file_of(&config.listeners[0].session),
+        config
+            .phantoms
+            .file_of(config.listeners[0].session.one().unwrap()),
         Some(at("run/agent-1.env"))
     );
     assert!(
@@ -830,7 +832,7 @@ fn several_sessions_have_a_phantoms_file_and_a_certificate_each() {
     let of = |listener: usize| {
         config
             .ca
-            .certificate_of(&config.listeners[listener].session)
+            .certificate_of(config.listeners[listener].session.one().unwrap())
             .unwrap()
     };
     assert!(of(1).ends_with("b.pem") && of(0) != of(1));

@@ -305,7 +305,7 @@ impl Operations for AppOperations {
 
     async fn keep_revoked_token(&self, id: PrefixId) -> Result<(), ControlRefusal> {
         let app = self.app.clone();
-        let keep = move || app.revocations.keep_token(id, &app.shared);
+        let keep = move || app.revocations.keep_token(id);
         let kept = tokio::task::spawn_blocking(keep).await;
         let unkept = "what is revoked cannot be kept";
         let unkept = |_| ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, unkept);

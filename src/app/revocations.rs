@@ -21,8 +21,6 @@ pub(crate) struct KeptRevocations {
     /// What was revoked here and could not be kept. Held while the file is read or changed and
     /// obeyed, so that what was read last is in force.
     unkept: Mutex<BTreeSet<CredentialName>>,
-    /// The tokens of which that is so.
-    unkept_tokens: Mutex<BTreeSet<PrefixId>>,
     /// How many connections were severed before anybody told of the row that did it.
     untold: AtomicUsize,
 }
@@ -33,7 +31,6 @@ impl KeptRevocations {
         Self {
             file: path.map(RevokedFile::at),
             unkept: Mutex::default(),
-            unkept_tokens: Mutex::default(),
             untold: AtomicUsize::new(0),
         }
     }
@@ -53,13 +50,12 @@ impl KeptRevocations {
         unkept: &BTreeSet<CredentialName>,
         shared: &SharedState,
     ) -> Result<usize, Failure> {
-        let (mut revoked, mut tokens) = (unkept.clone(), self.unkept_tokens.lock().clone());
+        let mut revoked = unkept.clone();
         if let Some(file) = &self.file {
             let unusable = |unfit| unusable(file, &unfit);
             revoked.extend(file.read().map_err(unusable)?.into_keys());
-            tokens.extend(file.tokens().map_err(unusable)?);
+            shared.revoke_tokens(&file.tokens().map_err(unusable)?);
         }
-        shared.revoke_tokens_exactly(tokens);
         Ok(shared.revoke_exactly(&revoked))
     }
 
@@ -92,25 +88,15 @@ impl KeptRevocations {
         Ok(severed + self.untold.swap(0, Ordering::Relaxed))
     }
 
-    /// Keeps that a token is revoked, and obeys all that is kept.
+    /// Keeps that a token is revoked, as it is here already.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if it cannot be kept. The token is revoked here all the same.
-    pub(crate) fn keep_token(&self, id: PrefixId, shared: &SharedState) -> Result<(), Failure> {
-        let unkept = self.unkept.lock();
-        let kept = match &self.file {
-            Some(file) => file
-                .revoke_token(&id)
-                .map_err(|unfit| unusable(file, &unfit)),
-            None => Err(Failure::no_state_folder("there is no state to keep it in")),
-        };
-        if kept.is_err() {
-            self.unkept_tokens.lock().insert(id);
-        }
-        kept?;
-        let severed = self.obey_with(&unkept, shared)?;
-        self.untold.fetch_add(severed, Ordering::Relaxed);
-        Ok(())
+    /// Returns a [`Failure`] if it cannot be kept.
+    pub(crate) fn keep_token(&self, id: PrefixId) -> Result<(), Failure> {
+        let nowhere = || Failure::no_state_folder("there is no state to keep it in");
+        let file = self.file.as_ref().ok_or_else(nowhere)?;
+        let kept = file.revoke_token(&id);
+        kept.map_err(|unfit| unusable(file, &unfit))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Answers the calls: who may make them, and what they do.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -360,7 +361,7 @@ impl<O: Operations> Control<O> {
     async fn revoke_token(&self, called: &Routed, peer: Peer) -> Answered {
         let none = || not_found(StatusCode::NOT_FOUND);
         let id = called.token.ok_or_else(none)?;
-        self.shared.revoke_token(id);
+        self.shared.revoke_tokens(&BTreeSet::from([id]));
         let text = id.to_string();
         let act = OperatorAct::new(peer, Operation::TokenRevoke, None, &text);
         if let Err(why) = self.note(act).await {

@@ -123,15 +123,9 @@ impl SharedState {
         severed
     }
 
-    /// Revokes a token, and ends what is under way with it and with all that was derived from it.
-    pub fn revoke_token(&self, id: PrefixId) {
-        self.tokens.revoke(id);
-        self.changes.send_replace(());
-    }
-
-    /// Does the same with each of these tokens, and revokes no others.
-    pub fn revoke_tokens_exactly(&self, ids: BTreeSet<PrefixId>) {
-        if self.tokens.revoke_exactly(ids) {
+    /// Revokes tokens, and ends what is under way with them and with all that was derived from them.
+    pub fn revoke_tokens(&self, ids: &BTreeSet<PrefixId>) {
+        if self.tokens.revoke(ids) {
             self.changes.send_replace(());
         }
     }

@@ -16,7 +16,7 @@ use crate::message::{Authority, AuthorityMalformed};
 use crate::names::ReasonCode;
 use crate::token::presented_in;
 use crate::wire::socks::SocksTarget;
-use crate::wire::{WireMalformed, parse_head};
+use crate::wire::{HeadReader, WireMalformed, parse_head};
 
 /// The longest head of a CONNECT, in bytes.
 const CONNECT_HEAD: usize = 16 << 10;
@@ -167,23 +167,21 @@ pub fn is_socks<IO>(io: &Prefixed<IO>) -> bool {
 pub async fn token_ahead<IO: AsyncRead + Unpin>(
     io: &mut Prefixed<IO>,
 ) -> io::Result<Option<Zeroizing<String>>> {
-    loop {
-        match parse_head(io.ahead()) {
-            Err(_) => return Ok(None),
-            Ok(Some(head)) => {
-                let is_it = |name: &[u8]| name.eq_ignore_ascii_case(b"proxy-authorization");
-                let mut values = head.fields().filter(|(name, _)| is_it(name));
-                return Ok(match (values.next(), values.next()) {
-                    (Some((_, only)), None) => presented_in(only),
-                    _ => None,
-                });
-            }
-            Ok(None) => {}
-        }
+    let mut reader = HeadReader::default();
+    while let Ok(None) = reader.read(io.ahead()) {
         if !io.read_ahead(FIRST_HEAD).await? {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
+    let Ok(Some(head)) = parse_head(io.ahead()) else {
+        return Ok(None);
+    };
+    let is_it = |name: &[u8]| name.eq_ignore_ascii_case(b"proxy-authorization");
+    let mut values = head.fields().filter(|(name, _)| is_it(name));
+    Ok(match (values.next(), values.next()) {
+        (Some((_, only)), None) => presented_in(only),
+        _ => None,
+    })
 }
 
 /// Takes a CONNECT that was refused from the stream; `false` if it is none, and the connection

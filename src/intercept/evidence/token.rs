@@ -22,27 +22,20 @@ use crate::token::{
 /// The number of the one key that tokens are made with.
 pub const KEY_NUMBER: u8 = 1;
 
-/// The tokens that are revoked, each with all that was derived from it.
+/// The ids of the tokens that are revoked, each with all that was derived from it.
 #[derive(Default)]
 pub struct RevokedTokens(ArcSwap<BTreeSet<PrefixId>>);
 
 impl RevokedTokens {
-    /// Revokes these tokens and no others. Returns whether that changed anything.
-    pub fn revoke_exactly(&self, ids: BTreeSet<PrefixId>) -> bool {
-        let changes = **self.0.load() != ids;
-        if changes {
-            self.0.store(Arc::new(ids));
+    /// Revokes further tokens. Returns whether one was not revoked before. None is taken back.
+    pub fn revoke(&self, ids: &BTreeSet<PrefixId>) -> bool {
+        // Asked every second, nearly always without news.
+        let is_news = !ids.is_subset(&self.0.load());
+        if is_news {
+            self.0
+                .rcu(|all| ids.union(all).copied().collect::<BTreeSet<_>>());
         }
-        changes
-    }
-
-    /// Revokes one token more.
-    pub fn revoke(&self, id: PrefixId) {
-        self.0.rcu(|all| {
-            let mut all = BTreeSet::clone(all);
-            all.insert(id);
-            all
-        });
+        is_news
     }
 
     fn has(&self, token: &Verified) -> bool {
@@ -283,7 +276,9 @@ mod tests {
         let child = crate::token::attenuate(&parent, &["method in GET".parse().unwrap()]).unwrap();
         let child = Zeroizing::new(child.as_str().to_owned());
         let child = by.take(child, peer("192.0.2.1")).unwrap();
-        revoked.revoke(crate::token::inspect(&parent).unwrap().id);
+        let id = crate::token::inspect(&parent).unwrap().id;
+        assert!(revoked.revoke(&BTreeSet::from([id])));
+        assert!(!revoked.revoke(&BTreeSet::from([id])));
         assert_eq!(child.holds(), Err(TokenDenied::Revoked));
         // It has the same first link and another second one.
         assert_eq!(held.holds(), Err(TokenDenied::Revoked));
