@@ -2,12 +2,16 @@
 
 use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 #[path = "control/program.rs"]
 #[expect(dead_code, reason = "the suite of the control socket uses the rest")]
@@ -36,11 +40,22 @@ fn program(kind: &str, further: &str) -> Program {
 
 /// Sends bytes to a socket, and returns all that comes back.
 fn send(socket: &Path, bytes: &[u8]) -> String {
-    let mut stream = UnixStream::connect(socket).unwrap();
+    answer(UnixStream::connect(socket).unwrap(), bytes, false)
+}
+
+/// The same, and says that nothing follows: a client may answer a 407 on the same connection.
+fn send_all(socket: &Path, bytes: &[u8]) -> String {
+    answer(UnixStream::connect(socket).unwrap(), bytes, true)
+}
+
+fn answer(mut stream: UnixStream, bytes: &[u8], is_all: bool) -> String {
     let within = Some(Duration::from_secs(10));
     stream.set_read_timeout(within).unwrap();
     // A caller that is refused may be cut before it has sent all.
     let _ = stream.write_all(bytes);
+    if is_all {
+        let _ = stream.shutdown(Shutdown::Write);
+    }
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
@@ -249,6 +264,28 @@ fn evidence_that_a_door_cannot_carry_is_refused_with_its_line() {
             "nothing shows who the caller is",
         ),
         (
+            format!("kind = \"tls\"\n{tcp}\nwho = [\"token\"]"),
+            4,
+            "a `tls` listener has no place for a token",
+        ),
+        (
+            format!("{unix}\nwho = [\"unix\", \"token\"]"),
+            4,
+            "no token would count",
+        ),
+        (
+            format!("{unix}\nwho = [\"token\", \"listener\"]"),
+            4,
+            "`listener` is no evidence beside others",
+        ),
+        (
+            format!(
+                "{tcp}\nwho = [\"token\"]\nauthentication = {{ user = \"a\", password = \"env:A\" }}"
+            ),
+            5,
+            "a token and a password have one place",
+        ),
+        (
             "address = \"unix:run/x.sock\"".to_owned(),
             3,
             "absolute path",
@@ -336,4 +373,254 @@ fn each_caller_has_a_session_of_its_own_that_is_the_same_after_a_restart_and_the
     assert!(ask_as(own, &socket, PHANTOMS).contains("session_ended"));
     program.restart_after_a_crash();
     assert!(ask_as(own, &socket, PHANTOMS).contains("session_ended"));
+}
+
+/// Mints a token of `agent-1`.
+fn mint(program: &Program, further: &[&str]) -> serde_json::Value {
+    let mut all = vec!["token", "mint", "--session", "agent-1"];
+    all.extend(further);
+    if !further.contains(&"--for") {
+        all.extend(["--for", "1h"]);
+    }
+    program.json(&all)
+}
+
+fn text(minted: &serde_json::Value) -> String {
+    minted["token"].as_str().unwrap().to_owned()
+}
+
+/// A request for a path of `stream.test` in absolute form, with a token or none.
+fn asked(token: &str, path: &str, further: &str) -> Vec<u8> {
+    let proves = match token {
+        "" => String::new(),
+        token => format!("Proxy-Authorization: Bearer {token}\r\n"),
+    };
+    format!("GET http://stream.test{path} HTTP/1.1\r\nHost: stream.test\r\n{proves}{further}\r\n")
+        .into_bytes()
+}
+
+/// The same through CONNECT.
+fn connected(token: &str) -> Vec<u8> {
+    let basic = STANDARD.encode(format!("gateway:{token}"));
+    format!(
+        "CONNECT stream.test:80 HTTP/1.1\r\nHost: stream.test:80\r\nProxy-Authorization: Basic {basic}\r\n\r\nGET / HTTP/1.1\r\nHost: stream.test\r\nConnection: close\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+/// The same through SOCKS5, where the user and the password together are the token.
+fn tunnelled(token: &str) -> Vec<u8> {
+    let (user, password) = token.split_at(token.len().min(255));
+    let part = |text: &str| [&[u8::try_from(text.len()).unwrap()][..], text.as_bytes()].concat();
+    let login = [&b"\x05\x01\x02\x01"[..], &part(user), &part(password)].concat();
+    [&login[..], &TUNNELLED[3..]].concat()
+}
+
+const CLOSE: &str = "Connection: close\r\n";
+
+#[test]
+fn a_token_is_its_session_at_each_door_and_allows_no_more_than_its_caveats() {
+    let mut program = program("proxy", "session = \"agent-1\"\nwho = [\"token\"]");
+    let socket = program.path("agents.sock");
+    let own = format!("uid:{}", uid());
+    let other = format!("uid:{}", uid() + 1);
+    let (refused, caveat) = (Some("token_refused"), Some("token_caveat"));
+    let cases: [(&[&str], Option<&str>, &str); 11] = [
+        (&[], None, ""),
+        (
+            &["--host", "stream.test:80", "--method", "GET", "--path", "/"],
+            None,
+            "",
+        ),
+        (
+            &["--credential", "none", "--policy", "streams", "--as", &own],
+            None,
+            "",
+        ),
+        (
+            &["--host", "stream.test"],
+            caveat,
+            "not for this host and port",
+        ),
+        (&["--method", "POST"], caveat, "not for this method"),
+        (&["--path", "/elsewhere"], caveat, "not for this path"),
+        (
+            &["--policy", "others"],
+            caveat,
+            "not for what this policy allows",
+        ),
+        (
+            &["--from", "10.0.0.0/8"],
+            refused,
+            "not for this peer's address",
+        ),
+        (&["--as", &other], refused, "needs other evidence"),
+        // Not minted here, and none at all.
+        (&["cut"], refused, "none of this gateway's"),
+        (&["none"], refused, "no token was presented"),
+    ];
+    for (further, reason, cause) in cases {
+        let token = match further {
+            ["cut"] => text(&mint(&program, &[]))[..60].to_owned(),
+            ["none"] => String::new(),
+            further => text(&mint(&program, further)),
+        };
+        let before = program.records("exchange").len();
+        for bytes in [
+            asked(&token, "/", CLOSE),
+            connected(&token),
+            tunnelled(&token),
+        ] {
+            let is_socks = bytes[0] == 5;
+            let answer = match bytes.windows(4).position(|end| end == b"\r\n\r\n") {
+                Some(end) if reason == refused && !is_socks => send_all(&socket, &bytes[..end + 4]),
+                _ => send(&socket, &bytes),
+            };
+            assert_eq!(
+                answer.ends_with("\r\n\r\nok"),
+                reason.is_none(),
+                "{further:?}: {answer}"
+            );
+            match reason {
+                Some("token_refused") if is_socks => {
+                    assert_eq!(answer.as_bytes(), [5, 2, 1, 1], "{further:?}");
+                }
+                Some("token_refused") => {
+                    let is_told = answer.starts_with("HTTP/1.1 407 ")
+                        && answer.contains("proxy-authenticate: Basic")
+                        && answer.contains("token_refused");
+                    // Why is for the operator alone.
+                    assert!(is_told && !answer.contains(cause), "{further:?}: {answer}");
+                }
+                Some(reason) => assert!(
+                    answer.contains(reason) && answer.contains(cause),
+                    "{answer}"
+                ),
+                None => {}
+            }
+        }
+        let records = program.records("exchange").split_off(before);
+        // A token that is refused at the door is recorded once for each cause.
+        let wanted = if reason == refused { 1 } else { 3 };
+        assert_eq!(records.len(), wanted, "{further:?}: {records:#?}");
+        for record in records {
+            let session = (reason != refused).then_some("agent-1");
+            assert_eq!(record["session"].as_str(), session, "{record}");
+            assert_eq!(record["reason"].as_str(), reason, "{record}");
+            assert!(
+                record["cause"].as_str().unwrap_or_default().contains(cause),
+                "{record}"
+            );
+        }
+    }
+    // The key outlives the process. No text of a token is in what is written.
+    let token = text(&mint(&program, &[]));
+    program.restart_after_a_crash();
+    assert!(send(&socket, &asked(&token, "/", CLOSE)).ends_with("ok"));
+    let misplaced = asked(&token, "/", &format!("X-Note: {token}\r\n{CLOSE}"));
+    assert!(send(&socket, &misplaced).contains("token_misplaced"));
+    for written in ["audit/log.jsonl", "log"] {
+        let written = fs::read_to_string(program.path(written)).unwrap();
+        assert!(!written.contains("gwt1_"), "{written}");
+    }
+}
+
+#[test]
+fn each_request_in_absolute_form_has_the_token_of_its_own() {
+    let program = program("proxy", "session = \"{caller}\"\nwho = [\"token\"]");
+    program.edit(|text| text.replace("phantoms.env", "phantoms-{session}.env"));
+    let socket = program.path("agents.sock");
+    let (wide, narrow) = (
+        mint(&program, &[]),
+        mint(&program, &["--path", "/elsewhere"]),
+    );
+    let all = [
+        asked(&text(&wide), "/", ""),
+        asked(&text(&narrow), "/", ""),
+        asked("", "/", ""),
+        asked(&text(&wide), "/", CLOSE),
+    ];
+    let answer = send(&socket, &all.concat());
+    let statuses: Vec<&str> = answer
+        .split("HTTP/1.1 ")
+        .skip(1)
+        .map(|one| &one[..3])
+        .collect();
+    assert_eq!(statuses, ["200", "403", "407", "200"], "{answer}");
+    // With `{caller}`, a token selects the session that it is of, if that lives.
+    let sessions: Vec<_> = program.records("exchange");
+    assert!(
+        sessions.iter().all(|record| record["session"] == "agent-1"),
+        "{sessions:#?}"
+    );
+    let (code, said) = program.gateway(&["token", "mint", "--session", "nobody", "--for", "1h"]);
+    assert!(code != 0 && said.contains("no such session"), "{said}");
+}
+
+/// Follows a stream until it breaks off; returns after how long.
+fn breaks_off(mut stream: UnixStream) -> Duration {
+    let began = Instant::now();
+    let within = Some(Duration::from_secs(10));
+    stream.set_read_timeout(within).unwrap();
+    let mut part = [0; 4096];
+    while matches!(stream.read(&mut part), Ok(read) if read > 0) {
+        assert!(began.elapsed() < Duration::from_secs(20), "it goes on");
+    }
+    began.elapsed()
+}
+
+#[test]
+fn what_a_token_carries_ends_with_it_and_what_was_derived_falls_with_it() {
+    let mut program = program("proxy", "session = \"agent-1\"\nwho = [\"token\"]");
+    let socket = program.path("agents.sock");
+    let stream = |token: &str| {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.write_all(&asked(token, "/endless", "")).unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        stream
+    };
+    // Its time is over while a stream runs.
+    let short = text(&mint(&program, &["--for", "3s"]));
+    let took = breaks_off(stream(&short));
+    println!("a stream of a token for 3 s broke off after {took:?}");
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    assert!(send(&socket, &asked(&short, "/", CLOSE)).contains("token_refused"));
+    // It is revoked while a stream of one that was derived from it runs.
+    let (parent, other) = (mint(&program, &[]), mint(&program, &[]));
+    let file = program.path("token");
+    fs::write(&file, text(&parent)).unwrap();
+    let child = program.json(&[
+        "token",
+        "attenuate",
+        file.to_str().unwrap(),
+        "--method",
+        "GET",
+    ]);
+    let (under_way, unharmed) = (stream(&text(&child)), stream(&text(&other)));
+    let (code, said) = program.gateway(&["token", "revoke", parent["id"].as_str().unwrap()]);
+    assert!(code == 0 && said.contains("1 gateway confirmed"), "{said}");
+    let took = breaks_off(under_way);
+    println!("a stream of a revoked token broke off after {took:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let cut = program.records("end").into_iter().next_back().unwrap();
+    assert_eq!(cut["reason"], "token_caveat", "{cut}");
+    for again in [false, true] {
+        if again {
+            program.restart_after_a_crash();
+        }
+        for token in [&parent, &child] {
+            let answer = send(&socket, &asked(&text(token), "/", CLOSE));
+            assert!(answer.contains("token_refused"), "{answer}");
+        }
+        assert!(send(&socket, &asked(&text(&other), "/", CLOSE)).ends_with("ok"));
+    }
+    drop(unharmed);
+    let acts = program.records("act");
+    let names: Vec<&str> = acts.iter().filter_map(|act| act["name"].as_str()).collect();
+    assert!(
+        names.contains(&"token.mint") && names.contains(&"token.revoke"),
+        "{acts:#?}"
+    );
 }

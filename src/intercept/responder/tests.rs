@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use hickory_proto::rr::{Name, RecordType};
 use socket2::{Domain, Socket, Type};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::*;
