@@ -547,6 +547,14 @@ fn each_request_in_absolute_form_has_the_token_of_its_own() {
         .map(|one| &one[..3])
         .collect();
     assert_eq!(statuses, ["200", "403", "407", "200"], "{answer}");
+    // What a client needs is for each token; what may tell of others is not.
+    for (path, status) in [("phantoms", "200"), ("ca.pem", "200"), ("refused", "403")] {
+        let token = text(&narrow);
+        let asked = format!(
+            "GET http://gateway.internal/{path} HTTP/1.1\r\nHost: gateway.internal\r\nProxy-Authorization: Bearer {token}\r\n{CLOSE}\r\n"
+        );
+        assert_eq!(send(&socket, asked.as_bytes())[9..12], *status, "{path}");
+    }
     // With `{caller}`, a token selects the session that it is of, if that lives.
     let sessions: Vec<_> = program.records("exchange");
     assert!(

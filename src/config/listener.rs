@@ -247,7 +247,9 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
             "{why}"; "remove `authentication`, or write `kind = \"proxy\"`");
     }
     match address {
-        ListenerAddress::Tcp(_) if who.contains(&Evidence::Token) => {}
+        ListenerAddress::Tcp(address) if who.contains(&Evidence::Token) => {
+            warn_in_clear(section, address);
+        }
         ListenerAddress::Tcp(address) => refuse_open(section, &kind, address),
         ListenerAddress::Unix(_) => refuse_uncaptured(section, &kind),
     }
@@ -429,6 +431,15 @@ fn authentication(section: &Section<'_, '_>) -> Option<ProxyLogin> {
         user: user?,
         password: password?,
     })
+}
+
+/// Warns of a proxy beyond loopback to which tokens travel.
+fn warn_in_clear(section: &Section<'_, '_>, address: SocketAddr) {
+    if !address.ip().to_canonical().is_loopback() {
+        warning!(section, "address", "tokens travel to this proxy in clear text";
+            "whoever reads that network can use them while they hold";
+            "let it be a network that encrypts, and mint with `--from NETWORK`");
+    }
 }
 
 /// Refuses a Unix socket of a kind whose clients the kernel brings.

@@ -50,7 +50,7 @@ impl Worker {
                     let serving = self.serve(io, (listener, client), &selected, asked, deadline);
                     return Box::pin(serving).await;
                 }
-                (Err(TokenDenied::Missing), Ok(caller)) => {
+                (Err(TokenDenied::Missing), Ok(caller)) if !is_told => {
                     let caller = caller.clone();
                     let selecting = Box::pin(self.select(io, (listener, client), caller, deadline));
                     return selecting.await;

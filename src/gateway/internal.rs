@@ -17,12 +17,14 @@ use super::floor::floor;
 use super::proposals::RequestedAccess;
 use super::propose;
 use super::recent::RecentRefusal;
+use super::refusal::Refusal;
 use super::respond::shown;
-use crate::intercept::GATEWAY_NAME;
-use crate::message::Host;
+use crate::intercept::{GATEWAY_NAME, TokenDenied};
+use crate::message::{Host, RequestHead};
 use crate::names::ReasonCode;
 use crate::policy::{Asker, HostScope};
 use crate::session::{Identified, Session};
+use crate::token::TokenUse;
 
 /// A page's status, type and content.
 type OwnPage = (StatusCode, &'static str, String);
@@ -31,12 +33,31 @@ impl Exchange {
     /// Answers a workload that asks the gateway itself.
     pub(super) async fn own_page(&self, identified: Identified) -> Result<Identified, Ending> {
         let host = &identified.request().head.origin.authority.host;
-        match host.as_str() == GATEWAY_NAME {
-            // Boxed because it is large and rare.
-            true => Err(Ending::Answered(Box::new(
-                Box::pin(self.page_for(identified)).await,
-            ))),
-            false => Ok(identified),
+        if host.as_str() != GATEWAY_NAME {
+            return Ok(identified);
+        }
+        self.token_shows(&identified.request().head)
+            .map_err(Refusal::Caveat)?;
+        // Boxed because it is large and rare.
+        let page = Box::pin(self.page_for(identified)).await;
+        Err(Ending::Answered(Box::new(page)))
+    }
+
+    /// Whether the caller's token, if there is one, allows a page. What a client needs to be one is
+    /// for each; the rest may tell of others of the session.
+    fn token_shows(&self, head: &RequestHead) -> Result<(), TokenDenied> {
+        let is_needed = matches!(head.target.path(), "/ca.pem" | "/phantoms");
+        match self.guard.token() {
+            Some(token) if !is_needed => token.allows(|now| TokenUse {
+                host: &head.origin.authority.host,
+                port: head.origin.authority.port,
+                method: &head.method,
+                path: head.target.path(),
+                credentials: [].iter(),
+                policies: [].iter(),
+                now,
+            }),
+            _ => Ok(()),
         }
     }
 

@@ -146,7 +146,9 @@ impl Worker {
     ) {
         let selecting = timeout_at(deadline, from.0.select(caller));
         match Box::pin(selecting).await {
-            Ok(Ok(selected)) => self.serve(io, from, &selected, None, deadline).await,
+            Ok(Ok(selected)) => {
+                Box::pin(self.serve(io, from, &selected, None, deadline)).await;
+            }
             Ok(Err(refused)) => {
                 Box::pin(self.refuse_caller(io, from, refused, deadline)).await;
             }
