@@ -32,7 +32,6 @@ use tokio::sync::OnceCell;
 
 use crate::app::exports::Exports;
 use crate::app::kept_home::KeptHome;
-use crate::app::listen::caller_sessions::CallerAsks;
 use crate::app::listen::listeners::Listening;
 use crate::app::login::captured::SessionLogins;
 use crate::app::reload::generation;
@@ -69,8 +68,6 @@ pub struct App {
     pub(crate) operators: Arc<ArcSwap<Operators>>,
     /// The listeners of `serve`.
     pub(crate) listening: Listening,
-    /// Where listeners ask for the sessions of callers.
-    pub(crate) caller_asks: CallerAsks,
     /// Where the log's records are exported to.
     pub(crate) exports: Exports,
     /// Which sessions outlive the process.
@@ -122,7 +119,6 @@ impl App {
             operators: Arc::new(ArcSwap::from_pointee(Operators::everything())),
             authorities: Mutex::default(),
             listening: Listening::default(),
-            caller_asks: CallerAsks::default(),
             exports: Exports::default(),
             keeping: Persistence::Nothing,
             kept_home: None,

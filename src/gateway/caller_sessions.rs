@@ -109,8 +109,8 @@ impl CallerSessions {
     }
 }
 
-/// The name of a caller's session: the user's, or `caller:` and a digest of one that is no name of a
-/// session.
+/// The name of a caller's session: the user's, or `caller:` and a digest of one that is no name of
+/// a session.
 fn name(user: &User) -> SessionId {
     SessionId::new(user.as_str()).unwrap_or_else(|_| {
         let digest = digest(&SHA256, user.as_str().as_bytes());

@@ -2,31 +2,14 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-
 use crate::app::listen::publish::Publication;
 use crate::app::{App, Failure};
 use crate::gateway::{AskedSession, LivePair};
 
-/// Where listeners ask for the sessions of callers.
-pub(crate) struct CallerAsks {
-    /// For listeners.
-    pub(crate) asks: mpsc::Sender<AskedSession>,
-    asked: parking_lot::Mutex<Option<mpsc::Receiver<AskedSession>>>,
-}
-
-impl Default for CallerAsks {
-    fn default() -> Self {
-        let (asks, asked) = mpsc::channel(WAITING);
-        let asked = parking_lot::Mutex::new(Some(asked));
-        Self { asks, asked }
-    }
-}
-
 impl App {
     /// Finds or makes the sessions of callers, one after another, for ever.
     pub(crate) async fn serve_callers(self: Arc<Self>) {
-        let Some(mut asked) = self.caller_asks.asked.lock().take() else {
+        let Some(mut asked) = self.listening.asks().asked() else {
             return;
         };
         while let Some(asked) = asked.recv().await {
@@ -70,6 +53,3 @@ impl App {
         Ok(Some(live))
     }
 }
-
-/// How many callers wait for their sessions. Further ones wait to ask.
-const WAITING: usize = 64;

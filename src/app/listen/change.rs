@@ -209,7 +209,7 @@ impl App {
                 .into(),
             None => ListenerSessions::EachCaller(CallerSessions {
                 live: self.listening.live().clone(),
-                asks: self.caller_asks.asks.clone(),
+                asks: self.listening.asks().asks.clone(),
                 groups: known.groups.clone().into(),
             }),
         };

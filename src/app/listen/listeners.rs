@@ -5,13 +5,36 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 
 use crate::app::session::recalled::OpenedSession;
 use crate::config::{Config, Listener};
-use crate::gateway::{ListenerSlot, LivePair, LiveSessions, Worker};
+use crate::gateway::{AskedSession, ListenerSlot, LivePair, LiveSessions, Worker};
 use crate::intercept::{Responder, SessionCa};
 use crate::names::SessionId;
 use crate::session::Session;
+
+/// Where listeners ask for the sessions of callers.
+pub(crate) struct CallerAsks {
+    /// For listeners.
+    pub(crate) asks: mpsc::Sender<AskedSession>,
+    asked: Mutex<Option<mpsc::Receiver<AskedSession>>>,
+}
+
+impl Default for CallerAsks {
+    fn default() -> Self {
+        let (asks, asked) = mpsc::channel(WAITING);
+        let asked = Mutex::new(Some(asked));
+        Self { asks, asked }
+    }
+}
+
+impl CallerAsks {
+    /// What they ask for. Only the first to take it gets it.
+    pub(crate) fn asked(&self) -> Option<mpsc::Receiver<AskedSession>> {
+        self.asked.lock().take()
+    }
+}
 
 /// The listeners that `serve` has now. Other commands have none.
 #[derive(Default)]
@@ -19,6 +42,7 @@ pub struct Listening {
     now: Mutex<Now>,
     /// The sessions that `now` has, where connections look for them.
     live: Arc<LiveSessions>,
+    asks: CallerAsks,
 }
 
 #[derive(Default)]
@@ -99,6 +123,11 @@ impl Listening {
     /// The session of this id and its CA, if a listener has it or had it.
     pub(crate) fn session(&self, id: &SessionId) -> Option<LivePair> {
         self.live.get(id)
+    }
+
+    /// Where listeners ask for the sessions of callers.
+    pub(crate) fn asks(&self) -> &CallerAsks {
+        &self.asks
     }
 
     /// The sessions that listeners have or had.
@@ -200,3 +229,6 @@ impl Now {
         gone
     }
 }
+
+/// How many callers wait for their sessions. Further ones wait to ask.
+const WAITING: usize = 64;

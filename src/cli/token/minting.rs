@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::{Narrowing, TokenSource, lasting, malformed};
+use super::narrowing::{Narrowing, lasting};
+use super::reading::{TokenSource, malformed};
 use crate::app::revocations::unusable;
 use crate::app::{Code, Failure, Terminal, counted, safe};
 use crate::cli::operate::gateways::{ChosenGateway, in_path};
@@ -41,7 +42,7 @@ impl Mint {
         terminal.answer(&answer, token);
         let id = answer["id"].as_str().unwrap_or_default();
         terminal.note(&format!(
-            "shown this once; `gateway token revoke {}` revokes it, with all that is derived from it",
+            "shown this once; `gateway token revoke {}` revokes it and what is derived from it",
             safe(id)
         ));
         Ok(Code::Ok)

@@ -1,0 +1,71 @@
+//! The options that narrow a token.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::app::{Failure, safe};
+use crate::config;
+use crate::token::Caveat;
+
+/// What narrows a token.
+#[derive(Args)]
+pub(crate) struct Narrowing {
+    /// Only this host; repeat it for several: `api.example.com`, `*.example.com`, `host:port`
+    #[arg(long)]
+    host: Vec<String>,
+    /// Only this method; repeat it for several
+    #[arg(long)]
+    method: Vec<String>,
+    /// Only this path and what is below it; repeat it for several
+    #[arg(long)]
+    path: Vec<String>,
+    /// Only this credential is lent; repeat it for several. `none`: none at all
+    #[arg(long, value_name = "NAME")]
+    credential: Vec<String>,
+    /// Only from addresses of this network; repeat it for several: `100.64.0.0/10`
+    #[arg(long, value_name = "NETWORK")]
+    from: Vec<String>,
+    /// Only beside this other evidence, such as `uid:1000` at a Unix socket
+    #[arg(long = "as", value_name = "NAME")]
+    beside: Vec<String>,
+    /// Only what this policy alone allows; repeat it for several
+    #[arg(long, value_name = "ID")]
+    policy: Vec<String>,
+}
+
+impl Narrowing {
+    pub(super) fn caveats(&self) -> Result<Vec<Caveat>, Failure> {
+        let mut all = Vec::new();
+        for (kind, values) in [
+            ("host in", &self.host),
+            ("method in", &self.method),
+            ("path under", &self.path),
+            ("credential in", &self.credential),
+            ("from", &self.from),
+            ("policy in", &self.policy),
+        ] {
+            let text = match values.as_slice() {
+                [] => continue,
+                [none] if kind == "credential in" && none == "none" => "credential none".to_owned(),
+                values => format!("{kind} {}", values.join(" ")),
+            };
+            all.push(caveat(&text)?);
+        }
+        // All that are named must stand beside it.
+        for name in &self.beside {
+            all.push(caveat(&format!("as {name}"))?);
+        }
+        Ok(all)
+    }
+}
+
+fn caveat(text: &str) -> Result<Caveat, Failure> {
+    text.parse().map_err(|malformed| {
+        Failure::usage(format!("`{}` narrows nothing", safe(text))).because(format!("{malformed}"))
+    })
+}
+
+pub(super) fn lasting(text: &str) -> Result<Duration, String> {
+    config::duration(text).map_err(|hint| format!("{}: {}", hint.why, hint.remedy))
+}
