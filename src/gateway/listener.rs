@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
-use super::caller_sessions::ListenerSessions;
+use super::callers::ListenerSessions;
 use super::shared::SharedState;
 use crate::intercept::explicit::Authentication;
 use crate::intercept::{

@@ -2,8 +2,7 @@
 
 mod answer;
 mod answer_body;
-mod by_token;
-mod caller_sessions;
+mod callers;
 mod captures;
 mod clock;
 mod conversation;
@@ -41,7 +40,7 @@ mod upgrade;
 mod watchdog;
 mod worker;
 
-pub use caller_sessions::{AskedSession, CallerSessions, ListenerSessions, LivePair, LiveSessions};
+pub use callers::{AskedSession, CallerSessions, ListenerSessions, LivePair, LiveSessions};
 pub use captures::{CaptureFuture, Captures};
 pub use export_counts::ExportCounts;
 pub use floor::floor;

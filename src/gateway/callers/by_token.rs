@@ -7,9 +7,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::listener::{Selected, SessionListener};
-use super::refusal::Refusal;
-use super::worker::Worker;
+use crate::gateway::listener::{Selected, SessionListener};
+use crate::gateway::refusal::Refusal;
+use crate::gateway::worker::Worker;
 use crate::intercept::explicit::{self, Asked, OpeningRefused};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{
@@ -27,7 +27,7 @@ struct Presented {
 
 impl Worker {
     /// Serves a connection to a proxy that takes tokens.
-    pub(super) async fn by_token(
+    pub(in crate::gateway) async fn by_token(
         self: Arc<Self>,
         stream: ClientStream,
         listener: &SessionListener,
@@ -69,7 +69,8 @@ impl Worker {
             let id = self.record_caller((listener, client), refused, &denied.to_string());
             let is_over = is_told || {
                 let refusal = Refusal::Token(denied);
-                let written = super::opening::write_refusal(&mut io, None, (id, refusal)).await;
+                let written =
+                    crate::gateway::opening::write_refusal(&mut io, None, (id, refusal)).await;
                 written.is_err() || !explicit::forget_connect(&mut io)
             };
             if is_over {

@@ -82,7 +82,10 @@ impl CallerSessions {
     ///
     /// # Errors
     /// [`CallerRefused`] if it is nobody, or if there can be no session for it.
-    pub(super) async fn of(&self, caller: &Arc<Caller>) -> Result<LivePair, CallerRefused> {
+    pub(in crate::gateway) async fn of(
+        &self,
+        caller: &Arc<Caller>,
+    ) -> Result<LivePair, CallerRefused> {
         let user = caller.user.clone();
         let live = match user.as_ref().map(name) {
             Some(id) => match self.live.get(&id) {
