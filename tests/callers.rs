@@ -527,9 +527,15 @@ fn a_token_is_its_session_at_each_door_and_allows_no_more_than_its_caveats() {
 
 #[test]
 fn each_request_in_absolute_form_has_the_token_of_its_own() {
-    let program = program("proxy", "session = \"{caller}\"\nwho = [\"token\"]");
-    program.edit(|text| text.replace("phantoms.env", "phantoms-{session}.env"));
+    let program = Program::start("");
     let socket = program.path("agents.sock");
+    let more = listener(
+        "proxy",
+        &socket,
+        "session = \"{caller}\"\nwho = [\"token\"]",
+    );
+    program.edit(|text| text.replace("phantoms.env", "phantoms-{session}.env") + &more);
+    program.reload();
     let (wide, narrow) = (
         mint(&program, &[]),
         mint(&program, &["--path", "/elsewhere"]),
@@ -612,6 +618,8 @@ fn what_a_token_carries_ends_with_it_and_what_was_derived_falls_with_it() {
     let took = breaks_off(under_way);
     println!("a stream of a revoked token broke off after {took:?}");
     assert!(took < Duration::from_secs(2), "{took:?}");
+    // It is written once the connection has ended.
+    std::thread::sleep(Duration::from_millis(500));
     let cut = program.records("end").into_iter().next_back().unwrap();
     assert_eq!(cut["reason"], "token_caveat", "{cut}");
     for again in [false, true] {

@@ -40,6 +40,9 @@ impl Mint {
         let token = answer["token"].as_str();
         let token = token.ok_or_else(|| Failure::new("the gateway's answer has no token"))?;
         terminal.answer(&answer, token);
+        if terminal.json() {
+            return Ok(Code::Ok);
+        }
         let id = answer["id"].as_str().unwrap_or_default();
         terminal.note(&format!(
             "shown this once; `gateway token revoke {}` revokes it and what is derived from it",
