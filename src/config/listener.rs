@@ -134,6 +134,11 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         mistake!(section, "authentication", "`authentication` contradicts `kind = \"{kind}\"`";
             "{why}"; "remove `authentication`, or write `kind = \"proxy\"`");
     }
+    if matches!(kind, ListenerKind::Transparent | ListenerKind::Dns) && address.port() == 0 {
+        mistake!(section, "address", "capture needs a port that is known";
+            "`gateway sidecar rules` names it";
+            "write for example `[::]:15001`");
+    }
     refuse_open(section, &kind, address);
     Some(Listener {
         kind: match kind {
