@@ -82,7 +82,7 @@ struct World {
     gateway: Option<Child>,
     origin: Child,
     sandbox: Option<Network>,
-    _out: Network,
+    out: Network,
 }
 
 impl World {
@@ -133,7 +133,7 @@ impl World {
             gateway: None,
             origin,
             sandbox,
-            _out: out,
+            out,
         };
         world.wait("the origin", || {
             world.probe_as(GATEWAY, &["get", V4, "80", V4]) == "200 origin"
@@ -339,6 +339,21 @@ fn captures(mode: &'static str) {
         let log = || fs::read_to_string(world.at("audit.jsonl")).unwrap_or_default();
         world.wait("its record", || log().matches("\"self\"").count() > at);
     }
+    // Whatever becomes of its route, a socket that keeps to an interface does not leave by it.
+    let device = if is_router { "eth0" } else { "up0" };
+    let bound = if is_router { "connected" } else { "lost" };
+    world.sees(&[
+        (&["bound", V4, "80", device], bound),
+        (&["bound", V6, "80", device], bound),
+    ]);
+    // The ports are for what was captured.
+    let neighbour = |address: &str, port: &str| {
+        let probe = ["/usr/bin/python3", "-c", PROBE, "tcp", address, port];
+        succeed(world.out.command(&probe)).trim().to_owned()
+    };
+    for (address, port) in [("10.9.0.2", "15001"), ("fd09::2", "15053")] {
+        assert_eq!(neighbour(address, port), "TimeoutError('timed out')");
+    }
     if !is_router {
         world.sees(&[(&["dns", "127.0.0.53", "good.test"], "200 origin")]);
         assert_eq!(
@@ -517,7 +532,7 @@ def refused(attempt):
         return repr(error)
 
 def tcp(host, port):
-    return refused(lambda: socket.create_connection((host, int(port)), 3))
+    return refused(lambda: socket.create_connection((host, int(port)), 1))
 
 def udp(host, port):
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -564,6 +579,17 @@ def dns(server, name, by=socket.SOCK_DGRAM):
     got = [get(ask(server, name, kind, by), "80", name) for kind in (1, 28)]
     return got[0] if got[0] == got[1] else repr(got)
 
+def bound(host, port, device):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sender = socket.socket(family, socket.SOCK_STREAM)
+    sender.settimeout(1)
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+    try:
+        sender.connect((host, int(port)))
+        return "connected"
+    except OSError:
+        return "lost"
+
 def icmp(host):
     of = (socket.AF_INET6, socket.IPPROTO_ICMPV6, 128, 129) if ":" in host else (socket.AF_INET, socket.IPPROTO_ICMP, 8, 0)
     sender = socket.socket(of[0], socket.SOCK_RAW, of[1])
@@ -579,7 +605,7 @@ def icmp(host):
         return "lost"
 
 what, *words = sys.argv[1:]
-done = {"tcp": tcp, "udp": udp, "get": get, "dns": dns, "icmp": icmp,
+done = {"tcp": tcp, "udp": udp, "get": get, "dns": dns, "icmp": icmp, "bound": bound,
         "dns-tcp": lambda server, name: dns(server, name, socket.SOCK_STREAM)}
 print(done[what](*words))
 "#;

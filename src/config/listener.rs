@@ -246,6 +246,11 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         mistake!(section, "authentication", "`authentication` contradicts `kind = \"{kind}\"`";
             "{why}"; "remove `authentication`, or write `kind = \"proxy\"`");
     }
+    if kind.is_captured() && address.tcp().is_some_and(|address| address.port() == 0) {
+        mistake!(section, "address", "capture needs a port that is known";
+            "`gateway sidecar rules` names it";
+            "write for example `[::]:15001`");
+    }
     match address {
         ListenerAddress::Tcp(address) if who.contains(&Evidence::Token) => {
             warn_in_clear(section, address);

@@ -1,6 +1,6 @@
 //! Accepts connections on listeners, and finds out where they go.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -235,9 +235,14 @@ impl Worker {
     }
 }
 
-/// Whether an address is one of this machine's, and nothing was captured that went there.
+/// Whether an address is one of this machine's, and nothing was captured that went there. One that
+/// cannot be told apart is, such as a link-local address without its interface.
 fn is_of_this_machine(address: IpAddr) -> bool {
-    std::net::UdpSocket::bind((address, 0)).is_ok()
+    let bound = std::net::UdpSocket::bind((address, 0));
+    bound.map_or_else(
+        |error| error.kind() != ErrorKind::AddrNotAvailable,
+        |_| true,
+    )
 }
 
 /// A place among all open connections, released on drop.

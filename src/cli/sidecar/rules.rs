@@ -127,10 +127,10 @@ fn modes() -> impl clap::builder::TypedValueParser<Value = SidecarMode> {
 
 /// Reads the name of an interface, which `nft` and `ip` read as it is.
 fn interface(text: &str) -> Result<String, String> {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     match (1..16).contains(&text.len()) && text.bytes().all(fits) {
         true => Ok(text.to_owned()),
-        false => Err("write the name of an interface as `ip link` shows it".to_owned()),
+        false => Err("write the name of an interface as `ip link` shows it before `@`".to_owned()),
     }
 }
 

@@ -10,6 +10,7 @@ mod route;
 
 use std::io;
 use std::iter::once;
+use std::net::Ipv4Addr;
 
 use self::nft::{Chain, FAMILIES, Hook, Is, Part, Table};
 use self::route::{Route, Selector};
@@ -106,14 +107,26 @@ impl SidecarRules {
 
     fn table(&self) -> Table {
         let chains = match self.mode {
-            SidecarMode::Redirect => vec![self.redirected(), self.refused()],
+            SidecarMode::Redirect => vec![
+                self.redirected(),
+                self.refused(),
+                self.left(),
+                self.guarded(),
+            ],
             SidecarMode::Tproxy => vec![
                 self.marked(),
                 self.taken_by_mark(),
                 self.redirected(),
                 self.refused(),
+                self.left(),
+                self.guarded(),
             ],
-            SidecarMode::Router => vec![self.taken_by_interface(), self.names_by_interface()],
+            SidecarMode::Router => vec![
+                self.taken_by_interface(),
+                self.names_by_interface(),
+                self.forwarded(),
+                self.guarded(),
+            ],
         };
         Table {
             name: format!("gateway_{}", self.port),
@@ -134,10 +147,10 @@ impl SidecarRules {
     /// REDIRECT all TCP. It precedes what a container engine does with its own DNS server.
     fn redirected(&self) -> Chain {
         let names = PROTOCOLS.map(|one| [to_names(one), vec![nft::redirect(self.names_port())]]);
-        let mut rules = vec![vec![nft::user(self.exempt_uid), nft::accept()]];
+        let mut rules = vec![vec![self.exempt(), nft::accept()]];
         rules.extend(names.map(|parts| parts.concat()));
         if self.mode == SidecarMode::Redirect {
-            rules.push(vec![nft::goes_out_by(LOOPBACK), nft::accept()]);
+            rules.push(vec![stays(), nft::accept()]);
             rules.push(vec![tcp(), nft::redirect(self.port)]);
         }
         Chain::new("redirected", "nat", (Hook::Output, -101), rules)
@@ -146,9 +159,9 @@ impl SidecarRules {
     /// Marks TCP that TPROXY is to take, so that its route leads back into this machine.
     fn marked(&self) -> Chain {
         let rules = vec![
-            vec![nft::goes_out_by(LOOPBACK), nft::accept()],
+            vec![stays(), nft::accept()],
             self.own_connection(),
-            vec![nft::user(self.exempt_uid), nft::accept()],
+            vec![self.exempt(), nft::accept()],
             vec![
                 tcp(),
                 nft::to_port(Is::Different, DNS_PORT),
@@ -225,18 +238,24 @@ impl SidecarRules {
 
     /// Refuses at once what is neither captured nor the gateway's own, nor stays on this machine.
     fn refused(&self) -> Chain {
-        let (mark, uid) = (self.mark(), self.exempt_uid);
+        let mark = self.mark();
         let marks = vec![
             tcp(),
-            nft::user(uid),
+            self.exempt(),
             nft::set_connection_mark(mark),
             nft::accept(),
         ];
         let mut rules = vec![
-            vec![nft::goes_out_by(LOOPBACK), nft::accept()],
+            vec![
+                nft::family(libc::AF_INET),
+                nft::to_address(ENGINE_RESOLVER),
+                nft::user(Is::Different, self.exempt_uid),
+                nft::reject(),
+            ],
+            vec![stays(), nft::accept()],
             self.own_connection(),
             marks,
-            vec![nft::user(uid), nft::accept()],
+            vec![self.exempt(), nft::accept()],
         ];
         // The interface of a redirected packet is still the one that it would have left by.
         let captured = |one, port| {
@@ -257,6 +276,53 @@ impl SidecarRules {
         rules.push(vec![tcp(), nft::reset()]);
         rules.push(vec![nft::reject()]);
         Chain::new("refused", "filter", (Hook::Output, 0), rules)
+    }
+
+    /// Drops what leaves all the same: a socket that is bound to an interface keeps to it, whatever
+    /// became of the route, and other tables translate what was to stay.
+    fn left(&self) -> Chain {
+        let others = vec![
+            nft::goes_out_by(Is::Different, LOOPBACK),
+            nft::user(Is::Different, self.exempt_uid),
+            nft::drop(),
+        ];
+        Chain::new("left", "filter", (Hook::Postrouting, 0), vec![others])
+    }
+
+    /// Refuses to forward what no route brought to the gateway.
+    fn forwarded(&self) -> Chain {
+        let refuse = |name: &String| vec![nft::comes_in_by(name), nft::reject()];
+        let rules = self.interfaces.iter().map(refuse).collect();
+        Chain::new("forwarded", "filter", (Hook::Forward, 0), rules)
+    }
+
+    /// Keeps strangers from the gateway's ports, which are for captured connections.
+    fn guarded(&self) -> Chain {
+        let comes = |name: &str| vec![nft::comes_in_by(name), nft::accept()];
+        let mut rules = vec![comes(LOOPBACK)];
+        for name in &self.interfaces {
+            if self.names_port() != DNS_PORT {
+                // Questions of before the rules, which are not translated.
+                let old = |one| {
+                    let to = to_names(one);
+                    [vec![nft::comes_in_by(name)], to, vec![nft::reject()]].concat()
+                };
+                rules.extend(PROTOCOLS.map(old));
+            }
+            rules.push(comes(name));
+        }
+        for port in once(self.port).chain(self.dns_port) {
+            let lose = |one| {
+                let to = nft::to_port(Is::Equal, port);
+                vec![nft::protocol(Is::Equal, one), to, nft::drop()]
+            };
+            rules.extend(PROTOCOLS.map(lose));
+        }
+        Chain::new("guarded", "filter", (Hook::Input, 0), rules)
+    }
+
+    fn exempt(&self) -> Part {
+        nft::user(Is::Equal, self.exempt_uid)
     }
 
     fn routes(&self) -> Vec<Route> {
@@ -286,6 +352,10 @@ fn tcp() -> Part {
     nft::protocol(Is::Equal, libc::IPPROTO_TCP)
 }
 
+fn stays() -> Part {
+    nft::goes_out_by(Is::Equal, LOOPBACK)
+}
+
 fn icmpv6() -> Part {
     nft::protocol(Is::Equal, libc::IPPROTO_ICMPV6)
 }
@@ -298,6 +368,9 @@ fn to_names(protocol: i32) -> Vec<Part> {
 }
 
 const LOOPBACK: &str = "lo";
+/// Docker's DNS server in a container's network. It also answers at a port that only its own rules
+/// name, and asks from the host's network.
+const ENGINE_RESOLVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 11);
 const DNS_PORT: u16 = 53;
 const PROTOCOLS: [i32; 2] = [libc::IPPROTO_TCP, libc::IPPROTO_UDP];
 /// Router solicitation, and neighbour solicitation and advertisement (RFC 4861 §4).

@@ -2,6 +2,7 @@
 //! reads it.
 
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 
 use crate::netlink::{self, ACK, APPEND, Batch, CREATE, REQUEST, attributes};
 
@@ -42,7 +43,10 @@ impl Chain {
 #[derive(Clone, Copy)]
 pub(crate) enum Hook {
     Prerouting = 0,
+    Input = 1,
+    Forward = 2,
     Output = 3,
+    Postrouting = 4,
 }
 
 /// A part of a rule: a test that the packet must pass, or what becomes of it.
@@ -79,7 +83,10 @@ impl Table {
         for chain in &self.chains {
             let hook = match chain.hook {
                 Hook::Prerouting => "prerouting",
+                Hook::Input => "input",
+                Hook::Forward => "forward",
                 Hook::Output => "output",
+                Hook::Postrouting => "postrouting",
             };
             let (name, kind, priority) = (chain.name, chain.kind, chain.priority);
             let _ = writeln!(
@@ -223,11 +230,11 @@ pub(crate) fn protocol(is: Is, protocol: i32) -> Part {
     Part::new(text, |n| meta(n, META_L4PROTO, is, &[protocol as u8]))
 }
 
-/// The user whose socket sends.
-pub(crate) fn user(uid: u32) -> Part {
+/// The user whose socket sends. A packet without a socket passes neither test.
+pub(crate) fn user(is: Is, uid: u32) -> Part {
     let data = uid.to_ne_bytes();
-    Part::new(format!("meta skuid {uid}"), |n| {
-        meta(n, META_SKUID, Is::Equal, &data)
+    Part::new(format!("meta skuid {}{uid}", is.text()), |n| {
+        meta(n, META_SKUID, is, &data)
     })
 }
 
@@ -239,9 +246,9 @@ pub(crate) fn comes_in_by(name: &str) -> Part {
 }
 
 /// The interface that a packet goes out by.
-pub(crate) fn goes_out_by(name: &str) -> Part {
-    Part::new(format!("oifname \"{name}\""), |n| {
-        meta(n, META_OIFNAME, Is::Equal, &interface(name));
+pub(crate) fn goes_out_by(is: Is, name: &str) -> Part {
+    Part::new(format!("oifname {}\"{name}\"", is.text()), |n| {
+        meta(n, META_OIFNAME, is, &interface(name));
     })
 }
 
@@ -332,6 +339,14 @@ pub(crate) fn icmpv6(kind: u8) -> Part {
     })
 }
 
+/// An IPv4 destination.
+pub(crate) fn to_address(address: Ipv4Addr) -> Part {
+    Part::new(format!("ip daddr {address}"), |n| {
+        payload(n, NETWORK_HEADER, 16, 4);
+        compare(n, Is::Equal, &address.octets());
+    })
+}
+
 /// A destination that is not a loopback address.
 pub(crate) fn not_to_loopback(family: i32) -> Part {
     if family == libc::AF_INET6 {
@@ -372,10 +387,19 @@ pub(crate) fn tproxy(family: i32, port: u16) -> Part {
 }
 
 pub(crate) fn accept() -> Part {
-    Part::new("accept", |n| {
+    verdict("accept", NF_ACCEPT)
+}
+
+/// Loses the packet. Where it has its last route, it cannot be refused.
+pub(crate) fn drop() -> Part {
+    verdict("drop", NF_DROP)
+}
+
+fn verdict(text: &str, code: u32) -> Part {
+    Part::new(text, |n| {
         expression(n, "immediate", |n| {
             n.be32(1, VERDICT_REGISTER);
-            n.nest(2, |n| n.nest(2, |n| n.be32(1, NF_ACCEPT)));
+            n.nest(2, |n| n.nest(2, |n| n.be32(1, code)));
         });
     })
 }
@@ -487,6 +511,7 @@ const NETWORK_HEADER: u32 = 1;
 const TRANSPORT_HEADER: u32 = 2;
 const VERDICT_REGISTER: u32 = 0;
 const REGISTER: u32 = 1;
+const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
 const NFT_REJECT_TCP_RST: u32 = 1;
 const NFT_REJECT_ICMPX_UNREACH: u32 = 2;
