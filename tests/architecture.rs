@@ -141,6 +141,7 @@ const MODULES: [(&str, &[&str]); 15] = [
             "origin",
             "gateway",
             "export",
+            "token",
         ],
     ),
     (

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::credential::SecretRef;
 use crate::intercept::{Evidence, PeerUsers};
 use crate::names::SessionId;
+use crate::token::TOKEN_USER;
 
 use super::diagnostic::{Hint, remedy};
 use super::reference;
@@ -79,6 +80,13 @@ impl Listener {
             ListenerKind::Proxy { authentication } => authentication.as_ref(),
             _ => None,
         }
+    }
+
+    /// The user whose password its clients present, if any: that of a token is the token.
+    #[must_use]
+    pub fn proxy_user(&self) -> Option<&str> {
+        let by_token = self.who.contains(&Evidence::Token).then_some(TOKEN_USER);
+        self.login().map(|login| login.user.as_str()).or(by_token)
     }
 
     /// Whether it takes IPv4 too if its address is `[::]`, as capture brings both to one port.

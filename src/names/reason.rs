@@ -164,7 +164,7 @@ ProxyAuthentication "proxy_authentication" PROXY_AUTHENTICATION_REQUIRED Client 
     "Send those of the listener: see `authentication` of `[[listener]]`."
 TokenCaveat "token_caveat" FORBIDDEN Client "http_request_denied"
     "The token narrows what policy allows, or holds no more."
-    "Ask your user for another token: `gateway token mint`; `gateway token inspect` shows what narrows one."
+    "Ask your user to mint another: `gateway token mint`; `gateway token inspect` shows what narrows one."
 TokenMisplaced "token_misplaced" FORBIDDEN Client "http_request_denied"
     "A token of a gateway is in the request itself, and would reach the service."
     "Send it in `Proxy-Authorization` alone, and ask your user to revoke it if others saw it."

@@ -20,5 +20,5 @@ pub use chain::PrefixId;
 pub use format::{Token, TokenInside, TokenMalformed, attenuate, inspect};
 pub use judge::{CaveatDenied, Door, TokenUse};
 pub use key::TokenKey;
-pub use present::{presented, presented_in};
+pub use present::{TOKEN_USER, presented, presented_in};
 pub use verify::{TokenRefused, Verified, verify};

@@ -13,7 +13,7 @@ pub fn presented(user: &str, password: &str) -> Option<Zeroizing<String>> {
     if user.starts_with(PREFIX) {
         return Some(Zeroizing::new([user, password].concat()));
     }
-    let is_token = user == USER && password.starts_with(PREFIX);
+    let is_token = user == TOKEN_USER && password.starts_with(PREFIX);
     is_token.then(|| Zeroizing::new(password.to_owned()))
 }
 
@@ -39,7 +39,7 @@ pub fn presented_in(value: &[u8]) -> Option<Zeroizing<String>> {
 }
 
 /// The user beside which a token is the password.
-const USER: &str = "gateway";
+pub const TOKEN_USER: &str = "gateway";
 
 #[cfg(test)]
 mod tests {

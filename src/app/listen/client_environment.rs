@@ -59,7 +59,7 @@ pub(crate) fn of<'a>(
     variables.extend(trust::variables().map(|(name, _)| (name.to_owned(), trusted.clone())));
     variables.extend(phantoms);
     Ok(ClientEnvironment {
-        user: proxy.login().map(|login| login.user.clone()),
+        user: proxy.proxy_user().map(str::to_owned),
         variables,
     })
 }
@@ -67,7 +67,7 @@ pub(crate) fn of<'a>(
 /// Returns the variables that point to the proxy. The password is not among them; it is in the
 /// store that the configuration names. The client's own loopback is no destination of the gateway.
 fn addresses(proxy: &Listener) -> impl Iterator<Item = (String, String)> {
-    let user = proxy.login().map(|login| format!("{}@", login.user));
+    let user = proxy.proxy_user().map(|user| format!("{user}@"));
     let at = format!("{}{}", user.unwrap_or_default(), proxy.address);
     let http = format!("http://{at}");
     let loopback = String::from("localhost,127.0.0.1,::1");
