@@ -233,7 +233,51 @@ async fn connect<IO: AsyncRead + AsyncWrite + Unpin>(
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
     use super::*;
+
+    /// The token ahead in what a client sent, and what is left once a CONNECT is forgotten.
+    fn ahead(sent: &str) -> (Option<String>, Option<String>) {
+        let (token, mut io) = run(async {
+            let (mut client, server) = tokio::io::duplex(4096);
+            client.write_all(sent.as_bytes()).await.unwrap();
+            drop(client);
+            let mut io = Prefixed::new(server);
+            let token = token_ahead(&mut io).await.unwrap_or_default();
+            (token.map(|token| token.to_string()), io)
+        });
+        let forgets = forget_connect(&mut io);
+        let left = || String::from_utf8(io.ahead().to_vec()).unwrap();
+        (token, forgets.then(left))
+    }
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(future)
+    }
+
+    #[test]
+    fn a_token_is_looked_at_before_the_request_is_taken() {
+        let proves = "Proxy-Authorization: Bearer gwt1_AgI\r\n";
+        let connect = |fields: &str| format!("CONNECT a.test:443 HTTP/1.1\r\n{fields}\r\nGET");
+        let get =
+            |fields: &str| format!("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
+        let host = "Host: a.test:443\r\n";
+        let token = || Some("gwt1_AgI".to_owned());
+        let left = || Some("GET".to_owned());
+        for (sent, wanted) in [
+            (connect(&[host, proves].concat()), (token(), left())),
+            (connect(host), (None, left())),
+            // Of two, none counts.
+            (connect(&[host, proves, proves].concat()), (None, left())),
+            (get(proves), (token(), None)),
+            (get(""), (None, None)),
+            ("\u{1}\r\n\r\n".to_owned(), (None, None)),
+        ] {
+            assert_eq!(ahead(&sent), wanted, "{sent}");
+        }
+    }
 
     #[test]
     fn only_the_whole_user_and_password_are_accepted() {

@@ -156,6 +156,29 @@ mod tests {
         })
     }
 
+    #[test]
+    fn a_greeting_that_offers_a_login_stays_in_the_stream() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        for (sent, offers) in [
+            (&[5, 2, 0, 2, 9][..], true),
+            (&[5, 1, 0, 2], false),
+            (&[5, 3, 0, 2], false),
+            (&[5], false),
+        ] {
+            let (found, left) = runtime.block_on(async {
+                let (mut client, server) = tokio::io::duplex(64);
+                client.write_all(sent).await.unwrap();
+                drop(client);
+                let mut io = Prefixed::new(server);
+                let found = offers_login(&mut io).await.unwrap();
+                (found, io.ahead().to_vec())
+            });
+            assert_eq!((found, &left[..]), (offers, sent));
+        }
+    }
+
     fn connect_to(name: &[u8]) -> Vec<u8> {
         let mut bytes = vec![5, 1, 0, 5, 1, 0, 3, u8::try_from(name.len()).unwrap()];
         bytes.extend_from_slice(name);

@@ -908,3 +908,24 @@ fn j06_a_credential_in_a_place_is_no_signature() {
         );
     }
 }
+
+#[test]
+fn a_token_of_a_gateway_never_leaves() {
+    let stage = stage();
+    let token = format!("gwt1_{}", "Ab0-_".repeat(12));
+    let basic = format!("Basic {}", STANDARD.encode(format!("gateway:{token}")));
+    let bearer = format!("Bearer {token}");
+    for origin in ["https://unmanaged.example", "https://good.example"] {
+        for (path, fields) in [
+            ("/".to_owned(), &[("x-note", token.as_str())][..]),
+            ("/".to_owned(), &[("authorization", &bearer)]),
+            ("/".to_owned(), &[("authorization", &basic)]),
+            (format!("/{token}"), &[]),
+            (format!("/?a={token}"), &[]),
+        ] {
+            let refused = stage.refusal(origin, &path, fields);
+            assert_eq!(refused, "token_misplaced", "{origin}{path} {fields:?}");
+        }
+    }
+    assert!(!has_token(b"the prefix gwt1_ of tokens, and gwt1_a-word"));
+}
