@@ -17,7 +17,7 @@ use crate::token::{PrefixId, inspect};
 
 /// Mints a token.
 #[derive(Args)]
-pub(crate) struct Mint {
+pub(crate) struct MintToken {
     /// The session that it is for, which a listener of the gateway has
     #[arg(long)]
     session: String,
@@ -30,7 +30,7 @@ pub(crate) struct Mint {
     chosen: ChosenGateway,
 }
 
-impl Mint {
+impl MintToken {
     pub(super) fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
         let caveats = self.narrowing.caveats()?;
         let caveats: Vec<String> = caveats.iter().map(ToString::to_string).collect();
@@ -54,14 +54,14 @@ impl Mint {
 
 /// Revokes a token.
 #[derive(Args)]
-pub(crate) struct Revoke {
+pub(crate) struct RevokeToken {
     /// The id of the token, as `mint` and `inspect` show it [default: that of the token on standard
     /// input]
     #[arg(value_name = "ID", value_parser = id)]
     id: Option<PrefixId>,
 }
 
-impl Revoke {
+impl RevokeToken {
     /// Revokes the token. The row is written first, and then the gateways are looked for, as with a
     /// credential.
     pub(super) fn run(self, terminal: &Terminal) -> Result<Code, Failure> {

@@ -14,9 +14,9 @@ use crate::app::{Code, Failure, Terminal};
 #[derive(Subcommand)]
 pub(crate) enum TokenCommand {
     /// Mint a token of a session, for clients of a listener that takes tokens
-    Mint(minting::Mint),
+    Mint(minting::MintToken),
     /// Revoke a token in every gateway of yours, with all that was derived from it
-    Revoke(minting::Revoke),
+    Revoke(minting::RevokeToken),
     /// Narrow a token: print one that allows only this of what it allowed
     Attenuate(offline::Attenuate),
     /// Show whose a token is and what narrows it; whether it is genuine only its gateway knows
