@@ -210,7 +210,10 @@ impl Conversation {
             (None, None) => return Ok(own.clone()),
             (None, Some(_)) => return Err(TokenDenied::Beside),
             (Some(_), None) => return Err(TokenDenied::Missing),
-            (Some(first), Some(text)) if first.is(&text) => return Ok(own.clone()),
+            (Some(first), Some(text)) if first.is(&text) => {
+                first.holds()?;
+                return Ok(own.clone());
+            }
             (Some(first), Some(text)) => Some(first.replaced_by(text)?),
         };
         let caller = Some(Arc::new(Caller {
