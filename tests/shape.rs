@@ -34,7 +34,7 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 24] = [
-    ("all", 86_587),
+    ("all", 86_591),
     ("app", 6_607),
     ("audit", 3_202),
     ("body", 2_237),
@@ -51,7 +51,7 @@ const ROOMS: [(&str, usize); 24] = [
     ("launch", 9_401),
     ("message", 2_304),
     ("names", 694),
-    ("origin", 2_882),
+    ("origin", 2_886),
     ("policy", 4_860),
     ("session", 3_586),
     ("signature", 9_101),
