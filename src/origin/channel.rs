@@ -278,6 +278,7 @@ impl Channel {
                 });
             }
         };
+        heard.answered();
         content.keep_no_more();
         let (back, stream) = match sender {
             Sender::Http1(http1) => {

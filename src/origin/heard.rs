@@ -42,6 +42,11 @@ impl Heard {
         }
     }
 
+    /// Forgets who waited: a connection that rests must not keep the task of its last client.
+    pub(super) fn answered(&self) {
+        self.0.waits.take();
+    }
+
     /// Waits until there are more informational answers than one request may get.
     pub(super) async fn flooded(&self) {
         poll_fn(|cx| {
@@ -66,4 +71,36 @@ pub(super) fn noted<IO: AsyncRead>(
             heard.0.any.store(true, Ordering::Relaxed);
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Wake, Waker};
+
+    use super::*;
+
+    struct Task;
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    #[test]
+    fn a_flood_is_told_and_an_answered_request_keeps_no_task() {
+        let (heard, task) = (Heard::default(), Arc::new(Task));
+        let waker = Waker::from(task.clone());
+        let mut cx = Context::from_waker(&waker);
+        {
+            let mut flooded = pin!(heard.flooded());
+            for _ in 0..MOST_INFORMATIONAL {
+                heard.informational();
+            }
+            assert!(flooded.as_mut().poll(&mut cx).is_pending());
+            heard.informational();
+            assert!(flooded.as_mut().poll(&mut cx).is_ready());
+        }
+        heard.answered();
+        assert_eq!(Arc::strong_count(&task), 2);
+    }
 }
