@@ -21,14 +21,14 @@ use crate::app::session::tokens;
 use crate::app::{Advise as _, App, Code, Context as _, Failure, safe};
 use crate::config::{Allowed, Hint, state};
 use crate::control::{
-    About, ClientEnvironment, Control, MintRequest, MintedToken, Operations, Reloaded, Unusable,
-    bind_socket,
+    About, ClientEnvironment, Control, CreatedSession, MintRequest, MintedToken, Operations,
+    Reloaded, Unusable, bind_socket,
 };
 use crate::files::SocketFile;
 use crate::gateway::chain;
 use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal, Parsed};
 use crate::names::{CredentialName, SessionId};
-use crate::session::SessionStatus;
+use crate::session::{Creation, SessionStatus};
 use crate::token::PrefixId;
 
 /// Where the outcome of a reload goes.
@@ -297,10 +297,35 @@ impl Operations for AppOperations {
         session: &SessionId,
         asked: &MintRequest,
     ) -> Result<MintedToken, ControlRefusal> {
-        let caveats = tokens::caveats(asked).map_err(|failure| refused(&failure))?;
+        let caveats = tokens::asked_caveats(asked).map_err(|failure| refused(&failure))?;
         let id = session.clone();
         let mint = |app: Arc<App>| async move { app.mint_token(&id, &caveats).await };
         self.on_main(mint).await
+    }
+
+    async fn create(
+        &self,
+        id: &SessionId,
+        creation: Creation,
+    ) -> Result<CreatedSession, ControlRefusal> {
+        let of = id.clone();
+        let create = |app: Arc<App>| async move { app.create_session(&of, creation).await };
+        self.on_main(create).await?.ok_or_else(|| {
+            let what = format!("there is or was a session `{id}`");
+            ControlRefusal::new(StatusCode::CONFLICT, what)
+                .because("a name is used once, so that no token of another session fits")
+                .next("choose another name, or none")
+        })
+    }
+
+    async fn extend(
+        &self,
+        id: &SessionId,
+        seconds: u64,
+    ) -> Result<(MintedToken, SystemTime), ControlRefusal> {
+        let id = id.clone();
+        let extend = |app: Arc<App>| async move { app.extend_session(&id, seconds).await };
+        self.on_main(extend).await
     }
 
     async fn keep_revoked_token(&self, id: PrefixId) -> Result<(), ControlRefusal> {

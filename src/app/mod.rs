@@ -52,7 +52,8 @@ use crate::names::{CredentialName, SessionId};
 use crate::origin::OriginRule;
 use crate::policy::{Asker, Operators};
 use crate::session::phantom::Phantoms;
-use crate::session::{EndReason, Lifetime, Moment, Session, SessionStatus};
+use crate::session::{Creation, EndReason, Lifetime, Moment, Session, SessionStatus};
+use crate::state::SessionRecord;
 
 /// The program without listeners and threads, ready to serve.
 pub struct App {
@@ -86,8 +87,40 @@ pub struct App {
     pub(crate) revocations: KeptRevocations,
 }
 
-/// A session's name and groups, and whose alone it is, if it is a caller's.
-pub(crate) type SessionOf<'a> = (&'a SessionId, &'a [String], Option<&'a Arc<Caller>>);
+/// A session's name and groups, and whose it is.
+pub(crate) type SessionOf<'a> = (&'a SessionId, &'a [String], Whose<'a>);
+
+/// Whose a session is.
+#[derive(Clone, Copy)]
+pub(crate) enum Whose<'a> {
+    /// A listener's, or a command's.
+    Listener,
+    /// A caller's alone.
+    Caller(&'a Arc<Caller>),
+    /// An operator made it.
+    Operator(&'a Creation),
+}
+
+impl Whose<'_> {
+    fn creation(&self) -> Option<&Creation> {
+        match self {
+            Self::Operator(creation) => Some(creation),
+            Self::Listener | Self::Caller(_) => None,
+        }
+    }
+
+    /// Who asks in the session, as far as that is known before anybody does.
+    fn caller(&self) -> Option<Arc<Caller>> {
+        match self {
+            Self::Listener => None,
+            Self::Caller(caller) => Some(Arc::clone(caller)),
+            Self::Operator(creation) => Some(Arc::new(Caller {
+                user: creation.request.user.clone(),
+                ..Caller::default()
+            })),
+        }
+    }
+}
 
 impl App {
     /// Sets up every part from the configuration, with further origin `rules` before its own.
@@ -166,7 +199,7 @@ impl App {
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
         let snapshot = self.shared.current();
-        let named = [(id, groups, None)];
+        let named = [(id, groups, Whose::Listener)];
         let mut opened = self
             .prepare_and_keep(&snapshot, &self.config, &named)
             .await?;
@@ -184,17 +217,22 @@ impl App {
         &self,
         snapshot: &Snapshot,
         config: &Config,
-        (id, groups, caller): SessionOf<'_>,
+        (id, groups, whose): SessionOf<'_>,
     ) -> Result<OpenedSession, Failure> {
         let keeper = self.keeper().await?;
         let mut kept = keeper.recall(id).await?;
+        let creation = whose.creation().map(Creation::text);
+        let is_others = |record: &SessionRecord| record.created != creation;
+        if kept.record.as_ref().is_some_and(is_others) {
+            return Err(made_by_operator(id));
+        }
         let before = self.shared.sessions.get(id);
         if kept.ended().is_none() && before.is_none_or(|before| before.is_over()) {
             snapshot.credentials.begin(id);
         }
         let phantoms = self.issue(snapshot, id, &mut kept).await?;
-        let session = self.session(config, (id, groups), phantoms, &kept);
-        let ca = self.ca(config, (&session, caller), &kept)?;
+        let session = self.session(config, (id, groups, whose), phantoms, &kept);
+        let ca = self.ca(config, (&session, whose.caller()), &kept)?;
         for (other, phantoms) in keeper.others(&kept).await {
             self.shared.sessions.recognise(&other, &phantoms);
         }
@@ -245,7 +283,7 @@ impl App {
     fn session(
         &self,
         config: &Config,
-        (id, groups): (&SessionId, &[String]),
+        (id, groups, whose): SessionOf<'_>,
         phantoms: Phantoms,
         kept: &StoredSession,
     ) -> Arc<Session> {
@@ -275,9 +313,14 @@ impl App {
             // It ends with its command.
             Persistence::Project(_) | Persistence::Nothing => None,
         };
-        let lifetime = lasts.map(|lasts| Lifetime::new(Moment::now(), lasts));
+        let now = Moment::now();
+        let lifetime = match whose.creation() {
+            Some(creation) => Some(Lifetime::until(now, kept.ends().unwrap_or(creation.ends()))),
+            None => lasts.map(|lasts| Lifetime::new(now, lasts)),
+        };
         let session = Session::new(id.clone(), groups.collect(), phantoms, lifetime);
         let session = session.with_key(kept.key());
+        let session = session.with_creation(whose.creation().cloned());
         session.limit_idle(config.ca.idle);
         kept.restore(&session);
         Arc::new(session)
@@ -286,7 +329,7 @@ impl App {
     fn ca(
         &self,
         config: &Config,
-        (session, caller): (&Arc<Session>, Option<&Arc<Caller>>),
+        (session, caller): (&Arc<Session>, Option<Arc<Caller>>),
         kept: &StoredSession,
     ) -> Result<Arc<SessionCa>, Failure> {
         let settings = CaSettings {
@@ -298,7 +341,6 @@ impl App {
             ..CaSettings::default()
         };
         let (shared, asks) = (self.shared.clone(), session.clone());
-        let caller = caller.cloned();
         let is_reached = Arc::new(move |host: &Host| {
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();
@@ -477,6 +519,14 @@ fn default_log(runs_as: RunsAs) -> Result<PathBuf, Failure> {
         std::process::id()
     );
     Ok(directory.join(name))
+}
+
+/// Says that a name is that of a session which is not the asker's.
+pub(crate) fn made_by_operator(id: &SessionId) -> Failure {
+    let what = format!("the name `{id}` is another session's");
+    Failure::usage(what)
+        .because("a session that `gateway session create` made is no listener's and no caller's")
+        .next("write another name")
 }
 
 fn too_many() -> Failure {

@@ -24,6 +24,7 @@ mod proposals;
 mod refusal_lines;
 mod remedy;
 mod serve;
+mod session;
 mod sidecar;
 mod token;
 mod usage;
@@ -80,6 +81,9 @@ enum Command {
     Status(gateways::ChosenGateway),
     /// List the sessions of the running gateways
     Sessions(gateways::ChosenGateway),
+    /// Make sessions at run time, and let them live longer
+    #[command(subcommand)]
+    Session(session::SessionCommand),
     /// Pause a session: its requests are refused until it is resumed
     Pause(operate::OneSession),
     /// Let a paused session go on
@@ -215,6 +219,7 @@ impl Command {
             Self::Why(command) => command.run(terminal),
             Self::Status(chosen) => operate::status(&chosen, terminal),
             Self::Sessions(chosen) => operate::list_sessions(&chosen, terminal),
+            Self::Session(command) => command.run(terminal),
             Self::Pause(command) => command.run("pause", terminal),
             Self::Resume(command) => command.run("resume", terminal),
             Self::End(command) => command.run("end", terminal),

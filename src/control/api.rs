@@ -85,6 +85,8 @@ impl<O: Operations> Control<O> {
             Endpoint::Gateway => Ok(self.gateway().await),
             Endpoint::Sessions => Ok(self.sessions()),
             Endpoint::Session => self.session(&called),
+            Endpoint::CreateSession => self.create_session(&head.headers, &content, peer).await,
+            Endpoint::ExtendSession => self.extend_session(&called, &content, peer).await,
             Endpoint::Environment => self.environment(&called),
             Endpoint::Pause | Endpoint::Resume | Endpoint::End => self.change(&called, peer).await,
             Endpoint::Enter => self.enter(&called, &content, peer).await,
@@ -460,7 +462,7 @@ fn unknown_credential() -> ControlRefusal {
         .next("gateway sessions")
 }
 
-fn unknown_session() -> ControlRefusal {
+pub(super) fn unknown_session() -> ControlRefusal {
     ControlRefusal::new(StatusCode::NOT_FOUND, "there is no such session").next("gateway sessions")
 }
 

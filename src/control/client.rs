@@ -50,6 +50,8 @@ pub struct Client {
     /// Whether root named the socket itself, and so chose whose gateway it is.
     any_owner: bool,
     within: Duration,
+    /// By which a call that is made again is known.
+    key: Option<HeaderValue>,
 }
 
 impl Client {
@@ -59,6 +61,7 @@ impl Client {
             path: path.to_owned(),
             any_owner: false,
             within: WITHIN,
+            key: None,
         }
     }
 
@@ -66,6 +69,13 @@ impl Client {
     #[must_use]
     pub fn within(self, within: Duration) -> Self {
         Self { within, ..self }
+    }
+
+    /// Makes calls that are known again by this key. Other texts than visible ASCII are no key.
+    #[must_use]
+    pub fn known_by(self, key: &str) -> Self {
+        let key = HeaderValue::from_str(&format!("\"{key}\"")).ok();
+        Self { key, ..self }
     }
 
     /// Will call the gateway at a path that the user named. Root may name any user's.
@@ -140,6 +150,9 @@ impl Client {
         *request.uri_mut() = path.parse().map_err(|_| Unanswered::Unreadable)?;
         let fields = request.headers_mut();
         fields.insert(HOST, HeaderValue::from_static("gateway"));
+        if let Some(key) = &self.key {
+            fields.insert("idempotency-key", key.clone());
+        }
         if content.is_some() {
             fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }

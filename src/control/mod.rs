@@ -5,6 +5,7 @@
 
 mod api;
 mod client;
+mod creating;
 mod events;
 mod exposition;
 mod operations;
@@ -16,7 +17,9 @@ mod socket;
 mod view;
 
 pub use client::{Client, Unanswered};
-pub use operations::{ClientEnvironment, MintRequest, MintedToken, Operations, Reloaded};
+pub use operations::{
+    ClientEnvironment, CreatedSession, MintRequest, MintedToken, Operations, Reloaded,
+};
 pub use route::{ROUTES, Route};
 pub use server::{Control, serve, serve_metrics};
 pub use socket::{Unusable, bind_socket, sockets};

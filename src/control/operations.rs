@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
 use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal};
 use crate::names::{CredentialName, SessionId};
-use crate::session::SessionStatus;
+use crate::session::{Creation, SessionStatus};
 use crate::token::{PrefixId, Token};
 
 /// What the program does when an operator asks for it. `cli` implements it.
@@ -46,6 +47,20 @@ pub trait Operations: Send + Sync + 'static {
         asked: &MintRequest,
     ) -> impl Future<Output = Result<MintedToken, ControlRefusal>> + Send;
 
+    /// Makes a session that no listener owns, and keeps it.
+    fn create(
+        &self,
+        id: &SessionId,
+        creation: Creation,
+    ) -> impl Future<Output = Result<CreatedSession, ControlRefusal>> + Send;
+
+    /// Moves the end of a session that was made so, and mints a token that lives as long.
+    fn extend(
+        &self,
+        id: &SessionId,
+        seconds: u64,
+    ) -> impl Future<Output = Result<(MintedToken, SystemTime), ControlRefusal>> + Send;
+
     /// Keeps, for every gateway of this user, that a token is revoked.
     fn keep_revoked_token(
         &self,
@@ -72,7 +87,7 @@ pub trait Operations: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
 }
 
-/// What a client of a session's proxy needs. No other answer has phantoms.
+/// What a client of a session's proxy needs.
 #[derive(Deserialize, Serialize)]
 pub struct ClientEnvironment {
     /// The user whose password the proxy asks for. The password is not in the variables.
@@ -92,12 +107,32 @@ pub struct MintRequest {
     pub caveats: Vec<String>,
 }
 
-/// A token that was minted. No other answer has one.
+/// A token that was minted. No later answer has it.
 pub struct MintedToken {
     /// The token.
     pub token: Token,
     /// The id that it is revoked by.
     pub id: PrefixId,
+}
+
+/// For how long a session is to live from now on.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExtendRequest {
+    /// In seconds.
+    pub seconds: u64,
+}
+
+/// A session that was made, with all that its workload needs.
+pub struct CreatedSession {
+    /// The token that selects it.
+    pub token: MintedToken,
+    /// When both end.
+    pub ends: SystemTime,
+    /// The certificate of its CA as PEM.
+    pub certificate: String,
+    /// The phantoms that its workload may know, by their variables.
+    pub variables: BTreeMap<String, String>,
 }
 
 /// What a reload put in force.

@@ -49,7 +49,7 @@ macro_rules! routes {
         }
 
         /// Every route.
-        pub static ROUTES: [Route; 21] = [$({
+        pub static ROUTES: [Route; 23] = [$({
             const OPERATION: Option<Operation> = $operation;
             Route {
                 method: Method::$method,
@@ -66,7 +66,7 @@ macro_rules! routes {
 
 routes! {
     Health Ready Metrics Gateway Sessions Session Environment Pause Resume End Enter Reload
-    Revoke Restore MintToken RevokeToken Events Allow Proposals RefuseProposal;
+    CreateSession ExtendSession Revoke Restore MintToken RevokeToken Events Allow Proposals RefuseProposal;
     GET "/healthz" Health, None, [200],
         "The process lives.";
     GET "/ready" Ready, None, [200, 503],
@@ -79,10 +79,14 @@ routes! {
         "The state of the gateway.";
     GET "/v1/sessions" Sessions, Some(Operation::SessionList), [200],
         "Every session.";
+    POST "/v1/sessions" CreateSession, Some(Operation::SessionCreate), [200, 409, 422, 503],
+        "Makes a session that no listener owns, and returns its token, CA and phantoms. With an `Idempotency-Key`, the same request gets the same answer for as long as the session lives.";
     GET "/v1/sessions/{id}" Session, Some(Operation::SessionShow), [200, 404],
         "One session.";
     GET "/v1/sessions/{id}/environment" Environment, Some(Operation::SessionEnter), [200, 404, 422, 503],
         "What a client of the session's proxy needs: variables, with its phantoms.";
+    POST "/v1/sessions/{id}/extend" ExtendSession, Some(Operation::SessionExtend), [200, 404, 422, 503],
+        "Moves the end of a session that was made so, and returns a token that lives as long.";
     POST "/v1/sessions/{id}/pause" Pause, Some(Operation::SessionPause), [200, 404, 409, 503],
         "Refuses the session's requests until it is resumed. What is under way goes on.";
     POST "/v1/sessions/{id}/resume" Resume, Some(Operation::SessionResume), [200, 404, 409, 503],

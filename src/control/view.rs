@@ -80,13 +80,22 @@ pub(super) struct SessionView {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<&'static str>,
+    /// For whom an operator made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
     groups: Vec<String>,
+    /// What an operator made it to be lent, and nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lend: Option<Vec<String>>,
     credentials: Vec<String>,
     /// Those of them that are revoked.
     revoked: Vec<String>,
     connections: usize,
     exchanges: usize,
     ends_in_seconds: Option<u64>,
+    /// After how long without a request it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idle_seconds: Option<u64>,
 }
 
 impl<'a> GatewayView<'a> {
@@ -148,6 +157,8 @@ impl SessionView {
         };
         let snapshot = shared.current();
         let credentials = snapshot.credentials.bindings().all();
+        let made = session.creation().map(|made| &made.request);
+        let user = made.and_then(|made| made.user.as_ref());
         Self {
             id: session.id().to_string(),
             status: status.as_str(),
@@ -157,7 +168,11 @@ impl SessionView {
                 .iter()
                 .map(ToString::to_string)
                 .collect(),
+            user: user.map(|user| user.as_str().to_owned()),
+            lend: made.and_then(|made| made.lend.as_ref()).map(texts),
+            idle_seconds: session.idle().map(|idle| idle.as_secs()),
             credentials: credentials
+                .filter(|binding| session.may_hold(binding))
                 .map(|binding| binding.credential.to_string())
                 .collect(),
             revoked: texts(snapshot.credentials.revoked()),

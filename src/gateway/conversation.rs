@@ -217,6 +217,7 @@ impl Conversation {
             (Some(first), Some(text)) => Some(first.replaced_by(text)?),
         };
         let caller = Some(Arc::new(Caller {
+            user: own.caller.as_ref().and_then(|caller| caller.user.clone()),
             token,
             ..Caller::default()
         }));

@@ -170,6 +170,7 @@ impl Exchange {
                 self.guard.allowed(authorized.judged().clone(), generation);
                 self.still_allowed()?;
                 self.token_allows(&authorized).map_err(Refusal::Caveat)?;
+                self.session_lends(&authorized)?;
                 Ok(authorized)
             }
             Decision::Deny(mut denied) => {
@@ -202,6 +203,14 @@ impl Exchange {
             policies: authorized.verdict().policies.iter(),
             now,
         })
+    }
+
+    /// Judges what policy allowed by what the session was made to be lent.
+    fn session_lends(&self, authorized: &Authorized) -> Result<(), Refusal> {
+        let session = authorized.session();
+        let mut asked = authorized.judged().credentials().iter();
+        let unlent = asked.find(|name| !session.may_be_lent(name));
+        unlent.map_or(Ok(()), |name| Err(Refusal::Unlent(name.clone())))
     }
 
     /// Judges the exchange again if a reload came since it began. The watchdog did not know of it

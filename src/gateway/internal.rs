@@ -1,8 +1,6 @@
 //! `http://gateway.internal/`: what a workload may know of itself. It shows the workload's own
 //! session alone, and holds no secret. Phantoms are shown only where evidence shows whose they are.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -89,10 +87,8 @@ impl Exchange {
 
     /// The session's phantoms by their variables.
     fn phantoms(&self, session: &Session) -> String {
-        let held = session.phantoms();
         let bindings = self.snapshot.credentials.bindings();
-        let all: BTreeMap<&str, &str> = bindings.environment(&held).collect();
-        json!(all).to_string() + "\n"
+        json!(session.environment(bindings)).to_string() + "\n"
     }
 
     fn about(&self, identified: &Identified, wants_json: bool) -> OwnPage {
@@ -175,7 +171,9 @@ impl Exchange {
     fn credentials(&self, session: &Session) -> Vec<Value> {
         let (phantoms, bindings) = (session.phantoms(), self.snapshot.credentials.bindings());
         let own = |name| phantoms.of(name).is_some();
-        let all = bindings.all().filter(|binding| own(&binding.credential));
+        let all = bindings
+            .all()
+            .filter(|one| own(&one.credential) && session.may_hold(one));
         all.map(|binding| {
             let hosts = binding
                 .origins

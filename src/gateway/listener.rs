@@ -172,7 +172,9 @@ impl SessionListener {
             ListenerSessions::EachCaller(all) => all.live.get(token.session()),
         };
         let (session, ca) = live.ok_or(TokenDenied::Session)?;
+        let creation = session.creation();
         let caller = Caller {
+            user: creation.and_then(|made| made.request.user.clone()),
             token: Some(token),
             ..Caller::default()
         };

@@ -13,7 +13,7 @@ use crate::body::{HoldFault, TransformFault};
 use crate::credential::{StoreError, Unavailable};
 use crate::intercept::{Rejected, TokenDenied, explicit};
 use crate::message::Authority;
-use crate::names::{ExchangeId, PolicyId, ReasonCode};
+use crate::names::{CredentialName, ExchangeId, PolicyId, ReasonCode};
 use crate::{credential, origin, policy, session};
 
 /// The field that names a proxy's error (RFC 9209).
@@ -77,6 +77,9 @@ pub enum Refusal {
     /// The connection's token does not allow the request.
     #[error(transparent)]
     Caveat(TokenDenied),
+    /// The session was made to be lent other credentials alone.
+    #[error("the session may not be lent `{0}`")]
+    Unlent(CredentialName),
 }
 
 impl Refusal {
@@ -106,6 +109,7 @@ impl Refusal {
             Self::Caller(reason) => *reason,
             Self::Token(_) => ReasonCode::TokenRefused,
             Self::Caveat(_) => ReasonCode::TokenCaveat,
+            Self::Unlent(_) => ReasonCode::SessionLend,
         }
     }
 
@@ -148,7 +152,9 @@ impl Refusal {
             Self::Origin(error @ (origin::Error::Unreachable(_) | origin::Error::Upstream(_))) => {
                 Some(chain(error))
             }
-            Self::Origin(_) | Self::Session(session::Error::Misplaced(_)) => Some(self.cause()),
+            Self::Origin(_) | Self::Session(session::Error::Misplaced(_)) | Self::Unlent(_) => {
+                Some(self.cause())
+            }
             Self::Token(denied) | Self::Caveat(denied) => Some(denied.to_string()),
             Self::Credential(error) if self.reason().status().is_server_error() => {
                 Some(chain(error))

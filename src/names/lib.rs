@@ -140,6 +140,10 @@ text_name!(PolicyId);
 serde_as_text!(CredentialName, ToString::to_string, |text| {
     CredentialName::new(text).ok()
 });
+serde_as_text!(SessionId, ToString::to_string, |text| {
+    SessionId::new(text).ok()
+});
+serde_as_text!(User, |user| user.as_str().to_owned(), User::new);
 
 impl ExchangeId {
     /// Creates an id from ten random bytes.

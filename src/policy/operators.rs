@@ -20,6 +20,10 @@ pub enum Operation {
     MetricsRead,
     /// To list its sessions.
     SessionList,
+    /// To make a session at run time.
+    SessionCreate,
+    /// To let a session that was made so live longer.
+    SessionExtend,
     /// To see one session.
     SessionShow,
     /// To pause a session.
@@ -57,6 +61,8 @@ impl Operation {
             Self::Status => "status",
             Self::MetricsRead => "metrics.read",
             Self::SessionList => "session.list",
+            Self::SessionCreate => "session.create",
+            Self::SessionExtend => "session.extend",
             Self::SessionShow => "session.show",
             Self::SessionPause => "session.pause",
             Self::SessionResume => "session.resume",
@@ -159,7 +165,7 @@ const HELP: &str = "the schema is policies/control.cedarschema; see docs/control
 mod tests {
     use super::*;
 
-    const ALL: [Operation; 15] = [
+    const ALL: [Operation; 19] = [
         Operation::Status,
         Operation::MetricsRead,
         Operation::SessionList,
@@ -175,6 +181,10 @@ mod tests {
         Operation::ProposalRefuse,
         Operation::CredentialRevoke,
         Operation::CredentialRestore,
+        Operation::SessionCreate,
+        Operation::SessionExtend,
+        Operation::TokenMint,
+        Operation::TokenRevoke,
     ];
 
     fn target(operation: Operation) -> Option<SessionId> {
@@ -185,6 +195,8 @@ mod tests {
                 | Operation::SessionResume
                 | Operation::SessionEnd
                 | Operation::SessionEnter
+                | Operation::SessionExtend
+                | Operation::TokenMint
         );
         of_a_session.then(|| SessionId::new("agent-1").unwrap())
     }

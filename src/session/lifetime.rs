@@ -47,6 +47,12 @@ impl Lifetime {
         Self { begins, lasts }
     }
 
+    /// A stretch that begins at a moment and ends at a time of the wall clock.
+    pub fn until(begins: Moment, ends: SystemTime) -> Self {
+        let lasts = ends.duration_since(begins.wall).unwrap_or_default();
+        Self { begins, lasts }
+    }
+
     /// The same stretch once more, from another moment on.
     #[must_use]
     pub fn again(&self, begins: Moment) -> Self {

@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use super::bindings::Bindings;
+use super::creation::Creation;
 use super::detected::DetectedCredentials;
 use super::groups::Groups;
 use super::idle::IdleClock;
@@ -28,6 +29,8 @@ use crate::names::{Map, ReasonCode, SessionId};
 pub struct Session {
     id: SessionId,
     groups: Groups,
+    /// How an operator made it, if one did.
+    creation: Option<Creation>,
     /// The key that its phantoms are drawn from. Without one, it gains no credential.
     key: Option<PhantomKey>,
     /// The phantoms its workload holds now.
@@ -89,6 +92,7 @@ impl Session {
         Self {
             id,
             groups: Groups::new(groups),
+            creation: None,
             key: None,
             phantoms: ArcSwap::from_pointee(phantoms),
             registry: OnceLock::new(),
@@ -111,6 +115,18 @@ impl Session {
             key: Some(key),
             ..self
         }
+    }
+
+    /// Notes how an operator made it.
+    #[must_use]
+    pub fn with_creation(self, creation: Option<Creation>) -> Self {
+        Self { creation, ..self }
+    }
+
+    /// How an operator made it at run time. No listener owns it then, its end is fixed, and those
+    /// alone are in it who have a token.
+    pub fn creation(&self) -> Option<&Creation> {
+        self.creation.as_ref()
     }
 
     /// The key that its phantoms are drawn from.
@@ -220,7 +236,7 @@ impl Session {
 
     /// Begins its time anew, after it was not used for too long. Returns whether it did.
     pub(super) fn come_back(&self, now: Moment) -> bool {
-        if let Some(lifetime) = self.lifetime() {
+        if let (Some(lifetime), None) = (self.lifetime(), &self.creation) {
             self.extend(lifetime.again(now));
         }
         self.idle.note(now.since_boot);

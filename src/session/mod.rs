@@ -3,6 +3,7 @@
 mod binding;
 mod bindings;
 mod clash;
+mod creation;
 mod detect;
 mod detected;
 mod groups;
@@ -23,6 +24,7 @@ mod status;
 pub use binding::{Binding, Foreign, When};
 pub use bindings::Bindings;
 pub use clash::{BindingMalformed, mistakes};
+pub use creation::{Creation, SessionRequest};
 pub(crate) use detected::Location;
 pub use detected::{CredentialUse, DetectedCredentials, FormWatch};
 pub use lifetime::{Lifetime, Moment};

@@ -34,6 +34,9 @@ pub struct SessionRecord {
     /// Whether it was ended because it was not used for too long.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_idle: bool,
+    /// How an operator made it at run time, as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<String>,
     /// The shape of each credential's phantom, by the credential's name.
     pub shapes: BTreeMap<String, String>,
     /// The certificate of its CA, if that is kept.

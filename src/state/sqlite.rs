@@ -217,6 +217,16 @@ impl StateStore for SqliteState {
         })
     }
 
+    fn created(&self, now: u64) -> StateFuture<'_, Vec<SessionRecord>> {
+        let proof = self.proof.clone();
+        self.file.ask(move |connection| {
+            let now = i64::try_from(now).unwrap_or(i64::MAX);
+            let mut rows = connection.prepare(CREATED)?;
+            let rows = rows.query_map([now], columns)?;
+            rows.map(|row| proof.read(row?)).collect()
+        })
+    }
+
     fn decide(&self, all: Vec<SessionDecision>) -> StateFuture<'_, Revision> {
         let proof = self.proof.clone();
         self.file
@@ -440,6 +450,10 @@ const ONE: &str = "SELECT id, version, record, sealed, proof FROM session WHERE 
 const LATEST: &str = "
     SELECT id, version, record, sealed, proof FROM session
     ORDER BY record ->> '$.made' DESC, id DESC LIMIT ?1";
+const CREATED: &str = "
+    SELECT id, version, record, sealed, proof FROM session
+    WHERE record ->> '$.created' IS NOT NULL AND record ->> '$.ends' > ?1
+        AND (record ->> '$.ended' IS NULL OR coalesce(record ->> '$.was_idle', 0))";
 const PUT: &str = "
     INSERT INTO session (id, version, record, sealed, proof) VALUES (?1, ?2, ?3, ?4, ?5)
     ON CONFLICT (id) DO UPDATE SET version = excluded.version, record = excluded.record,

@@ -24,6 +24,10 @@ pub trait StateStore: Send + Sync {
     /// The records that were made last, at most `most` of them, the latest first.
     fn sessions(&self, most: usize) -> StateFuture<'_, Vec<SessionRecord>>;
 
+    /// The records of sessions that operators made and that have an end after `now`, unless one
+    /// ended them.
+    fn created(&self, now: u64) -> StateFuture<'_, Vec<SessionRecord>>;
+
     /// Applies all of these decisions or none, and returns the revision of the last.
     ///
     /// Fails with [`StateError::Refused`] if one of them finds another state than it needs.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::app::listen::publish::Publication;
-use crate::app::{App, Failure};
+use crate::app::{App, Failure, Whose};
 use crate::gateway::{AskedSession, LivePair};
 
 impl App {
@@ -23,6 +23,16 @@ impl App {
         }
     }
 
+    /// Forgets sessions that are over until there may be one more. Returns whether there may.
+    pub(crate) fn makes_room(&self, most: usize) -> bool {
+        let over = self.listening.over_most(most);
+        for over in over.iter().flatten() {
+            self.listening.forget(over);
+            self.shared.sessions.leave(over);
+        }
+        over.is_some()
+    }
+
     /// Returns the session of a caller, which may be over; `None` if there are too many. A reload
     /// waits, so that the session has what the reload brings.
     async fn session_of_caller(&self, asked: &AskedSession) -> Result<Option<LivePair>, Failure> {
@@ -31,15 +41,11 @@ impl App {
             return Ok(Some(live));
         }
         let config = &latest.read.config;
-        let Some(all_over) = self.listening.over_most(config.sessions.most) else {
+        if !self.makes_room(config.sessions.most) {
             return Ok(None);
-        };
-        for over in all_over {
-            self.listening.forget(&over);
-            self.shared.sessions.leave(&over);
         }
         let snapshot = self.shared.current();
-        let named = [(&asked.id, &asked.groups[..], Some(&asked.caller))];
+        let named = [(&asked.id, &asked.groups[..], Whose::Caller(&asked.caller))];
         let mut opened = self.prepare_and_keep(&snapshot, config, &named).await?;
         let opened = opened.pop().ok_or_else(|| Failure::new("no session"))?;
         let live = opened.live();

@@ -15,7 +15,7 @@ use crate::app::listen::publish::Publication;
 use crate::app::session::recalled::OpenedSession;
 use crate::app::session::renewal::record_end;
 use crate::app::settings::project_file;
-use crate::app::{App, Context as _, Failure};
+use crate::app::{App, Context as _, Failure, Whose, made_by_operator};
 use crate::config::{Config, Listener, ListenerKind, ProxyLogin};
 use crate::credential::Stores;
 use crate::gateway::{
@@ -153,8 +153,14 @@ impl App {
         let (snapshot, config) = (self.shared.current(), &self.config);
         let mut named = HashSet::new();
         let first = config.listeners.iter();
-        let first = first.filter_map(|known| Some((known.session.one()?, &known.groups[..], None)));
-        let first: Vec<_> = first.filter(|(id, ..)| named.insert(*id)).collect();
+        let first = first
+            .filter_map(|known| Some((known.session.one()?, &known.groups[..], Whose::Listener)));
+        let first = first.filter(|(id, ..)| named.insert(*id));
+        let made = self.keeper().await?.created().await?;
+        let made = made
+            .iter()
+            .map(|(id, made)| (id, &made.request.groups[..], Whose::Operator(made)));
+        let first: Vec<_> = first.chain(made).collect();
         let opened = self.prepare_and_keep(&snapshot, config, &first).await?;
         let first = Some((bound, opened));
         let change = self.change_listeners(&snapshot, config, first).await?;
@@ -162,7 +168,9 @@ impl App {
         let latest = self.reloading.latest.lock().await;
         let logins = &latest.read.resolved.logins[..];
         let given = (&**snapshot.credentials.bindings(), logins, logins);
-        for OpenedSession { session, ca, .. } in &change.opened {
+        let of_listeners = change.opened.iter();
+        let of_listeners = of_listeners.filter(|one| one.session.creation().is_none());
+        for OpenedSession { session, ca, .. } in of_listeners {
             publication.certificate(config, session, ca)?;
             publication.phantoms(config, given, (session, &session.phantoms()))?;
         }
@@ -186,9 +194,12 @@ impl App {
         let opened = opened.find(|one| one.session.id() == id);
         let opened = opened.map(OpenedSession::live);
         if let Some(live) = opened.or_else(|| self.listening.session(id)) {
-            return Ok(live);
+            let is_listeners = live.0.creation().is_none();
+            return is_listeners
+                .then_some(live)
+                .ok_or_else(|| made_by_operator(id));
         }
-        let named = (id, &known.groups[..], None);
+        let named = (id, &known.groups[..], Whose::Listener);
         change.opened.push(self.prepare(next, config, named).await?);
         Ok(change.opened[change.opened.len() - 1].live())
     }

@@ -26,10 +26,9 @@ pub(crate) fn of_session(app: &App, id: &SessionId) -> Result<ClientEnvironment,
     let (proxy, session) = proxy.zip(session).ok_or_else(no_proxy)?;
     let (certificate, _) = certificate(&app.config, id)?;
     let snapshot = app.shared.current();
-    let (bindings, held) = (snapshot.credentials.bindings(), session.phantoms());
-    let phantoms = bindings.environment(&held);
-    let phantoms = phantoms.map(|(name, phantom)| (name.to_owned(), phantom.to_owned()));
-    of(proxy, &certificate, bindings.all(), phantoms.collect())
+    let bindings = snapshot.credentials.bindings();
+    let phantoms = session.environment(bindings);
+    of(proxy, &certificate, bindings.all(), phantoms)
 }
 
 /// Returns what a client of a proxy needs.

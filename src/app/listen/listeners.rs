@@ -68,6 +68,8 @@ impl LiveSession {
     /// Whether a listener has it.
     fn is_of(&self, known: &Listener) -> bool {
         match known.session.one() {
+            // No listener owns one that an operator made.
+            _ if self.session.creation().is_some() => true,
             Some(id) => id == self.session.id(),
             None => self.of_caller,
         }
@@ -140,6 +142,7 @@ impl Listening {
         let now = self.now.lock();
         let stays = |live: &&LiveSession| config.listeners.iter().any(|known| live.is_of(known));
         let live = now.sessions.iter().filter(stays);
+        let live = live.filter(|live| live.session.creation().is_none());
         let live = live.map(|live| (live.session.clone(), live.ca.clone()));
         live.chain(opened.iter().map(OpenedSession::live)).collect()
     }
@@ -159,10 +162,15 @@ impl Listening {
         all.map(|live| live.session.clone()).collect()
     }
 
-    /// Makes sure that callers may have one session more. Returns those that are over and give way;
+    /// Makes sure that there may be one session more of a caller or an operator. Returns those that are over and give way;
     /// `None` if there are as many, and none is over.
     pub(crate) fn over_most(&self, most: usize) -> Option<Vec<Arc<Session>>> {
-        let mut all = self.of_callers();
+        let mut all: Vec<_> = {
+            let now = self.now.lock();
+            let is_made = |one: &&LiveSession| one.of_caller || one.session.creation().is_some();
+            let made = now.sessions.iter().filter(is_made);
+            made.map(|one| one.session.clone()).collect()
+        };
         let before = all.len();
         if before < most {
             return Some(Vec::new());
@@ -171,16 +179,16 @@ impl Listening {
         (before - all.len() < most).then_some(all)
     }
 
-    /// Has the session of a caller from now on.
+    /// Has the session of a caller from now on, or one that an operator made.
     pub(crate) fn gain(&self, opened: &OpenedSession) {
         let (session, ca) = opened.live();
         let mut now = self.now.lock();
         self.live.gain(opened.live());
         now.sessions.push(LiveSession {
+            of_caller: session.creation().is_none(),
             session,
             ca,
             left: None,
-            of_caller: true,
         });
     }
 

@@ -287,7 +287,8 @@ impl App {
     /// more, and returns them.
     async fn extended(&self, lasts: Duration) -> Result<Vec<(Arc<Session>, Lifetime)>, Failure> {
         let mut sessions = self.shared.sessions.all();
-        sessions.retain(|session| !session.is_over() && session.lifetime().is_some());
+        let is_renewed = |one: &Session| one.lifetime().is_some() && one.creation().is_none();
+        sessions.retain(|session| !session.is_over() && is_renewed(session));
         let ends = SystemTime::now() + lasts;
         self.keeper().await?.keep_ends(&sessions, ends).await?;
         let extended = sessions.into_iter().filter_map(|session| {

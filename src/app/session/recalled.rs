@@ -1,6 +1,7 @@
 //! What is kept of one session, and what is made of it at the next start.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use crate::intercept::{KeptCa, SessionCa};
 use crate::names::SessionId;
@@ -36,6 +37,12 @@ impl StoredSession {
             to: certificate.to,
             key: self.secrets.ca_key.clone(),
         })
+    }
+
+    /// Until when it lives, if it has a record and ends by itself.
+    pub(crate) fn ends(&self) -> Option<SystemTime> {
+        let ends = self.record.as_ref()?.ends?;
+        Some(SystemTime::UNIX_EPOCH + Duration::from_secs(ends))
     }
 
     /// Gives a session the status that was kept.

@@ -30,8 +30,8 @@ struct Shared {
 struct Tended {
     id: SessionId,
     session: Weak<Session>,
-    /// Whether the end of its idle session is kept, so that there is nothing to do.
-    idle_end_kept: Arc<AtomicBool>,
+    /// Whether the end of its session is kept, which came by itself, so that there is nothing to do.
+    end_kept: Arc<AtomicBool>,
 }
 
 impl Renewal {
@@ -50,7 +50,7 @@ impl Renewal {
         self.0.tended.lock().push(Tended {
             id,
             session: Arc::downgrade(session),
-            idle_end_kept: Arc::new(AtomicBool::new(session.was_idle())),
+            end_kept: Arc::new(AtomicBool::new(session.was_idle())),
         });
         if !self.0.runs.swap(true, Ordering::Relaxed) {
             let shared = Arc::downgrade(&self.0);
@@ -140,10 +140,15 @@ impl Shared {
             let id = one.id;
             session.end_if_idle();
             match session.ended() {
-                Some(EndReason::Idle) => self.keep_idle_end(&id, &one.idle_end_kept).await,
+                Some(EndReason::Idle) => self.keep_end(&id, &one.end_kept, IDLE).await,
+                Some(EndReason::Expired) if session.creation().is_some() => {
+                    session.narrow(SessionStatus::Ended(EndReason::Expired));
+                    self.keep_end(&id, &one.end_kept, EXPIRED).await;
+                }
                 // The store has it, or the listener may come back.
                 Some(EndReason::Operator | EndReason::Listener) => {}
                 // A listener's own session renews itself, also after the machine slept.
+                None if session.creation().is_some() => {}
                 None | Some(EndReason::Expired) => self.extend(&id, &session, now).await,
             }
         }
@@ -166,22 +171,22 @@ impl Shared {
         }
     }
 
-    /// Keeps the end of a session that was idle for too long.
-    async fn keep_idle_end(&self, id: &SessionId, is_kept: &AtomicBool) {
+    /// Keeps the end of a session that ended by itself.
+    async fn keep_end(&self, id: &SessionId, is_kept: &AtomicBool, how: &str) {
         let end = SessionDecision::End {
             session: id.clone(),
             at: unix(SystemTime::now()),
-            was_idle: true,
+            was_idle: how == IDLE,
         };
         match self.store.decide(vec![end]).await {
             Ok(_) => {
                 is_kept.store(true, Ordering::Relaxed);
-                record_end(&self.state, id, IDLE, ReasonCode::SessionEnded);
+                record_end(&self.state, id, how, ReasonCode::SessionEnded);
             }
             Err(StateError::Refused(_)) => is_kept.store(true, Ordering::Relaxed),
             // Each round tries again.
             Err(error) => {
-                tracing::warn!(session = %id, %error, "the end of an idle session could not be kept");
+                tracing::warn!(session = %id, %error, "the end of a session could not be kept");
             }
         }
     }
@@ -197,12 +202,13 @@ impl Shared {
                 .lifetime()
                 .is_some_and(|life| life.is_half_over(now));
             let ended = session.ended();
-            let has_ended_idle = ended == Some(EndReason::Idle);
+            let has_ended = match ended {
+                Some(EndReason::Expired) => session.creation().is_some(),
+                why => why == Some(EndReason::Idle),
+            };
             // Somebody may have resumed it.
-            let is_kept = one
-                .idle_end_kept
-                .fetch_and(has_ended_idle, Ordering::Relaxed);
-            let is_done = has_ended_idle && is_kept;
+            let is_kept = one.end_kept.fetch_and(has_ended, Ordering::Relaxed);
+            let is_done = has_ended && is_kept;
             if (is_half_over || ended.is_some()) && !is_done {
                 due.push((one.clone(), session));
             }
@@ -231,6 +237,7 @@ pub(crate) fn record_end(state: &SharedState, id: &SessionId, how: &str, reason:
 }
 
 const IDLE: &str = "it was not used for too long";
+const EXPIRED: &str = "its time was over";
 /// How often it is looked whether something was decided. After a machine slept for longer than a
 /// lifetime, requests are refused for so long at most.
 const EVERY: Duration = Duration::from_secs(1);

@@ -20,7 +20,7 @@ use crate::gateway::SharedState;
 use crate::intercept::SessionCa;
 use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
-use crate::session::{EndReason, Session, SessionStatus};
+use crate::session::{Creation, EndReason, Session, SessionStatus};
 use crate::state::{
     KeptCertificate, KeptSecrets, MemoryState, SealingKey, SessionDecision, SessionRecord,
     StateError, StateFile, StateStore, unix,
@@ -157,6 +157,33 @@ impl SessionStore {
             shapes,
             paused,
         })
+    }
+
+    /// The sessions that operators made and that live, unless all begin anew.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if their records cannot be read.
+    pub(crate) async fn created(&self) -> Result<Vec<(SessionId, Creation)>, Failure> {
+        if self.fresh {
+            return Ok(Vec::new());
+        }
+        let records = self.store.created(unix(SystemTime::now())).await;
+        let records = records.map_err(|error| unreadable(&error))?;
+        let read = |record: SessionRecord| {
+            let creation = Creation::read(record.created.as_deref()?)?;
+            Some((SessionId::new(&record.id).ok()?, creation))
+        };
+        Ok(records.into_iter().filter_map(read).collect())
+    }
+
+    /// Moves the end of a session. Returns whether it had not been ended.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if that cannot be written.
+    pub(crate) async fn extend(&self, id: &SessionId, ends: SystemTime) -> Result<bool, Failure> {
+        let (session, ends) = (id.clone(), unix(ends));
+        self.decide(vec![SessionDecision::Extend { session, ends }])
+            .await
     }
 
     /// Keeps sessions that were opened, all or none. Returns whether it did: if another process
@@ -370,6 +397,7 @@ impl SessionStore {
             was_idle: false,
             paused: kept.paused,
             ended: None,
+            created: session.creation().map(Creation::text),
             shapes: kept.shapes.all().map(named).collect(),
             certificate: ca.as_ref().map(|ca| KeptCertificate {
                 pem: ca.pem.clone(),

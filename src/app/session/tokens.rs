@@ -1,6 +1,6 @@
 //! Mints tokens of sessions. Nothing is kept of them: the key of a session makes and verifies them.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::app::{App, Failure};
 use crate::control::{MintRequest, MintedToken};
@@ -28,6 +28,19 @@ impl App {
         }
         let mut random = [0; 12];
         getrandom::fill(&mut random).map_err(Failure::no_randomness)?;
+        self.token(session, random, caveats).await
+    }
+
+    /// Makes a token of a session. The same bytes and caveats make the same one.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the caveats are too many.
+    pub(crate) async fn token(
+        &self,
+        session: &SessionId,
+        random: [u8; 12],
+        caveats: &[Caveat],
+    ) -> Result<MintedToken, Failure> {
         let root = self.keeper().await?.token_root();
         let token = TokenKey::derive(&root, KEY_NUMBER, session).mint(random, caveats);
         let minted = token.and_then(|token| {
@@ -42,17 +55,25 @@ impl App {
 ///
 /// # Errors
 /// Returns a [`Failure`] if it would last too long, or if a text is no caveat.
-pub(crate) fn caveats(asked: &MintRequest) -> Result<Vec<Caveat>, Failure> {
+pub(crate) fn asked_caveats(asked: &MintRequest) -> Result<Vec<Caveat>, Failure> {
     if !(1..=LONGEST).contains(&asked.seconds) {
         let why = "a token lasts from a second to 365 days";
         return Err(unminted().because(why));
     }
-    let ends = unix(SystemTime::now()).saturating_add(asked.seconds);
-    let further = asked.caveats.iter().map(|text| {
+    let ends = SystemTime::now() + Duration::from_secs(asked.seconds);
+    caveats(ends, &asked.caveats)
+}
+
+/// What narrows a token: its end first.
+///
+/// # Errors
+/// Returns a [`Failure`] if a text is no caveat.
+pub(crate) fn caveats(ends: SystemTime, further: &[String]) -> Result<Vec<Caveat>, Failure> {
+    let further = further.iter().map(|text| {
         text.parse()
             .map_err(|malformed| unminted().because(format!("{text:?}: {malformed}")))
     });
-    std::iter::once(Ok(Caveat::Before(ends)))
+    std::iter::once(Ok(Caveat::Before(unix(ends))))
         .chain(further)
         .collect()
 }

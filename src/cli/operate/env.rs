@@ -33,7 +33,7 @@ pub(crate) struct Env {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum EnvFormat {
+pub(crate) enum EnvFormat {
     /// `export NAME='value'`, for `eval`
     Sh,
     /// `set -gx NAME 'value'`
@@ -178,7 +178,11 @@ fn phantoms(file: &Path, known: &[&str]) -> Result<BTreeMap<String, String>, Fai
 }
 
 impl EnvFormat {
-    fn line(self, name: &str, value: &str) -> Result<String, Failure> {
+    /// Writes a variable.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if its name or value cannot be written so.
+    pub(crate) fn line(self, name: &str, value: &str) -> Result<String, Failure> {
         let plain = name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

@@ -122,8 +122,28 @@ fn print_session(terminal: &Terminal, session: &Value) {
             "connections"
         ),
         session["exchanges"],
-        credentials.join(", "),
+        credentials.join(", ") + &made_for(session),
     ));
+}
+
+/// For whom a session was made at run time; nothing of another.
+fn made_for(session: &Value) -> String {
+    let (user, lend) = (&session["user"], texts(&session["lend"]));
+    if user.is_null() && session["lend"].is_null() {
+        return String::new();
+    }
+    let mut parts = vec![String::new()];
+    parts.extend(user.as_str().map(|user| format!("for {}", safe(user))));
+    let groups = texts(&session["groups"]);
+    parts.extend((!groups.is_empty()).then(|| format!("in {}", groups.join(", "))));
+    parts.extend(
+        lend.is_empty()
+            .then(|| "lent nothing".to_owned())
+            .filter(|_| session["lend"].is_array()),
+    );
+    let idle = session["idle_seconds"].as_u64();
+    parts.extend(idle.map(|idle| format!("idle for {} at most", duration(idle))));
+    parts.join("; ")
 }
 
 /// Returns the sessions of a gateway.

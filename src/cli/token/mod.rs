@@ -2,7 +2,7 @@
 //! without a gateway and without its key.
 
 mod minting;
-mod narrowing;
+pub(crate) mod narrowing;
 mod offline;
 mod reading;
 

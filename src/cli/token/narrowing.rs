@@ -9,7 +9,7 @@ use crate::config;
 use crate::token::Caveat;
 
 /// What narrows a token.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct Narrowing {
     /// Only this host; repeat it for several: `api.example.com`, `*.example.com`, `host:port`
     #[arg(long)]
@@ -35,7 +35,16 @@ pub(crate) struct Narrowing {
 }
 
 impl Narrowing {
-    pub(super) fn caveats(&self) -> Result<Vec<Caveat>, Failure> {
+    /// Narrows to who presents it.
+    pub(crate) fn to_peer(from: Vec<String>, beside: Vec<String>) -> Self {
+        Self {
+            from,
+            beside,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn caveats(&self) -> Result<Vec<Caveat>, Failure> {
         let mut all = Vec::new();
         for (kind, values) in [
             ("host in", &self.host),
@@ -66,6 +75,6 @@ fn caveat(text: &str) -> Result<Caveat, Failure> {
     })
 }
 
-pub(super) fn lasting(text: &str) -> Result<Duration, String> {
+pub(crate) fn lasting(text: &str) -> Result<Duration, String> {
     config::duration(text).map_err(|hint| format!("{}: {}", hint.why, hint.remedy))
 }

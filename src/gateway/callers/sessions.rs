@@ -94,6 +94,8 @@ impl CallerSessions {
             },
             None => None,
         };
+        // One that an operator made is for those alone who have its token.
+        let live = live.filter(|(session, _)| session.creation().is_none());
         let reason = ReasonCode::CallerSession;
         live.ok_or(CallerRefused { user, reason })
     }

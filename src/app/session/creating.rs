@@ -1,0 +1,154 @@
+//! Sessions that operators make at run time, beside those of listeners and callers.
+
+use std::time::{Duration, SystemTime};
+
+use crate::app::reload::source::Latest;
+use crate::app::session::tokens::caveats;
+use crate::app::{App, Failure, Whose};
+use crate::config::{Config, show_duration};
+use crate::control::{CreatedSession, MintedToken};
+use crate::gateway::LivePair;
+use crate::intercept::Evidence;
+use crate::names::SessionId;
+use crate::session::{Creation, Lifetime, Moment};
+
+impl App {
+    /// Makes a session that no listener owns, and keeps it; `None` if its name is taken, also by
+    /// one that is over. One that the same request made is shown again.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the session cannot be what is asked for, or cannot be kept.
+    pub(crate) async fn create_session(
+        &self,
+        id: &SessionId,
+        creation: Creation,
+    ) -> Result<Option<CreatedSession>, Failure> {
+        let latest = self.reloading.latest.lock().await;
+        let live = match self.listening.session(id) {
+            None => self.make_session(&latest, id, &creation).await?,
+            Some(live) => live
+                .0
+                .creation()
+                .is_some_and(|made| {
+                    let is_same = made.key == creation.key && made.request == creation.request;
+                    creation.key.is_some() && is_same && !live.0.is_over()
+                })
+                .then_some(live),
+        };
+        let Some((session, ca)) = live else {
+            return Ok(None);
+        };
+        let creation = session.creation().unwrap_or(&creation);
+        let narrowed = caveats(creation.ends(), &creation.request.caveats)?;
+        // Of a name there is one such token: a repeated request gets the same.
+        let token = self.token(id, [0; 12], &narrowed).await?;
+        let snapshot = self.shared.current();
+        Ok(Some(CreatedSession {
+            token,
+            ends: creation.ends(),
+            certificate: ca.certificate_pem(),
+            variables: session.environment(snapshot.credentials.bindings()),
+        }))
+    }
+
+    async fn make_session(
+        &self,
+        latest: &Latest,
+        id: &SessionId,
+        creation: &Creation,
+    ) -> Result<Option<LivePair>, Failure> {
+        let (config, request) = (&latest.read.config, &creation.request);
+        let snapshot = self.shared.current();
+        self.refuse_without_door()?;
+        refuse_beyond(config, Duration::from_secs(request.seconds))?;
+        caveats(creation.ends(), &request.caveats)?;
+        let mut groups = request.groups.iter();
+        if let Some(malformed) = groups.find_map(|group| SessionId::new(group).err()) {
+            return Err(Failure::usage("a group has another name").because(malformed.to_string()));
+        }
+        let bindings = snapshot.credentials.bindings();
+        let mut lend = request.lend.iter().flatten();
+        if let Some(unknown) = lend.find(|name| !bindings.has(name)) {
+            let what = format!("there is no credential `{unknown}` to lend");
+            return Err(Failure::usage(what).next("see `gateway sessions`"));
+        }
+        // What was ended stays so, with the tokens that are still out there.
+        if self.keeper().await?.recall(id).await?.record.is_some() {
+            return Ok(None);
+        }
+        if !self.makes_room(config.sessions.most) {
+            return Err(Failure::new("there are too many sessions")
+                .because("none of those that `[sessions] most` bounds is over")
+                .next("end one: `gateway end SESSION`, or raise `most`"));
+        }
+        let named = [(id, &request.groups[..], Whose::Operator(creation))];
+        let mut opened = self.prepare_and_keep(&snapshot, config, &named).await?;
+        let opened = opened.pop().ok_or_else(|| Failure::new("no session"))?;
+        self.enter(&opened);
+        self.listening.gain(&opened);
+        Ok(Some(opened.live()))
+    }
+
+    /// Moves the end of a session that was made so, and mints a token that lives as long.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it was not made so, is over, or may not live for so long.
+    pub(crate) async fn extend_session(
+        &self,
+        id: &SessionId,
+        seconds: u64,
+    ) -> Result<(MintedToken, SystemTime), Failure> {
+        let latest = self.reloading.latest.lock().await;
+        let unmoved = |why: &str| Failure::usage("the session is not extended").because(why);
+        let live = self.listening.session(id).map(|(session, _)| session);
+        let live = live.filter(|session| !session.is_over());
+        let session = live.ok_or_else(|| unmoved("it is over"))?;
+        let (Some(creation), Some(before)) = (session.creation(), session.lifetime()) else {
+            return Err(unmoved(
+                "the sessions of listeners and callers renew themselves",
+            ));
+        };
+        let now = Moment::now();
+        let lasts = Duration::from_secs(seconds);
+        let since = now
+            .wall
+            .duration_since(creation.made_at())
+            .unwrap_or_default();
+        refuse_beyond(&latest.read.config, since.saturating_add(lasts))?;
+        let next = Lifetime::new(now, lasts);
+        if next.ends() < before.ends() {
+            return Err(unmoved("it ends later already").next("`gateway end SESSION` ends it now"));
+        }
+        let narrowed = caveats(next.ends(), &creation.request.caveats)?;
+        let token = self.mint_token(id, &narrowed).await?;
+        if !self.keeper().await?.extend(id, next.ends()).await? {
+            return Err(unmoved("it was ended meanwhile"));
+        }
+        session.extend(next);
+        Ok((token, next.ends()))
+    }
+
+    /// Refuses to make a session that nobody can reach.
+    fn refuse_without_door(&self) -> Result<(), Failure> {
+        let open = self.listening.open();
+        let is_door = |known: &crate::config::Listener| {
+            known.session.one().is_none() && known.who.contains(&Evidence::Token)
+        };
+        match open.iter().any(|one| is_door(&one.known)) {
+            true => Ok(()),
+            false => Err(Failure::usage("no listener would take the session's token")
+                .next("add a [[listener]]: kind = \"proxy\", session = \"{caller}\", who = [\"token\"]")),
+        }
+    }
+}
+
+/// Refuses an end so long after a session was made.
+fn refuse_beyond(config: &Config, lasts: Duration) -> Result<(), Failure> {
+    let most = config.ca.lifetime;
+    if !lasts.is_zero() && lasts <= most {
+        return Ok(());
+    }
+    let most = show_duration(most);
+    let what = format!("a session ends within {most} after it was made");
+    Err(Failure::usage(what).next("ask for less, or raise `[ca] lifetime`"))
+}

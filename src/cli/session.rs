@@ -1,0 +1,181 @@
+//! `gateway session`: makes sessions at run time, which no listener owns, and lets them live longer.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::operate::OneSession;
+use super::operate::env::EnvFormat;
+use super::operate::gateways::{ChosenGateway, in_path};
+use super::token::narrowing::{Narrowing, lasting};
+use crate::app::{Advise as _, Code, Context as _, Failure, Terminal, safe};
+
+/// The commands that make sessions.
+#[derive(Subcommand)]
+pub(crate) enum SessionCommand {
+    /// Make a session: print its token, its CA and its phantoms, which nobody is shown again
+    Create(CreateSession),
+    /// Let a session that was made so live longer, and print a token that lives as long
+    Extend(ExtendSession),
+}
+
+/// Makes a session.
+#[derive(Args)]
+pub(crate) struct CreateSession {
+    /// Its name, which is used once [default: one that is free]
+    name: Option<String>,
+    /// The user that policy sees behind its tokens: `alice`
+    #[arg(long)]
+    user: Option<String>,
+    /// A group that it is in; repeat it for several
+    #[arg(long = "group", value_name = "GROUP")]
+    groups: Vec<String>,
+    /// Only this credential is lent to it, whatever policy says; repeat it for several. `none`: none
+    /// at all [default: what policy lends]
+    #[arg(long, value_name = "CREDENTIAL")]
+    lend: Vec<String>,
+    /// After what time it ends: `30m`, `8h`, `7d`
+    #[arg(long, value_name = "TIME", value_parser = lasting)]
+    ends: Duration,
+    /// Its token holds only from addresses of this network; repeat it for several
+    #[arg(long, value_name = "NETWORK")]
+    from: Vec<String>,
+    /// Its token holds only beside this other evidence, such as `uid:1000` at a Unix socket
+    #[arg(long = "as", value_name = "NAME")]
+    beside: Vec<String>,
+    /// Show the same session once more if it was made with this key
+    #[arg(long, value_name = "KEY", value_parser = key)]
+    idempotency_key: Option<String>,
+    /// Write to this file, which must not be there yet and is for its owner alone
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    #[command(flatten)]
+    chosen: ChosenGateway,
+}
+
+/// Lets a session live longer.
+#[derive(Args)]
+pub(crate) struct ExtendSession {
+    #[command(flatten)]
+    session: OneSession,
+    /// After what time from now it ends: `30m`, `8h`
+    #[arg(long, value_name = "TIME", value_parser = lasting)]
+    ends: Duration,
+}
+
+impl SessionCommand {
+    pub(super) fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
+        match self {
+            Self::Create(command) => command.run(terminal),
+            Self::Extend(command) => command.run(terminal),
+        }
+    }
+}
+
+impl CreateSession {
+    fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
+        let gateway = self.chosen.one()?.known_by(self.idempotency_key.as_deref());
+        let asked = self.asked()?;
+        let Some(path) = &self.to else {
+            let answer = gateway.post("/v1/sessions", Some(&asked))?;
+            terminal.line(shown(&answer, terminal)?.trim_end());
+            return Ok(Code::Ok);
+        };
+        let file = reserve(path)?;
+        let answer = gateway.post("/v1/sessions", Some(&asked));
+        let written = answer.and_then(|answer| {
+            let text = shown(&answer, terminal)?;
+            let mut file = file;
+            file.write_all(text.as_bytes())
+                .and_then(|()| file.sync_all())
+                .context(format!("`{}` cannot be written", path.display()))?;
+            Ok(answer)
+        });
+        let answer = written.inspect_err(|_| drop(std::fs::remove_file(path)))?;
+        let name = safe(answer["session"].as_str().unwrap_or_default());
+        terminal.note(format!("session `{name}` is made: see {}", path.display()));
+        Ok(Code::Ok)
+    }
+
+    /// The content of the call.
+    fn asked(&self) -> Result<Value, Failure> {
+        let narrowing = Narrowing::to_peer(self.from.clone(), self.beside.clone());
+        let caveats = narrowing.caveats()?;
+        let caveats: Vec<String> = caveats.iter().map(ToString::to_string).collect();
+        let lend = match &self.lend[..] {
+            [] => None,
+            [none] if none == "none" => Some(&[][..]),
+            all => Some(all),
+        };
+        Ok(json!({
+            "name": self.name,
+            "user": self.user,
+            "groups": self.groups,
+            "lend": lend,
+            "seconds": self.ends.as_secs(),
+            "caveats": caveats,
+        }))
+    }
+}
+
+impl ExtendSession {
+    fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
+        let (gateway, id) = self.session.find()?;
+        let asked = json!({ "seconds": self.ends.as_secs() });
+        let path = format!("/v1/sessions/{}/extend", in_path(&id));
+        let answer = gateway.post(&path, Some(&asked))?;
+        terminal.answer(&answer, answer["token"].as_str().unwrap_or_default());
+        if !terminal.json() {
+            terminal.note("shown this once; earlier tokens end when they would have ended");
+        }
+        Ok(Code::Ok)
+    }
+}
+
+/// What a workload needs, for a shell or as JSON.
+fn shown(answer: &Value, terminal: &Terminal) -> Result<String, Failure> {
+    if terminal.json() {
+        return Ok(format!("{answer:#}\n"));
+    }
+    let named = [
+        ("GATEWAY_SESSION", &answer["session"]),
+        ("GATEWAY_TOKEN", &answer["token"]),
+        ("GATEWAY_CA", &answer["certificate"]),
+    ];
+    let variables = answer["variables"].as_object();
+    let variables = variables.into_iter().flatten();
+    let all = variables
+        .map(|(name, value)| (name.as_str(), value))
+        .chain(named);
+    let line = |(name, value): (&str, &Value)| {
+        let line = EnvFormat::Sh.line(name, value.as_str().unwrap_or_default())?;
+        Ok(line + "\n")
+    };
+    all.map(line).collect()
+}
+
+/// Makes a file for its owner alone. No file and no link of this name is written to.
+fn reserve(path: &Path) -> Result<File, Failure> {
+    let options = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    options
+        .context(format!("`{}` cannot be made", path.display()))
+        .advise("name a file that is not there: none is overwritten")
+}
+
+fn key(text: &str) -> Result<String, String> {
+    let fits = |char: char| (char.is_ascii_graphic() || char == ' ') && !matches!(char, '"' | '\\');
+    let is_key = (1..=255).contains(&text.len()) && text.chars().all(fits);
+    let what = "a key has 1 to 255 visible ASCII characters, without `\"` and `\\`";
+    is_key
+        .then(|| text.to_owned())
+        .ok_or_else(|| what.to_owned())
+}

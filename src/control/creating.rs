@@ -1,0 +1,125 @@
+//! Makes sessions at run time, and lets them live longer. Their tokens, CAs and phantoms are shown
+//! to whoever asks for that, and to nobody later.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::api::{Answered, bad, document, unknown_session};
+use super::operations::{ExtendRequest, MintedToken, Operations};
+use super::recording::OperatorAct;
+use super::route::Routed;
+use super::server::{Control, Peer};
+use crate::grant::ControlRefusal;
+use crate::names::{SessionId, hex};
+use crate::policy::Operation;
+use crate::session::{Creation, SessionRequest};
+
+impl<O: Operations> Control<O> {
+    /// Makes a session, or shows the one once more that a request with the same key made.
+    pub(super) async fn create_session(
+        &self,
+        fields: &HeaderMap,
+        content: &Bytes,
+        peer: Peer,
+    ) -> Answered {
+        let request: SessionRequest = serde_json::from_slice(content).map_err(|error| {
+            bad("the content does not say what session is to be made").because(error.to_string())
+        })?;
+        let key = key(fields)?;
+        let all = self.shared.sessions.all();
+        let mut made = all.iter().filter_map(|one| Some((one, one.creation()?)));
+        let known = made.find(|(one, made)| key.is_some() && made.key == key && !one.is_over());
+        let id = match (known, &request.name) {
+            (Some((_, made)), _) if made.request != request => {
+                let what = "another session was asked for with this idempotency key";
+                let refusal = ControlRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, what);
+                return Err(refusal.next("send what was sent with it, or another key"));
+            }
+            (Some((one, _)), _) => one.id().clone(),
+            (None, Some(name)) => name.clone(),
+            (None, None) => drawn_name()?,
+        };
+        let asked = serde_json::to_string(&request).unwrap_or_default();
+        let act = OperatorAct::new(peer, Operation::SessionCreate, Some(&id), &asked);
+        self.record(&act).await?;
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let made = since.unwrap_or_default().as_secs();
+        let creation = Creation { key, made, request };
+        let created = self.operations.create(&id, creation).await;
+        let created = self.followed(&act, created).await?;
+        let mut answer = self
+            .granted(&id, peer, (&created.token, created.ends))
+            .await?;
+        answer["certificate"] = json!(created.certificate);
+        answer["variables"] = json!(created.variables);
+        Ok(document(&answer))
+    }
+
+    /// Lets a session that was made so live longer, and mints a token that does.
+    pub(super) async fn extend_session(
+        &self,
+        called: &Routed,
+        content: &Bytes,
+        peer: Peer,
+    ) -> Answered {
+        let asked: ExtendRequest = serde_json::from_slice(content).map_err(|error| {
+            bad("the content does not say for how long").because(error.to_string())
+        })?;
+        let id = called.session.as_ref().ok_or_else(unknown_session)?;
+        self.shared.sessions.get(id).ok_or_else(unknown_session)?;
+        let subject = format!("{} s from now", asked.seconds);
+        let act = OperatorAct::new(peer, Operation::SessionExtend, Some(id), &subject);
+        self.record(&act).await?;
+        let extended = self.operations.extend(id, asked.seconds).await;
+        let (token, ends) = self.followed(&act, extended).await?;
+        Ok(document(&self.granted(id, peer, (&token, ends)).await?))
+    }
+
+    /// Records the id of a session's token before anybody has it.
+    async fn granted(
+        &self,
+        session: &SessionId,
+        peer: Peer,
+        (token, ends): (&MintedToken, SystemTime),
+    ) -> Result<Value, ControlRefusal> {
+        let id = token.id.to_string();
+        let act = OperatorAct::new(peer, Operation::TokenMint, Some(session), &id);
+        self.record(&act).await?;
+        Ok(json!({
+            "session": session.as_str(),
+            "ends": OffsetDateTime::from(ends).format(&Rfc3339).unwrap_or_default(),
+            "token": token.token.as_str(),
+            "id": id,
+        }))
+    }
+}
+
+/// The key by which a repeated request is known: a String of RFC 9651 in `Idempotency-Key`.
+fn key(fields: &HeaderMap) -> Result<Option<String>, ControlRefusal> {
+    let mut all = fields.get_all("idempotency-key").iter();
+    let (Some(value), further) = (all.next(), all.next()) else {
+        return Ok(None);
+    };
+    let key = value.to_str().ok().filter(|_| further.is_none());
+    let key = key.and_then(|text| text.strip_prefix('"')?.strip_suffix('"'));
+    let fits = |key: &&str| (1..=255).contains(&key.len()) && !key.contains(['"', '\\']);
+    key.filter(fits)
+        .map(|key| Some(key.to_owned()))
+        .ok_or_else(|| {
+            bad("the idempotency key is none")
+                .next("send one `Idempotency-Key: \"KEY\"` of 1 to 255 characters in quotes")
+        })
+}
+
+fn drawn_name() -> Result<SessionId, ControlRefusal> {
+    let mut random = [0; 8];
+    let drawn = getrandom::fill(&mut random).ok();
+    let name = drawn.and_then(|()| SessionId::new(&format!("session-{}", hex(&random))).ok());
+    let what = "the system gives no random bytes";
+    name.ok_or_else(|| ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, what))
+}

@@ -1,0 +1,99 @@
+//! Sessions that operators make at run time: for whom, and what they may be lent.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::binding::Binding;
+use super::bindings::Bindings;
+use super::live::Session;
+use super::signing::Role;
+use crate::names::{CredentialName, SessionId, User};
+
+/// What an operator asks of a session that is to be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionRequest {
+    /// Its name; it is given one if there is none.
+    pub name: Option<SessionId>,
+    /// The user that its tokens stand for.
+    pub user: Option<User>,
+    /// The groups that it is in.
+    #[serde(default)]
+    pub groups: Vec<String>,
+    /// The only credentials that it may be lent, whatever policy says; `None` for what that says.
+    pub lend: Option<Vec<CredentialName>>,
+    /// After how many seconds it ends.
+    pub seconds: u64,
+    /// What narrows its token further.
+    #[serde(default)]
+    pub caveats: Vec<String>,
+}
+
+/// How a session was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Creation {
+    /// The key by which a repeated request is known.
+    pub key: Option<String>,
+    /// When, in seconds since 1970.
+    pub made: u64,
+    /// What was asked for.
+    pub request: SessionRequest,
+}
+
+impl Creation {
+    /// When it was.
+    #[must_use]
+    pub fn made_at(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(self.made)
+    }
+
+    /// When the session ends unless it is extended.
+    #[must_use]
+    pub fn ends(&self) -> SystemTime {
+        // No session lives for so long.
+        self.made_at() + Duration::from_secs(self.request.seconds.min(u64::from(u32::MAX)))
+    }
+
+    /// Writes it for the session's record.
+    #[must_use]
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).expect("it has texts and numbers alone")
+    }
+
+    /// Reads it as it was written; `None` if this is another text.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+}
+
+impl Session {
+    /// Whether it may be lent a credential, if policy says so too.
+    pub fn may_be_lent(&self, credential: &CredentialName) -> bool {
+        let lend = self.creation().and_then(|made| made.request.lend.as_ref());
+        lend.is_none_or(|all| all.contains(credential))
+    }
+
+    /// Whether its workload may know the phantom of a binding.
+    pub fn may_hold(&self, binding: &Binding) -> bool {
+        self.may_be_lent(match &binding.role {
+            Role::Part(signing) => &signing.parts[0].credential,
+            _ => &binding.credential,
+        })
+    }
+
+    /// The phantoms that its workload may know, by their variables.
+    pub fn environment(&self, bindings: &Bindings) -> BTreeMap<String, String> {
+        let held = self.phantoms();
+        let known = bindings.all().filter(|binding| self.may_hold(binding));
+        let pairs = known.flat_map(|binding| {
+            let phantom = held.of(&binding.credential);
+            let of = move |variable: &String| Some((variable.clone(), phantom?.reveal().into()));
+            binding.variables.iter().filter_map(of)
+        });
+        pairs.collect()
+    }
+}
