@@ -6,6 +6,7 @@ mod bounds;
 #[path = "../rig/certificates.rs"]
 mod certificates;
 mod commands;
+mod created;
 mod doors;
 mod export_reload;
 mod exports;

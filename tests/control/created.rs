@@ -1,0 +1,401 @@
+//! Sessions that operators make at run time: reached by their tokens alone, lent what they were made
+//! for, and ended when they were to.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use serde_json::{Value, json};
+
+use crate::certificates::{Authority, ByName};
+use crate::program::{CANARY, Program, RULES, free};
+
+/// A program with a listener for tokens, two credentials and an origin over TLS for each.
+struct Made {
+    program: Program,
+    door: SocketAddr,
+    /// The heads that origins got.
+    heads: Arc<Mutex<String>>,
+}
+
+impl Made {
+    fn start(further: &str) -> Self {
+        let (heads, authority) = (Arc::<Mutex<String>>::default(), Arc::new(Authority::new()));
+        let (origin, door) = (origin(&authority, heads.clone()), free());
+        let bound = |name: &str, more: &str| {
+            format!(
+                "[[origin]]\nmatch = \"https://{name}.test\"\nconnect = \"{origin}\"\nroots = [\"roots.pem\"]\n\
+                 [[credential]]\nname = \"{name}\"\nfrom = \"env:KEY\"\norigins = [\"https://{name}.test\"]\n\
+                 places = [\"header:authorization:Bearer\"]\n{more}\n"
+            )
+        };
+        let more = [
+            bound("lent", "env = [\"LENT\"]"),
+            bound("other", "inject = \"always\""),
+            format!(
+                "[[listener]]\nkind = \"proxy\"\naddress = \"{door}\"\nsession = \"{{caller}}\"\nwho = [\"token\"]\n{further}"
+            ),
+        ];
+        let program = Program::start("");
+        fs::write(program.path("roots.pem"), &authority.pem).unwrap();
+        let rules = "permit(principal in Gateway::User::\"alice\", action, resource);";
+        fs::write(program.path("rules.cedar"), format!("{RULES}{rules}")).unwrap();
+        program
+            .edit(|text| text.replace("phantoms.env", "phantoms-{session}.env").replace("\"agent-1\"", "\"agent-1\"\nany_user = true") + &more.concat());
+        program.reload();
+        Self {
+            program,
+            door,
+            heads,
+        }
+    }
+
+    /// Runs a script with `$DOOR`, and `gateway` as the program.
+    fn script(&self, script: &str) -> String {
+        let text = format!(
+            "set -e; gateway() {{ '{}' \"$@\"; }}; DOOR={}; {script}",
+            env!("CARGO_BIN_EXE_gateway"),
+            self.door
+        );
+        let mut command = Command::new("sh");
+        let base = crate::program::command(self.program.folder.path());
+        let variables = base
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?)));
+        command.env_clear().envs(variables).args(["-c", &text]);
+        let output = command
+            .current_dir(self.program.folder.path())
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    fn create(&self, arguments: &[&str]) -> Value {
+        let all = [&["session", "create"], arguments].concat();
+        self.program.json(&all)
+    }
+
+    /// Asks for a path of `stream.test` with the token of an answer.
+    fn begin(&self, answer: &Value, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.door).unwrap();
+        let within = Some(Duration::from_secs(10));
+        stream.set_read_timeout(within).unwrap();
+        let token = answer["token"].as_str().unwrap();
+        let head = format!(
+            "GET http://stream.test{path} HTTP/1.1\r\nHost: stream.test\r\nProxy-Authorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        // The door may wait for a client that answers its refusal.
+        if path == "/" {
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+        stream
+    }
+
+    /// Asks and returns the reason of a refusal; `ok` without one.
+    fn ask(&self, answer: &Value) -> String {
+        let mut text = String::new();
+        let _ = self.begin(answer, "/").read_to_string(&mut text);
+        let reasons = [
+            "session_ended",
+            "session_paused",
+            "token_refused",
+            "session_lend",
+        ];
+        let reason = reasons.iter().find(|reason| text.contains(**reason));
+        match reason {
+            Some(reason) => (*reason).to_owned(),
+            None if text.ends_with("\r\n\r\nok") => "ok".to_owned(),
+            None => text,
+        }
+    }
+
+    fn listed(&self, name: &str) -> Value {
+        let all = self.program.json(&["sessions"]);
+        let mut all = all["sessions"].as_array().unwrap().iter();
+        all.find(|one| one["id"] == name)
+            .cloned()
+            .unwrap_or_default()
+    }
+}
+
+/// An origin over TLS that answers `ok` and keeps the heads that it gets.
+fn origin(authority: &Arc<Authority>, heads: Arc<Mutex<String>>) -> SocketAddr {
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(ByName(authority.clone())));
+    let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let tls = ServerConnection::new(config.clone()).unwrap();
+            let (mut stream, heads) = (StreamOwned::new(tls, socket), heads.clone());
+            std::thread::spawn(move || {
+                let mut part = [0; 4096];
+                while let Ok(read @ 1..) = stream.read(&mut part) {
+                    let mut heads = heads.lock().unwrap();
+                    heads.push_str(&String::from_utf8_lossy(&part[..read]));
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_created_session_is_its_user_in_policy_and_is_lent_what_it_was_made_for_alone() {
+    let made = Made::start("");
+    let ask = "export HTTPS_PROXY=http://gateway:$GATEWAY_TOKEN@$DOOR; printf '%s' \"$GATEWAY_CA\" >ca.pem; \
+        curl -sS --cacert ca.pem -H \"Authorization: Bearer $LENT\" https://lent.test/one; \
+        echo; curl -sS --cacert ca.pem https://other.test/two; echo; curl -sS --cacert ca.pem http://gateway.internal/phantoms -x $HTTPS_PROXY";
+    let create = "eval \"$(gateway session create ci-1 --user alice --group ci --lend lent --ends 8h)\"; \
+        echo \"$LENT\" >phantom; echo \"$GATEWAY_TOKEN\" >token";
+    let said = made.script(&format!("{create}; {ask}"));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.first(), Some(&"ok"), "{said}");
+    assert!(
+        said.contains("session_lend") && said.contains("may not be lent `other`"),
+        "{said}"
+    );
+    assert!(
+        !said.contains("OTHER") && said.contains("\"LENT\""),
+        "{said}"
+    );
+    let heads = made.heads.lock().unwrap().clone();
+    assert!(heads.contains(CANARY) && !heads.contains("/two"), "{heads}");
+    // A token that is minted later is lent no more.
+    let mint = "GATEWAY_TOKEN=$(gateway token mint --session ci-1 --for 1h); GATEWAY_CA=$(cat ca.pem); LENT=$(cat phantom)";
+    let said = made.script(&format!("{mint}; {ask}"));
+    assert!(
+        said.starts_with("ok") && said.contains("session_lend"),
+        "{said}"
+    );
+    let listed = made.listed("ci-1");
+    let shown = json!([
+        listed["user"],
+        listed["groups"],
+        listed["lend"],
+        listed["credentials"]
+    ]);
+    assert_eq!(shown, json!(["alice", ["ci"], ["lent"], ["lent"]]));
+    let (_, said) = made.program.gateway(&["sessions"]);
+    assert!(said.contains("lent; for alice; in ci"), "{said}");
+    let records = made.program.records("exchange");
+    let is_alices = |one: &Value| one["user"] == "alice" && one["session"] == "ci-1";
+    assert!(
+        records
+            .iter()
+            .any(|one| is_alices(one) && one["decision"] == "allow")
+    );
+    // Who made it is recorded, and nothing that opens anything.
+    let acts = made.program.records("act");
+    let act = acts
+        .iter()
+        .find(|act| act["name"] == "session.create")
+        .unwrap();
+    let uid = rustix::process::getuid().as_raw();
+    assert_eq!(
+        (&act["session"], &act["operator"]),
+        (&json!("ci-1"), &json!(format!("uid:{uid}")))
+    );
+    assert!(act["subject"].as_str().unwrap().contains("alice"), "{act}");
+    let secrets =
+        ["phantom", "token"].map(|name| fs::read_to_string(made.program.path(name)).unwrap());
+    for written in ["audit/log.jsonl", "log"] {
+        let written = fs::read_to_string(made.program.path(written)).unwrap();
+        assert!(
+            !secrets.iter().any(|secret| written.contains(secret.trim())),
+            "{written}"
+        );
+    }
+    let nothing = made.create(&["--user", "alice", "--lend", "none", "--ends", "1h"]);
+    assert_eq!(nothing["variables"], json!({}));
+    assert_eq!(
+        made.listed(nothing["session"].as_str().unwrap())["lend"],
+        json!([])
+    );
+}
+
+#[test]
+fn a_created_session_outlives_a_kill_and_ends_when_it_is_to() {
+    let mut made = Made::start("[ca]\nlifetime = \"1h\"\n[sessions]\nmost = 3\n");
+    // Killed directly behind the answer.
+    let body = r#"{"name":"ci-1","user":"alice","lend":["lent"],"seconds":600}"#;
+    let (status, first) = made.program.call("POST", "/v1/sessions", body);
+    assert_eq!(status, 200, "{first}");
+    made.program.restart_after_a_crash();
+    let first: Value = serde_json::from_str(&first).unwrap();
+    assert_eq!(made.ask(&first), "ok");
+    assert_eq!(made.listed("ci-1")["lend"], json!(["lent"]));
+    let ends = |name| made.listed(name)["ends_in_seconds"].as_u64().unwrap();
+    assert!((500..=600).contains(&ends("ci-1")));
+    // A reload keeps it, and its end.
+    made.program.edit(|text| text.replace("\"1h\"", "\"2h\""));
+    made.program.reload();
+    assert!(made.ask(&first) == "ok" && ends("ci-1") <= 600);
+    let (code, said) = made
+        .program
+        .gateway(&["session", "extend", "ci-1", "--ends", "3h"]);
+    assert!(
+        code == 2 && said.contains("ends within 2h after it was made"),
+        "{said}"
+    );
+    let longer = made
+        .program
+        .json(&["session", "extend", "ci-1", "--ends", "1h"]);
+    assert!(made.ask(&longer) == "ok" && ends("ci-1") > 3500);
+    let (code, said) = made
+        .program
+        .gateway(&["session", "extend", "ci-1", "--ends", "1m"]);
+    assert!(
+        code == 2 && said.contains("it ends later already"),
+        "{said}"
+    );
+    let (code, said) = made
+        .program
+        .gateway(&["session", "extend", "agent-1", "--ends", "1m"]);
+    assert!(code == 2 && said.contains("renew themselves"), "{said}");
+    made.program.restart_after_a_crash();
+    assert!(made.ask(&longer) == "ok" && ends("ci-1") > 3500);
+    // One that ends while a stream runs.
+    let short = made.create(&["--user", "alice", "--ends", "2s"]);
+    let mut stream = made.begin(&short, "/endless");
+    let (began, mut part) = (Instant::now(), [0; 4096]);
+    while matches!(stream.read(&mut part), Ok(read) if read > 0) {
+        assert!(began.elapsed() < Duration::from_secs(8), "it goes on");
+    }
+    let name = short["session"].as_str().unwrap();
+    let minted = ["token", "mint", "--session", name, "--for", "1h"];
+    assert_ne!(made.program.gateway(&minted).0, 0);
+    // Ended by an operator: its tokens are, and its name is used up.
+    assert_eq!(made.program.gateway(&["end", "ci-1"]).0, 0);
+    assert_eq!(made.ask(&longer), "session_ended");
+    assert_eq!(made.program.call("POST", "/v1/sessions", body).0, 409);
+    made.program.restart_after_a_crash();
+    assert_eq!(made.ask(&longer), "token_refused");
+    assert_eq!(made.program.call("POST", "/v1/sessions", body).0, 409);
+    // So many live at a time.
+    for nth in 0..4 {
+        let (status, said) = made
+            .program
+            .call("POST", "/v1/sessions", "{\"seconds\":60}");
+        assert_eq!(status, if nth < 3 { 200 } else { 503 }, "{said}");
+    }
+}
+
+#[test]
+fn a_request_that_is_made_again_shows_the_same_session_and_another_one_is_refused() {
+    let mut made = Made::start("");
+    let keyed = [
+        "--idempotency-key",
+        "k 1",
+        "--user",
+        "alice",
+        "--ends",
+        "1h",
+    ];
+    let first = made.create(&keyed);
+    assert_eq!(made.create(&keyed), first);
+    made.program.restart_after_a_crash();
+    assert_eq!(made.create(&keyed), first);
+    assert_eq!(made.ask(&first), "ok");
+    let call = |key: &str, body: &str| {
+        let answer = made.program.raw(&format!(
+            "POST /v1/sessions HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nIdempotency-Key: {key}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ));
+        answer[9..12].to_owned()
+    };
+    let name = first["session"].as_str().unwrap();
+    for (key, body, status) in [
+        (
+            "\"k 1\"",
+            "{\"user\":\"bob\",\"seconds\":3600}".to_owned(),
+            "422",
+        ),
+        (
+            "\"k 2\"",
+            format!("{{\"name\":\"{name}\",\"seconds\":3600}}"),
+            "409",
+        ),
+        ("k", "{\"seconds\":3600}".to_owned(), "400"),
+        ("\"k 2\"", "{\"seconds\":0}".to_owned(), "422"),
+        (
+            "\"k 2\"",
+            "{\"seconds\":60,\"lend\":[\"unknown\"]}".to_owned(),
+            "422",
+        ),
+        (
+            "\"k 2\"",
+            "{\"seconds\":60,\"groups\":[\"a b\"]}".to_owned(),
+            "422",
+        ),
+        (
+            "\"k 2\"",
+            "{\"seconds\":60,\"caveats\":[\"host\"]}".to_owned(),
+            "422",
+        ),
+        (
+            "\"k 2\"",
+            "{\"seconds\":60,\"name\":\"agent-1\"}".to_owned(),
+            "409",
+        ),
+        (
+            "\"k 2\"",
+            "{\"seconds\":60,\"further\":1}".to_owned(),
+            "400",
+        ),
+    ] {
+        assert_eq!(call(key, &body), status, "{key} {body}");
+    }
+    // A file for its owner alone, and none is overwritten.
+    let to = ["session", "create", "--ends", "1h", "--to", "made.env"];
+    let (code, said) = made.program.gateway(&to);
+    assert_eq!(code, 0, "{said}");
+    let file = made.program.path("made.env");
+    assert_eq!(
+        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(
+        text.contains("export GATEWAY_TOKEN='gwt1_") && !said.contains("gwt1_"),
+        "{said}"
+    );
+    let (code, said) = made.program.gateway(&to);
+    assert!(code != 0 && said.contains("none is overwritten"), "{said}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    // No listener takes its name, and the policy for operators is asked.
+    let other = free();
+    let lines =
+        format!("[[listener]]\nkind = \"proxy\"\naddress = \"{other}\"\nsession = \"{name}\"\n");
+    let before = made.program.edit(|text| format!("{text}{lines}"));
+    assert!(made.program.refuse().contains("is another session's"));
+    let uid = rustix::process::getuid().as_raw();
+    let policy = format!(
+        "permit(principal == Gateway::Operator::\"uid:{uid}\", action in [Gateway::Action::\"read\", Gateway::Action::\"token.mint\", Gateway::Action::\"reload\"], resource);"
+    );
+    fs::write(made.program.path("operators.cedar"), policy).unwrap();
+    made.program
+        .edit(|_| format!("{before}[control]\npolicy = \"operators.cedar\"\n"));
+    made.program.reload();
+    for refused in [
+        &["session", "create", "--ends", "1h"][..],
+        &["session", "extend", name, "--ends", "1h"],
+    ] {
+        let (code, said) = made.program.gateway(refused);
+        assert!(code == 1 && said.contains("may not do `session."), "{said}");
+    }
+    let acts = made.program.records("act");
+    assert!(
+        acts.iter()
+            .any(|act| act["name"] == "session.create" && act["decision"] == "deny")
+    );
+}
