@@ -321,10 +321,10 @@ impl Operations for AppOperations {
     async fn extend(
         &self,
         id: &SessionId,
-        seconds: u64,
+        asked: MintRequest,
     ) -> Result<(MintedToken, SystemTime), ControlRefusal> {
         let id = id.clone();
-        let extend = |app: Arc<App>| async move { app.extend_session(&id, seconds).await };
+        let extend = |app: Arc<App>| async move { app.extend_session(&id, asked).await };
         self.on_main(extend).await
     }
 

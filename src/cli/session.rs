@@ -1,8 +1,5 @@
 //! `gateway session`: makes sessions at run time, which no listener owns, and lets them live longer.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,7 +10,8 @@ use super::operate::OneSession;
 use super::operate::env::EnvFormat;
 use super::operate::gateways::{ChosenGateway, in_path};
 use super::token::narrowing::{Narrowing, lasting};
-use crate::app::{Advise as _, Code, Context as _, Failure, Terminal, safe};
+use crate::app::{Code, Context as _, Failure, Terminal};
+use crate::files::create_private;
 
 /// The commands that make sessions.
 #[derive(Subcommand)]
@@ -79,27 +77,24 @@ impl SessionCommand {
 
 impl CreateSession {
     fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
-        let gateway = self.chosen.one()?.known_by(self.idempotency_key.as_deref());
+        let mut gateway = self.chosen.one()?;
+        if let Some(key) = &self.idempotency_key {
+            gateway.client = gateway.client.known_by(key);
+        }
         let asked = self.asked()?;
+        let is_there = |path: &&PathBuf| path.symlink_metadata().is_ok();
+        if let Some(path) = self.to.as_ref().filter(is_there) {
+            return Err(occupied(path));
+        }
+        let answer = gateway.post("/v1/sessions", Some(&asked))?;
+        let text = shown(&answer, terminal)?;
         let Some(path) = &self.to else {
-            let answer = gateway.post("/v1/sessions", Some(&asked))?;
-            terminal.line(shown(&answer, terminal)?.trim_end());
+            terminal.line(text.trim_end());
             return Ok(Code::Ok);
         };
-        let file = reserve(path)?;
-        let answer = gateway.post("/v1/sessions", Some(&asked));
-        let written = answer.and_then(|answer| {
-            let text = shown(&answer, terminal)?;
-            let mut file = file;
-            file.write_all(text.as_bytes())
-                .and_then(|()| file.sync_all())
-                .context(format!("`{}` cannot be written", path.display()))?;
-            Ok(answer)
-        });
-        let answer = written.inspect_err(|_| drop(std::fs::remove_file(path)))?;
-        let name = safe(answer["session"].as_str().unwrap_or_default());
-        terminal.note(format!("session `{name}` is made: see {}", path.display()));
-        Ok(Code::Ok)
+        let written = create_private(path, text.as_bytes());
+        let is_made = written.context(format!("`{}` cannot be written", path.display()))?;
+        is_made.then_some(Code::Ok).ok_or_else(|| occupied(path))
     }
 
     /// The content of the call.
@@ -159,16 +154,9 @@ fn shown(answer: &Value, terminal: &Terminal) -> Result<String, Failure> {
     all.map(line).collect()
 }
 
-/// Makes a file for its owner alone. No file and no link of this name is written to.
-fn reserve(path: &Path) -> Result<File, Failure> {
-    let options = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path);
-    options
-        .context(format!("`{}` cannot be made", path.display()))
-        .advise("name a file that is not there: none is overwritten")
+fn occupied(path: &Path) -> Failure {
+    Failure::new(format!("`{}` is there already", path.display()))
+        .next("name a file that is not there: none is overwritten")
 }
 
 fn key(text: &str) -> Result<String, String> {

@@ -10,12 +10,12 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::api::{Answered, bad, document, unknown_session};
-use super::operations::{ExtendRequest, MintedToken, Operations};
+use super::operations::{MintRequest, MintedToken, Operations};
 use super::recording::OperatorAct;
 use super::route::Routed;
 use super::server::{Control, Peer};
 use crate::grant::ControlRefusal;
-use crate::names::{SessionId, hex};
+use crate::names::SessionId;
 use crate::policy::Operation;
 use crate::session::{Creation, SessionRequest};
 
@@ -42,7 +42,10 @@ impl<O: Operations> Control<O> {
             }
             (Some((one, _)), _) => one.id().clone(),
             (None, Some(name)) => name.clone(),
-            (None, None) => drawn_name()?,
+            (None, None) => {
+                let drawn = format!("session-{}", self.shared.ids.next());
+                SessionId::new(&drawn).map_err(|_| unknown_session())?
+            }
         };
         let asked = serde_json::to_string(&request).unwrap_or_default();
         let act = OperatorAct::new(peer, Operation::SessionCreate, Some(&id), &asked);
@@ -67,7 +70,7 @@ impl<O: Operations> Control<O> {
         content: &Bytes,
         peer: Peer,
     ) -> Answered {
-        let asked: ExtendRequest = serde_json::from_slice(content).map_err(|error| {
+        let asked: MintRequest = serde_json::from_slice(content).map_err(|error| {
             bad("the content does not say for how long").because(error.to_string())
         })?;
         let id = called.session.as_ref().ok_or_else(unknown_session)?;
@@ -75,7 +78,7 @@ impl<O: Operations> Control<O> {
         let subject = format!("{} s from now", asked.seconds);
         let act = OperatorAct::new(peer, Operation::SessionExtend, Some(id), &subject);
         self.record(&act).await?;
-        let extended = self.operations.extend(id, asked.seconds).await;
+        let extended = self.operations.extend(id, asked).await;
         let (token, ends) = self.followed(&act, extended).await?;
         Ok(document(&self.granted(id, peer, (&token, ends)).await?))
     }
@@ -114,12 +117,4 @@ fn key(fields: &HeaderMap) -> Result<Option<String>, ControlRefusal> {
             bad("the idempotency key is none")
                 .next("send one `Idempotency-Key: \"KEY\"` of 1 to 255 characters in quotes")
         })
-}
-
-fn drawn_name() -> Result<SessionId, ControlRefusal> {
-    let mut random = [0; 8];
-    let drawn = getrandom::fill(&mut random).ok();
-    let name = drawn.and_then(|()| SessionId::new(&format!("session-{}", hex(&random))).ok());
-    let what = "the system gives no random bytes";
-    name.ok_or_else(|| ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, what))
 }

@@ -58,7 +58,7 @@ pub trait Operations: Send + Sync + 'static {
     fn extend(
         &self,
         id: &SessionId,
-        seconds: u64,
+        asked: MintRequest,
     ) -> impl Future<Output = Result<(MintedToken, SystemTime), ControlRefusal>> + Send;
 
     /// Keeps, for every gateway of this user, that a token is revoked.
@@ -113,14 +113,6 @@ pub struct MintedToken {
     pub token: Token,
     /// The id that it is revoked by.
     pub id: PrefixId,
-}
-
-/// For how long a session is to live from now on.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExtendRequest {
-    /// In seconds.
-    pub seconds: u64,
 }
 
 /// A session that was made, with all that its workload needs.

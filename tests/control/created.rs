@@ -45,8 +45,11 @@ impl Made {
         fs::write(program.path("roots.pem"), &authority.pem).unwrap();
         let rules = "permit(principal in Gateway::User::\"alice\", action, resource);";
         fs::write(program.path("rules.cedar"), format!("{RULES}{rules}")).unwrap();
-        program
-            .edit(|text| text.replace("phantoms.env", "phantoms-{session}.env").replace("\"agent-1\"", "\"agent-1\"\nany_user = true") + &more.concat());
+        program.edit(|text| {
+            text.replace("phantoms.env", "phantoms-{session}.env")
+                .replace("\"agent-1\"", "\"agent-1\"\nany_user = true")
+                + &more.concat()
+        });
         program.reload();
         Self {
             program,
@@ -114,6 +117,10 @@ impl Made {
             None if text.ends_with("\r\n\r\nok") => "ok".to_owned(),
             None => text,
         }
+    }
+
+    fn ends(&self, name: &str) -> u64 {
+        self.listed(name)["ends_in_seconds"].as_u64().unwrap()
     }
 
     fn listed(&self, name: &str) -> Value {
@@ -234,12 +241,11 @@ fn a_created_session_outlives_a_kill_and_ends_when_it_is_to() {
     let first: Value = serde_json::from_str(&first).unwrap();
     assert_eq!(made.ask(&first), "ok");
     assert_eq!(made.listed("ci-1")["lend"], json!(["lent"]));
-    let ends = |name| made.listed(name)["ends_in_seconds"].as_u64().unwrap();
-    assert!((500..=600).contains(&ends("ci-1")));
+    assert!((500..=600).contains(&made.ends("ci-1")));
     // A reload keeps it, and its end.
     made.program.edit(|text| text.replace("\"1h\"", "\"2h\""));
     made.program.reload();
-    assert!(made.ask(&first) == "ok" && ends("ci-1") <= 600);
+    assert!(made.ask(&first) == "ok" && made.ends("ci-1") <= 600);
     let (code, said) = made
         .program
         .gateway(&["session", "extend", "ci-1", "--ends", "3h"]);
@@ -250,7 +256,7 @@ fn a_created_session_outlives_a_kill_and_ends_when_it_is_to() {
     let longer = made
         .program
         .json(&["session", "extend", "ci-1", "--ends", "1h"]);
-    assert!(made.ask(&longer) == "ok" && ends("ci-1") > 3500);
+    assert!(made.ask(&longer) == "ok" && made.ends("ci-1") > 3500);
     let (code, said) = made
         .program
         .gateway(&["session", "extend", "ci-1", "--ends", "1m"]);
@@ -263,7 +269,7 @@ fn a_created_session_outlives_a_kill_and_ends_when_it_is_to() {
         .gateway(&["session", "extend", "agent-1", "--ends", "1m"]);
     assert!(code == 2 && said.contains("renew themselves"), "{said}");
     made.program.restart_after_a_crash();
-    assert!(made.ask(&longer) == "ok" && ends("ci-1") > 3500);
+    assert!(made.ask(&longer) == "ok" && made.ends("ci-1") > 3500);
     // One that ends while a stream runs.
     let short = made.create(&["--user", "alice", "--ends", "2s"]);
     let mut stream = made.begin(&short, "/endless");

@@ -6,7 +6,7 @@ use crate::app::reload::source::Latest;
 use crate::app::session::tokens::caveats;
 use crate::app::{App, Failure, Whose};
 use crate::config::{Config, show_duration};
-use crate::control::{CreatedSession, MintedToken};
+use crate::control::{CreatedSession, MintRequest, MintedToken};
 use crate::gateway::LivePair;
 use crate::intercept::Evidence;
 use crate::names::SessionId;
@@ -96,7 +96,7 @@ impl App {
     pub(crate) async fn extend_session(
         &self,
         id: &SessionId,
-        seconds: u64,
+        mut asked: MintRequest,
     ) -> Result<(MintedToken, SystemTime), Failure> {
         let latest = self.reloading.latest.lock().await;
         let unmoved = |why: &str| Failure::usage("the session is not extended").because(why);
@@ -109,7 +109,7 @@ impl App {
             ));
         };
         let now = Moment::now();
-        let lasts = Duration::from_secs(seconds);
+        let lasts = Duration::from_secs(asked.seconds);
         let since = now
             .wall
             .duration_since(creation.made_at())
@@ -119,7 +119,8 @@ impl App {
         if next.ends() < before.ends() {
             return Err(unmoved("it ends later already").next("`gateway end SESSION` ends it now"));
         }
-        let narrowed = caveats(next.ends(), &creation.request.caveats)?;
+        asked.caveats.extend_from_slice(&creation.request.caveats);
+        let narrowed = caveats(next.ends(), &asked.caveats)?;
         let token = self.mint_token(id, &narrowed).await?;
         if !self.keeper().await?.extend(id, next.ends()).await? {
             return Err(unmoved("it was ended meanwhile"));

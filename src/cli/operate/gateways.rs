@@ -124,15 +124,6 @@ impl Gateway {
         Self::at(Client::new(self.client.path()))
     }
 
-    /// Makes calls that are known again by this key, if there is one.
-    pub(crate) fn known_by(self, key: Option<&str>) -> Self {
-        let client = match key {
-            Some(key) => self.client.known_by(key),
-            None => self.client,
-        };
-        Self { client, ..self }
-    }
-
     /// Reads a document.
     ///
     /// # Errors

@@ -132,18 +132,16 @@ fn made_for(session: &Value) -> String {
     if user.is_null() && session["lend"].is_null() {
         return String::new();
     }
-    let mut parts = vec![String::new()];
-    parts.extend(user.as_str().map(|user| format!("for {}", safe(user))));
-    let groups = texts(&session["groups"]);
-    parts.extend((!groups.is_empty()).then(|| format!("in {}", groups.join(", "))));
-    parts.extend(
-        lend.is_empty()
-            .then(|| "lent nothing".to_owned())
-            .filter(|_| session["lend"].is_array()),
-    );
+    let groups = texts(&session["groups"]).join(", ");
+    let is_lent_nothing = lend.is_empty() && session["lend"].is_array();
     let idle = session["idle_seconds"].as_u64();
-    parts.extend(idle.map(|idle| format!("idle for {} at most", duration(idle))));
-    parts.join("; ")
+    let parts = [
+        user.as_str().map(|user| format!("; for {}", safe(user))),
+        (!groups.is_empty()).then(|| format!("; in {groups}")),
+        is_lent_nothing.then(|| "; lent nothing".to_owned()),
+        idle.map(|idle| format!("; idle for {} at most", duration(idle))),
+    ];
+    parts.into_iter().flatten().collect()
 }
 
 /// Returns the sessions of a gateway.
