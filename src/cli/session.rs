@@ -92,7 +92,8 @@ impl CreateSession {
             terminal.line(text.trim_end());
             return Ok(Code::Ok);
         };
-        let written = create_private(path, text.as_bytes());
+        let absolute = std::path::absolute(path);
+        let written = absolute.and_then(|path| create_private(&path, text.as_bytes()));
         let is_made = written.context(format!("`{}` cannot be written", path.display()))?;
         is_made.then_some(Code::Ok).ok_or_else(|| occupied(path))
     }
