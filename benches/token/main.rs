@@ -48,6 +48,7 @@ fn a_token_with_four_caveats(criterion: &mut Criterion) {
         port: 443,
         method: &Method::GET,
         path: "/repos/octo/one/issues/17",
+        named: &[],
         credentials: credentials.iter(),
         policies: policies.iter(),
         now,

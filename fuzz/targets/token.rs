@@ -85,6 +85,7 @@ fn allows(token: &Verified, path: &str) -> bool {
         port: 443,
         method: &Method::GET,
         path,
+        named: &[],
         credentials: credentials.iter(),
         policies: policies.iter(),
         now: NOW,

@@ -53,6 +53,7 @@ impl Exchange {
                 port: head.origin.authority.port,
                 method: &head.method,
                 path: head.target.path(),
+                named: &[],
                 credentials: [].iter(),
                 policies: [].iter(),
                 now,
