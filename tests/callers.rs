@@ -418,6 +418,9 @@ fn a_narrowed_token_allows_no_second_path_and_no_batch() {
         (&["--path", "/mine"], "/mine/x", "X-Amz-Copy-Source: /others/y\r\n", true),
         (&["--path", "/mine"], "/mine/x", "Destination: http://stream.test/others\r\n", true),
         (&["--path", "/mine"], "/mine/x", "Destination: http://else.test/mine\r\n", true),
+        (&["--path", "/mine"], "/mine/_mget", "", true),
+        (&["--method", "GET"], "/$batch", "", true),
+        (&["--host", "stream.test:80"], "/$batch", "", false),
         (&["--method", "GET"], "/x", "Destination: http://stream.test/others\r\n", false),
     ] {
         let denied = caveat(&program, further, path, fields);

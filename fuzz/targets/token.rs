@@ -86,6 +86,7 @@ fn allows(token: &Verified, path: &str) -> bool {
         method: &Method::GET,
         path,
         named: &[],
+        is_batch: false,
         credentials: credentials.iter(),
         policies: policies.iter(),
         now: NOW,

@@ -200,6 +200,7 @@ impl Exchange {
             method: &head.method,
             path: head.target.path(),
             named: &named,
+            is_batch: judged.is_batch(),
             credentials: judged.credentials().iter(),
             policies: authorized.verdict().policies.iter(),
             now,

@@ -54,6 +54,7 @@ impl Exchange {
                 method: &head.method,
                 path: head.target.path(),
                 named: &[],
+                is_batch: false,
                 credentials: [].iter(),
                 policies: [].iter(),
                 now,

@@ -31,6 +31,8 @@ pub struct TokenUse<'a, C, P> {
     /// The further paths that its fields name: what it copies or moves. `None` stands for one that
     /// cannot be judged.
     pub named: &'a [Option<RequestTarget>],
+    /// Whether it has others inside, whose methods and paths nobody sees.
+    pub is_batch: bool,
     /// The credentials that it would be lent.
     pub credentials: C,
     /// The policies that allowed it. Without any, a token that names policies allows nothing.
@@ -51,6 +53,9 @@ pub enum CaveatDenied {
     /// `path`
     #[error("the token is not for this path")]
     Path,
+    /// `method` or `path`, of a batch
+    #[error("the token is for some methods or paths, and those in a batch are not seen")]
+    Batch,
     /// `credential`
     #[error("the token may not be lent this credential")]
     Credential,
@@ -104,6 +109,7 @@ impl Caveat {
                     |(host, port): &(HostPattern, u16)| *port == of.port && host.matches(of.host);
                 (hosts.iter().any(is_one), CaveatDenied::Host)
             }
+            Self::Method(_) | Self::Path(_) if of.is_batch => (false, CaveatDenied::Batch),
             Self::Method(methods) => (methods.contains(of.method), CaveatDenied::Method),
             Self::Path(paths) => {
                 let is_below = |path: &str| {
