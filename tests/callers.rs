@@ -414,17 +414,46 @@ fn a_narrowed_token_allows_no_second_path_and_no_batch() {
     let program = program("proxy", "session = \"agent-1\"\nwho = [\"token\"]");
     for (further, path, fields, is_denied) in [
         (&["--path", "/mine"][..], "/mine/x", "", false),
-        (&["--path", "/mine"], "/mine/x", "X-Amz-Copy-Source: /mine/y\r\n", false),
-        (&["--path", "/mine"], "/mine/x", "X-Amz-Copy-Source: /others/y\r\n", true),
-        (&["--path", "/mine"], "/mine/x", "Destination: http://stream.test/others\r\n", true),
-        (&["--path", "/mine"], "/mine/x", "Destination: http://else.test/mine\r\n", true),
+        (
+            &["--path", "/mine"],
+            "/mine/x",
+            "X-Amz-Copy-Source: /mine/y\r\n",
+            false,
+        ),
+        (
+            &["--path", "/mine"],
+            "/mine/x",
+            "X-Amz-Copy-Source: /others/y\r\n",
+            true,
+        ),
+        (
+            &["--path", "/mine"],
+            "/mine/x",
+            "Destination: http://stream.test/others\r\n",
+            true,
+        ),
+        (
+            &["--path", "/mine"],
+            "/mine/x",
+            "Destination: http://else.test/mine\r\n",
+            true,
+        ),
         (&["--path", "/mine"], "/mine/_mget", "", true),
         (&["--method", "GET"], "/$batch", "", true),
         (&["--host", "stream.test:80"], "/$batch", "", false),
-        (&["--method", "GET"], "/x", "Destination: http://stream.test/others\r\n", false),
+        (
+            &["--method", "GET"],
+            "/x",
+            "Destination: http://stream.test/others\r\n",
+            false,
+        ),
     ] {
         let denied = caveat(&program, further, path, fields);
-        assert_eq!(denied.is_some(), is_denied, "{further:?} {path} {fields} {denied:?}");
+        assert_eq!(
+            denied.is_some(),
+            is_denied,
+            "{further:?} {path} {fields} {denied:?}"
+        );
     }
 }
 

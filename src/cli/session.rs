@@ -40,12 +40,8 @@ pub(crate) struct CreateSession {
     /// After what time it ends: `30m`, `8h`, `7d`
     #[arg(long, value_name = "TIME", value_parser = lasting)]
     ends: Duration,
-    /// Its token holds only from addresses of this network; repeat it for several
-    #[arg(long, value_name = "NETWORK")]
-    from: Vec<String>,
-    /// Its token holds only beside this other evidence, such as `uid:1000` at a Unix socket
-    #[arg(long = "as", value_name = "NAME")]
-    beside: Vec<String>,
+    #[command(flatten)]
+    narrowing: Narrowing,
     /// Show the same session once more if it was made with this key
     #[arg(long, value_name = "KEY", value_parser = key)]
     idempotency_key: Option<String>,
@@ -100,8 +96,7 @@ impl CreateSession {
 
     /// The content of the call.
     fn asked(&self) -> Result<Value, Failure> {
-        let narrowing = Narrowing::to_peer(self.from.clone(), self.beside.clone());
-        let caveats = narrowing.caveats()?;
+        let caveats = self.narrowing.caveats()?;
         let caveats: Vec<String> = caveats.iter().map(ToString::to_string).collect();
         let lend = match &self.lend[..] {
             [] => None,

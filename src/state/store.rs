@@ -24,8 +24,8 @@ pub trait StateStore: Send + Sync {
     /// The records that were made last, at most `most` of them, the latest first.
     fn sessions(&self, most: usize) -> StateFuture<'_, Vec<SessionRecord>>;
 
-    /// The records of sessions that operators made and that have an end after `now`, unless one
-    /// ended them.
+    /// The records of sessions that operators made before this process and that end after `now`,
+    /// unless one ended them.
     fn created(&self, now: u64) -> StateFuture<'_, Vec<SessionRecord>>;
 
     /// Applies all of these decisions or none, and returns the revision of the last.

@@ -9,7 +9,7 @@ use crate::config;
 use crate::token::Caveat;
 
 /// What narrows a token.
-#[derive(Args, Default)]
+#[derive(Args)]
 pub(crate) struct Narrowing {
     /// Only this host; repeat it for several: `api.example.com`, `*.example.com`, `host:port`
     #[arg(long)]
@@ -35,15 +35,6 @@ pub(crate) struct Narrowing {
 }
 
 impl Narrowing {
-    /// Narrows to who presents it.
-    pub(crate) fn to_peer(from: Vec<String>, beside: Vec<String>) -> Self {
-        Self {
-            from,
-            beside,
-            ..Self::default()
-        }
-    }
-
     pub(crate) fn caveats(&self) -> Result<Vec<Caveat>, Failure> {
         let mut all = Vec::new();
         for (kind, values) in [
