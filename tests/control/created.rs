@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -278,6 +279,10 @@ fn a_created_session_outlives_a_kill_and_ends_when_it_is_to() {
         assert!(began.elapsed() < Duration::from_secs(8), "it goes on");
     }
     let name = short["session"].as_str().unwrap();
+    crate::sandbox::wait_for("its end is not recorded", || {
+        let mut events = made.program.records("event").into_iter();
+        events.any(|one| one["name"] == "session_ended" && one["session"] == name)
+    });
     let minted = ["token", "mint", "--session", name, "--for", "1h"];
     assert_ne!(made.program.gateway(&minted).0, 0);
     // Ended by an operator: its tokens are, and its name is used up.
@@ -378,13 +383,28 @@ fn a_request_that_is_made_again_shows_the_same_session_and_another_one_is_refuse
     let (code, said) = made.program.gateway(&to);
     assert!(code != 0 && said.contains("none is overwritten"), "{said}");
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    // No other evidence selects it, whatever its name.
+    let uid = rustix::process::getuid().as_raw();
+    let socket = made.program.path("agents.sock");
+    let unix = format!(
+        "[[listener]]\nkind = \"proxy\"\naddress = \"unix:{}\"\nsession = \"{{caller}}\"\nwho = [\"unix\"]\n",
+        socket.display()
+    );
+    made.program.edit(|text| format!("{text}{unix}"));
+    made.program.reload();
+    made.create(&[&format!("uid:{uid}"), "--ends", "1h"]);
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    let head = "GET http://stream.test/ HTTP/1.1\r\nHost: stream.test\r\nConnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut refusal = String::new();
+    let _ = stream.read_to_string(&mut refusal);
+    assert!(refusal.contains("caller_session"), "{refusal}");
     // No listener takes its name, and the policy for operators is asked.
     let other = free();
     let lines =
         format!("[[listener]]\nkind = \"proxy\"\naddress = \"{other}\"\nsession = \"{name}\"\n");
     let before = made.program.edit(|text| format!("{text}{lines}"));
     assert!(made.program.refuse().contains("is another session's"));
-    let uid = rustix::process::getuid().as_raw();
     let policy = format!(
         "permit(principal == Gateway::Operator::\"uid:{uid}\", action in [Gateway::Action::\"read\", Gateway::Action::\"token.mint\", Gateway::Action::\"reload\"], resource);"
     );
