@@ -34,7 +34,7 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 89_867),
+    ("all", 89_888),
     ("app", 7_121),
     ("audit", 3_206),
     ("body", 2_237),
@@ -45,19 +45,19 @@ const ROOMS: [(&str, usize); 25] = [
     ("escape", 1_649),
     ("export", 1_045),
     ("files", 785),
-    ("gateway", 5_685),
+    ("gateway", 5_690),
     ("grant", 1_367),
     ("intercept", 3_242),
     ("launch", 9_401),
     ("message", 2_304),
     ("names", 730),
     ("origin", 2_886),
-    ("policy", 4_953),
-    ("session", 3_689),
+    ("policy", 4_956),
+    ("session", 3_694),
     ("signature", 9_101),
     ("src", 61),
     ("state", 1_076),
-    ("token", 568),
+    ("token", 576),
     ("wire", 763),
 ];
 

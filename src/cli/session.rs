@@ -1,4 +1,4 @@
-//! `gateway session`: makes sessions at run time, which no listener owns, and lets them live longer.
+//! `gateway session`: makes sessions that no listener owns, and lets them live longer.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,8 +33,8 @@ pub(crate) struct CreateSession {
     /// A group that it is in; repeat it for several
     #[arg(long = "group", value_name = "GROUP")]
     groups: Vec<String>,
-    /// Only this credential is lent to it, whatever policy says; repeat it for several. `none`: none
-    /// at all [default: what policy lends]
+    /// Only this credential is lent to it, whatever policy says; repeat it for several. `none`:
+    /// none at all [default: what policy lends]
     #[arg(long, value_name = "CREDENTIAL")]
     lend: Vec<String>,
     /// After what time it ends: `30m`, `8h`, `7d`

@@ -1,14 +1,9 @@
 //! Sessions that operators make at run time: for whom, and what they may be lent.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::binding::Binding;
-use super::bindings::Bindings;
-use super::live::Session;
-use super::signing::Role;
 use crate::names::{CredentialName, SessionId, User};
 
 /// What an operator asks of a session that is to be made.
@@ -67,33 +62,5 @@ impl Creation {
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
-    }
-}
-
-impl Session {
-    /// Whether it may be lent a credential, if policy says so too.
-    pub fn may_be_lent(&self, credential: &CredentialName) -> bool {
-        let lend = self.creation().and_then(|made| made.request.lend.as_ref());
-        lend.is_none_or(|all| all.contains(credential))
-    }
-
-    /// Whether its workload may know the phantom of a binding.
-    pub fn may_hold(&self, binding: &Binding) -> bool {
-        self.may_be_lent(match &binding.role {
-            Role::Part(signing) => &signing.parts[0].credential,
-            _ => &binding.credential,
-        })
-    }
-
-    /// The phantoms that its workload may know, by their variables.
-    pub fn environment(&self, bindings: &Bindings) -> BTreeMap<String, String> {
-        let held = self.phantoms();
-        let known = bindings.all().filter(|binding| self.may_hold(binding));
-        let pairs = known.flat_map(|binding| {
-            let phantom = held.of(&binding.credential);
-            let of = move |variable: &String| Some((variable.clone(), phantom?.reveal().into()));
-            binding.variables.iter().filter_map(of)
-        });
-        pairs.collect()
     }
 }

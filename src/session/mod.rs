@@ -8,6 +8,7 @@ mod detect;
 mod detected;
 mod groups;
 mod idle;
+mod lend_list;
 mod lifetime;
 mod live;
 mod operate;

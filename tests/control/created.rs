@@ -1,5 +1,5 @@
-//! Sessions that operators make at run time: reached by their tokens alone, lent what they were made
-//! for, and ended when they were to.
+//! Sessions that operators make at run time: reached by their tokens alone, lent what they were
+//! made for, and ended when they were to.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -401,8 +401,9 @@ fn a_request_that_is_made_again_shows_the_same_session_and_another_one_is_refuse
     assert!(refusal.contains("caller_session"), "{refusal}");
     // No listener takes its name, and the policy for operators is asked.
     let other = free();
-    let lines =
-        format!("[[listener]]\nkind = \"proxy\"\naddress = \"{other}\"\nsession = \"{name}\"\n");
+    let lines = format!(
+        "[[listener]]\nkind = \"proxy\"\naddress = \"{other}\"\nsession = \"{name}\"\nany_user = true\n"
+    );
     let before = made.program.edit(|text| format!("{text}{lines}"));
     assert!(made.program.refuse().contains("is another session's"));
     let policy = format!(

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::app::reload::source::Latest;
 use crate::app::session::tokens::caveats;
 use crate::app::{App, Failure, Whose};
 use crate::config::{Config, show_duration};
@@ -25,7 +24,10 @@ impl App {
     ) -> Result<Option<CreatedSession>, Failure> {
         let latest = self.reloading.latest.lock().await;
         let live = match self.listening.session(id) {
-            None => self.make_session(&latest, id, &creation).await?,
+            None => {
+                let config = &latest.read.config;
+                self.make_session(config, id, &creation).await?
+            }
             Some(live) => live
                 .0
                 .creation()
@@ -53,11 +55,11 @@ impl App {
 
     async fn make_session(
         &self,
-        latest: &Latest,
+        config: &Config,
         id: &SessionId,
         creation: &Creation,
     ) -> Result<Option<LivePair>, Failure> {
-        let (config, request) = (&latest.read.config, &creation.request);
+        let request = &creation.request;
         let snapshot = self.shared.current();
         self.refuse_without_door()?;
         refuse_beyond(config, Duration::from_secs(request.seconds))?;
