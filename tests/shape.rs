@@ -35,7 +35,7 @@ const LIMITS: [(&str, usize); 10] = [
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
     ("all", 89_888),
-    ("app", 7_121),
+    ("app", 7_123),
     ("audit", 3_206),
     ("body", 2_237),
     ("cli", 8_935),
@@ -53,7 +53,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("names", 730),
     ("origin", 2_886),
     ("policy", 4_956),
-    ("session", 3_694),
+    ("session", 3_691),
     ("signature", 9_101),
     ("src", 61),
     ("state", 1_076),

@@ -162,8 +162,8 @@ impl Listening {
         all.map(|live| live.session.clone()).collect()
     }
 
-    /// Makes sure that there may be one session more of a caller or an operator. Returns those that are over and give way;
-    /// `None` if there are as many, and none is over.
+    /// Makes sure that there may be one more session of a caller or an operator. Returns those that
+    /// are over and give way; `None` if there are as many, and none is over.
     pub(crate) fn over_most(&self, most: usize) -> Option<Vec<Arc<Session>>> {
         let mut all: Vec<_> = {
             let now = self.now.lock();

@@ -30,7 +30,7 @@ struct Shared {
 struct Tended {
     id: SessionId,
     session: Weak<Session>,
-    /// Whether the end of its session is kept, which came by itself, so that there is nothing to do.
+    /// Whether the end that came by itself is kept, so that there is nothing to do.
     end_kept: Arc<AtomicBool>,
 }
 
