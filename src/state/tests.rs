@@ -23,6 +23,7 @@ fn record(name: &str) -> SessionRecord {
         was_idle: false,
         paused: false,
         ended: None,
+        created: None,
         shapes: BTreeMap::new(),
         certificate: None,
         sealed: b"sealed".to_vec(),
@@ -89,6 +90,35 @@ async fn sqlite_is_a_store() {
         let path = folder.path().join("a/state.db");
         test(Arc::new(opened(&path, &key()).await)).await;
     }
+}
+
+#[tokio::test]
+async fn what_an_operator_made_is_found_until_it_has_ended_for_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(&folder.path().join("state.db"), &key()).await;
+    let made = |name| SessionRecord {
+        created: Some("how".to_owned()),
+        ..record(name)
+    };
+    let mut idle = end("idle", 150);
+    if let SessionDecision::End { was_idle, .. } = &mut idle {
+        *was_idle = true;
+    }
+    let all = ["ended", "idle", "lives"].map(|name| SessionDecision::Create(made(name)));
+    let further = [
+        SessionDecision::Create(record("another")),
+        end("ended", 150),
+        idle,
+    ];
+    store.decide([&all[..], &further].concat()).await.unwrap();
+    let found = async |now| {
+        let all = store.created(now).await.unwrap().into_iter();
+        let mut ids: Vec<_> = all.map(|one| one.id).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(found(199).await, ["idle", "lives"]);
+    assert!(found(200).await.is_empty());
 }
 
 fn key() -> Arc<SealingKey> {
