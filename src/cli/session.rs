@@ -17,7 +17,7 @@ use crate::files::create_private;
 #[derive(Subcommand)]
 pub(crate) enum SessionCommand {
     /// Make a session: print its token, its CA and its phantoms, which nobody is shown again
-    Create(CreateSession),
+    Create(Box<CreateSession>),
     /// Let a session that was made so live longer, and print a token that lives as long
     Extend(ExtendSession),
 }

@@ -186,9 +186,8 @@ fn no_route_answers_with_a_secret_or_a_phantom_or_a_status_that_is_not_documente
                 "{answer}"
             );
         }
-        let path = ["{id}", "{name}", "{token}"]
-            .iter()
-            .fold(route.path.to_owned(), |path, part| path.replace(part, "x"));
+        let path = route.path.replace("{id}", "x").replace("{name}", "x");
+        let path = path.replace("{token}", &"0".repeat(32));
         let (status, _) = program.call("DELETE", &path, "");
         assert_eq!(status, 405, "{}", route.path);
     }
