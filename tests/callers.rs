@@ -584,6 +584,55 @@ fn a_token_is_its_session_at_each_door_and_allows_no_more_than_its_caveats() {
 }
 
 #[test]
+fn a_token_sheds_no_user_and_no_group() {
+    let (own, gid) = (uid(), rustix::process::getgid().as_raw());
+    let program = Program::start("");
+    let (socket, callers, plain) = (
+        program.path("agents.sock"),
+        program.path("callers.sock"),
+        program.path("plain.sock"),
+    );
+    let both = "session = \"agent-1\"\nwho = [\"token\", \"unix\"]";
+    let each = format!("session = \"{{caller}}\"\nwho = [\"unix\"]\nuids = [\"{own}\"]");
+    let by_token = "session = \"{caller}\"\nwho = [\"token\"]";
+    let all = [(&socket, both), (&callers, &each), (&plain, by_token)];
+    let more = all.map(|(socket, lines)| listener("proxy", socket, lines));
+    let more = more.concat();
+    program.edit(|text| text.replace("phantoms.env", "phantoms-{session}.env") + &more);
+    program.reload();
+    // The session of the caller lives from its first connection on.
+    assert!(send(&callers, ASKED).ends_with("ok"));
+    let session = format!("uid:{own}");
+    let of_caller = ["token", "mint", "--session", &session, "--for", "1h"];
+    let of_caller = text(&program.json(&of_caller));
+    let (wide, other) = (
+        text(&mint(&program, &[])),
+        text(&mint(&program, &["--method", "GET"])),
+    );
+    let again = [asked(&wide, "/", ""), asked(&other, "/", CLOSE)].concat();
+    for (who, denied) in [
+        ("Gateway::User::\"uid:7\"".to_owned(), [false, false]),
+        (format!("Gateway::User::\"uid:{own}\""), [true, true]),
+        (format!("Gateway::Group::\"gid:{gid}\""), [true, false]),
+    ] {
+        let rules = format!(
+            "{} forbid(principal in {who}, action, resource);",
+            program::RULES
+        );
+        fs::write(program.path("rules.cedar"), &rules).unwrap();
+        program.reload();
+        let answers = [
+            send(&socket, &again),
+            send(&plain, &asked(&of_caller, "/", CLOSE)),
+        ];
+        for (answer, denied) in answers.iter().zip(denied) {
+            assert_eq!(answer.contains("policy_forbid"), denied, "{who}: {answer}");
+            assert_ne!(answer.contains("HTTP/1.1 200"), denied, "{who}: {answer}");
+        }
+    }
+}
+
+#[test]
 fn a_token_is_of_its_sessions_record_and_not_of_its_name() {
     let mut program = program("proxy", "session = \"agent-1\"\nwho = [\"token\"]");
     let (socket, token) = (program.path("agents.sock"), text(&mint(&program, &[])));
