@@ -264,6 +264,11 @@ fn evidence_that_a_door_cannot_carry_is_refused_with_its_line() {
             "nothing shows who the caller is",
         ),
         (
+            format!("{unix}\nsession = \"{{caller}}\"\nwho = [\"unix\"]"),
+            4,
+            "every user that can connect would have a session",
+        ),
+        (
             format!("kind = \"tls\"\n{tcp}\nwho = [\"token\"]"),
             4,
             "a `tls` listener has no place for a token",
