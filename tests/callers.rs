@@ -638,6 +638,36 @@ fn a_token_sheds_no_user_and_no_group() {
 }
 
 #[test]
+fn clients_that_say_nothing_have_room_for_others() {
+    let program = program(
+        "proxy",
+        "session = \"agent-1\"\nwho = [\"token\"]\n[limits]\nconnections_per_session = 3",
+    );
+    let (socket, token) = (program.path("agents.sock"), text(&mint(&program, &[])));
+    let stream = || {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.write_all(&asked(&token, "/endless", "")).unwrap();
+        let mut head = [0; 12];
+        let read = stream.read_exact(&mut head);
+        read.is_ok_and(|()| &head == b"HTTP/1.1 200")
+            .then_some(stream)
+    };
+    // Those that have a session count there alone.
+    let known = [stream(), stream()];
+    assert!(known.iter().all(Option::is_some));
+    let silent = || UnixStream::connect(&socket).unwrap();
+    let waiting = [silent(), silent(), silent()];
+    let cut = send(&socket, &asked(&token, "/", CLOSE));
+    assert_eq!(cut, "", "one more than may wait");
+    assert_eq!(program.ask("http://stream.test/").0, 200);
+    drop(waiting);
+    let until = Instant::now() + Duration::from_secs(5);
+    while !send(&socket, &asked(&token, "/", CLOSE)).ends_with("ok") {
+        assert!(Instant::now() < until, "those that left still count");
+    }
+}
+
+#[test]
 fn a_token_is_of_its_sessions_record_and_not_of_its_name() {
     let mut program = program("proxy", "session = \"agent-1\"\nwho = [\"token\"]");
     let (socket, token) = (program.path("agents.sock"), text(&mint(&program, &[])));

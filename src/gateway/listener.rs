@@ -89,6 +89,8 @@ pub(super) struct ListenerState {
     pub(super) login: ArcSwapOption<Authentication>,
     /// What tokens are verified by; `None` if the listener takes none.
     pub(super) tokens: Option<Arc<TokenVerifier>>,
+    /// How many connections have no session yet.
+    pub(super) without_session: Arc<AtomicUsize>,
     /// Cancelled when its connections are to end in order.
     pub(super) leaves: CancellationToken,
     /// The callers that were refused, and why, of whom there is a record.
@@ -107,6 +109,7 @@ impl SessionListener {
         let state = ListenerState {
             login: ArcSwapOption::from_pointee(login),
             tokens: None,
+            without_session: Arc::default(),
             leaves: shared.draining.child_token(),
             refused_callers: Mutex::default(),
         };
@@ -129,6 +132,7 @@ impl SessionListener {
         let state = ListenerState {
             login: ArcSwapOption::new(self.state.login.load_full()),
             tokens,
+            without_session: Arc::default(),
             leaves: self.state.leaves.clone(),
             refused_callers: Mutex::default(),
         };
