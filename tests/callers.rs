@@ -134,12 +134,12 @@ fn a_base_url_leads_to_the_origin_of_its_alias_alone() {
     let user = format!("uid:{}", uid());
     for (target, host, status, host_asked, path) in [
         ("/stream/", "localhost", 200, "stream.test", "/"),
-        ("/stream/a/../?b", "gateway:8081", 200, "stream.test", "/"),
+        ("/stream/a/..", "gateway:8081", 200, "stream.test", "/"),
         ("/stream/../other/", "localhost", 400, "stream.test", ""),
         ("/other/a", "stream.test", 403, "unlisted.test", "/a"),
         ("/none/", "localhost", 404, "", ""),
         ("/%73tream/", "localhost", 404, "", ""),
-        ("http://stream.test/", "stream.test", 400, "", ""),
+        ("http://stream.test/", "stream.test", 400, "stream.test", ""),
     ] {
         let asked = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         let answer = send(&socket, asked.as_bytes());
