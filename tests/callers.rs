@@ -126,6 +126,41 @@ fn a_caller_is_taken_or_refused_at_each_door_and_the_record_names_it() {
 }
 
 #[test]
+fn a_base_url_leads_to_the_origin_of_its_alias_alone() {
+    let further = "session = \"agent-1\"\nwho = [\"unix\"]\n\
+        aliases = { stream = \"http://stream.test\", other = \"https://unlisted.test\" }";
+    let program = program("base", further);
+    let socket = program.path("agents.sock");
+    let user = format!("uid:{}", uid());
+    for (target, host, status, host_asked, path) in [
+        ("/stream/", "localhost", 200, "stream.test", "/"),
+        ("/stream/a/..", "gateway:8081", 200, "stream.test", "/"),
+        ("/stream/../other/", "localhost", 400, "stream.test", ""),
+        ("/other/a", "stream.test", 403, "unlisted.test", "/a"),
+        ("/none/", "localhost", 404, "", ""),
+        ("/%73tream/", "localhost", 404, "", ""),
+        ("http://stream.test/", "stream.test", 400, "stream.test", ""),
+    ] {
+        let asked = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let answer = send(&socket, asked.as_bytes());
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{target}: {answer}"
+        );
+        let records = program.records("exchange");
+        let last = records.last().unwrap();
+        let told = |key| last[key].as_str().unwrap_or_default();
+        assert_eq!((told("entry"), told("user")), ("base", &*user), "{last}");
+        assert_eq!((told("host"), told("path")), (host_asked, path), "{last}");
+    }
+    // A reload gives the listener other origins.
+    program.edit(|text| text.replace("https://unlisted.test", "http://stream.test"));
+    program.reload();
+    let asked = b"GET /other/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert!(send(&socket, asked).ends_with("\r\n\r\nok"));
+}
+
+#[test]
 fn policy_tells_the_users_and_groups_of_one_session_apart() {
     let gid = rustix::process::getgid().as_raw();
     let (own, other) = (uid(), uid() + 1);

@@ -7,13 +7,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::credential::SecretRef;
-use crate::intercept::{Evidence, PeerUsers};
+use crate::intercept::{Aliases, Evidence, PeerUsers};
 use crate::names::SessionId;
 use crate::token::TOKEN_USER;
 
+use toml::Spanned;
+
 use super::diagnostic::{Hint, remedy};
-use super::reference;
 use super::section::{Section, characters};
+use super::{network, reference};
 
 /// An address that accepts the connections of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +67,14 @@ impl Listener {
     #[must_use]
     pub fn is_proxy(&self) -> bool {
         matches!(self.kind, ListenerKind::Proxy { .. })
+    }
+
+    /// Whether every user of the machine can connect to it and ask for any origin that it carries.
+    pub(super) fn is_open_to_users(&self) -> bool {
+        matches!(
+            self.kind,
+            ListenerKind::Proxy { .. } | ListenerKind::Base(_)
+        )
     }
 
     /// Whether clients reach it as a proxy by a URL, which names no socket of the file system.
@@ -197,6 +207,8 @@ pub enum ListenerKind {
     Transparent,
     /// DNS, by UDP and TCP. The answers lead to the `Transparent` listener of the session.
     Dns,
+    /// HTTP/1.1 in clear text. A path begins with the alias of its origin.
+    Base(Aliases),
 }
 
 /// What a proxy client must present.
@@ -228,6 +240,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         ("tls", ListenerKind::Tls { port: 443 }),
         ("transparent", ListenerKind::Transparent),
         ("dns", ListenerKind::Dns),
+        ("base", ListenerKind::Base(Aliases::default())),
     ];
     let kind = section.choice("kind", &kinds);
     let address = section.get("address", address);
@@ -254,6 +267,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         mistake!(section, "authentication", "`authentication` contradicts `kind = \"{kind}\"`";
             "{why}"; "remove `authentication`, or write `kind = \"proxy\"`");
     }
+    let aliases = aliases(section, &kind);
     if kind.is_captured() && address.tcp().is_some_and(|address| address.port() == 0) {
         mistake!(section, "address", "capture needs a port that is known";
             "`gateway sidecar rules` names it";
@@ -281,6 +295,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
             ListenerKind::Tls { port: usual } => ListenerKind::Tls {
                 port: port.unwrap_or(usual),
             },
+            ListenerKind::Base(_) => ListenerKind::Base(aliases),
             of_capture => of_capture,
         },
         address,
@@ -305,6 +320,7 @@ impl ListenerKind {
             Self::Tls { .. } => "tls",
             Self::Transparent => "transparent",
             Self::Dns => "dns",
+            Self::Base(_) => "base",
         }
     }
 
@@ -315,6 +331,7 @@ impl ListenerKind {
             Self::Tls { .. } => None,
             Self::Transparent => Some("the port that the client dialled is known"),
             Self::Dns => Some("a question has no port of an origin"),
+            Self::Base(_) => Some("an alias names the port with its origin"),
         }
     }
 
@@ -325,6 +342,7 @@ impl ListenerKind {
             Self::Tls { .. } => {
                 Some("a client that speaks TLS at once has no place for a proxy password")
             }
+            Self::Base(_) => Some("a client of a base URL has no place for a proxy password"),
             Self::Transparent | Self::Dns => {
                 Some("a client that is captured does not know of the gateway")
             }
@@ -361,6 +379,35 @@ fn mode(text: &str) -> Result<u32, Hint> {
         _ => refused!("it is no mode of a socket";
             "write `0600`, `0660` for its group, or `0666` for every user of this machine"),
     }
+}
+
+/// The origins of a `base` listener, by their aliases.
+fn aliases(section: &Section<'_, '_>, kind: &ListenerKind) -> Aliases {
+    let is_base = matches!(kind, ListenerKind::Base(_));
+    if is_base != section.has("aliases") {
+        let kind = kind.as_str();
+        mistake!(section, "aliases", "`aliases` and `kind = \"{kind}\"` do not fit";
+            "the paths of a `base` listener begin with an alias, and those of no other";
+            "write `kind = \"base\"` and `aliases = {{ openai = \"https://api.openai.com\" }}`, or \
+             neither");
+    }
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let texts = section.texts("aliases", |name| {
+        let hint =
+            || hint!("an alias is letters, digits, `-` and `_`"; "write for example `openai`");
+        characters(name, 64, is_name).map(drop).ok_or_else(hint)
+    });
+    let several = || hint!("an alias is of one server"; "name one host");
+    let named = texts.into_iter().filter_map(|(name, text)| {
+        let server = |text: &str| network::server(text, several());
+        let text = Spanned::new(text.span(), text.get_ref().as_str());
+        Some((name, section.accept("aliases", text, server)?))
+    });
+    Aliases(
+        named
+            .map(|(name, origin)| (name, origin.into_inner()))
+            .collect(),
+    )
 }
 
 /// The evidence that a listener takes. `listener` is none beside itself.
@@ -490,6 +537,11 @@ fn refuse_open(section: &Section<'_, '_>, kind: &ListenerKind, address: SocketAd
                 "listen on 127.0.0.1, or add \
                  `who = [\"token\"]`, or \
                  `authentication = {{ user = \"agent\", password = \"env:PROXY_PASSWORD\" }}`");
+        }
+        ListenerKind::Base(_) if !ip.is_loopback() => {
+            mistake!(section, "address", "a `base` listener listens beyond loopback";
+                "its clients speak in clear text, and whoever reaches it would be this session";
+                "listen on 127.0.0.1 or on a Unix socket");
         }
         ListenerKind::Tls { .. } if ip.is_unspecified() => {
             mistake!(section, "address", "a `tls` listener listens on every address";

@@ -165,7 +165,7 @@ fn unproven(document: &Document<'_>, config: &Config, spans: &Spans) {
     let mut listeners = config.listeners.iter();
     let is_open = |one: &Listener| {
         let is_proven = one.login().is_some() || !one.who.is_empty();
-        one.is_proxy() && !is_proven && !one.any_user && one.address.tcp().is_some()
+        one.is_open_to_users() && !is_proven && !one.any_user && one.address.tcp().is_some()
     };
     let Some(address) = listeners.find(|one| is_open(one)).map(|open| &open.address) else {
         return;
@@ -282,11 +282,19 @@ fn unreachable(document: &Document<'_>, config: &Config, spans: &Spans) {
                 "add `[phantoms]` with `env_file = \"phantoms.env\"`");
         }
         for origin in credential.own_origins() {
-            let carried = config.listeners.iter().any(|listener| match listener.kind {
-                ListenerKind::Proxy { .. } | ListenerKind::Transparent => true,
-                ListenerKind::Dns => false,
-                ListenerKind::Tls { port } => origin.scheme == Scheme::Https && origin.port == port,
-            });
+            let carried = config
+                .listeners
+                .iter()
+                .any(|listener| match &listener.kind {
+                    ListenerKind::Proxy { .. } | ListenerKind::Transparent => true,
+                    ListenerKind::Dns => false,
+                    ListenerKind::Base(aliases) => {
+                        aliases.0.values().any(|alias| origin.matches(alias))
+                    }
+                    ListenerKind::Tls { port } => {
+                        origin.scheme == Scheme::Https && origin.port == *port
+                    }
+                });
             if !carried {
                 warning!(document, span, "no listener carries {origin} of `{name}`";
                     "its requests have no way in";

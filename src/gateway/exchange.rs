@@ -90,6 +90,7 @@ impl Exchange {
         }
         let addressed = Addressed::read(connection.clone(), request)?;
         let to = addressed.origin().clone();
+        self.trail.scheme(to.scheme.as_str());
         let route = self.latest.to(&to, &self.snapshot);
         self.error_format = ErrorFormat::of(route.bindings.signed_paths(), &asked(&addressed));
         let Authority { host, port } = &to.authority;

@@ -14,8 +14,8 @@ use super::callers::ListenerSessions;
 use super::shared::SharedState;
 use crate::intercept::explicit::Authentication;
 use crate::intercept::{
-    Caller, CallerRefused, ClientStream, Entry, Evidence, Responder, SessionCa, TokenDenied,
-    TokenPeer, TokenVerifier,
+    Aliases, Caller, CallerRefused, ClientStream, Entry, Evidence, Responder, SessionCa,
+    TokenDenied, TokenPeer, TokenVerifier,
 };
 use crate::names::User;
 use crate::session::Session;
@@ -68,6 +68,8 @@ pub enum ListenerMode {
     },
     /// By CONNECT, absolute-form or SOCKS5.
     Proxy,
+    /// By the alias that their paths begin with.
+    Base(Arc<Aliases>),
     /// None: they ask for names.
     Dns(Arc<Responder>),
 }
@@ -79,6 +81,7 @@ impl ListenerMode {
             Self::Transparent { .. } | Self::Dns(_) => Entry::Transparent,
             Self::Tls { .. } => Entry::Tls,
             Self::Proxy => Entry::Connect,
+            Self::Base(_) => Entry::Base,
         }
     }
 }
@@ -147,7 +150,9 @@ impl SessionListener {
     pub(super) fn client(&self, stream: &ClientStream) -> Option<SocketAddr> {
         match self.mode {
             ListenerMode::Transparent { .. } | ListenerMode::Dns(_) => None,
-            ListenerMode::Tls { .. } | ListenerMode::Proxy => stream.peer_addr(),
+            ListenerMode::Tls { .. } | ListenerMode::Proxy | ListenerMode::Base(_) => {
+                stream.peer_addr()
+            }
         }
     }
 

@@ -10,12 +10,14 @@ use tokio::time::{Instant, timeout_at};
 
 use super::listener::{Inbound, ListenerMode, ListenerSlot, Selected, SessionListener};
 use super::listening_socket::{BoundSocket, ListeningSocket, is_of_one_connection};
+use super::proxy::absolute_form;
 use super::tunnel::TunnelTarget;
 use super::worker::Worker;
 use crate::intercept::explicit::{Asked, OpeningRefused};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{
-    Caller, ClientStream, Entry, Responder, authority_of, converse, original_destination, serve_udp,
+    Caller, ClientStream, ConnectionContext, Entry, Responder, authority_of, converse,
+    original_destination, serve_udp,
 };
 use crate::message::Authority;
 use crate::names::ReasonCode;
@@ -203,6 +205,14 @@ impl Worker {
                     login: None,
                 };
                 self.tunnel(io, inbound, target, deadline).await;
+            }
+            ListenerMode::Base(aliases) => {
+                let context = ConnectionContext {
+                    entry: Entry::Base,
+                    aliases: Some(aliases.clone()),
+                    ..absolute_form(inbound)
+                };
+                Box::pin(self.conversation(inbound, context, None).http1(io)).await;
             }
             ListenerMode::Proxy => self.proxied(io, inbound, asked, deadline).await,
         }

@@ -2,6 +2,7 @@
 //! reading of HTTP/1 in front of hyper.
 
 mod accepted;
+mod base;
 mod budget;
 mod ca;
 mod caller;
@@ -27,6 +28,7 @@ pub mod synthetic;
 pub mod websocket;
 
 pub use accepted::{Accepted, Addressed, Rejected};
+pub use base::Aliases;
 pub use ca::SessionCa;
 pub use caller::{Caller, CallerRefused};
 pub use client_stream::ClientStream;

@@ -10,6 +10,9 @@ use crate::code::reasons;
 
 reasons! {
 // The request as it was sent.
+Alias "alias" NOT_FOUND Client "http_request_error"
+    "The path begins with no alias of this listener."
+    "Begin the path with an alias of the listener, such as `/openai/v1/models`."
 AuthorityHostConflict "authority_host_conflict" BAD_REQUEST Client "http_request_error"
     "`:authority` and `Host` of the request name different hosts."
     "Send one of them, or the same in both."

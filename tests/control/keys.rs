@@ -157,6 +157,7 @@ fn every_key_reloads_as_the_documentation_says_and_a_refused_one_leaves_all_as_i
         ("origin", origin().to_string()),
         ("origin2", origin().to_string()),
         ("program", program.path("program").display().to_string()),
+        ("base", program.path("base.sock").display().to_string()),
         ("socket", program.path("agents.sock").display().to_string()),
     ];
     let fixture = Fixture::read(|text| {

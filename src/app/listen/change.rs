@@ -213,8 +213,9 @@ impl App {
                 groups: known.groups.clone().into(),
             }),
         };
-        let mode = match known.kind {
-            ListenerKind::Tls { port } => ListenerMode::Tls { port },
+        let mode = match &known.kind {
+            ListenerKind::Tls { port } => ListenerMode::Tls { port: *port },
+            ListenerKind::Base(aliases) => ListenerMode::Base(Arc::new(aliases.clone())),
             ListenerKind::Proxy { .. } => ListenerMode::Proxy,
             ListenerKind::Transparent => ListenerMode::Transparent {
                 names: names::of_listener(self, known)?,
@@ -321,6 +322,7 @@ const CUT_WITHIN: Duration = Duration::from_secs(5);
 fn is_another(one: &Listener, other: &Listener) -> bool {
     let is_kind = match (&one.kind, &other.kind) {
         (ListenerKind::Tls { port }, ListenerKind::Tls { port: other }) => port == other,
+        (ListenerKind::Base(one), ListenerKind::Base(other)) => one == other,
         (one, other) => discriminant(one) == discriminant(other),
     };
     one.session != other.session || one.who != other.who || !is_kind
