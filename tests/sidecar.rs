@@ -2,7 +2,10 @@
 //! what gets out would reach an origin.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -650,6 +653,134 @@ fn a_router_captures_everything_of_an_interface() {
         "router",
         captures,
     );
+}
+
+/// A relay on a port of its own, to a socket.
+fn relay(socket: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
+    command.arg("sidecar").arg("--to");
+    command.arg(format!("unix:{}", socket.display()));
+    command.args(["--listen", "127.0.0.1:0"]).args(more);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// A gateway that answers with what it was sent, once that has ended.
+fn answering(socket: &Path, connections: usize) -> std::thread::JoinHandle<()> {
+    let listener = UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(connections) {
+            let (mut stream, mut sent) = (stream.unwrap(), Vec::new());
+            stream.read_to_end(&mut sent).unwrap();
+            stream.write_all(&sent).unwrap();
+        }
+    })
+}
+
+#[test]
+fn a_relay_passes_bytes_as_they_are_and_refuses_without_a_gateway() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("gateway.sock");
+    let mut relay = relay(&socket, &[]).spawn().unwrap();
+    let mut says = BufReader::new(relay.stderr.take().unwrap()).lines();
+    let first = says.next().unwrap().unwrap();
+    let at = first
+        .split(['/', ' '])
+        .find(|word| word.starts_with("127.0.0.1:"))
+        .unwrap();
+    let exchange = |content: &[u8]| {
+        let mut client = TcpStream::connect(at)?;
+        client.write_all(content)?;
+        client.shutdown(std::net::Shutdown::Write)?;
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer)?;
+        std::io::Result::Ok(answer)
+    };
+    let refused = || {
+        let start = Instant::now();
+        assert!(exchange(b"x").is_err_and(|error| error.kind() != std::io::ErrorKind::TimedOut));
+        assert!(
+            start.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            start.elapsed()
+        );
+    };
+    let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+    for _ in 0..2 {
+        refused();
+        refused();
+        assert!(says.next().unwrap().unwrap().contains("no gateway at /"));
+        let gateway = answering(&socket, 3);
+        for sent in [&content[..], b"", b"short"] {
+            assert!(exchange(sent).unwrap() == sent);
+        }
+        gateway.join().unwrap();
+        fs::remove_file(&socket).unwrap();
+    }
+    relay.kill().unwrap();
+    relay.wait().unwrap();
+}
+
+#[test]
+fn a_relay_ends_as_its_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("gateway.sock");
+    let gateway = answering(&socket, 1);
+    let asks = "import os, socket, sys, urllib.parse as u\n\
+        at = u.urlparse(os.environ['https_proxy'])\n\
+        to = socket.create_connection((at.hostname, at.port)); to.sendall(b'asked'); to.shutdown(1)\n\
+        print(to.recv(9).decode()); sys.exit(7)";
+    let output = relay(&socket, &["--", "python3", "-c", asks])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (output.status.code(), &output.stdout[..]),
+        (Some(7), &b"asked\n"[..]),
+        "{output:?}"
+    );
+    gateway.join().unwrap();
+    let rows: [(&[&str], i32, &str); 3] = [
+        (&["--", "/nowhere"], 127, "`/nowhere` cannot be run"),
+        (&["--", "/"], 126, "`/` cannot be run"),
+        (&["--", "sh", "-c", "kill -9 $$"], 137, ""),
+    ];
+    for (more, code, words) in rows {
+        let output = relay(&socket, more).output().unwrap();
+        assert!(
+            output.status.code() == Some(code) && said(&output).contains(words),
+            "{output:?}"
+        );
+    }
+    for (words, told) in [
+        ("--to tls:gateway:443", "unix:/run/gateway.sock"),
+        ("--to unix:/x --listen 0.0.0.0:1", "loopback"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_gateway"))
+            .arg("sidecar")
+            .args(words.split(' '))
+            .output()
+            .unwrap();
+        assert!(
+            output.status.code() == Some(2) && said(&output).contains(told),
+            "{output:?}"
+        );
+    }
+    // What asks the relay to end asks its command.
+    let ends = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done";
+    let mut relay = relay(&socket, &["--", "sh", "-c", ends]).spawn().unwrap();
+    let mut ready = [0; 6];
+    relay
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut ready)
+        .unwrap();
+    let id = rustix::process::Pid::from_child(&relay);
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(relay.wait().unwrap().code(), Some(9));
 }
 
 const CONFIG: &str = r#"
