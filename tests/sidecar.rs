@@ -515,8 +515,12 @@ fn is_told_from_inside(mode: &'static str) {
     told(
         &world,
         workload,
-        0,
-        &["nothing here leaves: everything is refused, and no gateway"],
+        1,
+        &[
+            "cannot be known\n",
+            "cannot be known  TCP to 192.0.2.1:80: connection refused, by rules here or",
+            "holds            UDP to 192.0.2.1:443: refused: permission denied\n",
+        ],
     );
     world.serve();
     let (all, text) = told(

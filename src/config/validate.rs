@@ -295,9 +295,12 @@ fn unreachable(document: &Document<'_>, config: &Config, spans: &Spans) {
     if config.listeners.is_empty() {
         return;
     }
+    // Where evidence shows who asks, `http://gateway.internal/phantoms` hands them out.
+    let is_shown = config.listeners.iter().any(|one| !one.who.is_empty());
+    let is_held = is_shown || config.phantoms.env_file.is_some();
     for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
         let name = &credential.name;
-        if credential.when == When::Phantom && config.phantoms.env_file.is_none() {
+        if credential.when == When::Phantom && !is_held {
             warning!(document, span, "nothing hands out the phantom of `{name}`";
                 "the workload could not learn its phantom";
                 "add `[phantoms]` with `env_file = \"phantoms.env\"`");

@@ -17,8 +17,10 @@ use crate::intercept::{GATEWAY_NAME, is_synthetic};
 pub(super) enum Fate {
     /// The gateway answered.
     Captured,
-    /// It failed here, or was refused.
+    /// It was refused here.
     Refused(String),
+    /// It was refused, by rules here or by somebody behind them.
+    Rejected(String),
     /// Somebody else answered.
     Left(String),
     /// Nothing answered.
@@ -41,7 +43,7 @@ pub(super) fn all(is_shared: bool) -> Vec<(String, Fate)> {
         let names = names.map(|to| (format!("DNS by {to}"), Try::Name(to)));
         let all = tcp.chain(udp).chain(pings).chain(names);
         let all: Vec<_> = all
-            .map(|(name, one)| (name, scope.spawn(move || one.fate())))
+            .map(|(name, one)| (name, scope.spawn(move || one.fate(is_shared))))
             .collect();
         let done = all.into_iter().map(|(name, one)| {
             let fate = one.join();
@@ -71,19 +73,18 @@ enum Try {
 }
 
 impl Try {
-    fn fate(self) -> Fate {
+    fn fate(self, is_shared: bool) -> Fate {
+        let answered = |_: &[u8]| Fate::Left("something answered".into());
         match self {
-            Self::Tcp(to) => tcp(to, None, PATIENCE),
-            Self::Udp(to) => datagram(to, Protocol::UDP, &[0], |_| {
-                Fate::Left("something answered".into())
-            }),
+            // The gateway takes all.
+            Self::Tcp(to) => tcp(to, None, PATIENCE).unless_by_others(),
+            Self::Udp(to) => datagram(to, Protocol::UDP, &[0], answered).at_once(is_shared),
             Self::Ping(to) => {
                 let (protocol, kind) = match to.is_ipv6() {
                     true => (Protocol::ICMPV6, 128),
                     false => (Protocol::ICMPV4, 8),
                 };
-                let answered = |_: &[u8]| Fate::Left("something answered".into());
-                datagram(to, protocol, &[kind, 0, 0, 0, 0, 0, 0, 1], answered)
+                datagram(to, protocol, &[kind, 0, 0, 0, 0, 0, 0, 1], answered).at_once(is_shared)
             }
             Self::Name(to) => datagram(to, Protocol::UDP, &question(), |answer| {
                 let last: Option<&[u8; 4]> = answer.last_chunk();
@@ -91,7 +92,27 @@ impl Try {
                     true => Fate::Captured,
                     false => Fate::Left("the server answered for itself".into()),
                 }
-            }),
+            })
+            .at_once(false),
+        }
+    }
+}
+
+impl Fate {
+    /// With the rules in this network namespace, a datagram is refused before it is sent.
+    fn at_once(self, is_shared: bool) -> Self {
+        match self {
+            Self::Rejected(why) if is_shared => Self::Left(format!("a router answered: {why}")),
+            Self::Rejected(why) => Self::Refused(why),
+            other => other,
+        }
+    }
+
+    /// A reset is of the rules if no gateway listens, and else of somebody behind them.
+    fn unless_by_others(self) -> Self {
+        match self {
+            Self::Rejected(why) => Self::Unclear(format!("{why}, by rules here or somebody else")),
+            other => other,
         }
     }
 }
@@ -174,8 +195,8 @@ fn datagram(
     Fate::Lost
 }
 
-/// Binds a connection to an interface. Rules cannot refuse it where they notice, but they drop it:
-/// then the interface sends nothing meanwhile.
+/// Binds a connection to an interface. Where rules notice, they can only drop it: then the interface
+/// sends nothing meanwhile.
 fn bound(to: SocketAddr, device: &str) -> Fate {
     let sent = || devices().into_iter().find(|(name, _)| name == device);
     for _ in 0..5 {
@@ -183,7 +204,7 @@ fn bound(to: SocketAddr, device: &str) -> Fate {
         match tcp(to, Some(device), PATIENCE / 10) {
             Fate::Lost if sent() == before => return Fate::Refused("dropped here".into()),
             Fate::Lost => {}
-            other => return other,
+            other => return other.unless_by_others(),
         }
     }
     Fate::Unclear(format!("nothing answered, and {device} sends all the time"))
@@ -230,9 +251,8 @@ fn socket(to: SocketAddr, protocol: Protocol, device: Option<&str>) -> io::Resul
 fn failed(error: &io::Error, is_sent: bool) -> Fate {
     let words = error.kind().to_string();
     match Errno::from_io_error(error) {
-        Some(Errno::CONNREFUSED | Errno::CONNRESET | Errno::PERM | Errno::ACCESS) => {
-            Fate::Refused(words)
-        }
+        Some(Errno::PERM | Errno::ACCESS) => Fate::Refused(words),
+        Some(Errno::CONNREFUSED | Errno::CONNRESET) => Fate::Rejected(words),
         _ if is_sent => Fate::Left(format!("a router answered: {words}")),
         Some(Errno::NETUNREACH | Errno::HOSTUNREACH) => Fate::Refused("no route".into()),
         Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT | Errno::PROTONOSUPPORT) => {

@@ -11,8 +11,7 @@ use super::rules::modes;
 use crate::app::{Code, Failure, Paint, Terminal, safe};
 use crate::launch::sidecar::SidecarMode;
 
-/// Tell whether this process could leave without the gateway: run it as the workload, where that
-/// runs
+/// Tell whether this process could leave without the running gateway: run it as the workload would
 #[derive(Args)]
 pub(crate) struct CheckCommand {
     /// The mode of the rules. With `router` they are outside, so no privilege here is a way past
@@ -51,19 +50,15 @@ impl CheckCommand {
             ways.extend(privileges(&status, self.exempt_uid));
         }
         let tried = attempts::all(is_shared);
-        let is_served = tried.iter().any(|(_, fate)| *fate == Fate::Captured);
         ways.extend(tried.into_iter().map(CheckedWay::of));
         let worst = ways.iter().map(|way| way.verdict).max();
         let worst = worst.unwrap_or(WayVerdict::CannotBeKnown);
-        let verdict = match (worst, is_served) {
-            (WayVerdict::Holds, true) => "nothing here leaves without the gateway",
-            (WayVerdict::Holds, false) => {
-                "nothing here leaves: everything is refused, and no gateway answers"
-            }
-            (WayVerdict::CannotBeKnown, _) => {
+        let verdict = match worst {
+            WayVerdict::Holds => "nothing here leaves without the gateway",
+            WayVerdict::CannotBeKnown => {
                 "whether this process could leave without the gateway cannot be known"
             }
-            (WayVerdict::DoesNotHold, _) => "this process could leave without the gateway",
+            WayVerdict::DoesNotHold => "this process could leave without the gateway",
         };
         if terminal.json() {
             terminal.document(&serde_json::json!({ "verdict": worst, "ways": ways }));
@@ -155,7 +150,9 @@ impl CheckedWay {
                 Some(APPLY),
             ),
             Fate::Allowed(why) => (WayVerdict::DoesNotHold, why, Some(DROP_ALL)),
-            Fate::Unclear(why) => (WayVerdict::CannotBeKnown, why, Some(AGAIN)),
+            Fate::Rejected(why) | Fate::Unclear(why) => {
+                (WayVerdict::CannotBeKnown, why, Some(AGAIN))
+            }
         };
         Self {
             way,

@@ -2,6 +2,7 @@
 //! for a sandbox without a network. It holds nothing, and reads nothing of what it passes on.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
@@ -46,14 +47,14 @@ impl Relay {
                 .context(format!("cannot listen on {}", self.listen))
                 .advise("name another port: `--listen 127.0.0.1:PORT`")?;
             let at = listener.local_addr().context("the port has no address")?;
-            let to = self.to.display();
-            terminal.note(format!("gateway: http://{at} leads to unix:{to}"));
             let relay = relay(listener, self.to.clone(), terminal);
             if self.command.is_empty() {
-                return Err(relay.await);
+                let to = self.to.display();
+                terminal.note(format!("gateway: http://{at} leads to unix:{to}"));
+                match relay.await {}
             }
             tokio::select! {
-                failure = relay => Err(failure),
+                never = relay => match never {},
                 code = run(&self.command, at) => code,
             }
         });
@@ -62,8 +63,8 @@ impl Relay {
     }
 }
 
-/// Relays connections, so many at once; the others wait. Ends if no more can be accepted.
-async fn relay(listener: TcpListener, to: PathBuf, terminal: Terminal) -> Failure {
+/// Relays connections, so many at once; the others wait.
+async fn relay(listener: TcpListener, to: PathBuf, terminal: Terminal) -> Infallible {
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let is_told = Rc::new(Cell::new(false));
     loop {
