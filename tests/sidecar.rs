@@ -535,7 +535,7 @@ fn is_told_from_inside(mode: &'static str) {
             "holds            DNS by [2001:db8::1]:53: captured",
             "holds            ICMP to 192.0.2.1: refused: permission denied\n",
             "holds            TCP to [2001:db8::1]:80 bound to up0: refused: dropped here\n",
-            "holds            raw sockets: refused",
+            "holds            raw and marked packets: refused",
         ],
     );
     assert_eq!(text.lines().count(), all + 1, "{text}");
@@ -549,11 +549,10 @@ fn is_told_from_inside(mode: &'static str) {
     let lines = [
         could,
         "does not hold    capabilities: CAP_NET_RAW marks",
-        "does not hold    raw sockets",
-        "does not hold    marked packets",
+        "does not hold    raw and marked packets",
     ];
     let (others, _) = told(&world, (WORKLOAD, &raw), 1, &lines);
-    assert_eq!(others, all - 3);
+    assert_eq!(others, all - 2);
     let lines = [
         could,
         "does not hold    user: this is user 1337",

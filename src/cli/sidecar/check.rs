@@ -44,13 +44,13 @@ enum WayVerdict {
 impl CheckCommand {
     pub(super) fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
         let is_shared = self.mode != SidecarMode::Router;
-        let mut ways = Vec::new();
+        let mut found = Vec::new();
         if is_shared {
             let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-            ways.extend(privileges(&status, self.exempt_uid));
+            found.extend(privileges(&status, self.exempt_uid));
         }
-        let tried = attempts::all(is_shared);
-        ways.extend(tried.into_iter().map(CheckedWay::of));
+        found.extend(attempts::all(is_shared));
+        let ways: Vec<CheckedWay> = found.into_iter().map(CheckedWay::of).collect();
         let worst = ways.iter().map(|way| way.verdict).max();
         let worst = worst.unwrap_or(WayVerdict::CannotBeKnown);
         let verdict = match worst {
@@ -74,85 +74,51 @@ impl CheckCommand {
 }
 
 /// What the process may do and become, by `/proc/self/status`.
-fn privileges(status: &str, exempt_uid: u32) -> [CheckedWay; 3] {
+fn privileges(status: &str, exempt_uid: u32) -> [(String, Fate); 3] {
     let of = |key: &str| {
         let mut lines = status.lines();
         lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(":\t"))
     };
     // Real, effective, saved, and that of the file system: it may become each.
-    let users = of("Uid").map(|all| {
+    let user = of("Uid").map(|all| {
         let mut users = all.split('\t');
         match users.any(|uid| uid.parse() == Ok(exempt_uid)) {
-            true => Err(format!("this is user {exempt_uid}, who is not captured")),
-            false => Ok(format!("this is not user {exempt_uid}")),
+            true => Fate::Allowed(format!("this is user {exempt_uid}, who is not captured")),
+            false => Fate::Holds(format!("this is not user {exempt_uid}")),
         }
     });
     let gains = of("NoNewPrivs").map(|flag| match flag {
-        "1" => Ok("no program gives it more privileges".to_owned()),
-        _ => Err("a setuid program may give it the privileges to leave".to_owned()),
+        "1" => Fate::Holds("no program gives it more privileges".into()),
+        _ => Fate::Allowed("a setuid program may give it the privileges to leave".into()),
     });
     let held = of("CapPrm").and_then(|bits| u64::from_str_radix(bits, 16).ok());
     let held = held.map(|held| {
         let held = PAST_RULES.iter().filter(|(bit, ..)| held >> bit & 1 == 1);
         let held: Vec<String> = held.map(|(_, name, how)| format!("{name} {how}")).collect();
         match held.is_empty() {
-            true => Ok("it has none that leads past the rules".to_owned()),
-            false => Err(held.join("; ")),
+            true => Fate::Holds("it has none that leads past the rules".into()),
+            false => Fate::Allowed(held.join("; ")),
         }
     });
-    [
-        ("user", users, "let it run as another user: `runAsUser`"),
-        (
-            "new privileges",
-            gains,
-            "`allowPrivilegeEscalation: false`, or `--security-opt no-new-privileges`",
-        ),
-        ("capabilities", held, DROP_ALL),
-    ]
-    .map(|(way, fact, remedy)| CheckedWay::of_fact(way, fact, remedy))
+    let all = [
+        ("user", user),
+        ("new privileges", gains),
+        ("capabilities", held),
+    ];
+    let untold = || Fate::Unclear("/proc/self/status does not tell: mount /proc".into());
+    all.map(|(way, fate)| (way.to_owned(), fate.unwrap_or_else(untold)))
 }
 
 impl CheckedWay {
-    fn of_fact(way: &str, fact: Option<Result<String, String>>, remedy: &'static str) -> Self {
-        let (verdict, why, remedy) = match fact {
-            Some(Ok(why)) => (WayVerdict::Holds, why, None),
-            Some(Err(why)) => (WayVerdict::DoesNotHold, why, Some(remedy)),
-            None => (
-                WayVerdict::CannotBeKnown,
-                "/proc/self/status does not tell".to_owned(),
-                Some("mount /proc"),
-            ),
-        };
-        Self {
-            way: way.to_owned(),
-            verdict,
-            why,
-            remedy,
-        }
-    }
-
     fn of((way, fate): (String, Fate)) -> Self {
         let (verdict, why, remedy) = match fate {
-            Fate::Captured => (
-                WayVerdict::Holds,
-                "captured: the gateway answered".into(),
-                None,
-            ),
-            Fate::Refused(why) => (WayVerdict::Holds, format!("refused: {why}"), None),
-            Fate::Left(why) => (
-                WayVerdict::DoesNotHold,
-                format!("{NEITHER}: {why}"),
-                Some(APPLY),
-            ),
-            Fate::Lost => (
-                WayVerdict::DoesNotHold,
-                format!("{NEITHER}: rules are missing"),
-                Some(APPLY),
-            ),
-            Fate::Allowed(why) => (WayVerdict::DoesNotHold, why, Some(DROP_ALL)),
-            Fate::Rejected(why) | Fate::Unclear(why) => {
-                (WayVerdict::CannotBeKnown, why, Some(AGAIN))
+            Fate::Holds(why) => (WayVerdict::Holds, why, None),
+            Fate::Leaves(why) => {
+                let why = format!("was neither captured nor refused: {why}");
+                (WayVerdict::DoesNotHold, why, Some(APPLY))
             }
+            Fate::Allowed(why) => (WayVerdict::DoesNotHold, why, Some(RESTRICT)),
+            Fate::Unclear(why) => (WayVerdict::CannotBeKnown, why, Some(AGAIN)),
         };
         Self {
             way,
@@ -176,9 +142,10 @@ impl CheckedWay {
     }
 }
 
-const NEITHER: &str = "was neither captured nor refused";
 const APPLY: &str = "apply the rules before the workload starts: `gateway sidecar rules … --apply`";
-const DROP_ALL: &str = "`capabilities: {drop: [ALL]}`, or `--cap-drop all`";
+const RESTRICT: &str = "another `runAsUser` than the gateway's, `capabilities: {drop: [ALL]}`, \
+     `allowPrivilegeEscalation: false` (`--user`, `--cap-drop all`, `--security-opt \
+     no-new-privileges`)";
 const AGAIN: &str = "see that the gateway runs and has little to do, and try again";
 /// The capabilities by which a process passes rules of its own network namespace.
 const PAST_RULES: [(u32, &str, &str); 7] = [
