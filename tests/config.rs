@@ -896,6 +896,29 @@ fn what_can_never_happen_is_warned_of() {
 }
 
 #[test]
+fn a_proxy_that_makes_a_captured_workload_another_session_is_warned_of() {
+    let warned = |proxy: &str| {
+        let text = format!(
+            "[[listener]]\nkind = \"transparent\"\naddress = \"[::]:1\"\nsession = \"a\"\n\
+             [[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:2\"\n{proxy}\n\
+             [[credential]]\nname = \"A\"\norigins = [\"https://a.test\"]\n"
+        );
+        let warnings = read(&text).unwrap().warnings.into_iter();
+        warnings.map(|one| one.what).collect::<Vec<_>>()
+    };
+    let open = "a captured workload could use the proxy at 127.0.0.1:2";
+    let unheld = "nothing hands out the phantom of `A`";
+    for (proxy, expected) in [
+        ("session = \"b\"", &[open, unheld][..]),
+        ("session = \"b\"\nany_user = true", &[unheld]),
+        ("session = \"a\"", &[unheld]),
+        ("session = \"b\"\nwho = [\"token\"]", &[]),
+    ] {
+        assert_eq!(warned(proxy), expected, "{proxy}");
+    }
+}
+
+#[test]
 fn an_allowed_url_with_a_path_is_warned_of_where_it_stands() {
     let text = "[policy]\nallow = [\"a.test\", \"https://x.test/\", \"https://x.test/path\"]\n";
     let warnings = read(text).unwrap().warnings;

@@ -65,10 +65,15 @@ pub(crate) fn of<'a>(
 }
 
 /// Returns the variables that point to the proxy. The password is not among them; it is in the
-/// store that the configuration names. The client's own loopback is no destination of the gateway.
+/// store that the configuration names.
 fn addresses(proxy: &Listener) -> impl Iterator<Item = (String, String)> {
     let user = proxy.proxy_user().map(|user| format!("{user}@"));
-    let at = format!("{}{}", user.unwrap_or_default(), proxy.address);
+    proxy_variables(&format!("{}{}", user.unwrap_or_default(), proxy.address))
+}
+
+/// Returns the variables that point to a proxy. The client's own loopback is no destination of the
+/// gateway.
+pub(crate) fn proxy_variables(at: &str) -> impl Iterator<Item = (String, String)> + use<> {
     let http = format!("http://{at}");
     let loopback = String::from("localhost,127.0.0.1,::1");
     let pairs = [
