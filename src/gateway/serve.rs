@@ -1,6 +1,6 @@
 //! Accepts connections on listeners, and finds out where they go.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,8 @@ use super::worker::Worker;
 use crate::intercept::explicit::{Asked, OpeningRefused};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{
-    Caller, ClientStream, Entry, Responder, authority_of, converse, original_destination, serve_udp,
+    Caller, ClientStream, Entry, Responder, authority_of, converse, is_of_this_machine,
+    original_destination, serve_udp,
 };
 use crate::message::Authority;
 use crate::names::ReasonCode;
@@ -124,7 +125,7 @@ impl Worker {
             return Box::pin(self.by_token(stream, listener, deadline)).await;
         }
         let from = (listener, listener.client(&stream));
-        match listener.caller(&stream) {
+        match listener.caller(&stream).await {
             Ok(caller) => {
                 self.select(Prefixed::new(stream), from, caller, deadline)
                     .await;
@@ -233,16 +234,6 @@ impl Worker {
         };
         self.tunnel(io, inbound, target, deadline).await;
     }
-}
-
-/// Whether an address is one of this machine's, and nothing was captured that went there. One that
-/// cannot be told apart is, such as a link-local address without its interface.
-fn is_of_this_machine(address: IpAddr) -> bool {
-    let bound = std::net::UdpSocket::bind((address, 0));
-    bound.map_or_else(
-        |error| error.kind() != ErrorKind::AddrNotAvailable,
-        |_| true,
-    )
 }
 
 /// A place among all open connections, released on drop.
