@@ -58,6 +58,9 @@ pub struct Tailnet {
     socket: PathBuf,
     /// The application capability whose values name groups.
     capability: Option<String>,
+    /// How often it is asked again, and how long an answer counts without another.
+    again: Duration,
+    counts: Duration,
     open: Semaphore,
     /// Who is behind the addresses that have connections.
     known: Mutex<HashMap<IpAddr, Arc<Caller>>>,
@@ -79,6 +82,8 @@ impl Tailnet {
         Self {
             socket,
             capability,
+            again: AGAIN,
+            counts: COUNTS,
             open: Semaphore::new(OPEN),
             known: Mutex::default(),
         }
@@ -150,13 +155,13 @@ impl Tailnet {
     async fn follow(self: Arc<Self>, from: SocketAddr, caller: Arc<Caller>) {
         let mut answered = Instant::now();
         loop {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(self.again).await;
             if self.forget(from.ip(), &caller, false) {
                 return;
             }
             match self.whois(from).await {
                 Ok(now) if is_same(&now, &caller) => answered = Instant::now(),
-                Err(Unseen::Away(_)) if answered.elapsed() + AGAIN < COUNTS => {}
+                Err(Unseen::Away(_)) if answered.elapsed() + self.again < self.counts => {}
                 _ => break,
             }
         }
@@ -215,17 +220,14 @@ impl Tailnet {
         if node.is_wire_guard_only {
             return refused("runs no tailscaled");
         }
-        let own = node.addresses.iter().flatten();
-        if !own.copied().any(|own| own == IpNet::from(address)) {
+        let is_own = |own: &String| own.parse() == Ok(IpNet::from(address));
+        if !node.addresses.iter().flatten().any(is_own) {
             return refused(&format!(
                 "has not the address {address}: it routes for others"
             ));
         }
-        if node.expired
-            || node
-                .key_expires()
-                .is_none_or(|end| end.is_some_and(|end| end <= now))
-        {
+        let end = node.key_expires();
+        if node.expired || end.is_none_or(|end| end.is_some_and(|end| end <= now)) {
             return refused("has a key that has expired");
         }
         let groups = tags
@@ -363,7 +365,7 @@ struct TailnetNode {
     key_expiry: String,
     #[serde(default)]
     expired: bool,
-    addresses: Option<Vec<IpNet>>,
+    addresses: Option<Vec<String>>,
     tags: Option<Vec<String>>,
     hostinfo: Option<TailnetHost>,
     #[serde(default)]
@@ -403,7 +405,10 @@ struct GrantedGroups {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use serde_json::json;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
 
@@ -412,29 +417,32 @@ mod tests {
         Tailnet::new("/nowhere/tailscaled.sock".into(), Some(capability))
     }
 
-    /// What is read of an answer: the user and the groups, or the cause.
-    fn read(change: Value) -> String {
+    /// An answer, changed at these places.
+    fn answer(change: &Value) -> Value {
         let mut answer = json!({
             "Node": {
                 "ID": 7, "StableID": "n7CNTRL", "Name": "one.tail.ts.net.", "User": 9,
-                "KeyExpiry": "2026-06-01T00:00:00Z", "Hostinfo": {"OS": "linux"},
+                "KeyExpiry": "2036-06-01T00:00:00Z", "Hostinfo": {"OS": "linux"},
                 "Addresses": ["100.64.0.7/32", "fd7a:115c:a1e0::7/128"],
                 "AllowedIPs": ["100.64.0.7/32", "10.0.0.0/8"],
             },
             "UserProfile": {"ID": 9, "LoginName": "alice@example.com", "Roles": []},
             "CapMap": null,
         });
-        let change = change.as_object().unwrap().iter();
-        change.for_each(|(at, value)| {
-            let (table, key) = at.split_once('/').unwrap_or(("", at));
-            match table {
-                "" => answer[key] = value.clone(),
-                table => answer[table][key] = value.clone(),
+        for (at, value) in change.as_object().unwrap() {
+            match at.split_once('/') {
+                None => answer[at] = value.clone(),
+                Some((table, key)) => answer[table][key] = value.clone(),
             }
-        });
-        let now = OffsetDateTime::parse("2026-05-31T00:00:00Z", &Rfc3339).unwrap();
+        }
+        answer
+    }
+
+    /// What is read of one: the user and the groups, or the cause.
+    fn read(change: &Value) -> String {
+        let now = OffsetDateTime::parse("2036-05-31T00:00:00Z", &Rfc3339).unwrap();
         let read = tailnet().read(
-            WhoisAnswer::deserialize(answer).unwrap(),
+            WhoisAnswer::deserialize(answer(change)).unwrap(),
             "100.64.0.7".parse().unwrap(),
             now,
         );
@@ -509,7 +517,7 @@ mod tests {
             (json!({"Node/IsWireGuardOnly": true}), "runs no tailscaled"),
             (json!({"Node/Expired": true}), "has a key that has expired"),
             (
-                json!({"Node/KeyExpiry": "2026-05-31T00:00:00Z"}),
+                json!({"Node/KeyExpiry": "2036-05-31T00:00:00Z"}),
                 "has a key that has expired",
             ),
             (
@@ -530,8 +538,55 @@ mod tests {
                 "has not the address 100.64.0.7",
             ),
         ] {
-            let found = read(change.clone());
+            let found = read(&change);
             assert!(found.contains(is), "{change}: {found}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_answer_counts_for_a_while_and_is_asked_for_as_long_as_there_are_connections() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("tailscaled.sock");
+        let tailnet = Arc::new(Tailnet {
+            again: Duration::from_millis(40),
+            counts: Duration::from_millis(400),
+            ..Tailnet::new(socket.clone(), None)
+        });
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let count = asked.clone();
+        let daemon = tokio::spawn(async move {
+            let text = answer(&json!({})).to_string();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = [0; 4096];
+                assert!(stream.read(&mut request).await.unwrap() > 0);
+                count.fetch_add(1, Ordering::Relaxed);
+                let _ = stream.write_all((head.clone() + &text).as_bytes()).await;
+            }
+        });
+        let from: SocketAddr = "100.64.0.7:4000".parse().unwrap();
+        let connect = async || tailnet.share(from, tailnet.whois(from).await.unwrap());
+        let until = async |is_so: &dyn Fn() -> bool| {
+            let began = Instant::now();
+            while !is_so() {
+                assert!(began.elapsed() < Duration::from_secs(10));
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            began.elapsed()
+        };
+        let (one, other) = (connect().await, connect().await);
+        assert!(Arc::ptr_eq(&one, &other));
+        until(&|| asked.load(Ordering::Relaxed) >= 4).await;
+        assert!(!one.is_over());
+        // Once there is no connection, nobody asks.
+        drop((one, other));
+        until(&|| tailnet.known.lock().is_empty()).await;
+        let one = connect().await;
+        daemon.abort();
+        let lasted = until(&|| one.is_over()).await;
+        assert!(lasted > Duration::from_millis(200), "{lasted:?}");
+        until(&|| tailnet.known.lock().is_empty()).await;
     }
 }
