@@ -351,7 +351,7 @@ fn apart() {
     for (address, login) in [("100.64.0.7", ALICE), ("100.64.0.8", "bob@example.com")] {
         netmap.set(address, node(address, login));
     }
-    let program = Program::start(&listener(
+    let mut program = Program::start(&listener(
         "100.64.0.1:8080",
         "proxy",
         "agent-1",
@@ -397,6 +397,8 @@ fn apart() {
     assert_eq!(cut(), 4);
     and_its_daemon_hangs_or_dies(&program, &nodes, (&netmap, &socket), kept);
     assert_eq!(*netmap.wrong.lock().unwrap(), [""; 0]);
+    // It would wait for the stream.
+    program.child.kill().unwrap();
 }
 
 /// A listener says at the start, and to who asks whether it is ready, that it takes nobody.
