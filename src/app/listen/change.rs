@@ -222,10 +222,8 @@ impl App {
             },
             ListenerKind::Dns => ListenerMode::Dns(names::of_listener(self, known)?),
         };
-        let tokens = match known.who.contains(&Evidence::Token) {
-            true => Some(Arc::new(self.token_verifier().await?)),
-            false => None,
-        };
+        let tokens = known.who.contains(&Evidence::Token);
+        let tokens = tokens.then(|| Arc::new(self.token_verifier()));
         if let Some((socket, cause)) = unseen(known).await {
             let socket = socket.display();
             tracing::warn!(%socket, "{cause}; start tailscaled, or write `tailnet_socket`");
