@@ -17,6 +17,9 @@ use base64::engine::general_purpose::STANDARD;
 #[expect(dead_code, reason = "the suite of the control socket uses the rest")]
 mod program;
 
+#[path = "callers/tailnet.rs"]
+mod tailnet;
+
 use program::{Program, gateway};
 
 fn uid() -> u32 {

@@ -12,6 +12,7 @@ use http::StatusCode;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::app::listen::change::unseen;
 use crate::app::listen::client_environment;
 use crate::app::process::serving;
 use crate::app::project::{project, working_directory};
@@ -242,6 +243,15 @@ impl AppOperations {
 }
 
 impl Operations for AppOperations {
+    async fn unready(&self) -> Option<String> {
+        for open in self.app.listening.open() {
+            if let Some((_, why)) = unseen(&open.known).await {
+                return Some(why);
+            }
+        }
+        None
+    }
+
     async fn listeners(&self) -> Vec<(String, String)> {
         self.app.listeners()
     }

@@ -174,8 +174,10 @@ keys! {
         kind: "`proxy`, `tls`, `transparent`, `dns` or `base`", "required";
         address: "address and port, or `unix:` and a path", "required";
         mode: "`0600`, `0660` or `0666`", "0600";
-        who: "list of `listener`, `token` and `unix`", "listener";
+        who: "list of `listener`, `tailnet`, `token` and `unix`", "listener";
         uids: "list of user ids in quotes", "all that can connect";
+        tailnet_socket: "path", "/var/run/tailscale/tailscaled.sock";
+        capability: "name of an application capability", "none";
         session: "name, or `{caller}`", "default";
         groups: "list of names", "none";
         aliases: "table of origins", "required with `base`";

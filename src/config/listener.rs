@@ -5,9 +5,10 @@ use std::fs::Permissions;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::credential::SecretRef;
-use crate::intercept::{Aliases, Evidence, PeerUsers};
+use crate::intercept::{Aliases, Evidence, PeerUsers, TAILNET_SOCKET, Tailnet};
 use crate::names::SessionId;
 use crate::token::TOKEN_USER;
 
@@ -277,6 +278,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         ListenerAddress::Tcp(address) if who.contains(&Evidence::Token) => {
             warn_in_clear(section, address);
         }
+        ListenerAddress::Tcp(_) if asks_tailnet(&who) => {}
         ListenerAddress::Tcp(address) => refuse_open(section, &kind, address),
         ListenerAddress::Unix(_) => refuse_uncaptured(section, &kind),
     }
@@ -289,6 +291,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     check_tokens(section, &kind, &who);
     check_callers(section, session.as_ref(), &who);
     check_evidence(section, (address.tcp().is_none(), mode), &who);
+    check_tailnet(section, &kind, &address, &who);
     Some(Listener {
         kind: match kind {
             ListenerKind::Proxy { .. } => ListenerKind::Proxy { authentication },
@@ -416,17 +419,66 @@ fn who(section: &Section<'_, '_>) -> Vec<Evidence> {
         text.parse()
             .map_err(|_| hint!("it is no user id"; "write for example `\"1000\"`"))
     });
+    let tailnet = Arc::new(tailnet(section));
     let kinds = section.all("who", |text| match text {
         "listener" => Ok(None),
         "unix" => Ok(Some(Evidence::Unix(PeerUsers(uids.clone())))),
         "token" => Ok(Some(Evidence::Token)),
-        _ => refused!("it is no kind of evidence"; "write `listener`, `unix` or `token`"),
+        "tailnet" => Ok(Some(Evidence::Tailnet(tailnet.clone()))),
+        _ => refused!("it is no kind of evidence";
+            "write `listener`, `tailnet`, `token` or `unix`"),
     });
     if kinds.len() > 1 && kinds.contains(&None) {
         mistake!(section, "who", "`listener` is no evidence beside others";
             "it says that none is needed"; "write it alone, or leave it out");
     }
     kinds.into_iter().flatten().collect()
+}
+
+/// The tailnet whose nodes may be behind connections.
+fn tailnet(section: &Section<'_, '_>) -> Tailnet {
+    let socket = section.path("tailnet_socket");
+    let capability = section.get("capability", |text| {
+        let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+        let hint =
+            hint!("it is no name of a capability"; "write for example `example.com/cap/gateway`");
+        characters(text, 256, fits).ok_or(hint)
+    });
+    Tailnet::new(socket.unwrap_or_else(|| TAILNET_SOCKET.into()), capability)
+}
+
+fn asks_tailnet(who: &[Evidence]) -> bool {
+    who.iter().any(|one| one.tailnet().is_some())
+}
+
+/// Refuses a tailnet where no node of it could come from an address of its own, and its settings
+/// where it is not asked.
+fn check_tailnet(
+    section: &Section<'_, '_>,
+    kind: &ListenerKind,
+    address: &ListenerAddress,
+    who: &[Evidence],
+) {
+    if !asks_tailnet(who) {
+        for key in ["tailnet_socket", "capability"] {
+            if section.has(key) {
+                mistake!(section, key, "no tailnet is asked who connects"; "`{key}` would not hold";
+                    "write `who = [\"tailnet\"]`, or remove `{key}`");
+            }
+        }
+        return;
+    }
+    if kind.is_captured() {
+        let kind = kind.as_str();
+        mistake!(section, "who", "a `{kind}` listener has clients of its own sandbox";
+            "the kernel brings them, and no node of a tailnet"; "write `kind = \"proxy\"`");
+    }
+    let ip = address.tcp().map(|address| address.ip().to_canonical());
+    if ip.is_none_or(|ip| ip.is_loopback()) {
+        mistake!(section, "who", "no node of a tailnet connects to {address}";
+            "whoever does is on this machine, which is no evidence of anybody";
+            "write the address of this machine in the tailnet, as `tailscale ip` shows it");
+    }
 }
 
 /// Refuses tokens where nobody could present one, or where none would ever count.

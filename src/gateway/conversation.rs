@@ -48,8 +48,10 @@ impl Worker {
         connection: ConnectionContext,
         login: Option<Arc<Authentication>>,
     ) -> Conversation {
+        let guard = self.watchdog.connection(&inbound.listener.state.leaves);
+        guard.is_of(connection.caller.as_ref());
         Conversation {
-            guard: self.watchdog.connection(&inbound.listener.state.leaves),
+            guard,
             worker: self,
             connection: Arc::new(connection),
             listener: inbound.listener.state.clone(),

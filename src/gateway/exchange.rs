@@ -136,6 +136,9 @@ impl Exchange {
             self.guard.is_of(caller);
             let token = self.guard.token().map_or(Ok(()), HeldToken::holds);
             token.map_err(Refusal::Caveat)?;
+            if caller.is_over() {
+                return Err(Abort::CallerOver.into());
+            }
         }
         self.trail.reach(Phase::Identify);
         Ok(identified)

@@ -157,10 +157,10 @@ impl SessionListener {
     }
 
     /// Finds out who is behind a connection that says nothing yet; `None` if nobody asks for that.
-    pub(super) fn caller(&self, stream: &ClientStream) -> Beside {
+    pub(super) async fn caller(&self, stream: &ClientStream) -> Beside {
         match self.evidence[..] {
             [] => Ok(None),
-            ref all => Ok(Some(Arc::new(Evidence::first(all, stream)?))),
+            ref all => Evidence::first(all, stream).await.map(Some),
         }
     }
 
@@ -209,7 +209,7 @@ impl SessionListener {
         let (session, ca) = match (&self.sessions, &caller) {
             (ListenerSessions::One(session, ca), _) => (session.clone(), ca.clone()),
             (ListenerSessions::EachCaller(all), Some(caller)) => all.of(caller).await?,
-            (ListenerSessions::EachCaller(_), None) => return Err(CallerRefused::unseen()),
+            (ListenerSessions::EachCaller(_), None) => return Err(CallerRefused::of(None, "")),
         };
         Ok(Selected {
             session,

@@ -1,6 +1,6 @@
 //! Accepts connections on listeners, and finds out where they go.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::intercept::explicit::{Asked, OpeningRefused};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{
     Caller, ClientStream, ConnectionContext, Entry, Responder, authority_of, converse,
-    original_destination, serve_udp,
+    is_of_this_machine, original_destination, serve_udp,
 };
 use crate::message::Authority;
 use crate::names::ReasonCode;
@@ -135,7 +135,7 @@ impl Worker {
             return Box::pin(self.by_token(stream, listener, deadline)).await;
         }
         let from = (listener, listener.client(&stream));
-        match listener.caller(&stream) {
+        match listener.caller(&stream).await {
             Ok(caller) => {
                 self.select(Prefixed::new(stream), from, caller, deadline)
                     .await;
@@ -253,16 +253,6 @@ impl Worker {
         };
         self.tunnel(io, inbound, target, deadline).await;
     }
-}
-
-/// Whether an address is one of this machine's, and nothing was captured that went there. One that
-/// cannot be told apart is, such as a link-local address without its interface.
-fn is_of_this_machine(address: IpAddr) -> bool {
-    let bound = std::net::UdpSocket::bind((address, 0));
-    bound.map_or_else(
-        |error| error.kind() != ErrorKind::AddrNotAvailable,
-        |_| true,
-    )
 }
 
 /// A place among all open connections, released on drop.

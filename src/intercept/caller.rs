@@ -1,6 +1,7 @@
 //! Who is behind a connection.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::evidence::HeldToken;
 use crate::names::{ReasonCode, User};
@@ -15,6 +16,8 @@ pub struct Caller {
     pub groups: Vec<Arc<str>>,
     /// The token that was presented. No policy reads it: it narrows what policy allows.
     pub token: Option<HeldToken>,
+    /// Whether the evidence says no more that it is there.
+    pub over: AtomicBool,
 }
 
 /// A caller that a listener does not take.
@@ -24,20 +27,34 @@ pub struct CallerRefused {
     pub user: Option<User>,
     /// Why it is not taken.
     pub reason: ReasonCode,
+    /// What is the matter with it, in words for the gateway's own record; empty for nothing more.
+    pub cause: String,
 }
 
 impl CallerRefused {
-    /// No evidence is there.
+    /// The listener does not take it, whoever it is.
     #[must_use]
-    pub fn unseen() -> Self {
+    pub fn of(user: Option<User>, cause: impl Into<String>) -> Self {
         Self {
-            user: None,
+            user,
             reason: ReasonCode::CallerRefused,
+            cause: cause.into(),
         }
     }
 }
 
 impl Caller {
+    /// Whether evidence that it was taken by has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Ends all that it is behind.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
     /// The session's own groups, and those of its caller.
     #[must_use]
     pub fn with_groups(caller: Option<&Self>, own: Arc<[Arc<str>]>) -> Arc<[Arc<str>]> {

@@ -33,10 +33,10 @@ pub use ca::SessionCa;
 pub use caller::{Caller, CallerRefused};
 pub use client_stream::ClientStream;
 pub use connection::{ConnectionContext, Entry, authority_of};
-pub use destination::original_destination;
+pub use destination::{is_of_this_machine, original_destination};
 pub use evidence::{
-    Evidence, HeldToken, KEY_NUMBER, PeerUsers, RevokedTokens, TokenDenied, TokenPeer,
-    TokenVerifier, token_in, token_of_login,
+    Evidence, HeldToken, KEY_NUMBER, PeerUsers, RevokedTokens, TAILNET_SOCKET, Tailnet,
+    TokenDenied, TokenPeer, TokenVerifier, token_in, token_of_login,
 };
 pub use hello::{Destination, terminate};
 pub use leaves::leaves_minted;

@@ -225,6 +225,10 @@ impl App {
         };
         let tokens = known.who.contains(&Evidence::Token);
         let tokens = tokens.then(|| Arc::new(self.token_verifier()));
+        if let Some((socket, cause)) = unseen(known).await {
+            let socket = socket.display();
+            tracing::warn!(%socket, "{cause}; start tailscaled, or write `tailnet_socket`");
+        }
         Ok(SessionListener::new(&self.shared, sessions, mode, login)
             .with_evidence(known.who.clone(), tokens))
     }
@@ -326,6 +330,14 @@ fn is_another(one: &Listener, other: &Listener) -> bool {
         (one, other) => discriminant(one) == discriminant(other),
     };
     one.session != other.session || one.who != other.who || !is_kind
+}
+
+/// Where it is asked who connects to a listener, and why that shows nobody now, if it does not.
+pub(crate) async fn unseen(known: &Listener) -> Option<(&Path, String)> {
+    let tailnet = known.who.iter().find_map(Evidence::tailnet)?;
+    let why = tailnet.works().await.err()?;
+    let what = format!("the tailnet shows nobody at {}: {why}", known.address);
+    Some((tailnet.socket(), what))
 }
 
 /// Refuses to make a listener one whose socket is another, on the same address.

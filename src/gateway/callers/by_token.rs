@@ -34,7 +34,7 @@ impl Worker {
         deadline: Instant,
     ) {
         let client = listener.client(&stream);
-        let (peer, beside) = (TokenPeer::of(&stream), listener.caller(&stream));
+        let (peer, beside) = (TokenPeer::of(&stream), listener.caller(&stream).await);
         let mut io = Prefixed::new(stream);
         // A client may answer a 407 on the same connection (clients.md: Java does only that).
         for _ in 0..3 {
@@ -65,8 +65,9 @@ impl Worker {
             let refused = CallerRefused {
                 user: None,
                 reason: ReasonCode::TokenRefused,
+                cause: denied.to_string(),
             };
-            let id = self.record_caller((listener, client), refused, &denied.to_string());
+            let id = self.record_caller((listener, client), refused);
             let is_over = is_told || {
                 let refusal = Refusal::Token(denied);
                 let written =

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::intercept::caller::{Caller, CallerRefused};
 use crate::intercept::client_stream::ClientStream;
-use crate::names::{ReasonCode, User};
+use crate::names::User;
 
 /// The users of this machine that may connect: all that can, if none is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,13 +28,12 @@ impl PeerUsers {
     fn of(&self, uid: u32, gid: u32) -> Result<Caller, CallerRefused> {
         let user = User::new(&format!("uid:{uid}"));
         if !self.0.is_empty() && !self.0.contains(&uid) {
-            let reason = ReasonCode::CallerRefused;
-            return Err(CallerRefused { user, reason });
+            return Err(CallerRefused::of(user, ""));
         }
         Ok(Caller {
             user,
             groups: vec![Arc::from(format!("gid:{gid}"))],
-            token: None,
+            ..Caller::default()
         })
     }
 }
