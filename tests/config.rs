@@ -319,15 +319,14 @@ fn a_base_listener_has_an_origin_for_each_alias_and_stays_on_this_machine() {
         "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\naliases = { a = \"https://a.test\" }\n",
         &["4:11: `aliases` and `kind = \"proxy\"` do not fit"],
     );
-    let several =
-        "aliases = { all = \"https://*.test\", \"a/b\" = \"https://a.test\", c = \"c.test/v1\" }\n";
+    let several = "aliases = { all = \"https://*.a.test\", \"a/b\" = \"https://a.test\", c = \"c.test/v1\" }\n";
     refused(
         &file("0.0.0.0:1", several),
         &[
             "3:11: a `base` listener listens beyond loopback",
-            "4:19: `aliases` of [[listener]] is `https://*.test` | an alias is of one server",
-            "4:37: unknown name `a/b` in `aliases`",
-            "4:66: `aliases` of [[listener]] is `c.test/v1`",
+            "4:19: `aliases` of [[listener]] is `https://*.a.test` | an alias is of one server",
+            "4:39: unknown name `a/b` in `aliases`",
+            "4:68: `aliases` of [[listener]] is `c.test/v1`",
         ],
     );
     refused(

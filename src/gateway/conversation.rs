@@ -217,15 +217,12 @@ impl Conversation {
                 first.holds()?;
                 return Ok(own.clone());
             }
-            (Some(first), Some(text)) => Some(first.replaced_by(text)?),
+            (Some(first), Some(text)) => first.replaced_by(text)?,
         };
-        let caller = Some(Arc::new(Caller {
-            token,
-            user: before.and_then(|caller| caller.user.clone()),
-            groups: before
-                .map(|caller| caller.groups.clone())
-                .unwrap_or_default(),
-        }));
+        let (user, beside) = before
+            .map(|caller| (caller.user.clone(), caller.beside.clone()))
+            .unwrap_or_default();
+        let caller = Some(Arc::new(Caller::with_token(token, user, beside)));
         Ok(Arc::new(ConnectionContext {
             caller,
             ..ConnectionContext::clone(own)

@@ -182,18 +182,12 @@ impl SessionListener {
             ListenerSessions::EachCaller(all) => all.live.get(token.session()),
         };
         let (session, ca) = live.ok_or(TokenDenied::Session)?;
-        let (user, groups) = match beside {
-            Ok(caller) => caller
-                .as_ref()
-                .map(|one| (one.user.clone(), one.groups.clone()))
-                .unwrap_or_default(),
-            Err(refused) => (refused.user.clone(), Vec::new()),
+        let (user, beside) = match beside {
+            Ok(caller) => (None, caller.clone()),
+            Err(refused) => (refused.user.clone(), None),
         };
-        let caller = Caller {
-            user: session.user().cloned().or(user),
-            groups,
-            token: Some(token),
-        };
+        let user = session.user().cloned().or(user);
+        let caller = Caller::with_token(token, user, beside);
         Ok(Selected {
             session,
             ca,

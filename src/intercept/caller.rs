@@ -16,6 +16,8 @@ pub struct Caller {
     pub groups: Vec<Arc<str>>,
     /// The token that was presented. No policy reads it: it narrows what policy allows.
     pub token: Option<HeldToken>,
+    /// Who it is by other evidence, which is there as long as the token counts.
+    pub beside: Option<Arc<Self>>,
     /// Whether the evidence says no more that it is there.
     pub over: AtomicBool,
 }
@@ -44,10 +46,24 @@ impl CallerRefused {
 }
 
 impl Caller {
+    /// A caller that presents a token, beside what other evidence shows.
+    #[must_use]
+    pub fn with_token(token: HeldToken, user: Option<User>, beside: Option<Arc<Self>>) -> Self {
+        let shown = beside.as_deref();
+        Self {
+            user: user.or_else(|| shown?.user.clone()),
+            groups: shown.map(|one| one.groups.clone()).unwrap_or_default(),
+            token: Some(token),
+            beside,
+            ..Self::default()
+        }
+    }
+
     /// Whether evidence that it was taken by has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+        let is_over = self.over.load(Ordering::Relaxed);
+        is_over || self.beside.as_deref().is_some_and(Self::is_over)
     }
 
     /// Ends all that it is behind.

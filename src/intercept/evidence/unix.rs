@@ -21,7 +21,10 @@ impl PeerUsers {
         let is_seen = *UNSEEN_USER != Some(peer.uid()) && *UNSEEN_GROUP != Some(peer.gid());
         Some(match is_seen {
             true => self.of(peer.uid(), peer.gid()),
-            false => Err(CallerRefused::unseen()),
+            false => Err(CallerRefused::of(
+                None,
+                "its user is none of this namespace",
+            )),
         })
     }
 
