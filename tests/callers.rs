@@ -722,6 +722,15 @@ fn each_request_in_absolute_form_has_the_token_of_its_own() {
         );
         assert_eq!(send(&socket, asked.as_bytes())[9..12], *status, "{path}");
     }
+    // Phantoms are of what the token may be lent alone.
+    for (credential, is_there) in [("key", true), ("other", false), ("none", false)] {
+        let token = text(&mint(&program, &["--credential", credential]));
+        let asked = format!(
+            "GET {PHANTOMS} HTTP/1.1\r\nHost: gateway.internal\r\nProxy-Authorization: Bearer {token}\r\n{CLOSE}\r\n"
+        );
+        let answer = send(&socket, asked.as_bytes());
+        assert_eq!(answer.contains("\"key\":"), is_there, "{credential}: {answer}");
+    }
     // With `{caller}`, a token selects the session that it is of, if that lives.
     let sessions: Vec<_> = program.records("exchange");
     assert!(
