@@ -729,7 +729,11 @@ fn each_request_in_absolute_form_has_the_token_of_its_own() {
             "GET {PHANTOMS} HTTP/1.1\r\nHost: gateway.internal\r\nProxy-Authorization: Bearer {token}\r\n{CLOSE}\r\n"
         );
         let answer = send(&socket, asked.as_bytes());
-        assert_eq!(answer.contains("\"key\":"), is_there, "{credential}: {answer}");
+        assert_eq!(
+            answer.contains("\"key\":"),
+            is_there,
+            "{credential}: {answer}"
+        );
     }
     // With `{caller}`, a token selects the session that it is of, if that lives.
     let sessions: Vec<_> = program.records("exchange");
@@ -783,8 +787,19 @@ fn what_a_token_carries_ends_with_it_and_what_was_derived_falls_with_it() {
         "GET",
     ]);
     let (under_way, unharmed) = (stream(&text(&child)), stream(&text(&other)));
-    let (code, said) = program.gateway(&["token", "revoke", parent["id"].as_str().unwrap()]);
+    let id = parent["id"].as_str().unwrap();
+    // Nothing is claimed where no gateway was told.
+    let nobodys = tempfile::tempdir().unwrap();
+    let (code, said) = gateway(nobodys.path(), &["token", "revoke", id]);
+    assert!(code == 1 && said.contains("no gateway confirmed"), "{said}");
+    let (code, said) = program.gateway(&["token", "revoke", id]);
     assert!(code == 0 && said.contains("1 gateway confirmed"), "{said}");
+    let there = program.socket.to_str().unwrap();
+    let again = gateway(nobodys.path(), &["token", "revoke", id, "--gateway", there]);
+    assert!(
+        again.0 == 0 && again.1.contains("1 gateway confirmed"),
+        "{again:?}"
+    );
     let took = breaks_off(under_way);
     println!("a stream of a revoked token broke off after {took:?}");
     assert!(took < Duration::from_secs(2), "{took:?}");
