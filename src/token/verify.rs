@@ -86,6 +86,15 @@ impl Verified {
         caveats.try_for_each(|caveat| caveat.admits(door))
     }
 
+    /// Whether it may be lent a credential.
+    #[must_use]
+    pub fn lends(&self, credential: &CredentialName) -> bool {
+        self.caveats.iter().all(|caveat| match caveat {
+            Caveat::Credential(names) => names.contains(credential),
+            _ => true,
+        })
+    }
+
     /// Judges one request of a connection that was judged. Allocates nothing.
     ///
     /// # Errors

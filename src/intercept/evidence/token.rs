@@ -167,6 +167,12 @@ impl HeldToken {
         Ok(self.verified.at_connection(&door)?)
     }
 
+    /// Whether it may be lent a credential.
+    #[must_use]
+    pub fn lends(&self, credential: &CredentialName) -> bool {
+        self.verified.lends(credential)
+    }
+
     /// Whether it allows what policy allowed.
     ///
     /// # Errors
