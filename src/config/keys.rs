@@ -174,13 +174,20 @@ keys! {
         kind: "`proxy`, `tls`, `transparent` or `dns`", "required";
         address: "address and port, or `unix:` and a path", "required";
         mode: "`0600`, `0660` or `0666`", "0600";
-        who: "list of `listener`, `token` and `unix`", "listener";
+        who: "list of `listener`, `token`, `unix` and `certificate`", "listener";
         uids: "list of user ids in quotes", "all that can connect";
         session: "name, or `{caller}`", "default";
         groups: "list of names", "none";
         port: "number", "443";
+        tls: "table", "none: clear text";
         authentication: "table", "none";
         any_user: "true or false", "false";
+    ["listener.tls"]
+        certificate: "path", "required";
+        key: "path", "required";
+        client_roots: "path", "none";
+        client_crls: "path", "none";
+        trust_domain: "text", "any";
     ["listener.authentication"]
         user: "text", "required";
         password: "reference", "required";

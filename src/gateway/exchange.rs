@@ -135,6 +135,9 @@ impl Exchange {
             self.guard.is_of(caller);
             let token = self.guard.token().map_or(Ok(()), HeldToken::holds);
             token.map_err(Refusal::Caveat)?;
+            if self.guard.is_certificate_over() {
+                return Err(Abort::CertificateOver.into());
+            }
         }
         self.trail.reach(Phase::Identify);
         Ok(identified)

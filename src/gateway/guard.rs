@@ -41,6 +41,9 @@ pub enum Abort {
     /// The token of its caller was revoked, or has ended.
     #[error("the token was revoked, or has ended")]
     TokenOver,
+    /// The certificate of its caller has ended, or is trusted no more.
+    #[error("the certificate of the caller has ended, or is trusted no more")]
+    CertificateOver,
     /// The session has ended.
     #[error("the session has ended")]
     Ended,
@@ -64,6 +67,7 @@ impl Abort {
             Self::Removed => ReasonCode::CredentialRemoved,
             Self::CredentialRevoked => ReasonCode::CredentialRevoked,
             Self::TokenOver => ReasonCode::TokenCaveat,
+            Self::CertificateOver => ReasonCode::CallerRefused,
             Self::Ended => ReasonCode::SessionEnded,
             Self::ListenerRemoved => ReasonCode::ListenerRemoved,
             Self::Stopping => ReasonCode::GatewayStopping,
@@ -238,7 +242,7 @@ pub(super) struct ExchangeGuard {
     judged: OnceLock<Arc<JudgedRequest>>,
     /// The revocations of the credentials that it is lent.
     revocations: OnceLock<SmallVec<[Arc<Revocation>; 1]>>,
-    /// Who is behind it, if that is shown by a token.
+    /// Who is behind it, if that is shown by what may end.
     caller: OnceLock<Arc<Caller>>,
     /// The generation that last allowed it.
     generation: AtomicU64,
@@ -304,9 +308,9 @@ impl ExchangeGuard {
         }
     }
 
-    /// Ends the exchange when its caller's token does.
+    /// Ends the exchange when its caller's token or certificate does.
     pub(super) fn is_of(&self, caller: &Arc<Caller>) {
-        if caller.token.is_some() {
+        if caller.token.is_some() || caller.certificate.is_some() {
             // Set once, by the one identification on the path.
             let _ = self.caller.set(caller.clone());
         }
@@ -315,6 +319,13 @@ impl ExchangeGuard {
     /// The token of its caller.
     pub(super) fn token(&self) -> Option<&HeldToken> {
         self.caller.get()?.token.as_ref()
+    }
+
+    /// Whether the certificate of its caller holds no more.
+    pub(super) fn is_certificate_over(&self) -> bool {
+        let caller = self.caller.get();
+        let certificate = caller.and_then(|caller| caller.certificate.as_ref());
+        certificate.is_some_and(|one| !one.holds())
     }
 
     fn is_revoked(&self) -> bool {
@@ -330,7 +341,7 @@ impl ExchangeGuard {
     }
 
     /// Aborts the exchange if this generation does not allow it, or if a credential of it was
-    /// revoked, or its token is over. Returns whether it was judged now: an exchange that the
+    /// revoked, or its token or certificate is over. Returns whether it was judged now: an exchange that the
     /// generation already judged, or that is not judged yet, is left alone.
     pub(super) fn judge_again(&self, snapshot: &Snapshot) -> bool {
         if self.is_revoked() {
@@ -338,6 +349,9 @@ impl ExchangeGuard {
         }
         if self.token().is_some_and(|token| token.holds().is_err()) {
             self.abort(Abort::TokenOver);
+        }
+        if self.is_certificate_over() {
+            self.abort(Abort::CertificateOver);
         }
         let number = snapshot.number();
         // An exchange that began after the snapshot was taken is judged by a newer one.

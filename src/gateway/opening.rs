@@ -42,7 +42,7 @@ impl Worker {
     pub(super) fn record_caller(
         &self,
         (listener, client): (&SessionListener, Option<SocketAddr>),
-        CallerRefused { user, reason }: CallerRefused,
+        CallerRefused { user, reason, .. }: CallerRefused,
         cause: &str,
     ) -> ExchangeId {
         let id = self.shared.ids.next();
@@ -70,8 +70,8 @@ impl Worker {
         refused: CallerRefused,
         deadline: Instant,
     ) {
-        let reason = refused.reason;
-        let id = self.record_caller((listener, client), refused, "");
+        let CallerRefused { reason, cause, .. } = refused;
+        let id = self.record_caller((listener, client), refused, cause);
         if !matches!(listener.mode, ListenerMode::Proxy) {
             return;
         }

@@ -120,6 +120,14 @@ impl Worker {
         listener: &SessionListener,
     ) {
         let deadline = Instant::now() + self.shared.look().limits.handshake_timeout;
+        let stream = match &listener.state.tls {
+            None => stream,
+            // Boxed, so that a connection does not keep memory for its handshake.
+            Some(door) => match Box::pin(self.by_tls(stream, (listener, door), deadline)).await {
+                Some(stream) => stream,
+                None => return,
+            },
+        };
         if listener.state.tokens.is_some() {
             return Box::pin(self.by_token(stream, listener, deadline)).await;
         }

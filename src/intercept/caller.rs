@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::evidence::HeldToken;
+use super::evidence::{HeldCertificate, HeldToken};
 use crate::names::{ReasonCode, User};
 
 /// Who is behind a connection, as a kind of evidence shows it: a user or none, and groups. Policy
@@ -15,6 +15,8 @@ pub struct Caller {
     pub groups: Vec<Arc<str>>,
     /// The token that was presented. No policy reads it: it narrows what policy allows.
     pub token: Option<HeldToken>,
+    /// The certificate that shows who it is.
+    pub certificate: Option<HeldCertificate>,
 }
 
 /// A caller that a listener does not take.
@@ -24,15 +26,24 @@ pub struct CallerRefused {
     pub user: Option<User>,
     /// Why it is not taken.
     pub reason: ReasonCode,
+    /// What is wrong with the evidence, for the gateway's own record, if the reason does not say it.
+    pub cause: &'static str,
 }
 
 impl CallerRefused {
     /// No evidence is there.
     #[must_use]
     pub fn unseen() -> Self {
+        Self::because("")
+    }
+
+    /// The evidence that is there shows nobody.
+    #[must_use]
+    pub fn because(cause: &'static str) -> Self {
         Self {
             user: None,
             reason: ReasonCode::CallerRefused,
+            cause,
         }
     }
 }

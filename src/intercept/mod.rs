@@ -9,6 +9,8 @@ mod client_stream;
 mod connection;
 mod destination;
 pub mod dns;
+mod door;
+mod enter;
 mod evidence;
 pub mod explicit;
 pub mod first;
@@ -25,6 +27,7 @@ pub mod socks;
 pub mod strict;
 pub mod synthetic;
 pub mod websocket;
+mod x509;
 
 pub use accepted::{Accepted, Addressed, Rejected};
 pub use ca::SessionCa;
@@ -32,9 +35,11 @@ pub use caller::{Caller, CallerRefused};
 pub use client_stream::ClientStream;
 pub use connection::{ConnectionContext, Entry, authority_of};
 pub use destination::original_destination;
+pub use door::{ClientTrust, DoorMalformed, DoorSettings, DoorTls, is_over};
+pub use enter::{DoorRefused, enter};
 pub use evidence::{
-    Evidence, HeldToken, KEY_NUMBER, PeerUsers, RevokedTokens, TokenDenied, TokenPeer,
-    TokenVerifier, token_in, token_of_login,
+    Evidence, HeldCertificate, HeldToken, KEY_NUMBER, PeerUsers, RevokedTokens, TokenDenied,
+    TokenPeer, TokenVerifier, token_in, token_of_login,
 };
 pub use hello::{Destination, terminate};
 pub use leaves::leaves_minted;

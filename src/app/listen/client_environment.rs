@@ -69,14 +69,18 @@ pub(crate) fn of<'a>(
 fn addresses(proxy: &Listener) -> impl Iterator<Item = (String, String)> {
     let user = proxy.proxy_user().map(|user| format!("{user}@"));
     let at = format!("{}{}", user.unwrap_or_default(), proxy.address);
-    let http = format!("http://{at}");
+    let (http, all) = match proxy.tls {
+        None => (format!("http://{at}"), format!("socks5h://{at}")),
+        // SOCKS in TLS has no scheme of a URL.
+        Some(_) => (format!("https://{at}"), format!("https://{at}")),
+    };
     let loopback = String::from("localhost,127.0.0.1,::1");
     let pairs = [
         ("HTTPS_PROXY", http.clone()),
         ("https_proxy", http.clone()),
         ("HTTP_PROXY", http.clone()),
         ("http_proxy", http),
-        ("ALL_PROXY", format!("socks5h://{at}")),
+        ("ALL_PROXY", all),
         ("NO_PROXY", loopback.clone()),
         ("no_proxy", loopback),
         // Node reads the proxy variables from version 24 on, and only if this is set.

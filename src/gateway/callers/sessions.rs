@@ -94,8 +94,11 @@ impl CallerSessions {
             },
             None => None,
         };
-        let reason = ReasonCode::CallerSession;
-        live.ok_or(CallerRefused { user, reason })
+        live.ok_or(CallerRefused {
+            user,
+            reason: ReasonCode::CallerSession,
+            cause: "",
+        })
     }
 
     async fn ask(&self, id: SessionId, caller: Arc<Caller>) -> Option<LivePair> {

@@ -1,8 +1,10 @@
 //! Evidence of who is behind a connection: one file for each kind.
 
+mod certificate;
 mod token;
 mod unix;
 
+pub use certificate::HeldCertificate;
 pub use token::{
     HeldToken, KEY_NUMBER, RevokedTokens, TokenDenied, TokenPeer, TokenVerifier, token_in,
     token_of_login,
@@ -20,6 +22,8 @@ pub enum Evidence {
     Unix(PeerUsers),
     /// A token that the client of a proxy presents, once it speaks.
     Token,
+    /// The certificate of a client of a proxy with TLS.
+    Certificate,
 }
 
 impl Evidence {
@@ -31,6 +35,15 @@ impl Evidence {
     pub fn first(all: &[Self], stream: &ClientStream) -> Result<Caller, CallerRefused> {
         let found = all.iter().find_map(|one| match one {
             Self::Unix(users) => users.caller(stream),
+            Self::Certificate => HeldCertificate::of(stream).map(|held| {
+                let held = held.map_err(CallerRefused::because)?;
+                Ok(Caller {
+                    user: Some(held.user.clone()),
+                    groups: held.groups.clone(),
+                    certificate: Some(held),
+                    ..Caller::default()
+                })
+            }),
             Self::Token => None,
         });
         found.unwrap_or(Err(CallerRefused::unseen()))

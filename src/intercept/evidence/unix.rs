@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::intercept::caller::{Caller, CallerRefused};
 use crate::intercept::client_stream::ClientStream;
-use crate::names::{ReasonCode, User};
+use crate::names::User;
 
 /// The users of this machine that may connect: all that can, if none is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct PeerUsers(pub Vec<u32>);
 impl PeerUsers {
     /// The caller of a Unix socket; `None` if the kernel does not say who it is.
     pub(super) fn caller(&self, stream: &ClientStream) -> Option<Result<Caller, CallerRefused>> {
-        let ClientStream::Unix(stream) = stream else {
+        let ClientStream::Unix(stream) = stream.carrier() else {
             return None;
         };
         // SO_PEERCRED: those at the time of connect(2), whoever has the descriptor now.
@@ -24,13 +24,13 @@ impl PeerUsers {
     fn of(&self, uid: u32, gid: u32) -> Result<Caller, CallerRefused> {
         let user = User::new(&format!("uid:{uid}"));
         if !self.0.is_empty() && !self.0.contains(&uid) {
-            let reason = ReasonCode::CallerRefused;
-            return Err(CallerRefused { user, reason });
+            let refused = CallerRefused::unseen();
+            return Err(CallerRefused { user, ..refused });
         }
         Ok(Caller {
             user,
             groups: vec![Arc::from(format!("gid:{gid}"))],
-            token: None,
+            ..Caller::default()
         })
     }
 }
