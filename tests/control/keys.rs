@@ -126,6 +126,10 @@ fn write_files(program: &Program) {
     write("roots.pem", &own.cert.pem(), 0o644);
     write("client.pem", &own.cert.pem(), 0o644);
     write("client.key", &own.signing_key.serialize_pem(), 0o600);
+    let other = rcgen::generate_simple_self_signed(vec!["other.test".to_owned()]).unwrap();
+    write("other.pem", &other.cert.pem(), 0o644);
+    write("other.key", &other.signing_key.serialize_pem(), 0o600);
+    write("crls.pem", CRLS, 0o644);
     fs::create_dir_all(program.path("state")).unwrap();
     fs::set_permissions(program.path("state"), fs::Permissions::from_mode(0o700)).unwrap();
 }
@@ -151,6 +155,7 @@ fn every_key_reloads_as_the_documentation_says_and_a_refused_one_leaves_all_as_i
         ("fourth", free().to_string()),
         ("fifth", free().to_string()),
         ("sixth", free().to_string()),
+        ("seventh", free().to_string()),
         ("free", spare.to_string()),
         ("dns", dns.local_addr().unwrap().to_string()),
         ("dns2", dns2.local_addr().unwrap().to_string()),
