@@ -94,17 +94,10 @@ macro_rules! each {
 
 impl AsyncRead for ClientStream {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // A client whose answer waits to be sent says nothing.
-        if let Self::Tls(door) = self.as_mut().get_mut()
-            && door.stream.get_ref().1.wants_write()
-            && let Poll::Ready(Err(error)) = Pin::new(&mut door.stream).poll_flush(context)
-        {
-            return Poll::Ready(Err(error));
-        }
         each!(self, stream => Pin::new(stream).poll_read(context, into))
     }
 }

@@ -35,11 +35,11 @@ pub use caller::{Caller, CallerRefused};
 pub use client_stream::ClientStream;
 pub use connection::{ConnectionContext, Entry, authority_of};
 pub use destination::original_destination;
-pub use door::{ClientTrust, DoorMalformed, DoorSettings, DoorTls, is_over};
+pub use door::{DoorMalformed, DoorSettings, DoorTls, is_over};
 pub use enter::{DoorRefused, enter};
 pub use evidence::{
-    Evidence, HeldCertificate, HeldToken, KEY_NUMBER, PeerUsers, RevokedTokens, TokenDenied,
-    TokenPeer, TokenVerifier, token_in, token_of_login,
+    Evidence, HeldToken, KEY_NUMBER, PeerUsers, RevokedTokens, TokenDenied, TokenPeer,
+    TokenVerifier, token_in, token_of_login,
 };
 pub use hello::{Destination, terminate};
 pub use leaves::leaves_minted;

@@ -16,71 +16,65 @@ pub(super) struct CertificateHolder<'a> {
 impl<'a> CertificateHolder<'a> {
     /// Reads a certificate; `None` if it is malformed.
     pub(super) fn read(certificate: &'a [u8]) -> Option<Self> {
-        let signed = inside(&parts(certificate)?, 0)?;
-        let mut fields = inside(&signed, 0)?;
-        if matches!(fields.first()?.header().tag(), Tag::ContextSpecific { .. }) {
+        let mut fields = parts(
+            parts(parts(certificate)?.first()?.value())?
+                .first()?
+                .value(),
+        )?;
+        if number(fields.first()?).is_some() {
             // The version.
             fields.remove(0);
         }
-        // Serial number, algorithm and issuer come before, the key behind.
-        let (validity, subject) = (inside(&fields, 3)?, inside(&fields, 4)?);
-        let extensions = fields.get(6..)?.iter();
-        let extensions = extensions.filter(|field| is_numbered(field, 3));
+        let [
+            _serial,
+            _algorithm,
+            _issuer,
+            validity,
+            subject,
+            _key,
+            others @ ..,
+        ] = &fields[..]
+        else {
+            return None;
+        };
+        let (mut common_names, mut uris) = (Vec::new(), Vec::new());
+        for set in parts(subject.value())? {
+            for attribute in parts(set.value())? {
+                match parts(attribute.value())?[..] {
+                    [kind, name] if kind.value() == COMMON_NAME => common_names.push(name.value()),
+                    _ => {}
+                }
+            }
+        }
+        for list in others.iter().filter(|field| number(field) == Some(3)) {
+            for extension in parts(parts(list.value())?.first()?.value())? {
+                let extension = parts(extension.value())?;
+                if extension.first()?.value() == SUBJECT_ALT_NAME {
+                    let names = parts(parts(extension.last()?.value())?.first()?.value())?;
+                    let names = names.into_iter().filter(|name| number(name) == Some(6));
+                    uris.extend(names.map(AnyRef::value));
+                }
+            }
+        }
+        let ends = *parts(validity.value())?.last()?;
+        let ends = match ends.header().tag() {
+            Tag::UtcTime => ends.decode_as::<UtcTime>().ok()?.to_unix_duration(),
+            _ => ends.decode_as::<GeneralizedTime>().ok()?.to_unix_duration(),
+        };
         Some(Self {
-            uris: uris(extensions)?,
-            common_names: common_names(&subject)?,
-            ends: seconds(*validity.get(1)?)?,
+            uris,
+            common_names,
+            ends: ends.as_secs(),
         })
     }
 }
 
-fn uris<'a, 'b>(extensions: impl Iterator<Item = &'b AnyRef<'a>>) -> Option<Vec<&'a [u8]>>
-where
-    'a: 'b,
-{
-    let mut uris = Vec::new();
-    for list in extensions {
-        for extension in inside(&parts(list.value())?, 0)? {
-            let extension = parts(extension.value())?;
-            if extension.first()?.value() == SUBJECT_ALT_NAME {
-                let names = inside(&parts(extension.last()?.value())?, 0)?;
-                let of_uris = names.iter().filter(|name| is_numbered(name, 6));
-                uris.extend(of_uris.map(|name| name.value()));
-            }
-        }
+/// The number of a value whose meaning depends on where it is.
+fn number(value: &AnyRef<'_>) -> Option<u32> {
+    match value.header().tag() {
+        Tag::ContextSpecific { number, .. } => Some(number.value()),
+        _ => None,
     }
-    Some(uris)
-}
-
-fn common_names<'a>(subject: &[AnyRef<'a>]) -> Option<Vec<&'a [u8]>> {
-    let mut names = Vec::new();
-    for set in subject {
-        for attribute in parts(set.value())? {
-            if let [kind, value] = parts(attribute.value())?[..]
-                && kind.value() == COMMON_NAME
-            {
-                names.push(value.value());
-            }
-        }
-    }
-    Some(names)
-}
-
-fn seconds(time: AnyRef<'_>) -> Option<u64> {
-    let since = match time.header().tag() {
-        Tag::UtcTime => time.decode_as::<UtcTime>().ok()?.to_unix_duration(),
-        _ => time.decode_as::<GeneralizedTime>().ok()?.to_unix_duration(),
-    };
-    Some(since.as_secs())
-}
-
-fn is_numbered(value: &AnyRef<'_>, wanted: u32) -> bool {
-    matches!(value.header().tag(), Tag::ContextSpecific { number, .. } if number.value() == wanted)
-}
-
-/// The values that are inside one of several.
-fn inside<'a>(all: &[AnyRef<'a>], at: usize) -> Option<Vec<AnyRef<'a>>> {
-    parts(all.get(at)?.value())
 }
 
 /// The values that follow each other.

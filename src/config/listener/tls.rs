@@ -1,17 +1,18 @@
 //! `tls` of `[[listener]]`: the certificate of a proxy, and the client certificates that it takes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateRevocationListDer, PrivateKeyDer};
+use zeroize::Zeroizing;
 
 use crate::config::certificates::MOST_MIB;
 use crate::config::diagnostic::Hint;
 use crate::config::section::{Section, characters};
 use crate::credential::SecretRef;
 use crate::files;
-use crate::intercept::{ClientTrust, DoorMalformed, DoorSettings, DoorTls, Evidence, is_over};
+use crate::intercept::{DoorMalformed, DoorSettings, DoorTls, Evidence, is_over};
 
 /// The TLS that the clients of a proxy speak to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,82 +37,65 @@ pub(super) fn tls(section: &Section<'_, '_>, who: &[Evidence]) -> Option<Listene
         let fits =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-_".contains(&byte);
         let hint = hint!("it is no trust domain"; "write for example `example.org`");
-        characters(text, 255, fits).ok_or(hint)
+        let domain = characters(text, 255, fits).ok_or(hint)?;
+        Ok(format!("spiffe://{domain}"))
     });
     check_clients(section, who);
-    let ((file, chain), (key_file, key)) = certificate.zip(key)?;
+    let (chain, key) = (certificate?.1, key?);
     if chain.first().is_some_and(is_over) {
         warning!(section, "certificate", "the time of the certificate is over";
             "clients refuse it"; "renew it; the new file is taken up by itself");
     }
-    let mut files = vec![file];
-    let clients = roots.map(|(file, roots)| {
-        files.push(file);
-        ClientTrust {
-            roots,
-            trust_domain,
-            is_optional: *who != [Evidence::Certificate],
-            revoked: revoked.map_or_else(Vec::new, |(file, lists)| {
-                files.push(file);
-                lists
-            }),
-        }
-    });
-    let made = DoorTls::new(DoorSettings {
+    let settings = DoorSettings {
         chain,
         key,
-        clients,
-    });
-    let refuse = |malformed: DoorMalformed| {
-        let (key, remedy) = match malformed {
-            DoorMalformed::Key => ("key", "name the key that the certificate was made for"),
-            DoorMalformed::Certificate(_) => ("certificate", "write the proxy's own one first"),
-            DoorMalformed::Roots(_) => ("client_roots", "write certificates of authorities alone"),
-            DoorMalformed::Revoked(_) => ("client_crls", "write lists of those authorities"),
-        };
-        mistake!(section, key, "`{key}` cannot be used"; "{malformed}"; "{remedy}");
+        roots: roots.map_or_else(Vec::new, |(_, roots)| roots),
+        revoked: revoked.unwrap_or_default(),
+        trust_domain,
+        is_optional: *who != [Evidence::Certificate],
     };
-    let door = Arc::new(made.map_err(refuse).ok()?);
+    let refuse = |(key, why): DoorMalformed| {
+        mistake!(section, key, "`{key}` cannot be used"; "{why}";
+            "name the file that goes with the others");
+    };
+    let door = Arc::new(DoorTls::new(settings).map_err(refuse).ok()?);
+    let files = ["certificate", "client_roots", "client_crls"];
     Some(ListenerTls {
-        files,
-        key: key_file,
+        files: files.iter().filter_map(|file| section.path(file)).collect(),
+        key: section.path("key")?,
         door,
     })
 }
 
 /// Refuses settings for client certificates that nobody asks for.
 fn check_clients(section: &Section<'_, '_>, who: &[Evidence]) {
-    if !who.contains(&Evidence::Certificate) {
-        section.refuse(
-            &["client_roots", "client_crls", "trust_domain"],
-            "is of client certificates",
-            hint!("the listener asks for none"; "write `who = [\"certificate\"]`"),
-        );
-        return;
+    if who.contains(&Evidence::Certificate) {
+        require!(section, "client_roots"; "no client certificate could be verified";
+            "add `client_roots = \"clients.pem\"`");
+    } else {
+        let of_clients = ["client_roots", "client_crls", "trust_domain"];
+        let why = hint!("the listener asks for none"; "write `who = [\"certificate\"]`");
+        section.refuse(&of_clients, "is of client certificates", why);
     }
-    require!(section, "client_roots"; "no client certificate could be verified";
-        "add `client_roots = \"clients.pem\"`");
 }
 
-/// Reads the key of a certificate, which is this user's alone.
-fn key(path: PathBuf) -> Result<(PathBuf, PrivateKeyDer<'static>), Hint> {
+/// Reads the key of a certificate, which is as private as every secret.
+fn key(path: PathBuf) -> Result<PrivateKeyDer<'static>, Hint> {
     SecretRef::file(&path).check()?;
-    let text = zeroize::Zeroizing::new(read(&path)?);
+    let text = Zeroizing::new(read(&path)?);
     let key = PrivateKeyDer::from_pem_slice(text.as_bytes());
-    let key = key.map_err(|_| hint!("the file holds no key"; "write the key as PEM"))?;
-    Ok((path, key))
+    key.map_err(|_| hint!("the file holds no key"; "write the key as PEM"))
 }
 
 /// Reads lists of revoked certificates.
-fn lists(path: PathBuf) -> Result<(PathBuf, Vec<CertificateRevocationListDer<'static>>), Hint> {
+fn lists(path: PathBuf) -> Result<Vec<CertificateRevocationListDer<'static>>, Hint> {
     let text = read(&path)?;
     let lists = CertificateRevocationListDer::pem_slice_iter(text.as_bytes());
-    match lists.collect::<Result<Vec<_>, _>>() {
-        Ok(lists) if !lists.is_empty() => Ok((path, lists)),
-        _ => refused!("the file holds no list of revoked certificates"; "write the lists as PEM"),
-    }
+    let lists: Result<Vec<_>, _> = lists.collect();
+    let found = lists.ok().filter(|lists| !lists.is_empty());
+    found.ok_or(hint!("the file holds no list of revoked certificates"; "write the lists as PEM"))
 }
 
-fn read(path: &std::path::Path) -> Result<String, Hint> {
+fn read(path: &Path) -> Result<String, Hint> {
     files::read(path, MOST_MIB).map_err(|unfit| Hint::of(&unfit, path))
 }

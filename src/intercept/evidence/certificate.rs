@@ -38,7 +38,7 @@ impl HeldCertificate {
         let read = CertificateHolder::read(chain.first()?).ok_or("its certificate is malformed");
         Some(read.and_then(|holder| {
             let (user, groups) = named(&holder)?;
-            if !stream.by.is_of_domain(&user) {
+            if !stream.by.is_of_domain(&groups) {
                 return Err("its certificate is of another trust domain");
             }
             Ok(Self {
@@ -59,7 +59,7 @@ impl HeldCertificate {
         if Arc::ptr_eq(&door, &by) && now() < self.ends {
             return true;
         }
-        let holds = door.takes(&self.chain, &self.user);
+        let holds = door.takes(&self.chain, &self.groups);
         if holds {
             by.clone_from(&door);
         }
