@@ -401,6 +401,35 @@ fn asked(token: &str, path: &str, further: &str) -> Vec<u8> {
         .into_bytes()
 }
 
+/// What a token refuses with `token_caveat` of such a request; `None` if it is answered.
+fn caveat(program: &Program, further: &[&str], path: &str, fields: &str) -> Option<String> {
+    let token = text(&mint(program, further));
+    let asked = asked(&token, path, &format!("{fields}{CLOSE}"));
+    let answer = send(&program.path("agents.sock"), &asked);
+    let is_denied = answer.contains("token_caveat");
+    assert!(is_denied || answer.ends_with("ok"), "{path}: {answer}");
+    is_denied.then_some(answer)
+}
+
+#[test]
+fn a_narrowed_token_allows_no_second_path_and_no_batch() {
+    let program = program("proxy", "session = \"agent-1\"\nwho = [\"token\"]");
+    for (further, path, fields, is_denied) in [
+        (&["--path", "/mine"][..], "/mine/x", "", false),
+        (&["--path", "/mine"], "/mine/x", "X-Amz-Copy-Source: /mine/y\r\n", false),
+        (&["--path", "/mine"], "/mine/x", "X-Amz-Copy-Source: /others/y\r\n", true),
+        (&["--path", "/mine"], "/mine/x", "Destination: http://stream.test/others\r\n", true),
+        (&["--path", "/mine"], "/mine/x", "Destination: http://else.test/mine\r\n", true),
+        (&["--path", "/mine"], "/mine/_mget", "", true),
+        (&["--method", "GET"], "/$batch", "", true),
+        (&["--host", "stream.test:80"], "/$batch", "", false),
+        (&["--method", "GET"], "/x", "Destination: http://stream.test/others\r\n", false),
+    ] {
+        let denied = caveat(&program, further, path, fields);
+        assert_eq!(denied.is_some(), is_denied, "{further:?} {path} {fields} {denied:?}");
+    }
+}
+
 /// The same through CONNECT.
 fn connected(token: &str) -> Vec<u8> {
     let basic = STANDARD.encode(format!("gateway:{token}"));

@@ -48,6 +48,8 @@ fn a_token_with_four_caveats(criterion: &mut Criterion) {
         port: 443,
         method: &Method::GET,
         path: "/repos/octo/one/issues/17",
+        named: &[],
+        is_batch: false,
         credentials: credentials.iter(),
         policies: policies.iter(),
         now,

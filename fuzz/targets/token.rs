@@ -85,6 +85,8 @@ fn allows(token: &Verified, path: &str) -> bool {
         port: 443,
         method: &Method::GET,
         path,
+        named: &[],
+        is_batch: false,
         credentials: credentials.iter(),
         policies: policies.iter(),
         now: NOW,

@@ -25,7 +25,7 @@ use crate::intercept::strict::ViolationHandle;
 use crate::intercept::{
     Accepted, Addressed, ConnectionContext, Entry, GATEWAY_NAME, HeldToken, SessionCa, TokenDenied,
 };
-use crate::message::{Authority, Origin};
+use crate::message::{Authority, Origin, named_paths};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
 use crate::policy::{Asker, Authorized, Decision, Gathered};
 use crate::session::Identified;
@@ -196,11 +196,14 @@ impl Exchange {
             return Ok(());
         };
         let (head, judged) = (authorized.head(), authorized.judged());
+        let named: Vec<_> = named_paths(&head.fields, head.origin.parts()).collect();
         token.allows(|now| TokenUse {
             host: &head.origin.authority.host,
             port: head.origin.authority.port,
             method: &head.method,
             path: head.target.path(),
+            named: &named,
+            is_batch: judged.is_batch(),
             credentials: judged.credentials().iter(),
             policies: authorized.verdict().policies.iter(),
             now,

@@ -53,6 +53,8 @@ impl Exchange {
                 port: head.origin.authority.port,
                 method: &head.method,
                 path: head.target.path(),
+                named: &[],
+                is_batch: false,
                 credentials: [].iter(),
                 policies: [].iter(),
                 now,

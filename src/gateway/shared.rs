@@ -123,7 +123,7 @@ impl SharedState {
         severed
     }
 
-    /// Revokes tokens, and ends what is under way with them and with all that was derived from them.
+    /// Revokes tokens, and ends what is under way with them and with what was derived from them.
     pub fn revoke_tokens(&self, ids: &BTreeSet<PrefixId>) {
         if self.tokens.revoke(ids) {
             self.changes.send_replace(());

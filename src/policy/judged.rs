@@ -76,6 +76,11 @@ impl JudgedRequest {
         &self.kept.credentials
     }
 
+    /// Whether it has others inside, which nobody judges.
+    pub fn is_batch(&self) -> bool {
+        self.kept.batch
+    }
+
     /// Whether these bindings also let it have each of its credentials, in the same places.
     pub fn is_bound_by(&self, bindings: &Bindings) -> bool {
         self.credential_uses().all(|(credential, place)| {

@@ -103,7 +103,7 @@ pub(super) struct KeptFacts {
     /// The facts read from the content. Unset if it was not read.
     pub(super) content: OnceLock<ContentFacts>,
     websocket: bool,
-    batch: bool,
+    pub(super) batch: bool,
     pub(super) credentials: Arc<[CredentialName]>,
     /// The place of each credential.
     pub(super) places: Box<[Text]>,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use gateway_message::{Host, HostPattern, route};
+use gateway_message::{Host, HostPattern, RequestTarget, route};
 use gateway_names::{CredentialName, PolicyId};
 use http::Method;
 
@@ -28,6 +28,11 @@ pub struct TokenUse<'a, C, P> {
     pub method: &'a Method,
     /// The canonical path.
     pub path: &'a str,
+    /// The further paths that its fields name: what it copies or moves. `None` stands for one that
+    /// cannot be judged.
+    pub named: &'a [Option<RequestTarget>],
+    /// Whether it has others inside, whose methods and paths nobody sees.
+    pub is_batch: bool,
     /// The credentials that it would be lent.
     pub credentials: C,
     /// The policies that allowed it. Without any, a token that names policies allows nothing.
@@ -48,6 +53,9 @@ pub enum CaveatDenied {
     /// `path`
     #[error("the token is not for this path")]
     Path,
+    /// `method` or `path`, of a batch
+    #[error("the token is for some methods or paths, and those in a batch are not seen")]
+    Batch,
     /// `credential`
     #[error("the token may not be lent this credential")]
     Credential,
@@ -101,10 +109,15 @@ impl Caveat {
                     |(host, port): &(HostPattern, u16)| *port == of.port && host.matches(of.host);
                 (hosts.iter().any(is_one), CaveatDenied::Host)
             }
+            Self::Method(_) | Self::Path(_) if of.is_batch => (false, CaveatDenied::Batch),
             Self::Method(methods) => (methods.contains(of.method), CaveatDenied::Method),
             Self::Path(paths) => {
-                let is_below = paths.iter().any(|above| below(of.path, above));
-                (is_below && !climbs(of.path), CaveatDenied::Path)
+                let is_below = |path: &str| {
+                    paths.iter().any(|above| below(path, above)) && !climbs(path)
+                };
+                let mut named = of.named.iter().map(Option::as_ref);
+                let is_named = named.all(|one| one.is_some_and(|one| is_below(one.path())));
+                (is_below(of.path) && is_named, CaveatDenied::Path)
             }
             Self::Credential(names) => {
                 let mut used = of.credentials.clone();

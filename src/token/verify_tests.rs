@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use gateway_message::Host;
+use gateway_message::{EncodedSlash, Host, RequestTarget};
 use http::Method;
 use libmacaroon::{Macaroon, MacaroonKey};
 use proptest::prelude::*;
@@ -88,6 +88,8 @@ fn judged(token: &Verified, asked: &Asked) -> Result<(), CaveatDenied> {
         port: *port,
         method: &Method::from_bytes(method.as_bytes()).unwrap(),
         path,
+        named: &[],
+        is_batch: false,
         credentials: credentials.iter(),
         policies: policies.iter(),
         now: NOW,
@@ -179,6 +181,58 @@ fn a_path_that_some_server_reads_as_another_is_not_below() {
     ] {
         let found = judged(&token, &asked(("GET", "a.test", 443, path), &[], &[]));
         assert_eq!(found.is_ok(), holds, "{path}");
+    }
+}
+
+#[test]
+fn a_batch_is_for_no_token_of_some_methods_or_paths() {
+    let Asked(_, host, port, ..) = usual();
+    for (caveat, denied) in [
+        ("method in POST", Some(CaveatDenied::Batch)),
+        ("path under /", Some(CaveatDenied::Batch)),
+        ("host in api.github.com", None),
+        ("credential none", None),
+    ] {
+        let found = checked(&minted(&[END, caveat])).allows(&TokenUse {
+            host: &Host::parse(host.as_bytes()).unwrap(),
+            port,
+            method: &Method::POST,
+            path: "/_bulk",
+            named: &[],
+            is_batch: true,
+            credentials: [].iter(),
+            policies: [].iter(),
+            now: NOW,
+        });
+        assert_eq!(found.err(), denied, "{caveat}");
+    }
+}
+
+#[test]
+fn each_path_that_a_request_names_is_below() {
+    let token = checked(&minted(&[END, "path under /mine /shared"]));
+    let target = |path: &str| RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).ok();
+    let Asked(_, host, port, ..) = usual();
+    for (named, holds) in [
+        (vec![], true),
+        (vec![target("/mine/one")], true),
+        (vec![target("/mine/one"), target("/shared")], true),
+        (vec![target("/mine/one"), target("/others/secret")], false),
+        (vec![target("/mines")], false),
+        (vec![None], false),
+    ] {
+        let found = token.allows(&TokenUse {
+            host: &Host::parse(host.as_bytes()).unwrap(),
+            port,
+            method: &Method::PUT,
+            path: "/mine/x",
+            named: &named,
+            is_batch: false,
+            credentials: [].iter(),
+            policies: [].iter(),
+            now: NOW,
+        });
+        assert_eq!(found.is_ok(), holds, "{named:?}");
     }
 }
 

@@ -44,7 +44,7 @@ impl MintToken {
             return Ok(Code::Ok);
         }
         let id = answer["id"].as_str().unwrap_or_default();
-        terminal.note(&format!(
+        terminal.note(format!(
             "shown this once; `gateway token revoke {}` revokes it and what is derived from it",
             safe(id)
         ));
