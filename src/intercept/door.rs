@@ -11,7 +11,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, version};
 
-use super::x509::CertificateHolder;
+use super::evidence::CertificateHolder;
 
 /// What the TLS of a proxy is made of.
 #[derive(PartialEq, Eq)]

@@ -27,7 +27,6 @@ pub mod socks;
 pub mod strict;
 pub mod synthetic;
 pub mod websocket;
-mod x509;
 
 pub use accepted::{Accepted, Addressed, Rejected};
 pub use ca::SessionCa;

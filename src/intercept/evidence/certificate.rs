@@ -7,9 +7,9 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 
+use super::x509::CertificateHolder;
 use crate::intercept::client_stream::ClientStream;
 use crate::intercept::door::{DoorTls, now};
-use crate::intercept::x509::CertificateHolder;
 use crate::names::User;
 
 /// A client certificate that was verified. It holds as long as its proxy would take it again.

@@ -3,6 +3,7 @@
 mod certificate;
 mod token;
 mod unix;
+mod x509;
 
 pub use certificate::HeldCertificate;
 pub use token::{
@@ -10,6 +11,7 @@ pub use token::{
     token_of_login,
 };
 pub use unix::PeerUsers;
+pub(super) use x509::CertificateHolder;
 
 use super::caller::{Caller, CallerRefused};
 use super::client_stream::ClientStream;

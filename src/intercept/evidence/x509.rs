@@ -4,18 +4,18 @@ use der::asn1::{AnyRef, GeneralizedTime, UtcTime};
 use der::{Decode as _, Reader as _, SliceReader, Tag};
 
 /// What a certificate says of its holder.
-pub(super) struct CertificateHolder<'a> {
+pub(in crate::intercept) struct CertificateHolder<'a> {
     /// The URIs among its alternative names.
-    pub(super) uris: Vec<&'a [u8]>,
+    pub(in crate::intercept) uris: Vec<&'a [u8]>,
     /// The common names of its subject.
-    pub(super) common_names: Vec<&'a [u8]>,
+    pub(in crate::intercept) common_names: Vec<&'a [u8]>,
     /// The last second of Unix time at which it is valid.
-    pub(super) ends: u64,
+    pub(in crate::intercept) ends: u64,
 }
 
 impl<'a> CertificateHolder<'a> {
     /// Reads a certificate; `None` if it is malformed.
-    pub(super) fn read(certificate: &'a [u8]) -> Option<Self> {
+    pub(in crate::intercept) fn read(certificate: &'a [u8]) -> Option<Self> {
         let mut fields = parts(
             parts(parts(certificate)?.first()?.value())?
                 .first()?
