@@ -341,8 +341,8 @@ impl ExchangeGuard {
     }
 
     /// Aborts the exchange if this generation does not allow it, or if a credential of it was
-    /// revoked, or its token or certificate is over. Returns whether it was judged now: an exchange that the
-    /// generation already judged, or that is not judged yet, is left alone.
+    /// revoked, or its token or certificate is over. Returns whether it was judged now: an exchange
+    /// that the generation already judged, or that is not judged yet, is left alone.
     pub(super) fn judge_again(&self, snapshot: &Snapshot) -> bool {
         if self.is_revoked() {
             self.abort(Abort::CredentialRevoked);

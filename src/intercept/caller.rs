@@ -26,7 +26,7 @@ pub struct CallerRefused {
     pub user: Option<User>,
     /// Why it is not taken.
     pub reason: ReasonCode,
-    /// What is wrong with the evidence, for the gateway's own record, if the reason does not say it.
+    /// What is wrong with the evidence, for the gateway's own record; empty if the reason says it.
     pub cause: &'static str,
 }
 
