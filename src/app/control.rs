@@ -298,9 +298,8 @@ impl Operations for AppOperations {
         asked: &MintRequest,
     ) -> Result<MintedToken, ControlRefusal> {
         let caveats = tokens::caveats(asked).map_err(|failure| refused(&failure))?;
-        let id = session.clone();
-        let mint = |app: Arc<App>| async move { app.mint_token(&id, &caveats).await };
-        self.on_main(mint).await
+        let minted = self.app.mint_token(session, &caveats);
+        minted.map_err(|failure| refused(&failure))
     }
 
     async fn keep_revoked_token(&self, id: PrefixId) -> Result<(), ControlRefusal> {

@@ -193,7 +193,7 @@ impl App {
             snapshot.credentials.begin(id);
         }
         let phantoms = self.issue(snapshot, id, &mut kept).await?;
-        let session = self.session(config, (id, groups), phantoms, &kept);
+        let session = self.session(config, (id, groups, caller), phantoms, &kept);
         let ca = self.ca(config, (&session, caller), &kept)?;
         for (other, phantoms) in keeper.others(&kept).await {
             self.shared.sessions.recognise(&other, &phantoms);
@@ -245,7 +245,7 @@ impl App {
     fn session(
         &self,
         config: &Config,
-        (id, groups): (&SessionId, &[String]),
+        (id, groups, caller): SessionOf<'_>,
         phantoms: Phantoms,
         kept: &StoredSession,
     ) -> Arc<Session> {
@@ -277,7 +277,8 @@ impl App {
         };
         let lifetime = lasts.map(|lasts| Lifetime::new(Moment::now(), lasts));
         let session = Session::new(id.clone(), groups.collect(), phantoms, lifetime);
-        let session = session.with_key(kept.key());
+        let user = caller.and_then(|caller| caller.user.clone());
+        let session = session.with_key(kept.key()).of_user(user);
         session.limit_idle(config.ca.idle);
         kept.restore(&session);
         Arc::new(session)
@@ -393,13 +394,11 @@ impl App {
         self.exports.end();
     }
 
-    /// What tokens of sessions are verified by.
-    ///
-    /// # Errors
-    /// Returns a [`Failure`] if the state cannot be opened.
-    pub(crate) async fn token_verifier(&self) -> Result<TokenVerifier, Failure> {
-        let root = self.keeper().await?.token_root();
-        Ok(TokenVerifier::new(root, self.shared.tokens.clone()))
+    /// What tokens of sessions that live are verified by.
+    pub(crate) fn token_verifier(&self) -> TokenVerifier {
+        let live = self.listening.live().clone();
+        let root_of = move |id: &SessionId| Some(live.get(id)?.0.key()?.of_tokens());
+        TokenVerifier::new(root_of, self.shared.tokens.clone())
     }
 
     pub(crate) async fn keeper(&self) -> Result<&SessionStore, Failure> {

@@ -297,6 +297,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     }
     check_certificates(section, &who);
     check_tokens(section, &kind, &who);
+    check_callers(section, session.as_ref(), &who);
     check_evidence(section, (address.tcp().is_none(), mode), &who);
     Some(Listener {
         kind: match kind {
@@ -447,6 +448,17 @@ fn check_certificates(section: &Section<'_, '_>, who: &[Evidence]) {
         mistake!(section, "who", "no certificate would count";
             "the first evidence that is there counts, and the kernel always knows the user";
             "write `certificate` before `unix`");
+    }
+}
+
+/// Refuses a session for each user of this machine without saying which: one process with the ids
+/// of a container may be 65536 of them.
+fn check_callers(section: &Section<'_, '_>, session: Option<&ListenerSession>, who: &[Evidence]) {
+    let is_any = who.contains(&Evidence::Unix(PeerUsers(Vec::new())));
+    if is_any && session == Some(&ListenerSession::EachCaller) {
+        mistake!(section, "session", "every user that can connect would have a session";
+            "one container may be 65536 users, and fill `[sessions] most`";
+            "write the `uids` that may");
     }
 }
 

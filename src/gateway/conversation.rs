@@ -205,7 +205,8 @@ impl Conversation {
         if own.entry != Entry::Forward || self.listener.tokens.is_none() {
             return Ok(own.clone());
         }
-        let first = own.caller.as_ref().and_then(|caller| caller.token.as_ref());
+        let before = own.caller.as_deref();
+        let first = before.and_then(|caller| caller.token.as_ref());
         let token = match (first, token_in(request.headers())) {
             (None, None) => return Ok(own.clone()),
             (None, Some(_)) => return Err(TokenDenied::Beside),
@@ -218,7 +219,11 @@ impl Conversation {
         };
         let caller = Some(Arc::new(Caller {
             token,
-            ..Caller::default()
+            user: before.and_then(|caller| caller.user.clone()),
+            groups: before
+                .map(|caller| caller.groups.clone())
+                .unwrap_or_default(),
+            certificate: before.and_then(|caller| caller.certificate.clone()),
         }));
         Ok(Arc::new(ConnectionContext {
             caller,

@@ -21,7 +21,7 @@ use super::refusal::Refusal;
 use super::respond::shown;
 use crate::intercept::{GATEWAY_NAME, TokenDenied};
 use crate::message::{Host, RequestHead};
-use crate::names::ReasonCode;
+use crate::names::{CredentialName, ReasonCode};
 use crate::policy::{Asker, HostScope};
 use crate::session::{Identified, Session};
 use crate::token::TokenUse;
@@ -89,11 +89,13 @@ impl Exchange {
         response(page)
     }
 
-    /// The session's phantoms by their variables.
+    /// The session's phantoms by their variables, of what the caller's token may be lent.
     fn phantoms(&self, session: &Session) -> String {
         let held = session.phantoms();
         let bindings = self.snapshot.credentials.bindings();
-        let all: BTreeMap<&str, &str> = bindings.environment(&held).collect();
+        let token = self.guard.token();
+        let is_lent = |name: &CredentialName| token.is_none_or(|token| token.lends(name));
+        let all: BTreeMap<&str, &str> = bindings.environment_of(&held, is_lent).collect();
         json!(all).to_string() + "\n"
     }
 

@@ -48,6 +48,9 @@ pub(super) struct Selected {
     pub(super) caller: Option<Arc<Caller>>,
 }
 
+/// Who is behind a connection by what it shows beside a token.
+pub(super) type Beside = Result<Option<Arc<Caller>>, CallerRefused>;
+
 /// How the connections of a listener name their destination.
 pub enum ListenerMode {
     /// Captured connections: by the address that the client dialled, which may be synthetic.
@@ -88,6 +91,8 @@ pub(super) struct ListenerState {
     pub(super) tokens: Option<Arc<TokenVerifier>>,
     /// The TLS of a proxy now; `None` if its clients speak in clear text.
     pub(super) tls: Option<Arc<ArcSwap<DoorTls>>>,
+    /// How many connections have no session yet.
+    pub(super) without_session: Arc<AtomicUsize>,
     /// Cancelled when its connections are to end in order.
     pub(super) leaves: CancellationToken,
     /// The callers that were refused, and why, of whom there is a record.
@@ -107,6 +112,7 @@ impl SessionListener {
             login: ArcSwapOption::from_pointee(login),
             tokens: None,
             tls: None,
+            without_session: Arc::default(),
             leaves: shared.draining.child_token(),
             refused_callers: Mutex::default(),
         };
@@ -132,6 +138,7 @@ impl SessionListener {
             login: ArcSwapOption::new(self.state.login.load_full()),
             tokens,
             tls: tls.map(|tls| Arc::new(ArcSwap::new(tls))),
+            without_session: Arc::default(),
             leaves: self.state.leaves.clone(),
             refused_callers: Mutex::default(),
         };
@@ -151,21 +158,19 @@ impl SessionListener {
     }
 
     /// Finds out who is behind a connection that says nothing yet; `None` if nobody asks for that.
-    pub(super) fn caller(
-        &self,
-        stream: &ClientStream,
-    ) -> Result<Option<Arc<Caller>>, CallerRefused> {
+    pub(super) fn caller(&self, stream: &ClientStream) -> Beside {
         match self.evidence[..] {
             [] => Ok(None),
             ref all => Ok(Some(Arc::new(Evidence::first(all, stream)?))),
         }
     }
 
-    /// Takes the token that a client presents, and the session that it selects.
+    /// Takes the token that a client presents, and the session that it selects. What stands `beside`
+    /// it goes on to say who the caller is; the user of a caller's session is that caller.
     pub(super) fn by_token(
         &self,
         text: Option<Zeroizing<String>>,
-        peer: &TokenPeer,
+        (peer, beside): (&TokenPeer, &Beside),
     ) -> Result<Selected, TokenDenied> {
         let by = self.state.tokens.as_ref().zip(text);
         let (by, text) = by.ok_or(TokenDenied::Missing)?;
@@ -178,9 +183,24 @@ impl SessionListener {
             ListenerSessions::EachCaller(all) => all.live.get(token.session()),
         };
         let (session, ca) = live.ok_or(TokenDenied::Session)?;
+        let (user, groups, certificate) = match beside {
+            Ok(caller) => caller
+                .as_ref()
+                .map(|one| {
+                    (
+                        one.user.clone(),
+                        one.groups.clone(),
+                        one.certificate.clone(),
+                    )
+                })
+                .unwrap_or_default(),
+            Err(refused) => (refused.user.clone(), Vec::new(), None),
+        };
         let caller = Caller {
+            user: session.user().cloned().or(user),
+            groups,
             token: Some(token),
-            ..Caller::default()
+            certificate,
         };
         Ok(Selected {
             session,

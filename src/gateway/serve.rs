@@ -119,7 +119,16 @@ impl Worker {
         stream: ClientStream,
         listener: &SessionListener,
     ) {
-        let deadline = Instant::now() + self.shared.look().limits.handshake_timeout;
+        let limits = &self.shared.look().limits;
+        let deadline = Instant::now() + limits.handshake_timeout;
+        // Until they say whose they are, those of one listener leave room for those of others.
+        let (waiting, most) = (
+            &listener.state.without_session,
+            limits.connections_per_session,
+        );
+        let Some(_waiting) = Opened::count(waiting, most) else {
+            return self.over_limit();
+        };
         let stream = match &listener.state.tls {
             None => stream,
             // Boxed, so that a connection does not keep memory for its handshake.
@@ -177,6 +186,7 @@ impl Worker {
         let Some(_place) = selected.session.connect(most) else {
             return self.over_limit();
         };
+        let _known = Known::count(&listener.state.without_session);
         let inbound = Inbound {
             listener,
             selected,
@@ -261,6 +271,22 @@ impl Opened {
         let before = open.fetch_add(1, Ordering::Relaxed);
         let opened = Self(open.clone());
         (before < most).then_some(opened)
+    }
+}
+
+/// A connection that has its session, and does not count among those without until this is dropped.
+struct Known(Arc<AtomicUsize>);
+
+impl Known {
+    fn count(without: &Arc<AtomicUsize>) -> Self {
+        without.fetch_sub(1, Ordering::Relaxed);
+        Self(without.clone())
+    }
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Caller {
     /// The token that was presented. No policy reads it: it narrows what policy allows.
     pub token: Option<HeldToken>,
     /// The certificate that shows who it is.
-    pub certificate: Option<HeldCertificate>,
+    pub certificate: Option<Arc<HeldCertificate>>,
 }
 
 /// A caller that a listener does not take.

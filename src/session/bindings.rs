@@ -48,7 +48,18 @@ impl Bindings {
         &'a self,
         phantoms: &'a Phantoms,
     ) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.all.iter().flat_map(|bound| {
+        self.environment_of(phantoms, |_| true)
+    }
+
+    /// The same, of some credentials alone.
+    pub fn environment_of<'a>(
+        &'a self,
+        phantoms: &'a Phantoms,
+        is_one: impl Fn(&CredentialName) -> bool,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let all = self.all.iter();
+        let all = all.filter(move |bound| is_one(&bound.binding.credential));
+        all.flat_map(|bound| {
             let phantom = phantoms.of(&bound.binding.credential);
             let variables = bound.binding.variables.iter();
             phantom.into_iter().flat_map(move |phantom| {

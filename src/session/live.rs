@@ -22,12 +22,14 @@ use super::status::{DecidedStatus, EndReason, SessionStatus};
 use crate::audit::{Account, Log, Redact};
 use crate::body::HoldBudget;
 use crate::intercept::{Accepted, Request};
-use crate::names::{Map, ReasonCode, SessionId};
+use crate::names::{Map, ReasonCode, SessionId, User};
 
 /// A session: one workload, what it may present, and until when.
 pub struct Session {
     id: SessionId,
     groups: Groups,
+    /// Whose it is, if it is a caller's.
+    user: Option<User>,
     /// The key that its phantoms are drawn from. Without one, it gains no credential.
     key: Option<PhantomKey>,
     /// The phantoms its workload holds now.
@@ -89,6 +91,7 @@ impl Session {
         Self {
             id,
             groups: Groups::new(groups),
+            user: None,
             key: None,
             phantoms: ArcSwap::from_pointee(phantoms),
             registry: OnceLock::new(),
@@ -111,6 +114,17 @@ impl Session {
             key: Some(key),
             ..self
         }
+    }
+
+    /// Makes it a user's, if it is a caller's.
+    #[must_use]
+    pub fn of_user(self, user: Option<User>) -> Self {
+        Self { user, ..self }
+    }
+
+    /// Whose it is, if it is a caller's.
+    pub fn user(&self) -> Option<&User> {
+        self.user.as_ref()
     }
 
     /// The key that its phantoms are drawn from.

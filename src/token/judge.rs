@@ -112,9 +112,8 @@ impl Caveat {
             Self::Method(_) | Self::Path(_) if of.is_batch => (false, CaveatDenied::Batch),
             Self::Method(methods) => (methods.contains(of.method), CaveatDenied::Method),
             Self::Path(paths) => {
-                let is_below = |path: &str| {
-                    paths.iter().any(|above| below(path, above)) && !climbs(path)
-                };
+                let is_below =
+                    |path: &str| paths.iter().any(|above| below(path, above)) && !climbs(path);
                 let mut named = of.named.iter().map(Option::as_ref);
                 let is_named = named.all(|one| one.is_some_and(|one| is_below(one.path())));
                 (is_below(of.path) && is_named, CaveatDenied::Path)

@@ -222,10 +222,8 @@ impl App {
             },
             ListenerKind::Dns => ListenerMode::Dns(names::of_listener(self, known)?),
         };
-        let tokens = match known.who.contains(&Evidence::Token) {
-            true => Some(Arc::new(self.token_verifier().await?)),
-            false => None,
-        };
+        let tokens = known.who.contains(&Evidence::Token);
+        let tokens = tokens.then(|| Arc::new(self.token_verifier()));
         Ok(
             SessionListener::new(&self.shared, sessions, mode, login).with_evidence(
                 known.who.clone(),

@@ -1,4 +1,4 @@
-//! Mints tokens of sessions. Nothing is kept of them: the key of a session makes and verifies them.
+//! Mints tokens of sessions. Nothing is kept of them: the session's own key makes and verifies them.
 
 use std::time::SystemTime;
 
@@ -14,21 +14,21 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] if no listener has the session or it is over, or without random bytes.
-    pub(crate) async fn mint_token(
+    pub(crate) fn mint_token(
         &self,
         session: &SessionId,
         caveats: &[Caveat],
     ) -> Result<MintedToken, Failure> {
-        let live = self.listening.session(session);
-        if live.is_none_or(|(live, _)| live.is_over()) {
-            let what = format!("the session `{session}` can have no token");
-            return Err(Failure::usage(what)
+        let live = self.listening.session(session).map(|(live, _)| live);
+        let live = live.filter(|live| !live.is_over());
+        let root = live.and_then(|live| Some(live.key()?.of_tokens()));
+        let root = root.ok_or_else(|| {
+            Failure::usage(format!("the session `{session}` can have no token"))
                 .because("no listener has it, or it is over")
-                .next("see `gateway sessions`"));
-        }
+                .next("see `gateway sessions`")
+        })?;
         let mut random = [0; 12];
         getrandom::fill(&mut random).map_err(Failure::no_randomness)?;
-        let root = self.keeper().await?.token_root();
         let token = TokenKey::derive(&root, KEY_NUMBER, session).mint(random, caveats);
         let minted = token.and_then(|token| {
             let id = inspect(token.as_str())?.id;

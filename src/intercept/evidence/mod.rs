@@ -13,6 +13,8 @@ pub use token::{
 pub use unix::PeerUsers;
 pub(super) use x509::CertificateHolder;
 
+use std::sync::Arc;
+
 use super::caller::{Caller, CallerRefused};
 use super::client_stream::ClientStream;
 
@@ -42,7 +44,7 @@ impl Evidence {
                 Ok(Caller {
                     user: Some(held.user.clone()),
                     groups: held.groups.clone(),
-                    certificate: Some(held),
+                    certificate: Some(Arc::new(held)),
                     ..Caller::default()
                 })
             }),

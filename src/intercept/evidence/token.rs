@@ -45,17 +45,26 @@ impl RevokedTokens {
     }
 }
 
-/// What tokens are verified by. The key is overwritten when dropped, and never shown.
+/// What the keys of a session's tokens are derived from, while it lives.
+type RootOf = dyn Fn(&SessionId) -> Option<Zeroizing<[u8; 32]>> + Send + Sync;
+
+/// What tokens are verified by.
 pub struct TokenVerifier {
-    root: Zeroizing<[u8; 32]>,
+    root_of: Box<RootOf>,
     revoked: Arc<RevokedTokens>,
 }
 
 impl TokenVerifier {
-    /// Verifies tokens whose keys are derived from a key of all sessions.
+    /// Verifies tokens of the sessions for which `root_of` has what their keys are derived from.
     #[must_use]
-    pub fn new(root: Zeroizing<[u8; 32]>, revoked: Arc<RevokedTokens>) -> Self {
-        Self { root, revoked }
+    pub fn new(
+        root_of: impl Fn(&SessionId) -> Option<Zeroizing<[u8; 32]>> + Send + Sync + 'static,
+        revoked: Arc<RevokedTokens>,
+    ) -> Self {
+        Self {
+            root_of: Box::new(root_of),
+            revoked,
+        }
     }
 
     /// Takes a token that somebody presents now.
@@ -68,7 +77,8 @@ impl TokenVerifier {
         peer: TokenPeer,
     ) -> Result<HeldToken, TokenDenied> {
         let key = |number, session: &SessionId| {
-            (number == KEY_NUMBER).then(|| TokenKey::derive(&self.root, number, session))
+            let root = (self.root_of)(session).filter(|_| number == KEY_NUMBER)?;
+            Some(TokenKey::derive(&root, number, session))
         };
         let verified = verify(&text, key).map_err(|refused| match refused {
             TokenRefused::NotOurs => TokenDenied::NotOurs,
@@ -168,6 +178,12 @@ impl HeldToken {
         Ok(self.verified.at_connection(&door)?)
     }
 
+    /// Whether it may be lent a credential.
+    #[must_use]
+    pub fn lends(&self, credential: &CredentialName) -> bool {
+        self.verified.lends(credential)
+    }
+
     /// Whether it allows what policy allowed.
     ///
     /// # Errors
@@ -259,8 +275,8 @@ mod tests {
     #[test]
     fn a_token_is_taken_where_and_while_it_holds_and_a_derived_one_falls_with_it() {
         let revoked = Arc::<RevokedTokens>::default();
-        let root = Zeroizing::new([1; 32]);
-        let by = Arc::new(TokenVerifier::new(root, revoked.clone()));
+        let root_of = |id: &SessionId| (id.as_str() == "agent-1").then(|| [1; 32].into());
+        let by = Arc::new(TokenVerifier::new(root_of, revoked.clone()));
         let soon = Caveat::Before(now() + 60).to_string();
         let here = "from 192.0.2.0/24";
         let take = |caveats: &[&str], from| by.take(minted(&[1; 32], caveats), peer(from));
