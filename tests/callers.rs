@@ -16,6 +16,8 @@ use base64::engine::general_purpose::STANDARD;
 #[path = "control/program.rs"]
 #[expect(dead_code, reason = "the suite of the control socket uses the rest")]
 mod program;
+#[path = "callers/tls.rs"]
+mod tls;
 
 #[path = "callers/tailnet.rs"]
 mod tailnet;

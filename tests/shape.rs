@@ -50,7 +50,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("intercept", 3_607),
     ("launch", 9_401),
     ("message", 2_304),
-    ("names", 723),
+    ("names", 726),
     ("origin", 2_886),
     ("policy", 4_952),
     ("session", 3_613),

@@ -1,5 +1,7 @@
 //! `[[listener]]`: where `gateway serve` accepts connections, and which session they belong to.
 
+mod tls;
+
 use std::fmt;
 use std::fs::Permissions;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -8,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::credential::SecretRef;
-use crate::intercept::{Aliases, Evidence, PeerUsers, TAILNET_SOCKET, Tailnet};
+use crate::intercept::{Aliases, DoorTls, Evidence, PeerUsers, TAILNET_SOCKET, Tailnet};
 use crate::names::SessionId;
 use crate::token::TOKEN_USER;
 
@@ -17,6 +19,8 @@ use toml::Spanned;
 use super::diagnostic::{Hint, remedy};
 use super::section::{Section, characters};
 use super::{network, reference};
+
+pub use tls::ListenerTls;
 
 /// An address that accepts the connections of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +39,8 @@ pub struct Listener {
     pub any_user: bool,
     /// What shows who is behind a connection; the listener alone, if there is nothing.
     pub who: Vec<Evidence>,
+    /// The TLS of a proxy; `None` if its clients speak to it in clear text.
+    pub tls: Option<ListenerTls>,
 }
 
 impl Listener {
@@ -50,7 +56,14 @@ impl Listener {
             groups: Vec::new(),
             any_user: false,
             who: Vec::new(),
+            tls: None,
         }
+    }
+
+    /// The TLS of a proxy, if there is one.
+    #[must_use]
+    pub fn door(&self) -> Option<Arc<DoorTls>> {
+        self.tls.as_ref().map(|tls| tls.door.clone())
     }
 
     /// Gives its socket the mode, if it is of the file system.
@@ -255,6 +268,8 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     let authentication = section
         .inner("authentication", "listener.authentication")
         .and_then(|inner| authentication(&inner));
+    let tls = section.inner("tls", "listener.tls");
+    let tls = tls.and_then(|inner| tls::tls(&inner, &who));
     let groups = section.all("groups", |text| Ok(name(text)?.as_str().to_owned()));
     let any_user = section.is_true("any_user");
     let (kind, address) = (kind?, address?);
@@ -269,12 +284,19 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
             "{why}"; "remove `authentication`, or write `kind = \"proxy\"`");
     }
     let aliases = aliases(section, &kind);
+    if section.has("tls") && !matches!(kind, ListenerKind::Proxy { .. }) {
+        let kind = kind.as_str();
+        mistake!(section, "tls", "`tls` contradicts `kind = \"{kind}\"`";
+            "its clients do not know that there is a gateway, and trust no certificate of it";
+            "remove `tls`, or write `kind = \"proxy\"`");
+    }
     if kind.is_captured() && address.tcp().is_some_and(|address| address.port() == 0) {
         mistake!(section, "address", "capture needs a port that is known";
             "`gateway sidecar rules` names it";
             "write for example `[::]:15001`");
     }
     match address {
+        ListenerAddress::Tcp(_) if section.has("tls") && !who.is_empty() => {}
         ListenerAddress::Tcp(address) if who.contains(&Evidence::Token) => {
             warn_in_clear(section, address);
         }
@@ -288,6 +310,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
             "`{{caller}}` is a session for each caller";
             "write `who = [\"unix\"]` or `who = [\"token\"]`, or the name of one session");
     }
+    check_certificates(section, &who);
     check_tokens(section, &kind, &who);
     check_callers(section, session.as_ref(), &who);
     check_evidence(section, (address.tcp().is_none(), mode), &who);
@@ -307,6 +330,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         groups,
         any_user,
         who,
+        tls,
     })
 }
 
@@ -425,8 +449,9 @@ fn who(section: &Section<'_, '_>) -> Vec<Evidence> {
         "unix" => Ok(Some(Evidence::Unix(PeerUsers(uids.clone())))),
         "token" => Ok(Some(Evidence::Token)),
         "tailnet" => Ok(Some(Evidence::Tailnet(tailnet.clone()))),
+        "certificate" => Ok(Some(Evidence::Certificate)),
         _ => refused!("it is no kind of evidence";
-            "write `listener`, `tailnet`, `token` or `unix`"),
+            "write `listener`, `token`, `certificate`, `tailnet` or `unix`"),
     });
     if kinds.len() > 1 && kinds.contains(&None) {
         mistake!(section, "who", "`listener` is no evidence beside others";
@@ -495,10 +520,31 @@ fn check_tokens(section: &Section<'_, '_>, kind: &ListenerKind, who: &[Evidence]
         mistake!(section, "authentication", "a token and a password have one place";
             "a client presents either"; "remove `authentication`, or `token` from `who`");
     }
-    if at > 0 {
+    if at > 0 && who[0] == Evidence::Certificate {
+        mistake!(section, "who", "a token counts before a certificate";
+            "a client that presents both is whom the token says"; "write `token` first");
+    } else if at > 0 {
         mistake!(section, "who", "no token would count";
             "the first evidence that is there counts, and the kernel always knows the user";
             "write `token` first");
+    }
+}
+
+/// Refuses client certificates where nobody could present one, or where none would ever count.
+fn check_certificates(section: &Section<'_, '_>, who: &[Evidence]) {
+    let Some(at) = who.iter().position(|one| *one == Evidence::Certificate) else {
+        return;
+    };
+    if !section.has("tls") {
+        mistake!(section, "who", "nobody could present a certificate";
+            "the client of a proxy with TLS alone presents one";
+            "add `tls = {{ certificate = \"proxy.pem\", key = \"proxy.key\", client_roots = \
+             \"clients.pem\" }}`");
+    }
+    if who[..at].iter().any(|one| matches!(one, Evidence::Unix(_))) {
+        mistake!(section, "who", "no certificate would count";
+            "the first evidence that is there counts, and the kernel always knows the user";
+            "write `certificate` before `unix`");
     }
 }
 

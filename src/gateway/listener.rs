@@ -14,7 +14,7 @@ use super::callers::ListenerSessions;
 use super::shared::SharedState;
 use crate::intercept::explicit::Authentication;
 use crate::intercept::{
-    Aliases, Caller, CallerRefused, ClientStream, Entry, Evidence, Responder, SessionCa,
+    Aliases, Caller, CallerRefused, ClientStream, DoorTls, Entry, Evidence, Responder, SessionCa,
     TokenDenied, TokenPeer, TokenVerifier,
 };
 use crate::names::User;
@@ -92,6 +92,8 @@ pub(super) struct ListenerState {
     pub(super) login: ArcSwapOption<Authentication>,
     /// What tokens are verified by; `None` if the listener takes none.
     pub(super) tokens: Option<Arc<TokenVerifier>>,
+    /// The TLS of a proxy now; `None` if its clients speak in clear text.
+    pub(super) tls: Option<Arc<ArcSwap<DoorTls>>>,
     /// How many connections have no session yet.
     pub(super) without_session: Arc<AtomicUsize>,
     /// Cancelled when its connections are to end in order.
@@ -112,6 +114,7 @@ impl SessionListener {
         let state = ListenerState {
             login: ArcSwapOption::from_pointee(login),
             tokens: None,
+            tls: None,
             without_session: Arc::default(),
             leaves: shared.draining.child_token(),
             refused_callers: Mutex::default(),
@@ -125,16 +128,19 @@ impl SessionListener {
     }
 
     /// Takes evidence of who is behind a connection, and no connection without. Tokens, if they are
-    /// among it, are verified by `tokens`.
+    /// among it, are verified by `tokens`. The clients of a proxy speak `tls` to it, if there is
+    /// one.
     #[must_use]
     pub fn with_evidence(
         self,
         evidence: Vec<Evidence>,
         tokens: Option<Arc<TokenVerifier>>,
+        tls: Option<Arc<DoorTls>>,
     ) -> Self {
         let state = ListenerState {
             login: ArcSwapOption::new(self.state.login.load_full()),
             tokens,
+            tls: tls.map(|tls| Arc::new(ArcSwap::new(tls))),
             without_session: Arc::default(),
             leaves: self.state.leaves.clone(),
             refused_callers: Mutex::default(),
@@ -212,9 +218,16 @@ impl SessionListener {
         })
     }
 
-    /// Replaces what the clients of a proxy present. The next request of each connection must have
-    /// it, or have come through a tunnel that was opened with it.
-    pub fn ask_for(&self, login: Option<Authentication>) {
+    /// Replaces what the clients of a proxy present, and its TLS. The next request of each
+    /// connection must have the one, or have come through a tunnel that was opened with it. The
+    /// connections stay in the TLS that they came by, for as long as the next one takes their
+    /// certificates.
+    pub fn ask_for(&self, login: Option<Authentication>, tls: Option<Arc<DoorTls>>) {
+        if let Some((door, tls)) = self.state.tls.as_ref().zip(tls)
+            && *door.load_full() != *tls
+        {
+            door.store(tls);
+        }
         let now = self.state.login.load();
         let is_same = match (now.as_deref(), &login) {
             (Some(now), Some(login)) => now.is(login),

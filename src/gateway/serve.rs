@@ -131,6 +131,14 @@ impl Worker {
         let Some(_waiting) = Opened::count(waiting, most) else {
             return self.over_limit();
         };
+        let stream = match &listener.state.tls {
+            None => stream,
+            // Boxed, so that a connection does not keep memory for its handshake.
+            Some(door) => match Box::pin(self.by_tls(stream, (listener, door), deadline)).await {
+                Some(stream) => stream,
+                None => return,
+            },
+        };
         if listener.state.tokens.is_some() {
             return Box::pin(self.by_token(stream, listener, deadline)).await;
         }

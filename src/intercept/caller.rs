@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::evidence::HeldToken;
+use super::evidence::{HeldCertificate, HeldToken};
 use crate::names::{ReasonCode, User};
 
 /// Who is behind a connection, as a kind of evidence shows it: a user or none, and groups. Policy
@@ -16,6 +16,8 @@ pub struct Caller {
     pub groups: Vec<Arc<str>>,
     /// The token that was presented. No policy reads it: it narrows what policy allows.
     pub token: Option<HeldToken>,
+    /// The certificate that shows who it is.
+    pub certificate: Option<Arc<HeldCertificate>>,
     /// Who it is by other evidence, which is there as long as the token counts.
     pub beside: Option<Arc<Self>>,
     /// Whether the evidence says no more that it is there.
@@ -63,7 +65,10 @@ impl Caller {
     #[must_use]
     pub fn is_over(&self) -> bool {
         let is_over = self.over.load(Ordering::Relaxed);
-        is_over || self.beside.as_deref().is_some_and(Self::is_over)
+        let ended = |held: &Arc<HeldCertificate>| !held.holds();
+        is_over
+            || self.certificate.as_ref().is_some_and(ended)
+            || self.beside.as_deref().is_some_and(Self::is_over)
     }
 
     /// Ends all that it is behind.

@@ -10,6 +10,8 @@ mod client_stream;
 mod connection;
 mod destination;
 pub mod dns;
+mod door;
+mod enter;
 mod evidence;
 pub mod explicit;
 pub mod first;
@@ -34,6 +36,8 @@ pub use caller::{Caller, CallerRefused};
 pub use client_stream::ClientStream;
 pub use connection::{ConnectionContext, Entry, authority_of};
 pub use destination::{is_of_this_machine, original_destination};
+pub use door::{DoorMalformed, DoorSettings, DoorTls, is_over};
+pub use enter::{DoorRefused, enter};
 pub use evidence::{
     Evidence, HeldToken, KEY_NUMBER, PeerUsers, RevokedTokens, TAILNET_SOCKET, Tailnet,
     TokenDenied, TokenPeer, TokenVerifier, token_in, token_of_login,

@@ -490,8 +490,8 @@ pub const UNMET: &[(&str, &str)] = &[
         "It takes a secret or a store that is not what its credential says, which is found at the start where it can be.",
     ),
     (
-        "alias caller_refused caller_session token_caveat token_misplaced token_refused",
-        "It takes a listener of another kind, or a token: tests/callers.rs plays it.",
+        "alias caller_refused caller_session proxy_tls token_caveat token_misplaced token_refused",
+        "It takes a listener of another kind, a token, or TLS of a proxy: tests/callers.rs plays it.",
     ),
     (
         "credential_unknown session_unknown signature_content wrong_channel",

@@ -127,7 +127,7 @@ async fn run(command: &[OsString], at: SocketAddr) -> Result<Code, Failure> {
     let (_interrupt, _quit) = (interrupt?, quit?);
     let child = Command::new(program)
         .args(arguments)
-        .envs(proxy_variables(&at.to_string()))
+        .envs(proxy_variables(&at.to_string(), false))
         .spawn();
     let child = child.map_err(|error| {
         let program = program.to_string_lossy();

@@ -55,7 +55,9 @@ impl Worker {
                     let selecting = Box::pin(self.select(io, (listener, client), caller, deadline));
                     return selecting.await;
                 }
-                (Err(TokenDenied::Missing), Err(refused)) if !is_told && refused.user.is_some() => {
+                (Err(TokenDenied::Missing), Err(refused))
+                    if !is_told && (refused.user.is_some() || !refused.cause.is_empty()) =>
+                {
                     let refused = refused.clone();
                     let refusing = self.refuse_caller(io, (listener, client), refused, deadline);
                     return Box::pin(refusing).await;
@@ -63,9 +65,9 @@ impl Worker {
                 (Err(denied), _) => denied,
             };
             let refused = CallerRefused {
-                user: None,
                 reason: ReasonCode::TokenRefused,
                 cause: denied.to_string(),
+                ..CallerRefused::of(None, "")
             };
             let id = self.record_caller((listener, client), refused);
             let is_over = is_told || {

@@ -1,15 +1,19 @@
 //! Evidence of who is behind a connection: one file for each kind.
 
+mod certificate;
 mod tailnet;
 mod token;
 mod unix;
+mod x509;
 
+pub use certificate::HeldCertificate;
 pub use tailnet::{TAILNET_SOCKET, Tailnet};
 pub use token::{
     HeldToken, KEY_NUMBER, RevokedTokens, TokenDenied, TokenPeer, TokenVerifier, token_in,
     token_of_login,
 };
 pub use unix::PeerUsers;
+pub(super) use x509::CertificateHolder;
 
 use std::sync::Arc;
 
@@ -26,6 +30,8 @@ pub enum Evidence {
     Tailnet(Arc<Tailnet>),
     /// A token that the client of a proxy presents, once it speaks.
     Token,
+    /// The certificate of a client of a proxy with TLS.
+    Certificate,
 }
 
 impl Evidence {
@@ -34,7 +40,7 @@ impl Evidence {
     pub fn tailnet(&self) -> Option<&Arc<Tailnet>> {
         match self {
             Self::Tailnet(tailnet) => Some(tailnet),
-            Self::Unix(_) | Self::Token => None,
+            Self::Unix(_) | Self::Token | Self::Certificate => None,
         }
     }
 
@@ -49,6 +55,9 @@ impl Evidence {
                 Self::Unix(users) => users.caller(stream).map(|found| found.map(Arc::new)),
                 // Boxed, so that a connection does not keep memory for the question.
                 Self::Tailnet(tailnet) => Some(Box::pin(tailnet.caller(stream)).await),
+                Self::Certificate => {
+                    HeldCertificate::caller(stream).map(|found| found.map(Arc::new))
+                }
                 Self::Token => None,
             };
             if let Some(found) = found {

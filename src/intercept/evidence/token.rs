@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
@@ -12,7 +11,9 @@ use http::header::PROXY_AUTHORIZATION;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use super::certificate::HeldCertificate;
 use crate::intercept::client_stream::ClientStream;
+use crate::intercept::door::now;
 use crate::names::{CredentialName, PolicyId, SessionId};
 use crate::token::{
     CaveatDenied, Door, PrefixId, TokenKey, TokenRefused, TokenUse, Verified, presented,
@@ -100,21 +101,27 @@ pub struct TokenPeer {
     address: Option<IpAddr>,
     /// The names of other evidence, for `as`.
     names: Arc<[String]>,
+    /// Further evidence for it, which may end.
+    certificate: Option<Arc<HeldCertificate>>,
 }
 
 impl TokenPeer {
-    /// The peer of a connection: its address, or the user and group of a Unix socket.
+    /// The peer of a connection: its address, or the user and group of a Unix socket, and its
+    /// certificate.
     #[must_use]
     pub fn of(stream: &ClientStream) -> Self {
-        let names = match stream {
-            ClientStream::Tcp(_) => None,
+        let names = match stream.carrier() {
             ClientStream::Unix(stream) => stream.peer_cred().ok(),
+            _ => None,
         };
         let names =
             names.map(|peer| [format!("uid:{}", peer.uid()), format!("gid:{}", peer.gid())]);
         Self {
             address: stream.peer_addr().map(|address| address.ip()),
             names: names.into_iter().flatten().collect(),
+            certificate: HeldCertificate::of(stream)
+                .and_then(Result::ok)
+                .map(Arc::new),
         }
     }
 }
@@ -158,7 +165,11 @@ impl HeldToken {
         if self.by.revoked.has(&self.verified) {
             return Err(TokenDenied::Revoked);
         }
-        let evidence: Vec<&str> = self.peer.names.iter().map(String::as_str).collect();
+        let certificate = self.peer.certificate.as_deref();
+        let certificate = certificate.filter(|one| one.holds());
+        let names = self.peer.names.iter().map(String::as_str);
+        let names = names.chain(certificate.into_iter().flat_map(HeldCertificate::names));
+        let evidence: Vec<&str> = names.collect();
         let door = Door {
             peer: self.peer.address,
             evidence: &evidence,
@@ -240,12 +251,6 @@ pub fn token_of_login(user: &[u8], password: &[u8]) -> Option<Zeroizing<String>>
     )
 }
 
-/// The second of Unix time. A clock before 1970 has every token end.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(u64::MAX, |since| since.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,6 +260,7 @@ mod tests {
         TokenPeer {
             address: address.parse().ok(),
             names: Arc::new([]),
+            certificate: None,
         }
     }
 

@@ -13,7 +13,7 @@ pub struct PeerUsers(pub Vec<u32>);
 impl PeerUsers {
     /// The caller of a Unix socket; `None` if the kernel does not say who it is.
     pub(super) fn caller(&self, stream: &ClientStream) -> Option<Result<Caller, CallerRefused>> {
-        let ClientStream::Unix(stream) = stream else {
+        let ClientStream::Unix(stream) = stream.carrier() else {
             return None;
         };
         // SO_PEERCRED: those at the time of connect(2), whoever has the descriptor now.
