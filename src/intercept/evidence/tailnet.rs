@@ -212,7 +212,8 @@ impl Tailnet {
         let user = is_user.then(|| User::new(login)).flatten();
         let refused = |why: &str| {
             let cause = format!("the node {id} of the tailnet {why}");
-            Err(CallerRefused::of(user.clone(), cause))
+            // Of no user: what is refused says nothing of anybody.
+            Err(CallerRefused::of(None, cause))
         };
         if node.sharer != 0 || node.hostinfo.as_ref().is_some_and(|host| host.sharee_node) {
             return refused("is shared in from another one");
