@@ -170,8 +170,8 @@ impl SessionListener {
         }
     }
 
-    /// Takes the token that a client presents, and the session that it selects. What stands `beside`
-    /// it goes on to say who the caller is; the user of a caller's session is that caller.
+    /// Takes the token that a client presents, and the session that it selects. What stands
+    /// `beside` it goes on to say who the caller is; the user of a caller's session is that caller.
     pub(super) fn by_token(
         &self,
         text: Option<Zeroizing<String>>,

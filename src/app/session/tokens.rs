@@ -1,4 +1,4 @@
-//! Mints tokens of sessions. Nothing is kept of them: the session's own key makes and verifies them.
+//! Mints tokens of sessions. Nothing is kept of them: a session's own key makes and verifies them.
 
 use std::time::SystemTime;
 
