@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -16,6 +16,11 @@ use base64::engine::general_purpose::STANDARD;
 #[path = "control/program.rs"]
 #[expect(dead_code, reason = "the suite of the control socket uses the rest")]
 mod program;
+#[path = "callers/tls.rs"]
+mod tls;
+
+#[path = "callers/tailnet.rs"]
+mod tailnet;
 
 use program::{Program, gateway};
 
@@ -123,6 +128,41 @@ fn a_caller_is_taken_or_refused_at_each_door_and_the_record_names_it() {
             assert_eq!(record["reason"].as_str(), reason, "{record}");
         }
     }
+}
+
+#[test]
+fn a_base_url_leads_to_the_origin_of_its_alias_alone() {
+    let further = "session = \"agent-1\"\nwho = [\"unix\"]\n\
+        aliases = { stream = \"http://stream.test\", other = \"https://unlisted.test\" }";
+    let program = program("base", further);
+    let socket = program.path("agents.sock");
+    let user = format!("uid:{}", uid());
+    for (target, host, status, host_asked, path) in [
+        ("/stream/", "localhost", 200, "stream.test", "/"),
+        ("/stream/a/..", "gateway:8081", 200, "stream.test", "/"),
+        ("/stream/../other/", "localhost", 400, "stream.test", ""),
+        ("/other/a", "stream.test", 403, "unlisted.test", "/a"),
+        ("/none/", "localhost", 404, "", ""),
+        ("/%73tream/", "localhost", 404, "", ""),
+        ("http://stream.test/", "stream.test", 400, "stream.test", ""),
+    ] {
+        let asked = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let answer = send(&socket, asked.as_bytes());
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{target}: {answer}"
+        );
+        let records = program.records("exchange");
+        let last = records.last().unwrap();
+        let told = |key| last[key].as_str().unwrap_or_default();
+        assert_eq!((told("entry"), told("user")), ("base", &*user), "{last}");
+        assert_eq!((told("host"), told("path")), (host_asked, path), "{last}");
+    }
+    // A reload gives the listener other origins.
+    program.edit(|text| text.replace("https://unlisted.test", "http://stream.test"));
+    program.reload();
+    let asked = b"GET /other/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert!(send(&socket, asked).ends_with("\r\n\r\nok"));
 }
 
 #[test]
@@ -264,6 +304,11 @@ fn evidence_that_a_door_cannot_carry_is_refused_with_its_line() {
             "nothing shows who the caller is",
         ),
         (
+            format!("{unix}\nsession = \"{{caller}}\"\nwho = [\"unix\"]"),
+            4,
+            "every user that can connect would have a session",
+        ),
+        (
             format!("kind = \"tls\"\n{tcp}\nwho = [\"token\"]"),
             4,
             "a `tls` listener has no place for a token",
@@ -403,10 +448,18 @@ fn asked(token: &str, path: &str, further: &str) -> Vec<u8> {
 fn caveat(program: &Program, further: &[&str], path: &str, fields: &str) -> Option<String> {
     let token = text(&mint(program, further));
     let asked = asked(&token, path, &format!("{fields}{CLOSE}"));
-    let answer = send(&program.path("agents.sock"), &asked);
-    let is_denied = answer.contains("token_caveat");
-    assert!(is_denied || answer.ends_with("ok"), "{path}: {answer}");
-    is_denied.then_some(answer)
+    let mut stream = UnixStream::connect(program.path("agents.sock")).unwrap();
+    stream.write_all(&asked).unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    // What is allowed streams without an end.
+    if &head == b"HTTP/1.1 200" {
+        return None;
+    }
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("token_caveat"), "{path}: {rest}");
+    Some(rest)
 }
 
 #[test]
@@ -584,6 +637,104 @@ fn a_token_is_its_session_at_each_door_and_allows_no_more_than_its_caveats() {
 }
 
 #[test]
+fn a_token_sheds_no_user_and_no_group() {
+    let (own, gid) = (uid(), rustix::process::getgid().as_raw());
+    let program = Program::start("");
+    let (socket, callers, plain) = (
+        program.path("agents.sock"),
+        program.path("callers.sock"),
+        program.path("plain.sock"),
+    );
+    let both = "session = \"agent-1\"\nwho = [\"token\", \"unix\"]";
+    let each = format!("session = \"{{caller}}\"\nwho = [\"unix\"]\nuids = [\"{own}\"]");
+    let by_token = "session = \"{caller}\"\nwho = [\"token\"]";
+    let all = [(&socket, both), (&callers, &each), (&plain, by_token)];
+    let more = all.map(|(socket, lines)| listener("proxy", socket, lines));
+    let more = more.concat();
+    program.edit(|text| text.replace("phantoms.env", "phantoms-{session}.env") + &more);
+    program.reload();
+    // The session of the caller lives from its first connection on.
+    assert!(send(&callers, ASKED).ends_with("ok"));
+    let session = format!("uid:{own}");
+    let of_caller = ["token", "mint", "--session", &session, "--for", "1h"];
+    let of_caller = text(&program.json(&of_caller));
+    let (wide, other) = (
+        text(&mint(&program, &[])),
+        text(&mint(&program, &["--method", "GET"])),
+    );
+    let again = [asked(&wide, "/", ""), asked(&other, "/", CLOSE)].concat();
+    for (who, denied) in [
+        ("Gateway::User::\"uid:7\"".to_owned(), [false, false]),
+        (format!("Gateway::User::\"uid:{own}\""), [true, true]),
+        (format!("Gateway::Group::\"gid:{gid}\""), [true, false]),
+    ] {
+        let rules = format!(
+            "{} forbid(principal in {who}, action, resource);",
+            program::RULES
+        );
+        fs::write(program.path("rules.cedar"), &rules).unwrap();
+        program.reload();
+        let answers = [
+            send(&socket, &again),
+            send(&plain, &asked(&of_caller, "/", CLOSE)),
+        ];
+        for (answer, denied) in answers.iter().zip(denied) {
+            assert_eq!(answer.contains("policy_forbid"), denied, "{who}: {answer}");
+            assert_ne!(answer.contains("HTTP/1.1 200"), denied, "{who}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn clients_that_say_nothing_have_room_for_others() {
+    let program = program(
+        "proxy",
+        "session = \"agent-1\"\nwho = [\"token\"]\n[limits]\nconnections_per_session = 3",
+    );
+    let (socket, token) = (program.path("agents.sock"), text(&mint(&program, &[])));
+    let stream = || {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.write_all(&asked(&token, "/endless", "")).unwrap();
+        let mut head = [0; 12];
+        let read = stream.read_exact(&mut head);
+        read.is_ok_and(|()| &head == b"HTTP/1.1 200")
+            .then_some(stream)
+    };
+    // Those that have a session count there alone.
+    let known = [stream(), stream()];
+    assert!(known.iter().all(Option::is_some));
+    let silent = || UnixStream::connect(&socket).unwrap();
+    let waiting = [silent(), silent(), silent()];
+    let cut = send(&socket, &asked(&token, "/", CLOSE));
+    assert_eq!(cut, "", "one more than may wait");
+    assert_eq!(program.ask("http://stream.test/").0, 200);
+    drop(waiting);
+    let until = Instant::now() + Duration::from_secs(5);
+    while !send(&socket, &asked(&token, "/", CLOSE)).ends_with("ok") {
+        assert!(Instant::now() < until, "those that left still count");
+    }
+}
+
+#[test]
+fn a_token_is_of_its_sessions_record_and_not_of_its_name() {
+    let mut program = program("proxy", "session = \"agent-1\"\nwho = [\"token\"]");
+    let (socket, token) = (program.path("agents.sock"), text(&mint(&program, &[])));
+    assert!(send(&socket, &asked(&token, "/", CLOSE)).ends_with("ok"));
+    program.child.kill().unwrap();
+    program.child.wait().unwrap();
+    // The key that seals the state is the same.
+    let fresh = program::command(program.folder.path())
+        .args(["serve", "--config", "gateway.toml", "--fresh"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    program.follow(fresh.unwrap());
+    assert!(send_all(&socket, &asked(&token, "/", "")).contains("token_refused"));
+    let token = text(&mint(&program, &[]));
+    assert!(send(&socket, &asked(&token, "/", CLOSE)).ends_with("ok"));
+}
+
+#[test]
 fn each_request_in_absolute_form_has_the_token_of_its_own() {
     let program = Program::start("");
     let socket = program.path("agents.sock");
@@ -618,6 +769,19 @@ fn each_request_in_absolute_form_has_the_token_of_its_own() {
             "GET http://gateway.internal/{path} HTTP/1.1\r\nHost: gateway.internal\r\nProxy-Authorization: Bearer {token}\r\n{CLOSE}\r\n"
         );
         assert_eq!(send(&socket, asked.as_bytes())[9..12], *status, "{path}");
+    }
+    // Phantoms are of what the token may be lent alone.
+    for (credential, is_there) in [("key", true), ("other", false), ("none", false)] {
+        let token = text(&mint(&program, &["--credential", credential]));
+        let asked = format!(
+            "GET {PHANTOMS} HTTP/1.1\r\nHost: gateway.internal\r\nProxy-Authorization: Bearer {token}\r\n{CLOSE}\r\n"
+        );
+        let answer = send(&socket, asked.as_bytes());
+        assert_eq!(
+            answer.contains("\"key\":"),
+            is_there,
+            "{credential}: {answer}"
+        );
     }
     // With `{caller}`, a token selects the session that it is of, if that lives.
     let sessions: Vec<_> = program.records("exchange");
@@ -671,8 +835,19 @@ fn what_a_token_carries_ends_with_it_and_what_was_derived_falls_with_it() {
         "GET",
     ]);
     let (under_way, unharmed) = (stream(&text(&child)), stream(&text(&other)));
-    let (code, said) = program.gateway(&["token", "revoke", parent["id"].as_str().unwrap()]);
+    let id = parent["id"].as_str().unwrap();
+    // Nothing is claimed where no gateway was told.
+    let nobodys = tempfile::tempdir().unwrap();
+    let (code, said) = gateway(nobodys.path(), &["token", "revoke", id]);
+    assert!(code == 1 && said.contains("no gateway confirmed"), "{said}");
+    let (code, said) = program.gateway(&["token", "revoke", id]);
     assert!(code == 0 && said.contains("1 gateway confirmed"), "{said}");
+    let there = program.socket.to_str().unwrap();
+    let again = gateway(nobodys.path(), &["token", "revoke", id, "--gateway", there]);
+    assert!(
+        again.0 == 0 && again.1.contains("1 gateway confirmed"),
+        "{again:?}"
+    );
     let took = breaks_off(under_way);
     println!("a stream of a revoked token broke off after {took:?}");
     assert!(took < Duration::from_secs(2), "{took:?}");

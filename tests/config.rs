@@ -304,6 +304,44 @@ fn doors_of_capture_listen_anywhere_and_answers_lead_to_one_of_them() {
 }
 
 #[test]
+fn a_base_listener_has_an_origin_for_each_alias_and_stays_on_this_machine() {
+    let file = |address: &str, more: &str| {
+        format!("[[listener]]\nkind = \"base\"\naddress = \"{address}\"\n{more}")
+    };
+    let aliases = "aliases = { openai = \"https://api.openai.com\" }\n";
+    read(&file("127.0.0.1:1", aliases)).unwrap();
+    read(&file("unix:/run/base.sock", aliases)).unwrap();
+    refused(
+        &file("127.0.0.1:1", ""),
+        &["1:1: `aliases` and `kind = \"base\"` do not fit"],
+    );
+    refused(
+        "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\naliases = { a = \"https://a.test\" }\n",
+        &["4:11: `aliases` and `kind = \"proxy\"` do not fit"],
+    );
+    let several = "aliases = { all = \"https://*.a.test\", \"a/b\" = \"https://a.test\", c = \"c.test/v1\" }\n";
+    refused(
+        &file("0.0.0.0:1", several),
+        &[
+            "3:11: a `base` listener listens beyond loopback",
+            "4:19: `aliases` of [[listener]] is `https://*.a.test` | an alias is of one server",
+            "4:39: unknown name `a/b` in `aliases`",
+            "4:68: `aliases` of [[listener]] is `c.test/v1`",
+        ],
+    );
+    refused(
+        &file(
+            "127.0.0.1:1",
+            &format!("{aliases}who = [\"token\"]\nport = 1\n"),
+        ),
+        &[
+            "5:7: a `base` listener has no place for a token",
+            "6:8: `port` contradicts `kind = \"base\"`",
+        ],
+    );
+}
+
+#[test]
 fn weak_credentials_are_refused() {
     refused(
         concat!(
@@ -854,6 +892,29 @@ fn what_can_never_happen_is_warned_of() {
             "no listener carries https://a.test:8443 of `A`"
         ]
     );
+}
+
+#[test]
+fn a_proxy_that_makes_a_captured_workload_another_session_is_warned_of() {
+    let warned = |proxy: &str| {
+        let text = format!(
+            "[[listener]]\nkind = \"transparent\"\naddress = \"[::]:1\"\nsession = \"a\"\n\
+             [[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:2\"\n{proxy}\n\
+             [[credential]]\nname = \"A\"\norigins = [\"https://a.test\"]\n"
+        );
+        let warnings = read(&text).unwrap().warnings.into_iter();
+        warnings.map(|one| one.what).collect::<Vec<_>>()
+    };
+    let open = "a captured workload could use the proxy at 127.0.0.1:2";
+    let unheld = "nothing hands out the phantom of `A`";
+    for (proxy, expected) in [
+        ("session = \"b\"", &[open, unheld][..]),
+        ("session = \"b\"\nany_user = true", &[unheld]),
+        ("session = \"a\"", &[unheld]),
+        ("session = \"b\"\nwho = [\"token\"]", &[]),
+    ] {
+        assert_eq!(warned(proxy), expected, "{proxy}");
+    }
 }
 
 #[test]

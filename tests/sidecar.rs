@@ -2,7 +2,10 @@
 //! what gets out would reach an origin.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -204,6 +207,28 @@ impl World {
         (output.status.code().unwrap(), said(&output))
     }
 
+    /// What `gateway sidecar check` says as a user, after more of `setpriv`.
+    fn check_as(&self, uid: &str, more: &[&str], mode: &str) -> (i32, String) {
+        let user = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups"];
+        let check = [
+            env!("CARGO_BIN_EXE_gateway"),
+            "sidecar",
+            "check",
+            "--mode",
+            mode,
+        ];
+        let words = [&user[..], more, &["--"], &check].concat();
+        let mut command = match &self.sandbox {
+            Some(sandbox) => sandbox.command(&words),
+            None => Command::new(words[0]),
+        };
+        if self.sandbox.is_none() {
+            command.args(&words[1..]);
+        }
+        let output = command.output().unwrap();
+        (output.status.code().unwrap(), said(&output))
+    }
+
     /// What the workload sees.
     fn probe(&self, words: &[&str]) -> String {
         self.probe_as(WORKLOAD, words)
@@ -361,6 +386,16 @@ fn captures(mode: &'static str) {
             "200 origin"
         );
     }
+    let more: &[&str] = if is_router {
+        &[]
+    } else {
+        &["--bounding-set", "-all", "--no-new-privs"]
+    };
+    let told = world.check_as(if is_router { "0" } else { WORKLOAD }, more, mode);
+    assert!(
+        told.0 == 0 && told.1.contains("without the gateway"),
+        "{told:?}"
+    );
     // The listeners become another session's, with names of its own.
     let other = CONFIG.replace("[[listener]]", "[[listener]]\nsession = \"other\"");
     fs::write(world.at("gateway.toml"), other).unwrap();
@@ -434,10 +469,148 @@ fn nothing_is_left() {
     }
 }
 
+/// Inside, `check` tells a container that could leave from one that could not, and by what.
+fn is_told_from_inside(mode: &'static str) {
+    const NEITHER: &str = "was neither captured nor refused";
+    let mut world = World::new(mode);
+    let plain = [
+        "--bounding-set",
+        "-all",
+        "--inh-caps",
+        "-all",
+        "--no-new-privs",
+    ];
+    // A program that could gain privileges, and nothing else.
+    let gains = &plain[..4];
+    let raw = [
+        "--inh-caps",
+        "+net_raw",
+        "--ambient-caps",
+        "+net_raw",
+        "--no-new-privs",
+    ];
+    let told = |world: &World, (uid, more): (&str, &[&str]), code: i32, lines: &[&str]| {
+        let told = world.check_as(uid, more, "redirect");
+        assert_eq!(told.0, code, "{}", told.1);
+        for line in lines {
+            assert!(told.1.contains(line), "{line}\n{}", told.1);
+        }
+        // Whatever is not wrong, holds.
+        let others = told
+            .1
+            .lines()
+            .filter(|line| line.starts_with("holds "))
+            .count();
+        (others, told.1)
+    };
+    let could = "this process could leave without the gateway\n";
+    let workload = (WORKLOAD, &plain[..]);
+    let none = [
+        could,
+        "DNS by 192.0.2.1:53: was neither",
+        "UDP to [2001:db8::1]:443: was neither",
+    ];
+    told(&world, workload, 1, &none);
+    assert_eq!(world.rules("--apply").0, 0);
+    told(
+        &world,
+        workload,
+        1,
+        &[
+            "cannot be known\n",
+            "cannot be known  TCP to 192.0.2.1:80: connection refused, by rules here or",
+            "holds            UDP to 192.0.2.1:443: refused: permission denied\n",
+        ],
+    );
+    world.serve();
+    let (all, text) = told(
+        &world,
+        workload,
+        0,
+        &[
+            "nothing here leaves without the gateway\n",
+            "holds            user: this is not user 1337\n",
+            "holds            TCP to 192.0.2.1:22: captured: the gateway answered\n",
+            "holds            TCP to [2001:db8::1]:80: captured: the gateway answered\n",
+            "holds            DNS by [2001:db8::1]:53: captured",
+            "holds            ICMP to 192.0.2.1: refused: permission denied\n",
+            "holds            TCP to [2001:db8::1]:80 bound to up0: refused: dropped here\n",
+            "holds            raw and marked packets: refused",
+        ],
+    );
+    assert_eq!(text.lines().count(), all + 1, "{text}");
+    let (others, _) = told(
+        &world,
+        (WORKLOAD, gains),
+        1,
+        &[could, "does not hold    new privileges: a setuid"],
+    );
+    assert_eq!(others, all - 1);
+    let lines = [
+        could,
+        "does not hold    capabilities: CAP_NET_RAW marks",
+        "does not hold    raw and marked packets",
+    ];
+    let (others, _) = told(&world, (WORKLOAD, &raw), 1, &lines);
+    assert_eq!(others, all - 2);
+    let lines = [
+        could,
+        "does not hold    user: this is user 1337",
+        "TCP to 192.0.2.1:80: was neither",
+    ];
+    told(&world, (GATEWAY, &plain), 1, &lines);
+    // IPv6, forgotten.
+    let of = |chain: &str, rule: &[&str], way: &str| {
+        nft(&[&[way, "rule", "inet", "gateway_15001", chain], rule].concat());
+    };
+    for chain in ["redirected", "refused", "left"] {
+        of(chain, &["meta", "nfproto", "ipv6", "accept"], "insert");
+    }
+    let (_, text) = told(&world, workload, 1, &[could]);
+    for line in text
+        .lines()
+        .filter(|line| line.starts_with("does not hold"))
+    {
+        assert!(
+            line.contains("2001:db8::1") && line.contains(NEITHER),
+            "{line}"
+        );
+    }
+    for what in ["TCP", "UDP", "DNS"] {
+        let line = format!("does not hold    {what} ");
+        assert!(text.contains(&line), "{text}");
+    }
+    // What keeps to an interface, forgotten.
+    assert_eq!(world.rules("--apply").0, 0);
+    nft(&["flush", "chain", "inet", "gateway_15001", "left"]);
+    let (others, text) = told(
+        &world,
+        workload,
+        1,
+        &["cannot be known  TCP to 192.0.2.1:80 bound to up0: "],
+    );
+    assert_eq!(others, all - 2, "{text}");
+    // A table that sleeps.
+    assert_eq!(world.rules("--apply").0, 0);
+    nft(&[
+        "add",
+        "table",
+        "inet",
+        "gateway_15001",
+        "{",
+        "flags",
+        "dormant;",
+        "}",
+    ]);
+    assert_eq!(world.rules("--check").0, 1);
+    assert_eq!(world.rules("--apply").0, 0);
+    assert_eq!(world.rules("--check").0, 0);
+}
+
 /// Runs a fact in a network of its own.
-fn apart(name: &str, mode: &'static str) {
+fn apart(name: &str, mode: &'static str, fact: fn(&'static str)) {
     if std::env::var_os(APART).is_some() {
-        return captures(mode);
+        return fact(mode);
     }
     let program = std::env::current_exe().unwrap();
     let status = Command::new("unshare")
@@ -457,17 +630,160 @@ fn redirect_captures_everything_in_a_shared_namespace() {
     apart(
         "redirect_captures_everything_in_a_shared_namespace",
         "redirect",
+        captures,
     );
 }
 
 #[test]
+fn check_tells_from_inside_what_could_leave() {
+    let name = "check_tells_from_inside_what_could_leave";
+    apart(name, "redirect", is_told_from_inside);
+}
+
+#[test]
 fn tproxy_captures_everything_in_a_shared_namespace() {
-    apart("tproxy_captures_everything_in_a_shared_namespace", "tproxy");
+    apart(
+        "tproxy_captures_everything_in_a_shared_namespace",
+        "tproxy",
+        captures,
+    );
 }
 
 #[test]
 fn a_router_captures_everything_of_an_interface() {
-    apart("a_router_captures_everything_of_an_interface", "router");
+    apart(
+        "a_router_captures_everything_of_an_interface",
+        "router",
+        captures,
+    );
+}
+
+/// A relay on a port of its own, to a socket.
+fn relay(socket: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
+    command.arg("sidecar").arg("--to");
+    command.arg(format!("unix:{}", socket.display()));
+    command.args(["--listen", "127.0.0.1:0"]).args(more);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// A gateway that answers with what it was sent, once that has ended.
+fn answering(socket: &Path, connections: usize) -> std::thread::JoinHandle<()> {
+    let listener = UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(connections) {
+            let (mut stream, mut sent) = (stream.unwrap(), Vec::new());
+            stream.read_to_end(&mut sent).unwrap();
+            stream.write_all(&sent).unwrap();
+        }
+    })
+}
+
+#[test]
+fn a_relay_passes_bytes_as_they_are_and_refuses_without_a_gateway() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("gateway.sock");
+    let mut relay = relay(&socket, &[]).spawn().unwrap();
+    let mut says = BufReader::new(relay.stderr.take().unwrap()).lines();
+    let first = says.next().unwrap().unwrap();
+    let at = first
+        .split(['/', ' '])
+        .find(|word| word.starts_with("127.0.0.1:"))
+        .unwrap();
+    let exchange = |content: &[u8]| {
+        let mut client = TcpStream::connect(at)?;
+        client.write_all(content)?;
+        client.shutdown(std::net::Shutdown::Write)?;
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer)?;
+        std::io::Result::Ok(answer)
+    };
+    let refused = || {
+        let start = Instant::now();
+        assert!(exchange(b"x").is_err_and(|error| error.kind() != std::io::ErrorKind::TimedOut));
+        assert!(
+            start.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            start.elapsed()
+        );
+    };
+    let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+    for _ in 0..2 {
+        refused();
+        refused();
+        assert!(says.next().unwrap().unwrap().contains("no gateway at /"));
+        let gateway = answering(&socket, 3);
+        for sent in [&content[..], b"", b"short"] {
+            assert!(exchange(sent).unwrap() == sent);
+        }
+        gateway.join().unwrap();
+        fs::remove_file(&socket).unwrap();
+    }
+    relay.kill().unwrap();
+    relay.wait().unwrap();
+}
+
+#[test]
+fn a_relay_ends_as_its_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("gateway.sock");
+    let gateway = answering(&socket, 1);
+    let asks = "import os, socket, sys, urllib.parse as u\n\
+        at = u.urlparse(os.environ['https_proxy'])\n\
+        to = socket.create_connection((at.hostname, at.port)); to.sendall(b'asked'); to.shutdown(1)\n\
+        print(to.recv(9).decode()); sys.exit(7)";
+    let output = relay(&socket, &["--", "python3", "-c", asks])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (output.status.code(), &output.stdout[..]),
+        (Some(7), &b"asked\n"[..]),
+        "{output:?}"
+    );
+    gateway.join().unwrap();
+    let rows: [(&[&str], i32, &str); 3] = [
+        (&["--", "/nowhere"], 127, "`/nowhere` cannot be run"),
+        (&["--", "/"], 126, "`/` cannot be run"),
+        (&["--", "sh", "-c", "kill -9 $$"], 137, ""),
+    ];
+    for (more, code, words) in rows {
+        let output = relay(&socket, more).output().unwrap();
+        assert!(
+            output.status.code() == Some(code) && said(&output).contains(words),
+            "{output:?}"
+        );
+    }
+    for (words, told) in [
+        ("--to tls:gateway:443", "unix:/run/gateway.sock"),
+        ("--to unix:/x --listen 0.0.0.0:1", "loopback"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_gateway"))
+            .arg("sidecar")
+            .args(words.split(' '))
+            .output()
+            .unwrap();
+        assert!(
+            output.status.code() == Some(2) && said(&output).contains(told),
+            "{output:?}"
+        );
+    }
+    // What asks the relay to end asks its command.
+    let ends = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done";
+    let mut relay = relay(&socket, &["--", "sh", "-c", ends]).spawn().unwrap();
+    let mut ready = [0; 6];
+    relay
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut ready)
+        .unwrap();
+    let id = rustix::process::Pid::from_child(&relay);
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(relay.wait().unwrap().code(), Some(9));
 }
 
 const CONFIG: &str = r#"

@@ -12,6 +12,7 @@ use http::StatusCode;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::app::listen::change::unseen;
 use crate::app::listen::client_environment;
 use crate::app::process::serving;
 use crate::app::project::{project, working_directory};
@@ -242,6 +243,15 @@ impl AppOperations {
 }
 
 impl Operations for AppOperations {
+    async fn unready(&self) -> Option<String> {
+        for open in self.app.listening.open() {
+            if let Some((_, why)) = unseen(&open.known).await {
+                return Some(why);
+            }
+        }
+        None
+    }
+
     async fn listeners(&self) -> Vec<(String, String)> {
         self.app.listeners()
     }
@@ -298,9 +308,8 @@ impl Operations for AppOperations {
         asked: &MintRequest,
     ) -> Result<MintedToken, ControlRefusal> {
         let caveats = tokens::asked_caveats(asked).map_err(|failure| refused(&failure))?;
-        let id = session.clone();
-        let mint = |app: Arc<App>| async move { app.mint_token(&id, &caveats).await };
-        self.on_main(mint).await
+        let minted = self.app.mint_token(session, &caveats);
+        minted.map_err(|failure| refused(&failure))
     }
 
     async fn create(

@@ -319,7 +319,8 @@ impl App {
             None => lasts.map(|lasts| Lifetime::new(now, lasts)),
         };
         let session = Session::new(id.clone(), groups.collect(), phantoms, lifetime);
-        let session = session.with_key(kept.key());
+        let user = whose.caller().and_then(|caller| caller.user.clone());
+        let session = session.with_key(kept.key()).of_user(user);
         let session = session.with_creation(whose.creation().cloned());
         session.limit_idle(config.ca.idle);
         kept.restore(&session);
@@ -435,13 +436,11 @@ impl App {
         self.exports.end();
     }
 
-    /// What tokens of sessions are verified by.
-    ///
-    /// # Errors
-    /// Returns a [`Failure`] if the state cannot be opened.
-    pub(crate) async fn token_verifier(&self) -> Result<TokenVerifier, Failure> {
-        let root = self.keeper().await?.token_root();
-        Ok(TokenVerifier::new(root, self.shared.tokens.clone()))
+    /// What tokens of sessions that live are verified by.
+    pub(crate) fn token_verifier(&self) -> TokenVerifier {
+        let live = self.listening.live().clone();
+        let root_of = move |id: &SessionId| Some(live.get(id)?.0.key()?.of_tokens());
+        TokenVerifier::new(root_of, self.shared.tokens.clone())
     }
 
     pub(crate) async fn keeper(&self) -> Result<&SessionStore, Failure> {

@@ -118,9 +118,7 @@ enum Command {
     Ca(ca::CaCommand),
     /// Print the variables that point a client at a running `gateway serve`
     Env(env::Env),
-    /// Capture the connections of a sandbox that somebody else made
-    #[command(subcommand)]
-    Sidecar(sidecar::SidecarCommand),
+    Sidecar(sidecar::Sidecar),
     Completions(completions::Completions),
     Man(manual::Manual),
 }

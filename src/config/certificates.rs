@@ -25,4 +25,4 @@ pub(super) fn certificates(path: PathBuf) -> Result<Certificates, Hint> {
 }
 
 /// A bundle of every public root takes less than a quarter of this.
-const MOST_MIB: u64 = 1;
+pub(super) const MOST_MIB: u64 = 1;

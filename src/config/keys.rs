@@ -171,16 +171,26 @@ keys! {
         hosts_file: "true or false", "true";
         stale: "duration", "24h";
     ["listener"]
-        kind: "`proxy`, `tls`, `transparent` or `dns`", "required";
+        kind: "`proxy`, `tls`, `transparent`, `dns` or `base`", "required";
         address: "address and port, or `unix:` and a path", "required";
         mode: "`0600`, `0660` or `0666`", "0600";
-        who: "list of `listener`, `token` and `unix`", "listener";
+        who: "list of `listener`, `token`, `certificate`, `tailnet` and `unix`", "listener";
         uids: "list of user ids in quotes", "all that can connect";
+        tailnet_socket: "path", "/var/run/tailscale/tailscaled.sock";
+        capability: "name of an application capability", "none";
         session: "name, or `{caller}`", "default";
         groups: "list of names", "none";
+        aliases: "table of origins", "required with `base`";
         port: "number", "443";
+        tls: "table", "none: clear text";
         authentication: "table", "none";
         any_user: "true or false", "false";
+    ["listener.tls"]
+        certificate: "path", "required";
+        key: "path", "required";
+        client_roots: "path", "none";
+        client_crls: "path", "none";
+        trust_domain: "text", "any";
     ["listener.authentication"]
         user: "text", "required";
         password: "reference", "required";

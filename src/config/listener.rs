@@ -1,19 +1,26 @@
 //! `[[listener]]`: where `gateway serve` accepts connections, and which session they belong to.
 
+mod tls;
+
 use std::fmt;
 use std::fs::Permissions;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::credential::SecretRef;
-use crate::intercept::{Evidence, PeerUsers};
+use crate::intercept::{Aliases, DoorTls, Evidence, PeerUsers, TAILNET_SOCKET, Tailnet};
 use crate::names::SessionId;
 use crate::token::TOKEN_USER;
 
+use toml::Spanned;
+
 use super::diagnostic::{Hint, remedy};
-use super::reference;
 use super::section::{Section, characters};
+use super::{network, reference};
+
+pub use tls::ListenerTls;
 
 /// An address that accepts the connections of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +39,8 @@ pub struct Listener {
     pub any_user: bool,
     /// What shows who is behind a connection; the listener alone, if there is nothing.
     pub who: Vec<Evidence>,
+    /// The TLS of a proxy; `None` if its clients speak to it in clear text.
+    pub tls: Option<ListenerTls>,
 }
 
 impl Listener {
@@ -47,7 +56,14 @@ impl Listener {
             groups: Vec::new(),
             any_user: false,
             who: Vec::new(),
+            tls: None,
         }
+    }
+
+    /// The TLS of a proxy, if there is one.
+    #[must_use]
+    pub fn door(&self) -> Option<Arc<DoorTls>> {
+        self.tls.as_ref().map(|tls| tls.door.clone())
     }
 
     /// Gives its socket the mode, if it is of the file system.
@@ -65,6 +81,14 @@ impl Listener {
     #[must_use]
     pub fn is_proxy(&self) -> bool {
         matches!(self.kind, ListenerKind::Proxy { .. })
+    }
+
+    /// Whether every user of the machine can connect to it and ask for any origin that it carries.
+    pub(super) fn is_open_to_users(&self) -> bool {
+        matches!(
+            self.kind,
+            ListenerKind::Proxy { .. } | ListenerKind::Base(_)
+        )
     }
 
     /// Whether clients reach it as a proxy by a URL, which names no socket of the file system.
@@ -197,6 +221,8 @@ pub enum ListenerKind {
     Transparent,
     /// DNS, by UDP and TCP. The answers lead to the `Transparent` listener of the session.
     Dns,
+    /// HTTP/1.1 in clear text. A path begins with the alias of its origin.
+    Base(Aliases),
 }
 
 /// What a proxy client must present.
@@ -228,6 +254,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         ("tls", ListenerKind::Tls { port: 443 }),
         ("transparent", ListenerKind::Transparent),
         ("dns", ListenerKind::Dns),
+        ("base", ListenerKind::Base(Aliases::default())),
     ];
     let kind = section.choice("kind", &kinds);
     let address = section.get("address", address);
@@ -241,6 +268,8 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     let authentication = section
         .inner("authentication", "listener.authentication")
         .and_then(|inner| authentication(&inner));
+    let tls = section.inner("tls", "listener.tls");
+    let tls = tls.and_then(|inner| tls::tls(&inner, &who));
     let groups = section.all("groups", |text| Ok(name(text)?.as_str().to_owned()));
     let any_user = section.is_true("any_user");
     let (kind, address) = (kind?, address?);
@@ -254,15 +283,24 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         mistake!(section, "authentication", "`authentication` contradicts `kind = \"{kind}\"`";
             "{why}"; "remove `authentication`, or write `kind = \"proxy\"`");
     }
+    let aliases = aliases(section, &kind);
+    if section.has("tls") && !matches!(kind, ListenerKind::Proxy { .. }) {
+        let kind = kind.as_str();
+        mistake!(section, "tls", "`tls` contradicts `kind = \"{kind}\"`";
+            "its clients do not know that there is a gateway, and trust no certificate of it";
+            "remove `tls`, or write `kind = \"proxy\"`");
+    }
     if kind.is_captured() && address.tcp().is_some_and(|address| address.port() == 0) {
         mistake!(section, "address", "capture needs a port that is known";
             "`gateway sidecar rules` names it";
             "write for example `[::]:15001`");
     }
     match address {
+        ListenerAddress::Tcp(_) if section.has("tls") && !who.is_empty() => {}
         ListenerAddress::Tcp(address) if who.contains(&Evidence::Token) => {
             warn_in_clear(section, address);
         }
+        ListenerAddress::Tcp(_) if asks_tailnet(&who) => {}
         ListenerAddress::Tcp(address) => refuse_open(section, &kind, address),
         ListenerAddress::Unix(_) => refuse_uncaptured(section, &kind),
     }
@@ -272,14 +310,18 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
             "`{{caller}}` is a session for each caller";
             "write `who = [\"unix\"]` or `who = [\"token\"]`, or the name of one session");
     }
+    check_certificates(section, &who);
     check_tokens(section, &kind, &who);
+    check_callers(section, session.as_ref(), &who);
     check_evidence(section, (address.tcp().is_none(), mode), &who);
+    check_tailnet(section, &kind, &address, &who);
     Some(Listener {
         kind: match kind {
             ListenerKind::Proxy { .. } => ListenerKind::Proxy { authentication },
             ListenerKind::Tls { port: usual } => ListenerKind::Tls {
                 port: port.unwrap_or(usual),
             },
+            ListenerKind::Base(_) => ListenerKind::Base(aliases),
             of_capture => of_capture,
         },
         address,
@@ -288,6 +330,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         groups,
         any_user,
         who,
+        tls,
     })
 }
 
@@ -304,6 +347,7 @@ impl ListenerKind {
             Self::Tls { .. } => "tls",
             Self::Transparent => "transparent",
             Self::Dns => "dns",
+            Self::Base(_) => "base",
         }
     }
 
@@ -314,6 +358,7 @@ impl ListenerKind {
             Self::Tls { .. } => None,
             Self::Transparent => Some("the port that the client dialled is known"),
             Self::Dns => Some("a question has no port of an origin"),
+            Self::Base(_) => Some("an alias names the port with its origin"),
         }
     }
 
@@ -324,6 +369,7 @@ impl ListenerKind {
             Self::Tls { .. } => {
                 Some("a client that speaks TLS at once has no place for a proxy password")
             }
+            Self::Base(_) => Some("a client of a base URL has no place for a proxy password"),
             Self::Transparent | Self::Dns => {
                 Some("a client that is captured does not know of the gateway")
             }
@@ -362,23 +408,102 @@ fn mode(text: &str) -> Result<u32, Hint> {
     }
 }
 
+/// The origins of a `base` listener, by their aliases.
+fn aliases(section: &Section<'_, '_>, kind: &ListenerKind) -> Aliases {
+    let is_base = matches!(kind, ListenerKind::Base(_));
+    if is_base != section.has("aliases") {
+        let kind = kind.as_str();
+        mistake!(section, "aliases", "`aliases` and `kind = \"{kind}\"` do not fit";
+            "the paths of a `base` listener begin with an alias, and those of no other";
+            "write `kind = \"base\"` and `aliases = {{ openai = \"https://api.openai.com\" }}`, or \
+             neither");
+    }
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let texts = section.texts("aliases", |name| {
+        let hint =
+            || hint!("an alias is letters, digits, `-` and `_`"; "write for example `openai`");
+        characters(name, 64, is_name).map(drop).ok_or_else(hint)
+    });
+    let several = || hint!("an alias is of one server"; "name one host");
+    let named = texts.into_iter().filter_map(|(name, text)| {
+        let server = |text: &str| network::server(text, several());
+        let text = Spanned::new(text.span(), text.get_ref().as_str());
+        Some((name, section.accept("aliases", text, server)?))
+    });
+    Aliases(
+        named
+            .map(|(name, origin)| (name, origin.into_inner()))
+            .collect(),
+    )
+}
+
 /// The evidence that a listener takes. `listener` is none beside itself.
 fn who(section: &Section<'_, '_>) -> Vec<Evidence> {
     let uids = section.all("uids", |text| {
         text.parse()
             .map_err(|_| hint!("it is no user id"; "write for example `\"1000\"`"))
     });
+    let tailnet = Arc::new(tailnet(section));
     let kinds = section.all("who", |text| match text {
         "listener" => Ok(None),
         "unix" => Ok(Some(Evidence::Unix(PeerUsers(uids.clone())))),
         "token" => Ok(Some(Evidence::Token)),
-        _ => refused!("it is no kind of evidence"; "write `listener`, `unix` or `token`"),
+        "tailnet" => Ok(Some(Evidence::Tailnet(tailnet.clone()))),
+        "certificate" => Ok(Some(Evidence::Certificate)),
+        _ => refused!("it is no kind of evidence";
+            "write `listener`, `token`, `certificate`, `tailnet` or `unix`"),
     });
     if kinds.len() > 1 && kinds.contains(&None) {
         mistake!(section, "who", "`listener` is no evidence beside others";
             "it says that none is needed"; "write it alone, or leave it out");
     }
     kinds.into_iter().flatten().collect()
+}
+
+/// The tailnet whose nodes may be behind connections.
+fn tailnet(section: &Section<'_, '_>) -> Tailnet {
+    let socket = section.path("tailnet_socket");
+    let capability = section.get("capability", |text| {
+        let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+        let hint =
+            hint!("it is no name of a capability"; "write for example `example.com/cap/gateway`");
+        characters(text, 256, fits).ok_or(hint)
+    });
+    Tailnet::new(socket.unwrap_or_else(|| TAILNET_SOCKET.into()), capability)
+}
+
+fn asks_tailnet(who: &[Evidence]) -> bool {
+    who.iter().any(|one| one.tailnet().is_some())
+}
+
+/// Refuses a tailnet where no node of it could come from an address of its own, and its settings
+/// where it is not asked.
+fn check_tailnet(
+    section: &Section<'_, '_>,
+    kind: &ListenerKind,
+    address: &ListenerAddress,
+    who: &[Evidence],
+) {
+    if !asks_tailnet(who) {
+        for key in ["tailnet_socket", "capability"] {
+            if section.has(key) {
+                mistake!(section, key, "no tailnet is asked who connects"; "`{key}` would not hold";
+                    "write `who = [\"tailnet\"]`, or remove `{key}`");
+            }
+        }
+        return;
+    }
+    if kind.is_captured() {
+        let kind = kind.as_str();
+        mistake!(section, "who", "a `{kind}` listener has clients of its own sandbox";
+            "the kernel brings them, and no node of a tailnet"; "write `kind = \"proxy\"`");
+    }
+    let ip = address.tcp().map(|address| address.ip().to_canonical());
+    if ip.is_none_or(|ip| ip.is_loopback()) {
+        mistake!(section, "who", "no node of a tailnet connects to {address}";
+            "whoever does is on this machine, which is no evidence of anybody";
+            "write the address of this machine in the tailnet, as `tailscale ip` shows it");
+    }
 }
 
 /// Refuses tokens where nobody could present one, or where none would ever count.
@@ -395,10 +520,42 @@ fn check_tokens(section: &Section<'_, '_>, kind: &ListenerKind, who: &[Evidence]
         mistake!(section, "authentication", "a token and a password have one place";
             "a client presents either"; "remove `authentication`, or `token` from `who`");
     }
-    if at > 0 {
+    if at > 0 && who[0] == Evidence::Certificate {
+        mistake!(section, "who", "a token counts before a certificate";
+            "a client that presents both is whom the token says"; "write `token` first");
+    } else if at > 0 {
         mistake!(section, "who", "no token would count";
             "the first evidence that is there counts, and the kernel always knows the user";
             "write `token` first");
+    }
+}
+
+/// Refuses client certificates where nobody could present one, or where none would ever count.
+fn check_certificates(section: &Section<'_, '_>, who: &[Evidence]) {
+    let Some(at) = who.iter().position(|one| *one == Evidence::Certificate) else {
+        return;
+    };
+    if !section.has("tls") {
+        mistake!(section, "who", "nobody could present a certificate";
+            "the client of a proxy with TLS alone presents one";
+            "add `tls = {{ certificate = \"proxy.pem\", key = \"proxy.key\", client_roots = \
+             \"clients.pem\" }}`");
+    }
+    if who[..at].iter().any(|one| matches!(one, Evidence::Unix(_))) {
+        mistake!(section, "who", "no certificate would count";
+            "the first evidence that is there counts, and the kernel always knows the user";
+            "write `certificate` before `unix`");
+    }
+}
+
+/// Refuses a session for each user of this machine without saying which: one process with the ids
+/// of a container may be 65536 of them.
+fn check_callers(section: &Section<'_, '_>, session: Option<&ListenerSession>, who: &[Evidence]) {
+    let is_any = who.contains(&Evidence::Unix(PeerUsers(Vec::new())));
+    if is_any && session == Some(&ListenerSession::EachCaller) {
+        mistake!(section, "session", "every user that can connect would have a session";
+            "one container may be 65536 users, and fill `[sessions] most`";
+            "write the `uids` that may");
     }
 }
 
@@ -478,6 +635,11 @@ fn refuse_open(section: &Section<'_, '_>, kind: &ListenerKind, address: SocketAd
                 "listen on 127.0.0.1, or add \
                  `who = [\"token\"]`, or \
                  `authentication = {{ user = \"agent\", password = \"env:PROXY_PASSWORD\" }}`");
+        }
+        ListenerKind::Base(_) if !ip.is_loopback() => {
+            mistake!(section, "address", "a `base` listener listens beyond loopback";
+                "its clients speak in clear text, and whoever reaches it would be this session";
+                "listen on 127.0.0.1 or on a Unix socket");
         }
         ListenerKind::Tls { .. } if ip.is_unspecified() => {
             mistake!(section, "address", "a `tls` listener listens on every address";

@@ -72,6 +72,8 @@ impl Config {
         let exports = self.exports.iter().map(|export| &export.files);
         let roots = origins.chain([&self.defaults.files]).chain(vault);
         files.extend(roots.chain(exports).flatten().cloned());
+        let doors = self.listeners.iter().filter_map(|one| one.tls.as_ref());
+        files.extend(doors.flat_map(|tls| &tls.files).cloned());
         files
     }
 
@@ -90,11 +92,13 @@ impl Config {
         files
     }
 
-    /// The keys of client certificates.
+    /// The keys of client certificates, and of those of proxies.
     fn identity_keys(&self) -> impl Iterator<Item = PathBuf> {
+        let doors = self.listeners.iter().filter_map(|one| one.tls.as_ref());
         let identities = self.origins.iter();
         let identities = identities.filter_map(|origin| origin.rule.identity.as_ref());
-        identities.map(|identity| identity.key.clone())
+        let keys = identities.map(|identity| &identity.key);
+        keys.chain(doors.map(|tls| &tls.key)).cloned()
     }
 
     fn recipe_files(&self) -> impl Iterator<Item = PathBuf> {

@@ -227,7 +227,8 @@ impl<'p, 't> Section<'p, 't> {
         items.collect()
     }
 
-    fn accept<T>(
+    /// Reads a text of a key.
+    pub fn accept<T>(
         &self,
         key: &'static str,
         text: Spanned<&str>,

@@ -36,6 +36,7 @@ pub(super) fn check(document: &Document<'_>, config: &Config, spans: &Spans) {
     sessions(document, config, spans);
     cleartext(document, config, spans);
     unproven(document, config, spans);
+    open_to_captured(document, config, spans);
     let bound: Vec<_> = spans.credentials.iter().chain(&spans.logins).collect();
     for (index, what, hint) in bind::mistakes(&config.credentials, &config.logins) {
         document.error(bound[index], what, hint);
@@ -162,12 +163,8 @@ fn cleartext(document: &Document<'_>, config: &Config, spans: &Spans) {
 /// Refuses credentials that go with every request, where nothing shows whose request it is: neither
 /// a phantom nor a password. Every user of the machine may connect to a port of it.
 fn unproven(document: &Document<'_>, config: &Config, spans: &Spans) {
-    let mut listeners = config.listeners.iter();
-    let is_open = |one: &Listener| {
-        let is_proven = one.login().is_some() || !one.who.is_empty();
-        one.is_proxy() && !is_proven && !one.any_user && one.address.tcp().is_some()
-    };
-    let Some(address) = listeners.find(|one| is_open(one)).map(|open| &open.address) else {
+    let open = config.listeners.iter().find(|one| is_open(one));
+    let Some(address) = open.map(|open| &open.address) else {
         return;
     };
     for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
@@ -180,6 +177,31 @@ fn unproven(document: &Document<'_>, config: &Config, spans: &Spans) {
                  `inject = \"phantom\"`");
         }
     }
+}
+
+/// Warns of a port that makes whoever comes another session than the one that is captured.
+fn open_to_captured(document: &Document<'_>, config: &Config, spans: &Spans) {
+    let mut listeners = config.listeners.iter();
+    let Some(captured) = listeners.find(|one| one.kind == ListenerKind::Transparent) else {
+        return;
+    };
+    for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
+        if is_open(listener) && listener.session != captured.session {
+            let (address, session) = (&listener.address, &listener.session);
+            warning!(document, span, "a captured workload could use the proxy at {address}";
+                "if it shares the gateway's network namespace, it reaches loopback, and would be \
+                 the session `{session}` there";
+                "add `authentication` or `who`, or `any_user = true` if the workload has a \
+                 network namespace of its own");
+        }
+    }
+}
+
+/// Whether every user of the machine may be its session.
+fn is_open(listener: &Listener) -> bool {
+    let is_proven = listener.login().is_some() || !listener.who.is_empty();
+    let is_of_tcp = listener.address.tcp().is_some();
+    listener.is_open_to_users() && !is_proven && !listener.any_user && is_of_tcp
 }
 
 /// Returns the sandbox settings, from a file or from flags, that undo other settings.
@@ -274,19 +296,30 @@ fn unreachable(document: &Document<'_>, config: &Config, spans: &Spans) {
     if config.listeners.is_empty() {
         return;
     }
+    // Where evidence shows who asks, `http://gateway.internal/phantoms` hands them out.
+    let is_shown = config.listeners.iter().any(|one| !one.who.is_empty());
+    let is_held = is_shown || config.phantoms.env_file.is_some();
     for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
         let name = &credential.name;
-        if credential.when == When::Phantom && config.phantoms.env_file.is_none() {
+        if credential.when == When::Phantom && !is_held {
             warning!(document, span, "nothing hands out the phantom of `{name}`";
                 "the workload could not learn its phantom";
                 "add `[phantoms]` with `env_file = \"phantoms.env\"`");
         }
         for origin in credential.own_origins() {
-            let carried = config.listeners.iter().any(|listener| match listener.kind {
-                ListenerKind::Proxy { .. } | ListenerKind::Transparent => true,
-                ListenerKind::Dns => false,
-                ListenerKind::Tls { port } => origin.scheme == Scheme::Https && origin.port == port,
-            });
+            let carried = config
+                .listeners
+                .iter()
+                .any(|listener| match &listener.kind {
+                    ListenerKind::Proxy { .. } | ListenerKind::Transparent => true,
+                    ListenerKind::Dns => false,
+                    ListenerKind::Base(aliases) => {
+                        aliases.0.values().any(|alias| origin.matches(alias))
+                    }
+                    ListenerKind::Tls { port } => {
+                        origin.scheme == Scheme::Https && origin.port == *port
+                    }
+                });
             if !carried {
                 warning!(document, span, "no listener carries {origin} of `{name}`";
                     "its requests have no way in";

@@ -171,14 +171,14 @@ impl<O: Operations> Control<O> {
             return Err(ControlRefusal::new(status, "the gateway stops"));
         }
         let log = self.shared.log.clone();
-        if self.beside(move || log.works()).await? {
-            return Ok(document(&json!({ "status": "ready" })));
+        let unavailable = |what: &str| ControlRefusal::new(StatusCode::SERVICE_UNAVAILABLE, what);
+        if !self.beside(move || log.works()).await? {
+            return Err(unavailable("the audit log takes no record").next("see its disk"));
         }
-        Err(ControlRefusal::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the audit log takes no record",
-        )
-        .next("see its disk"))
+        match self.operations.unready().await {
+            None => Ok(document(&json!({ "status": "ready" }))),
+            Some(why) => Err(unavailable(&why).next("see `tailnet_socket` of the listener")),
+        }
     }
 
     fn sessions(&self) -> Response<Content> {

@@ -70,7 +70,7 @@ routes! {
     GET "/healthz" Health, None, [200],
         "The process lives.";
     GET "/ready" Ready, None, [200, 503],
-        "The gateway serves: 200. It stops, or its audit log takes no record: 503.";
+        "The gateway serves: 200. It stops, its log takes no record, or its tailnet is away: 503.";
     GET "/readyz" Ready, None, [200, 503],
         "As `/ready`.";
     GET "/metrics" Metrics, Some(Operation::MetricsRead), [200, 503],

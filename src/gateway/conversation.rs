@@ -48,8 +48,10 @@ impl Worker {
         connection: ConnectionContext,
         login: Option<Arc<Authentication>>,
     ) -> Conversation {
+        let guard = self.watchdog.connection(&inbound.listener.state.leaves);
+        guard.is_of(connection.caller.as_ref());
         Conversation {
-            guard: self.watchdog.connection(&inbound.listener.state.leaves),
+            guard,
             worker: self,
             connection: Arc::new(connection),
             listener: inbound.listener.state.clone(),
@@ -205,7 +207,8 @@ impl Conversation {
         if own.entry != Entry::Forward || self.listener.tokens.is_none() {
             return Ok(own.clone());
         }
-        let first = own.caller.as_ref().and_then(|caller| caller.token.as_ref());
+        let before = own.caller.as_deref();
+        let first = before.and_then(|caller| caller.token.as_ref());
         let token = match (first, token_in(request.headers())) {
             (None, None) => return Ok(own.clone()),
             (None, Some(_)) => return Err(TokenDenied::Beside),
@@ -214,13 +217,12 @@ impl Conversation {
                 first.holds()?;
                 return Ok(own.clone());
             }
-            (Some(first), Some(text)) => Some(first.replaced_by(text)?),
+            (Some(first), Some(text)) => first.replaced_by(text)?,
         };
-        let caller = Some(Arc::new(Caller {
-            user: own.caller.as_ref().and_then(|caller| caller.user.clone()),
-            token,
-            ..Caller::default()
-        }));
+        let (user, beside) = before
+            .map(|caller| (caller.user.clone(), caller.beside.clone()))
+            .unwrap_or_default();
+        let caller = Some(Arc::new(Caller::with_token(token, user, beside)));
         Ok(Arc::new(ConnectionContext {
             caller,
             ..ConnectionContext::clone(own)

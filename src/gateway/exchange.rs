@@ -90,6 +90,7 @@ impl Exchange {
         }
         let addressed = Addressed::read(connection.clone(), request)?;
         let to = addressed.origin().clone();
+        self.trail.scheme(to.scheme.as_str());
         let route = self.latest.to(&to, &self.snapshot);
         self.error_format = ErrorFormat::of(route.bindings.signed_paths(), &asked(&addressed));
         let Authority { host, port } = &to.authority;
@@ -135,6 +136,9 @@ impl Exchange {
             self.guard.is_of(caller);
             let token = self.guard.token().map_or(Ok(()), HeldToken::holds);
             token.map_err(Refusal::Caveat)?;
+            if caller.is_over() {
+                return Err(Abort::CallerOver.into());
+            }
         }
         self.trail.reach(Phase::Identify);
         Ok(identified)

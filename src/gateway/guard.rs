@@ -41,6 +41,9 @@ pub enum Abort {
     /// The token of its caller was revoked, or has ended.
     #[error("the token was revoked, or has ended")]
     TokenOver,
+    /// The evidence of its caller has ended.
+    #[error("nothing shows any more who is behind the connection")]
+    CallerOver,
     /// The session has ended.
     #[error("the session has ended")]
     Ended,
@@ -64,6 +67,7 @@ impl Abort {
             Self::Removed => ReasonCode::CredentialRemoved,
             Self::CredentialRevoked => ReasonCode::CredentialRevoked,
             Self::TokenOver => ReasonCode::TokenCaveat,
+            Self::CallerOver => ReasonCode::CallerRefused,
             Self::Ended => ReasonCode::SessionEnded,
             Self::ListenerRemoved => ReasonCode::ListenerRemoved,
             Self::Stopping => ReasonCode::GatewayStopping,
@@ -104,6 +108,8 @@ pub(super) struct ConnectionGuard {
     /// For how many sweeps the current head has been incomplete.
     head_sweeps: AtomicU32,
     violations: OnceLock<ViolationHandle>,
+    /// Who is behind it, if evidence says so.
+    caller: OnceLock<Arc<Caller>>,
     /// The step of its [`Closing`], whether it changed since it was last asked for, and the task
     /// to tell.
     closing: AtomicU8,
@@ -148,6 +154,18 @@ impl ConnectionGuard {
         if self.busy.load(Ordering::Relaxed) == 0 {
             self.close(Closing::AtOnce);
         }
+    }
+
+    /// Also watches the evidence of its caller, if there is one.
+    pub(super) fn is_of(&self, caller: Option<&Arc<Caller>>) {
+        // Set once, where the connection begins.
+        let _ = caller.map(|caller| self.caller.set(caller.clone()));
+    }
+
+    /// Whether it has no exchange, and the evidence of its caller has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) == 0
+            && self.caller.get().is_some_and(|caller| caller.is_over())
     }
 
     /// Also watches the heads of an HTTP/1 connection.
@@ -238,7 +256,7 @@ pub(super) struct ExchangeGuard {
     judged: OnceLock<Arc<JudgedRequest>>,
     /// The revocations of the credentials that it is lent.
     revocations: OnceLock<SmallVec<[Arc<Revocation>; 1]>>,
-    /// Who is behind it, if that is shown by a token.
+    /// Who is behind it, if evidence says so.
     caller: OnceLock<Arc<Caller>>,
     /// The generation that last allowed it.
     generation: AtomicU64,
@@ -304,12 +322,10 @@ impl ExchangeGuard {
         }
     }
 
-    /// Ends the exchange when its caller's token does.
+    /// Ends the exchange when its caller's evidence does.
     pub(super) fn is_of(&self, caller: &Arc<Caller>) {
-        if caller.token.is_some() {
-            // Set once, by the one identification on the path.
-            let _ = self.caller.set(caller.clone());
-        }
+        // Set once, by the one identification on the path.
+        let _ = self.caller.set(caller.clone());
     }
 
     /// The token of its caller.
@@ -330,14 +346,17 @@ impl ExchangeGuard {
     }
 
     /// Aborts the exchange if this generation does not allow it, or if a credential of it was
-    /// revoked, or its token is over. Returns whether it was judged now: an exchange that the
-    /// generation already judged, or that is not judged yet, is left alone.
+    /// revoked, or its caller's evidence is over. Returns whether it was judged now: an exchange
+    /// that the generation already judged, or that is not judged yet, is left alone.
     pub(super) fn judge_again(&self, snapshot: &Snapshot) -> bool {
         if self.is_revoked() {
             self.abort(Abort::CredentialRevoked);
         }
         if self.token().is_some_and(|token| token.holds().is_err()) {
             self.abort(Abort::TokenOver);
+        }
+        if self.caller.get().is_some_and(|caller| caller.is_over()) {
+            self.abort(Abort::CallerOver);
         }
         let number = snapshot.number();
         // An exchange that began after the snapshot was taken is judged by a newer one.

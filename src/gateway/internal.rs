@@ -19,7 +19,7 @@ use super::refusal::Refusal;
 use super::respond::shown;
 use crate::intercept::{GATEWAY_NAME, TokenDenied};
 use crate::message::{Host, RequestHead};
-use crate::names::ReasonCode;
+use crate::names::{CredentialName, ReasonCode};
 use crate::policy::{Asker, HostScope};
 use crate::session::{Identified, Session};
 use crate::token::TokenUse;
@@ -87,10 +87,12 @@ impl Exchange {
         response(page)
     }
 
-    /// The session's phantoms by their variables.
+    /// The session's phantoms by their variables, of what the caller's token may be lent.
     fn phantoms(&self, session: &Session) -> String {
         let bindings = self.snapshot.credentials.bindings();
-        json!(session.environment(bindings)).to_string() + "\n"
+        let token = self.guard.token();
+        let is_lent = |name: &CredentialName| token.is_none_or(|token| token.lends(name));
+        json!(session.environment(bindings, is_lent)).to_string() + "\n"
     }
 
     fn about(&self, identified: &Identified, wants_json: bool) -> OwnPage {

@@ -14,8 +14,8 @@ use super::callers::ListenerSessions;
 use super::shared::SharedState;
 use crate::intercept::explicit::Authentication;
 use crate::intercept::{
-    Caller, CallerRefused, ClientStream, Entry, Evidence, Responder, SessionCa, TokenDenied,
-    TokenPeer, TokenVerifier,
+    Aliases, Caller, CallerRefused, ClientStream, DoorTls, Entry, Evidence, Responder, SessionCa,
+    TokenDenied, TokenPeer, TokenVerifier,
 };
 use crate::names::User;
 use crate::session::Session;
@@ -48,6 +48,9 @@ pub(super) struct Selected {
     pub(super) caller: Option<Arc<Caller>>,
 }
 
+/// Who is behind a connection by what it shows beside a token.
+pub(super) type Beside = Result<Option<Arc<Caller>>, CallerRefused>;
+
 /// How the connections of a listener name their destination.
 pub enum ListenerMode {
     /// Captured connections: by the address that the client dialled, which may be synthetic.
@@ -65,6 +68,8 @@ pub enum ListenerMode {
     },
     /// By CONNECT, absolute-form or SOCKS5.
     Proxy,
+    /// By the alias that their paths begin with.
+    Base(Arc<Aliases>),
     /// None: they ask for names.
     Dns(Arc<Responder>),
 }
@@ -76,6 +81,7 @@ impl ListenerMode {
             Self::Transparent { .. } | Self::Dns(_) => Entry::Transparent,
             Self::Tls { .. } => Entry::Tls,
             Self::Proxy => Entry::Connect,
+            Self::Base(_) => Entry::Base,
         }
     }
 }
@@ -86,6 +92,10 @@ pub(super) struct ListenerState {
     pub(super) login: ArcSwapOption<Authentication>,
     /// What tokens are verified by; `None` if the listener takes none.
     pub(super) tokens: Option<Arc<TokenVerifier>>,
+    /// The TLS of a proxy now; `None` if its clients speak in clear text.
+    pub(super) tls: Option<Arc<ArcSwap<DoorTls>>>,
+    /// How many connections have no session yet.
+    pub(super) without_session: Arc<AtomicUsize>,
     /// Cancelled when its connections are to end in order.
     pub(super) leaves: CancellationToken,
     /// The callers that were refused, and why, of whom there is a record.
@@ -104,6 +114,8 @@ impl SessionListener {
         let state = ListenerState {
             login: ArcSwapOption::from_pointee(login),
             tokens: None,
+            tls: None,
+            without_session: Arc::default(),
             leaves: shared.draining.child_token(),
             refused_callers: Mutex::default(),
         };
@@ -116,16 +128,20 @@ impl SessionListener {
     }
 
     /// Takes evidence of who is behind a connection, and no connection without. Tokens, if they are
-    /// among it, are verified by `tokens`.
+    /// among it, are verified by `tokens`. The clients of a proxy speak `tls` to it, if there is
+    /// one.
     #[must_use]
     pub fn with_evidence(
         self,
         evidence: Vec<Evidence>,
         tokens: Option<Arc<TokenVerifier>>,
+        tls: Option<Arc<DoorTls>>,
     ) -> Self {
         let state = ListenerState {
             login: ArcSwapOption::new(self.state.login.load_full()),
             tokens,
+            tls: tls.map(|tls| Arc::new(ArcSwap::new(tls))),
+            without_session: Arc::default(),
             leaves: self.state.leaves.clone(),
             refused_callers: Mutex::default(),
         };
@@ -140,26 +156,26 @@ impl SessionListener {
     pub(super) fn client(&self, stream: &ClientStream) -> Option<SocketAddr> {
         match self.mode {
             ListenerMode::Transparent { .. } | ListenerMode::Dns(_) => None,
-            ListenerMode::Tls { .. } | ListenerMode::Proxy => stream.peer_addr(),
+            ListenerMode::Tls { .. } | ListenerMode::Proxy | ListenerMode::Base(_) => {
+                stream.peer_addr()
+            }
         }
     }
 
     /// Finds out who is behind a connection that says nothing yet; `None` if nobody asks for that.
-    pub(super) fn caller(
-        &self,
-        stream: &ClientStream,
-    ) -> Result<Option<Arc<Caller>>, CallerRefused> {
+    pub(super) async fn caller(&self, stream: &ClientStream) -> Beside {
         match self.evidence[..] {
             [] => Ok(None),
-            ref all => Ok(Some(Arc::new(Evidence::first(all, stream)?))),
+            ref all => Evidence::first(all, stream).await.map(Some),
         }
     }
 
-    /// Takes the token that a client presents, and the session that it selects.
+    /// Takes the token that a client presents, and the session that it selects. What stands
+    /// `beside` it goes on to say who the caller is; the user of a caller's session is that caller.
     pub(super) fn by_token(
         &self,
         text: Option<Zeroizing<String>>,
-        peer: &TokenPeer,
+        (peer, beside): (&TokenPeer, &Beside),
     ) -> Result<Selected, TokenDenied> {
         let by = self.state.tokens.as_ref().zip(text);
         let (by, text) = by.ok_or(TokenDenied::Missing)?;
@@ -172,12 +188,12 @@ impl SessionListener {
             ListenerSessions::EachCaller(all) => all.live.get(token.session()),
         };
         let (session, ca) = live.ok_or(TokenDenied::Session)?;
-        let creation = session.creation();
-        let caller = Caller {
-            user: creation.and_then(|made| made.request.user.clone()),
-            token: Some(token),
-            ..Caller::default()
+        let (user, beside) = match beside {
+            Ok(caller) => (None, caller.clone()),
+            Err(refused) => (refused.user.clone(), None),
         };
+        let user = session.user().cloned().or(user);
+        let caller = Caller::with_token(token, user, beside);
         Ok(Selected {
             session,
             ca,
@@ -193,7 +209,7 @@ impl SessionListener {
         let (session, ca) = match (&self.sessions, &caller) {
             (ListenerSessions::One(session, ca), _) => (session.clone(), ca.clone()),
             (ListenerSessions::EachCaller(all), Some(caller)) => all.of(caller).await?,
-            (ListenerSessions::EachCaller(_), None) => return Err(CallerRefused::unseen()),
+            (ListenerSessions::EachCaller(_), None) => return Err(CallerRefused::of(None, "")),
         };
         Ok(Selected {
             session,
@@ -202,9 +218,16 @@ impl SessionListener {
         })
     }
 
-    /// Replaces what the clients of a proxy present. The next request of each connection must have
-    /// it, or have come through a tunnel that was opened with it.
-    pub fn ask_for(&self, login: Option<Authentication>) {
+    /// Replaces what the clients of a proxy present, and its TLS. The next request of each
+    /// connection must have the one, or have come through a tunnel that was opened with it. The
+    /// connections stay in the TLS that they came by, for as long as the next one takes their
+    /// certificates.
+    pub fn ask_for(&self, login: Option<Authentication>, tls: Option<Arc<DoorTls>>) {
+        if let Some((door, tls)) = self.state.tls.as_ref().zip(tls)
+            && *door.load_full() != *tls
+        {
+            door.store(tls);
+        }
         let now = self.state.login.load();
         let is_same = match (now.as_deref(), &login) {
             (Some(now), Some(login)) => now.is(login),

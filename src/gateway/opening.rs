@@ -42,20 +42,23 @@ impl Worker {
     pub(super) fn record_caller(
         &self,
         (listener, client): (&SessionListener, Option<SocketAddr>),
-        CallerRefused { user, reason }: CallerRefused,
-        cause: &str,
+        CallerRefused {
+            user,
+            reason,
+            cause,
+        }: CallerRefused,
     ) -> ExchangeId {
         let id = self.shared.ids.next();
         self.shared.refused.count("", reason, id);
         let mut known = listener.state.refused_callers.lock();
-        if known.len() < REFUSED_CALLERS && known.insert((user.clone(), cause.to_owned())) {
+        if known.len() < REFUSED_CALLERS && known.insert((user.clone(), cause.clone())) {
             let mut trail = Trail::begin(&self.shared.log, id, listener.mode.entry().as_str());
             trail.user(user.as_ref());
             trail.client(client);
             trail.method("CONNECT");
             trail.refuse(reason);
             if !cause.is_empty() {
-                trail.cause(cause.to_owned());
+                trail.cause(cause);
             }
         }
         id
@@ -71,7 +74,7 @@ impl Worker {
         deadline: Instant,
     ) {
         let reason = refused.reason;
-        let id = self.record_caller((listener, client), refused, "");
+        let id = self.record_caller((listener, client), refused);
         if !matches!(listener.mode, ListenerMode::Proxy) {
             return;
         }

@@ -81,12 +81,13 @@ impl Worker {
 }
 
 /// The context of requests in absolute form. Each request names its own destination.
-fn absolute_form(inbound: Inbound<'_>) -> ConnectionContext {
+pub(super) fn absolute_form(inbound: Inbound<'_>) -> ConnectionContext {
     ConnectionContext {
         session: inbound.selected.session.id().clone(),
         caller: inbound.selected.caller.clone(),
         entry: Entry::Forward,
         scheme: Scheme::Http,
+        aliases: None,
         named: None,
         sni: None,
         destination: None,

@@ -71,6 +71,9 @@ pub enum Refusal {
     /// The listener does not take who is behind the connection.
     #[error("the listener does not take this caller")]
     Caller(ReasonCode),
+    /// The proxy takes TLS, and the client does not speak it.
+    #[error("the proxy takes TLS alone, and the client speaks in clear text")]
+    ClearText,
     /// The listener asks for a token, and takes none that was presented.
     #[error("the listener asks for a token, and none that it takes was presented")]
     Token(TokenDenied),
@@ -107,6 +110,7 @@ impl Refusal {
             Self::Busy => ReasonCode::SessionLimit,
             Self::ProxyAuthentication => ReasonCode::ProxyAuthentication,
             Self::Caller(reason) => *reason,
+            Self::ClearText => ReasonCode::ProxyTls,
             Self::Token(_) => ReasonCode::TokenRefused,
             Self::Caveat(_) => ReasonCode::TokenCaveat,
             Self::Unlent(_) => ReasonCode::SessionLend,
@@ -131,6 +135,7 @@ impl Refusal {
             Self::Rejected(_)
                 | Self::Opening(_)
                 | Self::Caller(_)
+                | Self::ClearText
                 | Self::Unreachable { .. }
                 | Self::Busy
                 | Self::Session(session::Error::Ended)

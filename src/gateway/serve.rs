@@ -1,6 +1,6 @@
 //! Accepts connections on listeners, and finds out where they go.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,12 +10,14 @@ use tokio::time::{Instant, timeout_at};
 
 use super::listener::{Inbound, ListenerMode, ListenerSlot, Selected, SessionListener};
 use super::listening_socket::{BoundSocket, ListeningSocket, is_of_one_connection};
+use super::proxy::absolute_form;
 use super::tunnel::TunnelTarget;
 use super::worker::Worker;
 use crate::intercept::explicit::{Asked, OpeningRefused};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{
-    Caller, ClientStream, Entry, Responder, authority_of, converse, original_destination, serve_udp,
+    Caller, ClientStream, ConnectionContext, Entry, Responder, authority_of, converse,
+    is_of_this_machine, original_destination, serve_udp,
 };
 use crate::message::Authority;
 use crate::names::ReasonCode;
@@ -119,12 +121,29 @@ impl Worker {
         stream: ClientStream,
         listener: &SessionListener,
     ) {
-        let deadline = Instant::now() + self.shared.look().limits.handshake_timeout;
+        let limits = &self.shared.look().limits;
+        let deadline = Instant::now() + limits.handshake_timeout;
+        // Until they say whose they are, those of one listener leave room for those of others.
+        let (waiting, most) = (
+            &listener.state.without_session,
+            limits.connections_per_session,
+        );
+        let Some(_waiting) = Opened::count(waiting, most) else {
+            return self.over_limit();
+        };
+        let stream = match &listener.state.tls {
+            None => stream,
+            // Boxed, so that a connection does not keep memory for its handshake.
+            Some(door) => match Box::pin(self.by_tls(stream, (listener, door), deadline)).await {
+                Some(stream) => stream,
+                None => return,
+            },
+        };
         if listener.state.tokens.is_some() {
             return Box::pin(self.by_token(stream, listener, deadline)).await;
         }
         let from = (listener, listener.client(&stream));
-        match listener.caller(&stream) {
+        match listener.caller(&stream).await {
             Ok(caller) => {
                 self.select(Prefixed::new(stream), from, caller, deadline)
                     .await;
@@ -169,6 +188,7 @@ impl Worker {
         let Some(_place) = selected.session.connect(most) else {
             return self.over_limit();
         };
+        let _known = Known::count(&listener.state.without_session);
         let inbound = Inbound {
             listener,
             selected,
@@ -193,6 +213,14 @@ impl Worker {
                     login: None,
                 };
                 self.tunnel(io, inbound, target, deadline).await;
+            }
+            ListenerMode::Base(aliases) => {
+                let context = ConnectionContext {
+                    entry: Entry::Base,
+                    aliases: Some(aliases.clone()),
+                    ..absolute_form(inbound)
+                };
+                Box::pin(self.conversation(inbound, context, None).http1(io)).await;
             }
             ListenerMode::Proxy => self.proxied(io, inbound, asked, deadline).await,
         }
@@ -235,16 +263,6 @@ impl Worker {
     }
 }
 
-/// Whether an address is one of this machine's, and nothing was captured that went there. One that
-/// cannot be told apart is, such as a link-local address without its interface.
-fn is_of_this_machine(address: IpAddr) -> bool {
-    let bound = std::net::UdpSocket::bind((address, 0));
-    bound.map_or_else(
-        |error| error.kind() != ErrorKind::AddrNotAvailable,
-        |_| true,
-    )
-}
-
 /// A place among all open connections, released on drop.
 pub(super) struct Opened(Arc<AtomicUsize>);
 
@@ -253,6 +271,22 @@ impl Opened {
         let before = open.fetch_add(1, Ordering::Relaxed);
         let opened = Self(open.clone());
         (before < most).then_some(opened)
+    }
+}
+
+/// A connection that has its session, and does not count among those without until this is dropped.
+struct Known(Arc<AtomicUsize>);
+
+impl Known {
+    fn count(without: &Arc<AtomicUsize>) -> Self {
+        without.fetch_sub(1, Ordering::Relaxed);
+        Self(without.clone())
+    }
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 

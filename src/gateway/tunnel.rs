@@ -39,6 +39,7 @@ impl TunnelTarget {
             caller: inbound.selected.caller.clone(),
             entry: self.entry,
             scheme,
+            aliases: None,
             named: self.named,
             sni,
             destination: self.destination,

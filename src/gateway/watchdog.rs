@@ -173,7 +173,7 @@ impl Watchdog {
                 false => (idle_limit, Closing::AtOnce),
                 true => (idle_limit.min(REST), Closing::AtRest),
             };
-            if connection.is_slow(head_limit) {
+            if connection.is_slow(head_limit) || connection.is_over() {
                 connection.close(Closing::AtOnce);
             } else if connection.is_idle(idle_limit) {
                 connection.close(idle);

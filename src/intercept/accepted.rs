@@ -58,6 +58,9 @@ pub enum Rejected {
     /// An expectation other than `100-continue` (RFC 9110 §10.1.1).
     #[error("only the expectation `100-continue` is known")]
     Expectation,
+    /// No alias of the `base` listener.
+    #[error("the path begins with no alias of this listener")]
+    Alias,
     /// The query asks the origin to use a method other than the one that was judged (threats F09).
     #[error("the query overrides the method")]
     MethodOverride,
@@ -78,6 +81,7 @@ impl Rejected {
             Self::Wire(why) => why.reason(),
             Self::Upgrade => ReasonCode::Upgrade,
             Self::Expectation => ReasonCode::Expectation,
+            Self::Alias => ReasonCode::Alias,
             Self::MethodOverride => ReasonCode::MethodOverride,
             Self::FieldOverride => ReasonCode::FieldOverride,
         }
@@ -100,12 +104,15 @@ impl Addressed {
         method::check(request.method())?;
         fields::trim(request.headers_mut());
         fields::check(request.headers(), request.version())?;
-        let origin = message::agree(
-            &connection.claims(),
-            request.version(),
-            request.uri(),
-            request.headers(),
-        )?;
+        let (uri, fields) = (request.uri(), request.headers());
+        let origin = match &connection.aliases {
+            Some(aliases) => {
+                let (origin, uri) = aliases.origin(uri, fields)?;
+                *request.uri_mut() = uri;
+                origin
+            }
+            None => message::agree(&connection.claims(), request.version(), uri, fields)?,
+        };
         Ok(Self {
             connection,
             request,

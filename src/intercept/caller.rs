@@ -1,8 +1,9 @@
 //! Who is behind a connection.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::evidence::HeldToken;
+use super::evidence::{HeldCertificate, HeldToken};
 use crate::names::{ReasonCode, User};
 
 /// Who is behind a connection, as a kind of evidence shows it: a user or none, and groups. Policy
@@ -15,6 +16,12 @@ pub struct Caller {
     pub groups: Vec<Arc<str>>,
     /// The token that was presented. No policy reads it: it narrows what policy allows.
     pub token: Option<HeldToken>,
+    /// The certificate that shows who it is.
+    pub certificate: Option<Arc<HeldCertificate>>,
+    /// Who it is by other evidence, which is there as long as the token counts.
+    pub beside: Option<Arc<Self>>,
+    /// Whether the evidence says no more that it is there.
+    pub over: AtomicBool,
 }
 
 /// A caller that a listener does not take.
@@ -24,20 +31,51 @@ pub struct CallerRefused {
     pub user: Option<User>,
     /// Why it is not taken.
     pub reason: ReasonCode,
+    /// What is the matter with it, in words for the gateway's own record; empty for nothing more.
+    pub cause: String,
 }
 
 impl CallerRefused {
-    /// No evidence is there.
+    /// The listener does not take it, whoever it is.
     #[must_use]
-    pub fn unseen() -> Self {
+    pub fn of(user: Option<User>, cause: impl Into<String>) -> Self {
         Self {
-            user: None,
+            user,
             reason: ReasonCode::CallerRefused,
+            cause: cause.into(),
         }
     }
 }
 
 impl Caller {
+    /// A caller that presents a token, beside what other evidence shows.
+    #[must_use]
+    pub fn with_token(token: HeldToken, user: Option<User>, beside: Option<Arc<Self>>) -> Self {
+        let shown = beside.as_deref();
+        Self {
+            user: user.or_else(|| shown?.user.clone()),
+            groups: shown.map(|one| one.groups.clone()).unwrap_or_default(),
+            token: Some(token),
+            beside,
+            ..Self::default()
+        }
+    }
+
+    /// Whether evidence that it was taken by has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let is_over = self.over.load(Ordering::Relaxed);
+        let ended = |held: &Arc<HeldCertificate>| !held.holds();
+        is_over
+            || self.certificate.as_ref().is_some_and(ended)
+            || self.beside.as_deref().is_some_and(Self::is_over)
+    }
+
+    /// Ends all that it is behind.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
     /// The session's own groups, and those of its caller.
     #[must_use]
     pub fn with_groups(caller: Option<&Self>, own: Arc<[Arc<str>]>) -> Arc<[Arc<str>]> {

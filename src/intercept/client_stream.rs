@@ -1,12 +1,20 @@
 //! The stream of an accepted connection, whatever its door.
 
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use arc_swap::ArcSwap;
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
+
+use super::door::DoorTls;
+use super::prefixed::Prefixed;
 
 /// The stream of an accepted connection.
 #[derive(Debug)]
@@ -15,15 +23,41 @@ pub enum ClientStream {
     Tcp(TcpStream),
     /// Over a Unix socket.
     Unix(UnixStream),
+    /// Inside the TLS of a proxy, over one of the others.
+    Tls(Box<DoorStream>),
+}
+
+/// A client inside the TLS of a proxy.
+pub struct DoorStream {
+    pub(super) stream: TlsStream<Prefixed<ClientStream>>,
+    /// The TLS of its proxy now.
+    pub(super) door: Arc<ArcSwap<DoorTls>>,
+    /// The one that it came by.
+    pub(super) by: Arc<DoorTls>,
+}
+
+impl DoorStream {
+    /// The certificate that the client presented, and those that lead to its root.
+    pub(super) fn certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        self.stream.get_ref().1.peer_certificates()
+    }
 }
 
 impl ClientStream {
+    /// What carries it.
+    pub(super) fn carrier(&self) -> &Self {
+        match self {
+            Self::Tls(door) => door.stream.get_ref().0.get_ref(),
+            own => own,
+        }
+    }
+
     /// Where the connection comes from. A client of a Unix socket has no address.
     #[must_use]
     pub fn peer_addr(&self) -> Option<SocketAddr> {
-        match self {
+        match self.carrier() {
             Self::Tcp(stream) => stream.peer_addr().ok(),
-            Self::Unix(_) => None,
+            _ => None,
         }
     }
 
@@ -32,10 +66,16 @@ impl ClientStream {
     /// # Errors
     /// The system's, if the connection is gone.
     pub fn set_nodelay(&self) -> io::Result<()> {
-        match self {
+        match self.carrier() {
             Self::Tcp(stream) => stream.set_nodelay(true),
-            Self::Unix(_) => Ok(()),
+            _ => Ok(()),
         }
+    }
+}
+
+impl fmt::Debug for DoorStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DoorStream").finish_non_exhaustive()
     }
 }
 
@@ -44,6 +84,10 @@ macro_rules! each {
         match $stream.get_mut() {
             ClientStream::Tcp($inner) => $call,
             ClientStream::Unix($inner) => $call,
+            ClientStream::Tls($inner) => {
+                let $inner = &mut $inner.stream;
+                $call
+            }
         }
     };
 }

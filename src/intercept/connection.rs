@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::base::Aliases;
 use super::caller::Caller;
 use crate::message::{Authority, ConnectionClaims, Host, Origin, Scheme};
 use crate::names::{SessionId, User};
@@ -20,16 +21,19 @@ pub enum Entry {
     Forward,
     /// SOCKS5 to the proxy port.
     Socks,
+    /// A path below the alias of an origin.
+    Base,
 }
 
 impl Entry {
     /// Every way in, in the order of the declaration.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Transparent,
         Self::Tls,
         Self::Connect,
         Self::Forward,
         Self::Socks,
+        Self::Base,
     ];
 
     /// The name in policy and audit.
@@ -41,6 +45,7 @@ impl Entry {
             Self::Connect => "connect",
             Self::Forward => "forward",
             Self::Socks => "socks",
+            Self::Base => "base",
         }
     }
 }
@@ -56,6 +61,8 @@ pub struct ConnectionContext {
     pub entry: Entry,
     /// The scheme inside, which says whether TLS was terminated.
     pub scheme: Scheme,
+    /// What the paths of a `base` listener begin with.
+    pub aliases: Option<Arc<Aliases>>,
     /// The target of CONNECT or SOCKS, or the name behind a synthetic address.
     pub named: Option<Authority>,
     /// The host of the TLS handshake.

@@ -1,7 +1,7 @@
 //! Where a captured connection was going before the kernel redirected it to the gateway.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use socket2::SockRef;
 use tokio::net::TcpStream;
@@ -26,6 +26,16 @@ pub fn original_destination(stream: &TcpStream) -> io::Result<SocketAddr> {
         .ok()
         .and_then(|address| address.as_socket())
         .map_or(local, canonical))
+}
+
+/// Whether an address is one of this machine's: of nothing that was captured, and of no other
+/// machine. One that cannot be told apart is, such as a link-local address without its interface.
+pub fn is_of_this_machine(address: IpAddr) -> bool {
+    let bound = UdpSocket::bind((address, 0));
+    bound.map_or_else(
+        |error| error.kind() != io::ErrorKind::AddrNotAvailable,
+        |_| true,
+    )
 }
 
 fn canonical(address: SocketAddr) -> SocketAddr {

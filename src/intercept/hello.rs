@@ -297,7 +297,7 @@ async fn send<IO: AsyncWrite + Unpin>(io: &mut IO, bytes: &[u8]) -> io::Result<(
 }
 
 /// The cause of a failed handshake.
-fn cause(error: io::Error) -> HandshakeError {
+pub(super) fn cause(error: io::Error) -> HandshakeError {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return HandshakeError::Left;
     }

@@ -2,6 +2,7 @@
 //! reading of HTTP/1 in front of hyper.
 
 mod accepted;
+mod base;
 mod budget;
 mod ca;
 mod caller;
@@ -9,6 +10,8 @@ mod client_stream;
 mod connection;
 mod destination;
 pub mod dns;
+mod door;
+mod enter;
 mod evidence;
 pub mod explicit;
 pub mod first;
@@ -27,14 +30,17 @@ pub mod synthetic;
 pub mod websocket;
 
 pub use accepted::{Accepted, Addressed, Rejected};
+pub use base::Aliases;
 pub use ca::SessionCa;
 pub use caller::{Caller, CallerRefused};
 pub use client_stream::ClientStream;
 pub use connection::{ConnectionContext, Entry, authority_of};
-pub use destination::original_destination;
+pub use destination::{is_of_this_machine, original_destination};
+pub use door::{DoorMalformed, DoorSettings, DoorTls, is_over};
+pub use enter::{DoorRefused, enter};
 pub use evidence::{
-    Evidence, HeldToken, KEY_NUMBER, PeerUsers, RevokedTokens, TokenDenied, TokenPeer,
-    TokenVerifier, token_in, token_of_login,
+    Evidence, HeldToken, KEY_NUMBER, PeerUsers, RevokedTokens, TAILNET_SOCKET, Tailnet,
+    TokenDenied, TokenPeer, TokenVerifier, token_in, token_of_login,
 };
 pub use hello::{Destination, terminate};
 pub use leaves::leaves_minted;

@@ -10,6 +10,9 @@ use crate::code::reasons;
 
 reasons! {
 // The request as it was sent.
+Alias "alias" NOT_FOUND Client "http_request_error"
+    "The path begins with no alias of this listener."
+    "Begin the path with an alias of the listener, such as `/openai/v1/models`."
 AuthorityHostConflict "authority_host_conflict" BAD_REQUEST Client "http_request_error"
     "`:authority` and `Host` of the request name different hosts."
     "Send one of them, or the same in both."
@@ -162,6 +165,9 @@ ProtocolSsh "protocol_ssh" BAD_REQUEST Client "http_request_error"
 ProxyAuthentication "proxy_authentication" PROXY_AUTHENTICATION_REQUIRED Client "http_request_denied"
     "The proxy port asks for a user and password."
     "Send those of the listener: see `authentication` of `[[listener]]`."
+ProxyTls "proxy_tls" BAD_REQUEST Client "http_request_error"
+    "The proxy takes TLS alone, and the client speaks to it in clear text."
+    "Write `https://` in the client's proxy setting, or let SOCKS go through TLS."
 TokenCaveat "token_caveat" FORBIDDEN Client "http_request_denied"
     "The token narrows what policy allows, or holds no more."
     "Ask your user to mint another: `gateway token mint`; `gateway token inspect` shows what narrows one."

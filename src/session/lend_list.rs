@@ -23,10 +23,15 @@ impl Session {
         })
     }
 
-    /// The phantoms that its workload may know, by their variables.
-    pub fn environment(&self, bindings: &Bindings) -> BTreeMap<String, String> {
+    /// The phantoms that its workload may know, by their variables, of some credentials.
+    pub fn environment(
+        &self,
+        bindings: &Bindings,
+        is_one: impl Fn(&CredentialName) -> bool,
+    ) -> BTreeMap<String, String> {
         let held = self.phantoms();
-        let known = bindings.all().filter(|binding| self.may_hold(binding));
+        let is_known = |binding: &&Binding| self.may_hold(binding) && is_one(&binding.credential);
+        let known = bindings.all().filter(is_known);
         let pairs = known.flat_map(|binding| {
             let phantom = held.of(&binding.credential);
             let of = move |variable: &String| Some((variable.clone(), phantom?.reveal().into()));

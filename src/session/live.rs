@@ -23,12 +23,14 @@ use super::status::{DecidedStatus, EndReason, SessionStatus};
 use crate::audit::{Account, Log, Redact};
 use crate::body::HoldBudget;
 use crate::intercept::{Accepted, Request};
-use crate::names::{Map, ReasonCode, SessionId};
+use crate::names::{Map, ReasonCode, SessionId, User};
 
 /// A session: one workload, what it may present, and until when.
 pub struct Session {
     id: SessionId,
     groups: Groups,
+    /// Whose it is, if it is a user's.
+    user: Option<User>,
     /// How an operator made it, if one did.
     creation: Option<Creation>,
     /// The key that its phantoms are drawn from. Without one, it gains no credential.
@@ -92,6 +94,7 @@ impl Session {
         Self {
             id,
             groups: Groups::new(groups),
+            user: None,
             creation: None,
             key: None,
             phantoms: ArcSwap::from_pointee(phantoms),
@@ -115,6 +118,17 @@ impl Session {
             key: Some(key),
             ..self
         }
+    }
+
+    /// Makes it a user's.
+    #[must_use]
+    pub fn of_user(self, user: Option<User>) -> Self {
+        Self { user, ..self }
+    }
+
+    /// Whose it is, if it is a user's.
+    pub fn user(&self) -> Option<&User> {
+        self.user.as_ref()
     }
 
     /// Notes how an operator made it.

@@ -2,17 +2,12 @@
 //! place alone.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
-use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
 /// The key that seals. It cannot be printed, compared or read.
-pub struct SealingKey {
-    seals: RandomizedNonceKey,
-    /// What the keys of tokens are derived from.
-    tokens: Zeroizing<[u8; 32]>,
-}
+pub struct SealingKey(RandomizedNonceKey);
 
 /// A sealed text cannot be opened: the key is another one, or the text was changed or moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -46,16 +41,7 @@ impl SealingKey {
         let forms = [&URL_SAFE_NO_PAD, &STANDARD_NO_PAD, &STANDARD, &URL_SAFE];
         let mut decoded = forms.iter().filter_map(|form| form.decode(text).ok());
         let bytes = Zeroizing::new(decoded.find(|bytes| bytes.len() == 32)?);
-        Some(Self {
-            seals: RandomizedNonceKey::new(&AES_256_GCM, &bytes).ok()?,
-            tokens: derived(&bytes, b"gateway tokens v1")?,
-        })
-    }
-
-    /// The key that the keys of sessions' tokens are derived from. It says nothing of this one.
-    #[must_use]
-    pub fn of_tokens(&self) -> Zeroizing<[u8; 32]> {
-        self.tokens.clone()
+        RandomizedNonceKey::new(&AES_256_GCM, &bytes).ok().map(Self)
     }
 
     /// Seals bytes for one place, which these parts name: it opens with the same parts alone.
@@ -67,7 +53,7 @@ impl SealingKey {
         let mut sealed = Zeroizing::new(Vec::with_capacity(plain.len() + TAG));
         sealed.extend_from_slice(plain);
         let nonce = self
-            .seals
+            .0
             .seal_in_place_append_tag(associated(place), &mut *sealed)
             .map_err(|_| SealBroken)?;
         Ok([&nonce.as_ref()[..], &sealed].concat())
@@ -85,9 +71,7 @@ impl SealingKey {
         let (nonce, rest) = sealed.split_first_chunk().ok_or(SealBroken)?;
         let mut bytes = Zeroizing::new(rest.to_vec());
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let plain = self
-            .seals
-            .open_in_place(nonce, associated(place), &mut bytes);
+        let plain = self.0.open_in_place(nonce, associated(place), &mut bytes);
         let length = plain.map_err(|_| SealBroken)?.len();
         bytes.truncate(length);
         Ok(bytes)
@@ -114,16 +98,6 @@ impl SealingKey {
         self.open(&place, &mark.sealed)
             .is_ok_and(|known| known[..] == *MARK)
     }
-}
-
-/// Derives a key for one use by HKDF-SHA-256.
-fn derived(key: &[u8], purpose: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
-    let mut bytes = Zeroizing::new([0; 32]);
-    let purpose = [purpose];
-    let extracted = Prk::new_less_safe(HKDF_SHA256, key);
-    let expanded = extracted.expand(&purpose, HKDF_SHA256);
-    expanded.ok()?.fill(&mut bytes[..]).ok()?;
-    Some(bytes)
 }
 
 /// The associated data: it names the place in one way only.
@@ -187,14 +161,6 @@ mod tests {
             ..mark
         };
         assert!(!ours.made(&moved) && !ours.made(&other_store));
-    }
-
-    #[test]
-    fn the_key_of_tokens_is_another_one_and_the_same_each_time() {
-        let text = SealingKey::draw().unwrap();
-        let key = || SealingKey::from_text(text.as_bytes()).unwrap().of_tokens();
-        assert_eq!(key(), key());
-        assert_ne!(key()[..], URL_SAFE_NO_PAD.decode(&*text).unwrap()[..]);
     }
 
     #[test]

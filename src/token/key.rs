@@ -15,7 +15,7 @@ pub struct TokenKey {
 }
 
 impl TokenKey {
-    /// Derives the key of a session from a key of all sessions, which has a number.
+    /// Derives the key of a session's tokens from what it has for that, which has a number.
     ///
     /// It is HKDF-Expand (RFC 5869 §2.3) of that key for `macaroon` and the session's id, and is
     /// then used as every macaroon library uses a key.

@@ -287,6 +287,16 @@ fn a_token_of_another_key_session_or_form_is_none_of_ours() {
         verify(text, |_, _| None).unwrap_err(),
         TokenRefused::NotOurs
     );
+    // The key that stands for none makes no token.
+    let nobodys = MacaroonKey::from([0; 32]);
+    let identifier = super::super::format::identifier(3, &session(), [9; 12]);
+    let forged = Macaroon::create(Some(""), &nobodys, identifier).unwrap();
+    let forged = forged.serialize(libmacaroon::Format::V2).unwrap();
+    let forged = format!("gwt1_{}", forged.trim_end_matches('='));
+    assert_eq!(
+        verify(&forged, |_, _| None).unwrap_err(),
+        TokenRefused::NotOurs
+    );
     // Who knows one session's token makes none for another.
     let stolen = other(3, "agent-2", KEY)
         .mint([9; 12], &caveats(&[END]))

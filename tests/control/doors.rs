@@ -4,6 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
 
+use crate::exports::until;
 use crate::program::{Program, command, free};
 
 /// A gateway with a proxy and a `tls` listener for one session.
@@ -76,9 +77,10 @@ fn an_unlisted_host_is_refused_inside_and_named_in_the_record_at_each_door() {
         &program,
         &["--cacert", roots, "--connect-to", &redirected, secure],
     );
-    let record = program.records("exchange").pop().unwrap();
-    let told = ["reason", "host"].map(|key| record[key].as_str().unwrap());
-    assert_eq!(told, ["host_not_permitted", "unlisted.test"], "{record}");
+    until("the record of the refused handshake", || {
+        let record = program.records("exchange").pop().unwrap();
+        record["reason"] == "host_not_permitted" && record["host"] == "unlisted.test"
+    });
     let (_, rule) = program.gateway(&["allow", "--last"]);
     assert!(rule.contains("Gateway::Host::\"unlisted.test\""), "{rule}");
 }

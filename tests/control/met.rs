@@ -490,8 +490,8 @@ pub const UNMET: &[(&str, &str)] = &[
         "It takes a secret or a store that is not what its credential says, which is found at the start where it can be.",
     ),
     (
-        "caller_refused caller_session session_lend token_caveat token_misplaced token_refused",
-        "It takes a socket of other users, or a token: tests/callers.rs and tests/control play it.",
+        "alias caller_refused caller_session proxy_tls session_lend token_caveat token_misplaced token_refused",
+        "It takes a listener of another kind, a token, or TLS of a proxy: tests/callers.rs and tests/control play it.",
     ),
     (
         "credential_unknown session_unknown signature_content wrong_channel",

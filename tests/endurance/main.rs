@@ -3,8 +3,9 @@
 //!
 //! Each test starts `gateway serve` as an operator would, with policy, an injected credential,
 //! scrubbing and the audit log, and is its client and its origin. They run one after the other,
-//! since they measure. `GATEWAY_ENDURANCE=full` makes them longer.
+//! since they measure, but for `absence`, which waits. `GATEWAY_ENDURANCE=full` makes them longer.
 
+mod absence;
 mod adversity;
 mod change;
 mod client;
@@ -33,12 +34,20 @@ struct Stage {
     gateway: Program,
     origin: Origin,
     client: Client,
-    _alone: MutexGuard<'static, ()>,
+    _alone: Option<MutexGuard<'static, ()>>,
 }
 
 impl Stage {
     fn new(setup: Setup) -> Self {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        Self {
+            _alone: Some(alone),
+            ..Self::beside_others(setup)
+        }
+    }
+
+    /// For what measures nothing, and costs those that do next to nothing.
+    fn beside_others(setup: Setup) -> Self {
         raise_open_files();
         let origin = Origin::start();
         let gateway = Program::start(&origin, setup);
@@ -47,7 +56,7 @@ impl Stage {
             gateway,
             origin,
             client,
-            _alone: alone,
+            _alone: None,
         }
     }
 }

@@ -59,7 +59,7 @@ async fn ask(client: Client, http2: bool, counts: Arc<Counts>) {
     }
 }
 
-async fn once(client: &Client, http2: bool) -> std::io::Result<StatusCode> {
+pub async fn once(client: &Client, http2: bool) -> std::io::Result<StatusCode> {
     let response = if http2 {
         let mut sender = client.try_http2(HOST).await?;
         sender
@@ -86,7 +86,7 @@ fn a_lifetime_of_a_minute_and_five_restarts_cost_a_client_nothing_that_a_retry_d
         lifetime: "1m",
         ..Setup::default()
     });
-    let length = Duration::from_secs(if is_full() { 600 } else { 90 });
+    let length = Duration::from_secs(if is_full() { 600 } else { 70 });
     let certificate = std::fs::read(stage.gateway.folder.join("ca.pem")).unwrap();
     let phantom = stage.gateway.phantom.clone();
     let counts = Arc::<Counts>::default();
@@ -188,56 +188,6 @@ fn a_gateway_that_was_off_for_longer_than_a_lifetime_goes_on_with_the_same_phant
     let session = SessionId::new("agent-1").unwrap();
     let kept = run(store.session(&session)).unwrap().unwrap();
     assert!(kept.ends.unwrap() > ends, "{:?}", kept.ends);
-}
-
-#[test]
-fn a_session_that_was_idle_for_too_long_says_so_also_after_a_restart_until_it_is_resumed() {
-    let mut stage = Stage::new(Setup {
-        idle: "1m",
-        ..Setup::default()
-    });
-    let said = |stage: &Stage| run(async { once(&stage.client, true).await.unwrap() });
-    // A session that is used goes on.
-    for _ in 0..3 {
-        std::thread::sleep(Duration::from_secs(25));
-        assert_eq!(said(&stage), StatusCode::OK);
-    }
-    std::thread::sleep(Duration::from_secs(64));
-    for _ in 0..2 {
-        assert_eq!(
-            said(&stage),
-            StatusCode::FORBIDDEN,
-            "and a refused request is no use"
-        );
-    }
-    let records = stage.gateway.records();
-    let ended = |kind: &str| {
-        let of_kind = records.iter().filter(|record| record["kind"] == kind);
-        of_kind
-            .filter(|one| one["reason"] == "session_ended")
-            .count()
-    };
-    assert_eq!((ended("exchange"), ended("event")), (2, 1));
-    stage.gateway.stop();
-    stage.gateway.restart();
-    assert_eq!(said(&stage), StatusCode::FORBIDDEN);
-    assert!(stage.gateway.said().contains("`gateway resume agent-1`"));
-    stage.gateway.command(&["resume", "agent-1"]);
-    assert_eq!(said(&stage), StatusCode::OK, "with the same phantom and CA");
-    stage.gateway.stop();
-    stage.gateway.restart();
-    assert_eq!(said(&stage), StatusCode::OK);
-    // An operator's end of one that was idle is an end.
-    std::thread::sleep(Duration::from_secs(64));
-    assert_eq!(said(&stage), StatusCode::FORBIDDEN);
-    std::thread::sleep(Duration::from_secs(3));
-    stage.gateway.command(&["end", "agent-1"]);
-    stage.gateway.command(&["resume", "agent-1"]);
-    assert_eq!(said(&stage), StatusCode::FORBIDDEN);
-    stage.gateway.stop();
-    stage.gateway.restart();
-    stage.gateway.command(&["resume", "agent-1"]);
-    assert_eq!(said(&stage), StatusCode::FORBIDDEN);
 }
 
 /// Looks through every file of the state for what must not be there.

@@ -22,8 +22,8 @@ use crate::gateway::{
     CallerSessions, ListenerMode, ListenerSessions, ListenerSlot, ListeningSocket, LivePair,
     SessionListener, SharedState, Snapshot,
 };
-use crate::intercept::Evidence;
 use crate::intercept::explicit::Authentication;
+use crate::intercept::{DoorTls, Evidence};
 use crate::names::{ReasonCode, SessionId};
 use crate::session::Session;
 
@@ -42,8 +42,8 @@ pub(crate) struct ListenerChange {
 
 /// What the slot of a kept listener gets.
 enum SlotChange {
-    /// What its clients present.
-    Login(Option<Authentication>),
+    /// What its clients present, and its TLS.
+    Same(Option<Authentication>, Option<Arc<DoorTls>>),
     /// The listener of another session, or of another kind.
     Listener(SessionListener),
 }
@@ -77,7 +77,7 @@ impl App {
             before.map_or(Ok(()), |before| refuse_other_sockets(&before.known, known))?;
             let stays = before.filter(|before| !is_another(&before.known, known));
             let to = match stays {
-                Some(_) => SlotChange::Login(login),
+                Some(_) => SlotChange::Same(login, known.door()),
                 None => {
                     let listener = self.listener(next, config, known, &mut change, login);
                     SlotChange::Listener(listener.await?)
@@ -224,8 +224,9 @@ impl App {
                 groups: known.groups.clone().into(),
             }),
         };
-        let mode = match known.kind {
-            ListenerKind::Tls { port } => ListenerMode::Tls { port },
+        let mode = match &known.kind {
+            ListenerKind::Tls { port } => ListenerMode::Tls { port: *port },
+            ListenerKind::Base(aliases) => ListenerMode::Base(Arc::new(aliases.clone())),
             ListenerKind::Proxy { .. } => ListenerMode::Proxy,
             ListenerKind::Transparent => ListenerMode::Transparent {
                 names: names::of_listener(self, known)?,
@@ -233,12 +234,19 @@ impl App {
             },
             ListenerKind::Dns => ListenerMode::Dns(names::of_listener(self, known)?),
         };
-        let tokens = match known.who.contains(&Evidence::Token) {
-            true => Some(Arc::new(self.token_verifier().await?)),
-            false => None,
-        };
-        Ok(SessionListener::new(&self.shared, sessions, mode, login)
-            .with_evidence(known.who.clone(), tokens))
+        let tokens = known.who.contains(&Evidence::Token);
+        let tokens = tokens.then(|| Arc::new(self.token_verifier()));
+        if let Some((socket, cause)) = unseen(known).await {
+            let socket = socket.display();
+            tracing::warn!(%socket, "{cause}; start tailscaled, or write `tailnet_socket`");
+        }
+        Ok(
+            SessionListener::new(&self.shared, sessions, mode, login).with_evidence(
+                known.who.clone(),
+                tokens,
+                known.door(),
+            ),
+        )
     }
 }
 
@@ -275,7 +283,7 @@ impl ListenerChange {
             listener.known.set_mode();
             match to {
                 SlotChange::Listener(other) => listener.slot.replace(other),
-                SlotChange::Login(login) => listener.slot.listener().ask_for(login),
+                SlotChange::Same(login, tls) => listener.slot.listener().ask_for(login, tls),
             }
             open.push(listener);
         }
@@ -334,9 +342,19 @@ const CUT_WITHIN: Duration = Duration::from_secs(5);
 fn is_another(one: &Listener, other: &Listener) -> bool {
     let is_kind = match (&one.kind, &other.kind) {
         (ListenerKind::Tls { port }, ListenerKind::Tls { port: other }) => port == other,
+        (ListenerKind::Base(one), ListenerKind::Base(other)) => one == other,
         (one, other) => discriminant(one) == discriminant(other),
     };
-    one.session != other.session || one.who != other.who || !is_kind
+    let is_in_tls = one.tls.is_some() == other.tls.is_some();
+    one.session != other.session || one.who != other.who || !is_kind || !is_in_tls
+}
+
+/// Where it is asked who connects to a listener, and why that shows nobody now, if it does not.
+pub(crate) async fn unseen(known: &Listener) -> Option<(&Path, String)> {
+    let tailnet = known.who.iter().find_map(Evidence::tailnet)?;
+    let why = tailnet.works().await.err()?;
+    let what = format!("the tailnet shows nobody at {}: {why}", known.address);
+    Some((tailnet.socket(), what))
 }
 
 /// Refuses to make a listener one whose socket is another, on the same address.

@@ -27,7 +27,7 @@ pub(crate) fn of_session(app: &App, id: &SessionId) -> Result<ClientEnvironment,
     let (certificate, _) = certificate(&app.config, id)?;
     let snapshot = app.shared.current();
     let bindings = snapshot.credentials.bindings();
-    let phantoms = session.environment(bindings);
+    let phantoms = session.environment(bindings, |_| true);
     of(proxy, &certificate, bindings.all(), phantoms)
 }
 
@@ -64,18 +64,31 @@ pub(crate) fn of<'a>(
 }
 
 /// Returns the variables that point to the proxy. The password is not among them; it is in the
-/// store that the configuration names. The client's own loopback is no destination of the gateway.
+/// store that the configuration names.
 fn addresses(proxy: &Listener) -> impl Iterator<Item = (String, String)> {
     let user = proxy.proxy_user().map(|user| format!("{user}@"));
     let at = format!("{}{}", user.unwrap_or_default(), proxy.address);
-    let http = format!("http://{at}");
+    proxy_variables(&at, proxy.tls.is_some())
+}
+
+/// Returns the variables that point to a proxy. The client's own loopback is no destination of the
+/// gateway.
+pub(crate) fn proxy_variables(
+    at: &str,
+    is_in_tls: bool,
+) -> impl Iterator<Item = (String, String)> + use<> {
+    let (http, all) = match is_in_tls {
+        false => (format!("http://{at}"), format!("socks5h://{at}")),
+        // SOCKS in TLS has no scheme of a URL.
+        true => (format!("https://{at}"), format!("https://{at}")),
+    };
     let loopback = String::from("localhost,127.0.0.1,::1");
     let pairs = [
         ("HTTPS_PROXY", http.clone()),
         ("https_proxy", http.clone()),
         ("HTTP_PROXY", http.clone()),
         ("http_proxy", http),
-        ("ALL_PROXY", format!("socks5h://{at}")),
+        ("ALL_PROXY", all),
         ("NO_PROXY", loopback.clone()),
         ("no_proxy", loopback),
         // Node reads the proxy variables from version 24 on, and only if this is set.

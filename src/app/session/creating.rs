@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::app::session::tokens::caveats;
+use crate::app::session::tokens::{caveats, token};
 use crate::app::{App, Failure, Whose};
 use crate::config::{Config, show_duration};
 use crate::control::{CreatedSession, MintRequest, MintedToken};
@@ -43,13 +43,13 @@ impl App {
         let creation = session.creation().unwrap_or(&creation);
         let narrowed = caveats(creation.ends(), &creation.request.caveats)?;
         // Of a name there is one such token: a repeated request gets the same.
-        let token = self.token(id, [0; 12], &narrowed).await?;
+        let token = token(&session, [0; 12], &narrowed)?;
         let snapshot = self.shared.current();
         Ok(Some(CreatedSession {
             token,
             ends: creation.ends(),
             certificate: ca.certificate_pem(),
-            variables: session.environment(snapshot.credentials.bindings()),
+            variables: session.environment(snapshot.credentials.bindings(), |_| true),
         }))
     }
 
@@ -123,7 +123,7 @@ impl App {
         }
         asked.caveats.extend_from_slice(&creation.request.caveats);
         let narrowed = caveats(next.ends(), &asked.caveats)?;
-        let token = self.mint_token(id, &narrowed).await?;
+        let token = self.mint_token(id, &narrowed)?;
         if !self.keeper().await?.extend(id, next.ends()).await? {
             return Err(unmoved("it was ended meanwhile"));
         }

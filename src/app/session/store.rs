@@ -263,11 +263,6 @@ impl SessionStore {
         Ok(())
     }
 
-    /// The key that the keys of sessions' tokens are derived from.
-    pub(crate) fn token_root(&self) -> Zeroizing<[u8; 32]> {
-        self.key.of_tokens()
-    }
-
     async fn decide(&self, decisions: Vec<SessionDecision>) -> Result<bool, Failure> {
         if decisions.is_empty() {
             return Ok(true);

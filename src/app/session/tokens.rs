@@ -1,4 +1,4 @@
-//! Mints tokens of sessions. Nothing is kept of them: the key of a session makes and verifies them.
+//! Mints tokens of sessions. Nothing is kept of them: a session's own key makes and verifies them.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,6 +6,7 @@ use crate::app::{App, Failure};
 use crate::control::{MintRequest, MintedToken};
 use crate::intercept::KEY_NUMBER;
 use crate::names::SessionId;
+use crate::session::{PhantomKey, Session};
 use crate::state::unix;
 use crate::token::{Caveat, TokenKey, inspect};
 
@@ -14,41 +15,41 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] if no listener has the session or it is over, or without random bytes.
-    pub(crate) async fn mint_token(
+    pub(crate) fn mint_token(
         &self,
         session: &SessionId,
         caveats: &[Caveat],
     ) -> Result<MintedToken, Failure> {
-        let live = self.listening.session(session);
-        if live.is_none_or(|(live, _)| live.is_over()) {
-            let what = format!("the session `{session}` can have no token");
-            return Err(Failure::usage(what)
+        let live = self.listening.session(session).map(|(live, _)| live);
+        let live = live.filter(|live| !live.is_over());
+        let live = live.ok_or_else(|| {
+            Failure::usage(format!("the session `{session}` can have no token"))
                 .because("no listener has it, or it is over")
-                .next("see `gateway sessions`"));
-        }
+                .next("see `gateway sessions`")
+        })?;
         let mut random = [0; 12];
         getrandom::fill(&mut random).map_err(Failure::no_randomness)?;
-        self.token(session, random, caveats).await
+        token(&live, random, caveats)
     }
+}
 
-    /// Makes a token of a session. The same bytes and caveats make the same one.
-    ///
-    /// # Errors
-    /// Returns a [`Failure`] if the caveats are too many.
-    pub(crate) async fn token(
-        &self,
-        session: &SessionId,
-        random: [u8; 12],
-        caveats: &[Caveat],
-    ) -> Result<MintedToken, Failure> {
-        let root = self.keeper().await?.token_root();
-        let token = TokenKey::derive(&root, KEY_NUMBER, session).mint(random, caveats);
-        let minted = token.and_then(|token| {
-            let id = inspect(token.as_str())?.id;
-            Ok(MintedToken { token, id })
-        });
-        minted.map_err(|malformed| unminted().because(malformed.to_string()))
-    }
+/// Makes a token of a session. The same bytes and caveats make the same one.
+///
+/// # Errors
+/// Returns a [`Failure`] if the caveats are too many, or if nothing is kept of the session.
+pub(crate) fn token(
+    session: &Session,
+    random: [u8; 12],
+    caveats: &[Caveat],
+) -> Result<MintedToken, Failure> {
+    let root = session.key().map(PhantomKey::of_tokens);
+    let root = root.ok_or_else(|| unminted().because("nothing is kept of the session"))?;
+    let token = TokenKey::derive(&root, KEY_NUMBER, session.id()).mint(random, caveats);
+    let minted = token.and_then(|token| {
+        let id = inspect(token.as_str())?.id;
+        Ok(MintedToken { token, id })
+    });
+    minted.map_err(|malformed| unminted().because(malformed.to_string()))
 }
 
 /// What narrows a token that is asked for: its end first.

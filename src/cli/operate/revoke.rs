@@ -160,6 +160,11 @@ impl RevokeAnswers {
         self.settle()
     }
 
+    /// Whether no gateway that runs was told.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.confirmed.is_empty() && self.unconfirmed.is_empty()
+    }
+
     /// Says what the command comes to, once what was done is printed.
     pub(crate) fn settle(self) -> Result<Code, Failure> {
         if self.unconfirmed.is_empty() {

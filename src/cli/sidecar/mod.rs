@@ -1,21 +1,39 @@
-//! `gateway sidecar`: captures the connections of a sandbox that somebody else made.
+//! `gateway sidecar`: captures the connections of a sandbox that somebody else made, or leads them
+//! out of it.
 
+mod attempts;
+mod check;
+mod relay;
 mod rules;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 use crate::app::{Code, Failure, Terminal};
 
-/// The commands beside a sandbox.
+/// Capture the connections of a sandbox that somebody else made, or relay them out of it
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+pub(crate) struct Sidecar {
+    #[command(subcommand)]
+    command: Option<SidecarCommand>,
+    #[command(flatten)]
+    relay: Option<relay::Relay>,
+}
+
 #[derive(Subcommand)]
-pub(crate) enum SidecarCommand {
+enum SidecarCommand {
+    Check(check::CheckCommand),
     Rules(rules::RulesCommand),
 }
 
-impl SidecarCommand {
+impl Sidecar {
     pub(super) fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
-        match self {
-            Self::Rules(command) => command.run(terminal),
+        match (self.command, self.relay) {
+            (Some(SidecarCommand::Check(command)), _) => command.run(terminal),
+            (Some(SidecarCommand::Rules(command)), _) => command.run(terminal),
+            (None, Some(relay)) => relay.run(*terminal),
+            (None, None) => Err(Failure::usage("there is nothing to do")
+                .next("write `gateway sidecar --to unix:PATH`, or one of its commands")),
         }
     }
 }

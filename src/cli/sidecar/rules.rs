@@ -116,7 +116,8 @@ impl RulesCommand {
     }
 }
 
-fn modes() -> impl clap::builder::TypedValueParser<Value = SidecarMode> {
+/// Reads a `--mode`.
+pub(super) fn modes() -> impl clap::builder::TypedValueParser<Value = SidecarMode> {
     let words = SidecarMode::WORDS.map(|(word, _)| word);
     PossibleValuesParser::new(words).try_map(|word| {
         let mut known = SidecarMode::WORDS.into_iter();

@@ -59,6 +59,10 @@ pub(crate) struct RevokeToken {
     /// input]
     #[arg(value_name = "ID", value_parser = id)]
     id: Option<PrefixId>,
+    /// Ask this gateway alone, such as another user's: its process number, its name, or the path
+    /// of its control socket
+    #[arg(long, value_name = "PID|NAME|SOCKET")]
+    gateway: Option<String>,
 }
 
 impl RevokeToken {
@@ -72,12 +76,23 @@ impl RevokeToken {
                 inspect(&token).map_err(malformed)?.id
             }
         };
-        let none = || Failure::no_state_folder("nothing is revoked: there is no place to keep it");
-        let file = RevokedFile::at(state::revoked_file().ok_or_else(none)?);
-        let kept = file.revoke_token(&id);
-        kept.map_err(|unfit| unusable(&file, &unfit))?;
-        let gateways = ChosenGateway::default().find()?;
+        let chosen = ChosenGateway::named(self.gateway);
+        let gateways = match chosen.is_named() {
+            // It writes its own row.
+            true => vec![chosen.one()?],
+            false => {
+                keep(&id)?;
+                chosen.find()?
+            }
+        };
         let answers = tell(&gateways, &format!("/v1/tokens/{id}/revoke"));
+        if answers.is_silent() {
+            return Err(
+                Failure::new(format!("no gateway confirmed that token {id} is revoked"))
+                    .because("none of yours runs; those that you start later refuse it")
+                    .next("if another user's has it, name that: `--gateway SOCKET`"),
+            );
+        }
         let confirmed = counted(answers.confirmed.len() as u64, "gateway", "gateways");
         let line = format!(
             "token {id} is revoked, with all that was derived from it: {confirmed} confirmed"
@@ -86,6 +101,14 @@ impl RevokeToken {
         terminal.answer(&document, &line);
         answers.settle()
     }
+}
+
+/// Keeps the row for gateways of this user that start later.
+fn keep(id: &PrefixId) -> Result<(), Failure> {
+    let none = || Failure::no_state_folder("nothing is revoked: there is no place to keep it");
+    let file = RevokedFile::at(state::revoked_file().ok_or_else(none)?);
+    let kept = file.revoke_token(id);
+    kept.map_err(|unfit| unusable(&file, &unfit))
 }
 
 fn id(text: &str) -> Result<PrefixId, String> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::gateway::listener::{Selected, SessionListener};
+use crate::gateway::listener::{Beside, Selected, SessionListener};
 use crate::gateway::refusal::Refusal;
 use crate::gateway::worker::Worker;
 use crate::intercept::explicit::{self, Asked, OpeningRefused};
@@ -34,11 +34,11 @@ impl Worker {
         deadline: Instant,
     ) {
         let client = listener.client(&stream);
-        let (peer, beside) = (TokenPeer::of(&stream), listener.caller(&stream));
+        let (peer, beside) = (TokenPeer::of(&stream), listener.caller(&stream).await);
         let mut io = Prefixed::new(stream);
         // A client may answer a 407 on the same connection (clients.md: Java does only that).
         for _ in 0..3 {
-            let presenting = Box::pin(present(&mut io, listener, &peer, beside.is_ok()));
+            let presenting = Box::pin(present(&mut io, listener, (&peer, &beside)));
             let presented = self.opening(listener, deadline, presenting).await;
             let Some(Ok(presented)) = presented else {
                 return;
@@ -55,7 +55,9 @@ impl Worker {
                     let selecting = Box::pin(self.select(io, (listener, client), caller, deadline));
                     return selecting.await;
                 }
-                (Err(TokenDenied::Missing), Err(refused)) if !is_told && refused.user.is_some() => {
+                (Err(TokenDenied::Missing), Err(refused))
+                    if !is_told && (refused.user.is_some() || !refused.cause.is_empty()) =>
+                {
                     let refused = refused.clone();
                     let refusing = self.refuse_caller(io, (listener, client), refused, deadline);
                     return Box::pin(refusing).await;
@@ -63,10 +65,11 @@ impl Worker {
                 (Err(denied), _) => denied,
             };
             let refused = CallerRefused {
-                user: None,
                 reason: ReasonCode::TokenRefused,
+                cause: denied.to_string(),
+                ..CallerRefused::of(None, "")
             };
-            let id = self.record_caller((listener, client), refused, &denied.to_string());
+            let id = self.record_caller((listener, client), refused);
             let is_over = is_told || {
                 let refusal = Refusal::Token(denied);
                 let written =
@@ -85,8 +88,7 @@ impl Worker {
 async fn present(
     io: &mut Prefixed<ClientStream>,
     listener: &SessionListener,
-    peer: &TokenPeer,
-    is_known: bool,
+    beside: (&TokenPeer, &Beside),
 ) -> io::Result<Presented> {
     if !io.ensure(1).await? {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -98,14 +100,14 @@ async fn present(
     };
     if !explicit::is_socks(io) {
         let token = explicit::token_ahead(io).await?;
-        return Ok(only(listener.by_token(token, peer), false));
+        return Ok(only(listener.by_token(token, beside), false));
     }
-    if is_known && !socks::offers_login(io).await? {
+    if beside.1.is_ok() && !socks::offers_login(io).await? {
         return Ok(only(Err(TokenDenied::Missing), false));
     }
     let taken = Mutex::new(Err(TokenDenied::Missing));
     let accepts = |user: &[u8], password: &[u8]| {
-        let selected = listener.by_token(token_of_login(user, password), peer);
+        let selected = listener.by_token(token_of_login(user, password), beside);
         let is_taken = selected.is_ok();
         *taken.lock() = selected;
         is_taken

@@ -1,5 +1,7 @@
-//! Callers at listeners: the tokens that they present, and the sessions that they select.
+//! Callers at listeners: their TLS, the tokens that they present, and the sessions that they
+//! select.
 
+mod by_tls;
 mod by_token;
 mod sessions;
 

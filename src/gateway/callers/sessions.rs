@@ -86,18 +86,21 @@ impl CallerSessions {
         &self,
         caller: &Arc<Caller>,
     ) -> Result<LivePair, CallerRefused> {
-        let user = caller.user.clone();
-        let live = match user.as_ref().map(name) {
-            Some(id) => match self.live.get(&id) {
-                Some(live) => Some(live),
-                None => self.ask(id, caller.clone()).await,
-            },
-            None => None,
+        let Some(user) = caller.user.as_ref() else {
+            let cause = "it is of no user, and each user has a session";
+            return Err(CallerRefused::of(None, cause));
+        };
+        let id = name(user);
+        let live = match self.live.get(&id) {
+            Some(live) => Some(live),
+            None => self.ask(id, caller.clone()).await,
         };
         // One that an operator made is for those alone who have its token.
         let live = live.filter(|(session, _)| session.creation().is_none());
-        let reason = ReasonCode::CallerSession;
-        live.ok_or(CallerRefused { user, reason })
+        live.ok_or_else(|| CallerRefused {
+            reason: ReasonCode::CallerSession,
+            ..CallerRefused::of(Some(user.clone()), "")
+        })
     }
 
     async fn ask(&self, id: SessionId, caller: Arc<Caller>) -> Option<LivePair> {
@@ -114,10 +117,12 @@ impl CallerSessions {
     }
 }
 
-/// The name of a caller's session: the user's, or `caller:` and a digest of one that is no name of
-/// a session.
+/// The name of a caller's session: that of a user of this machine, or `caller:` and a digest of
+/// another, who may be named as a session of the configuration is.
 fn name(user: &User) -> SessionId {
-    SessionId::new(user.as_str()).unwrap_or_else(|_| {
+    let own = user.as_str().starts_with("uid:");
+    let own = own.then(|| SessionId::new(user.as_str()).ok()).flatten();
+    own.unwrap_or_else(|| {
         let digest = digest(&SHA256, user.as_str().as_bytes());
         let text = format!("caller:{}", hex(&digest.as_ref()[..16]));
         SessionId::new(&text).expect("it has letters, digits and a colon")
@@ -132,7 +137,7 @@ mod tests {
     fn a_session_has_its_callers_name_or_one_of_its_own() {
         let of = |text| name(&User::new(text).unwrap()).to_string();
         assert_eq!(of("uid:1000"), "uid:1000");
-        let [one, other] = ["a@example.com", "b@example.com"].map(of);
+        let [one, other] = ["agent-1", "b@example.com"].map(of);
         assert_eq!((one.len(), &one[..7]), (39, "caller:"));
         assert_ne!(one, other);
     }

@@ -1,13 +1,21 @@
 //! Evidence of who is behind a connection: one file for each kind.
 
+mod certificate;
+mod tailnet;
 mod token;
 mod unix;
+mod x509;
 
+pub use certificate::HeldCertificate;
+pub use tailnet::{TAILNET_SOCKET, Tailnet};
 pub use token::{
     HeldToken, KEY_NUMBER, RevokedTokens, TokenDenied, TokenPeer, TokenVerifier, token_in,
     token_of_login,
 };
 pub use unix::PeerUsers;
+pub(super) use x509::CertificateHolder;
+
+use std::sync::Arc;
 
 use super::caller::{Caller, CallerRefused};
 use super::client_stream::ClientStream;
@@ -18,21 +26,44 @@ use super::client_stream::ClientStream;
 pub enum Evidence {
     /// The credentials of the process at the other end of a Unix socket.
     Unix(PeerUsers),
+    /// The node of a tailnet whose address the connection comes from.
+    Tailnet(Arc<Tailnet>),
     /// A token that the client of a proxy presents, once it speaks.
     Token,
+    /// The certificate of a client of a proxy with TLS.
+    Certificate,
 }
 
 impl Evidence {
+    /// The tailnet that is asked, if it is that.
+    #[must_use]
+    pub fn tailnet(&self) -> Option<&Arc<Tailnet>> {
+        match self {
+            Self::Tailnet(tailnet) => Some(tailnet),
+            Self::Unix(_) | Self::Token | Self::Certificate => None,
+        }
+    }
+
     /// Returns the caller of a connection that says nothing: the first evidence that is there
     /// counts.
     ///
     /// # Errors
     /// [`CallerRefused`] if none is there, or if it is of somebody whom the listener does not take.
-    pub fn first(all: &[Self], stream: &ClientStream) -> Result<Caller, CallerRefused> {
-        let found = all.iter().find_map(|one| match one {
-            Self::Unix(users) => users.caller(stream),
-            Self::Token => None,
-        });
-        found.unwrap_or(Err(CallerRefused::unseen()))
+    pub async fn first(all: &[Self], stream: &ClientStream) -> Result<Arc<Caller>, CallerRefused> {
+        for one in all {
+            let found = match one {
+                Self::Unix(users) => users.caller(stream).map(|found| found.map(Arc::new)),
+                // Boxed, so that a connection does not keep memory for the question.
+                Self::Tailnet(tailnet) => Some(Box::pin(tailnet.caller(stream)).await),
+                Self::Certificate => {
+                    HeldCertificate::caller(stream).map(|found| found.map(Arc::new))
+                }
+                Self::Token => None,
+            };
+            if let Some(found) = found {
+                return found;
+            }
+        }
+        Err(CallerRefused::of(None, ""))
     }
 }

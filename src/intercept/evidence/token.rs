@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
@@ -12,7 +11,9 @@ use http::header::PROXY_AUTHORIZATION;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use super::certificate::HeldCertificate;
 use crate::intercept::client_stream::ClientStream;
+use crate::intercept::door::now;
 use crate::names::{CredentialName, PolicyId, SessionId};
 use crate::token::{
     CaveatDenied, Door, PrefixId, TokenKey, TokenRefused, TokenUse, Verified, presented,
@@ -44,17 +45,26 @@ impl RevokedTokens {
     }
 }
 
-/// What tokens are verified by. The key is overwritten when dropped, and never shown.
+/// What the keys of a session's tokens are derived from, while it lives.
+type RootOf = dyn Fn(&SessionId) -> Option<Zeroizing<[u8; 32]>> + Send + Sync;
+
+/// What tokens are verified by.
 pub struct TokenVerifier {
-    root: Zeroizing<[u8; 32]>,
+    root_of: Box<RootOf>,
     revoked: Arc<RevokedTokens>,
 }
 
 impl TokenVerifier {
-    /// Verifies tokens whose keys are derived from a key of all sessions.
+    /// Verifies tokens of the sessions for which `root_of` has what their keys are derived from.
     #[must_use]
-    pub fn new(root: Zeroizing<[u8; 32]>, revoked: Arc<RevokedTokens>) -> Self {
-        Self { root, revoked }
+    pub fn new(
+        root_of: impl Fn(&SessionId) -> Option<Zeroizing<[u8; 32]>> + Send + Sync + 'static,
+        revoked: Arc<RevokedTokens>,
+    ) -> Self {
+        Self {
+            root_of: Box::new(root_of),
+            revoked,
+        }
     }
 
     /// Takes a token that somebody presents now.
@@ -67,7 +77,8 @@ impl TokenVerifier {
         peer: TokenPeer,
     ) -> Result<HeldToken, TokenDenied> {
         let key = |number, session: &SessionId| {
-            (number == KEY_NUMBER).then(|| TokenKey::derive(&self.root, number, session))
+            let root = (self.root_of)(session).filter(|_| number == KEY_NUMBER)?;
+            Some(TokenKey::derive(&root, number, session))
         };
         let verified = verify(&text, key).map_err(|refused| match refused {
             TokenRefused::NotOurs => TokenDenied::NotOurs,
@@ -90,21 +101,27 @@ pub struct TokenPeer {
     address: Option<IpAddr>,
     /// The names of other evidence, for `as`.
     names: Arc<[String]>,
+    /// Further evidence for it, which may end.
+    certificate: Option<Arc<HeldCertificate>>,
 }
 
 impl TokenPeer {
-    /// The peer of a connection: its address, or the user and group of a Unix socket.
+    /// The peer of a connection: its address, or the user and group of a Unix socket, and its
+    /// certificate.
     #[must_use]
     pub fn of(stream: &ClientStream) -> Self {
-        let names = match stream {
-            ClientStream::Tcp(_) => None,
+        let names = match stream.carrier() {
             ClientStream::Unix(stream) => stream.peer_cred().ok(),
+            _ => None,
         };
         let names =
             names.map(|peer| [format!("uid:{}", peer.uid()), format!("gid:{}", peer.gid())]);
         Self {
             address: stream.peer_addr().map(|address| address.ip()),
             names: names.into_iter().flatten().collect(),
+            certificate: HeldCertificate::of(stream)
+                .and_then(Result::ok)
+                .map(Arc::new),
         }
     }
 }
@@ -148,13 +165,23 @@ impl HeldToken {
         if self.by.revoked.has(&self.verified) {
             return Err(TokenDenied::Revoked);
         }
-        let evidence: Vec<&str> = self.peer.names.iter().map(String::as_str).collect();
+        let certificate = self.peer.certificate.as_deref();
+        let certificate = certificate.filter(|one| one.holds());
+        let names = self.peer.names.iter().map(String::as_str);
+        let names = names.chain(certificate.into_iter().flat_map(HeldCertificate::names));
+        let evidence: Vec<&str> = names.collect();
         let door = Door {
             peer: self.peer.address,
             evidence: &evidence,
             now: now(),
         };
         Ok(self.verified.at_connection(&door)?)
+    }
+
+    /// Whether it may be lent a credential.
+    #[must_use]
+    pub fn lends(&self, credential: &CredentialName) -> bool {
+        self.verified.lends(credential)
     }
 
     /// Whether it allows what policy allowed.
@@ -224,12 +251,6 @@ pub fn token_of_login(user: &[u8], password: &[u8]) -> Option<Zeroizing<String>>
     )
 }
 
-/// The second of Unix time. A clock before 1970 has every token end.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(u64::MAX, |since| since.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,6 +260,7 @@ mod tests {
         TokenPeer {
             address: address.parse().ok(),
             names: Arc::new([]),
+            certificate: None,
         }
     }
 
@@ -253,8 +275,8 @@ mod tests {
     #[test]
     fn a_token_is_taken_where_and_while_it_holds_and_a_derived_one_falls_with_it() {
         let revoked = Arc::<RevokedTokens>::default();
-        let root = Zeroizing::new([1; 32]);
-        let by = Arc::new(TokenVerifier::new(root, revoked.clone()));
+        let root_of = |id: &SessionId| (id.as_str() == "agent-1").then(|| [1; 32].into());
+        let by = Arc::new(TokenVerifier::new(root_of, revoked.clone()));
         let soon = Caveat::Before(now() + 60).to_string();
         let here = "from 192.0.2.0/24";
         let take = |caveats: &[&str], from| by.take(minted(&[1; 32], caveats), peer(from));

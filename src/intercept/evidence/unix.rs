@@ -1,10 +1,10 @@
 //! `unix`: the user and group of the process that connected, as the kernel kept them.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::intercept::caller::{Caller, CallerRefused};
 use crate::intercept::client_stream::ClientStream;
-use crate::names::{ReasonCode, User};
+use crate::names::User;
 
 /// The users of this machine that may connect: all that can, if none is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,31 +13,68 @@ pub struct PeerUsers(pub Vec<u32>);
 impl PeerUsers {
     /// The caller of a Unix socket; `None` if the kernel does not say who it is.
     pub(super) fn caller(&self, stream: &ClientStream) -> Option<Result<Caller, CallerRefused>> {
-        let ClientStream::Unix(stream) = stream else {
+        let ClientStream::Unix(stream) = stream.carrier() else {
             return None;
         };
         // SO_PEERCRED: those at the time of connect(2), whoever has the descriptor now.
         let peer = stream.peer_cred().ok()?;
-        Some(self.of(peer.uid(), peer.gid()))
+        let is_seen = *UNSEEN_USER != Some(peer.uid()) && *UNSEEN_GROUP != Some(peer.gid());
+        Some(match is_seen {
+            true => self.of(peer.uid(), peer.gid()),
+            false => Err(CallerRefused::of(
+                None,
+                "its user is none of this namespace",
+            )),
+        })
     }
 
     fn of(&self, uid: u32, gid: u32) -> Result<Caller, CallerRefused> {
         let user = User::new(&format!("uid:{uid}"));
         if !self.0.is_empty() && !self.0.contains(&uid) {
-            let reason = ReasonCode::CallerRefused;
-            return Err(CallerRefused { user, reason });
+            return Err(CallerRefused::of(user, ""));
         }
         Ok(Caller {
             user,
             groups: vec![Arc::from(format!("gid:{gid}"))],
-            token: None,
+            ..Caller::default()
         })
     }
 }
 
+/// The id that stands for every user, and every group, that this namespace does not have.
+static UNSEEN_USER: LazyLock<Option<u32>> = LazyLock::new(|| unseen("uid"));
+static UNSEEN_GROUP: LazyLock<Option<u32>> = LazyLock::new(|| unseen("gid"));
+
+fn unseen(kind: &str) -> Option<u32> {
+    let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+    let map = read(format!("/proc/self/{kind}_map"));
+    overflow(&map, &read(format!("/proc/sys/kernel/overflow{kind}")))
+}
+
+/// `None` if the map has every id, each as itself: then none stands for others.
+fn overflow(map: &str, id: &str) -> Option<u32> {
+    let is_whole = map.split_whitespace().eq(["0", "0", "4294967295"]);
+    (!is_whole).then(|| id.trim().parse().unwrap_or(USUAL))
+}
+
+const USUAL: u32 = 65534;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_that_stands_for_others_is_nobodys() {
+        for (map, id, found) in [
+            ("         0          0 4294967295\n", "65534\n", None),
+            ("         0       1000          1\n", "65534\n", Some(65534)),
+            ("0 100000 65536\n65536 0 1\n", "99\n", Some(99)),
+            ("0 0 4294967294\n", "65534\n", Some(65534)),
+            ("", "", Some(65534)),
+        ] {
+            assert_eq!(overflow(map, id), found, "{map}");
+        }
+    }
 
     #[tokio::test]
     async fn the_caller_of_a_unix_socket_is_whom_the_kernel_names() {

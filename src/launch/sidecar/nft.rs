@@ -107,10 +107,14 @@ impl Table {
     /// # Errors
     /// The kernel's errno.
     pub(crate) fn is_installed(&self) -> std::io::Result<bool> {
+        let is_own = |body: &&Vec<u8>| of_table(body) == Some(self.name.as_bytes());
+        let tables = netlink::dump(Some(NETFILTER), NFT_GETTABLE, &INET)?;
+        if tables.iter().filter(is_own).any(|body| is_dormant(body)) {
+            return Ok(false);
+        }
         let wanted = self.created();
         for (kind, asked) in [(NFT_NEWCHAIN, NFT_GETCHAIN), (NFT_NEWRULE, NFT_GETRULE)] {
             let found = netlink::dump(Some(NETFILTER), asked, &INET)?;
-            let is_own = |body: &&Vec<u8>| of_table(body) == Some(self.name.as_bytes());
             let found: Vec<_> = found.iter().filter(is_own).collect();
             let wanted = wanted.bodies(kind, INET.len());
             let mut pairs = wanted.iter().zip(&found);
@@ -161,7 +165,14 @@ fn transaction(body: impl FnOnce(&mut Batch)) -> Batch {
     all
 }
 
-/// The table that a chain or a rule is of.
+/// Whether a table has its rules, but does nothing.
+fn is_dormant(table: &[u8]) -> bool {
+    let flags = attributes(table).find(|(kind, _)| *kind == NFTA_TABLE_FLAGS);
+    let flags = flags.and_then(|(_, data)| data.first_chunk());
+    flags.is_some_and(|flags| u32::from_be_bytes(*flags) & NFT_TABLE_F_DORMANT != 0)
+}
+
+/// The table that a chain or a rule is of, or its own name.
 fn of_table(body: &[u8]) -> Option<&[u8]> {
     let (_, name) = attributes(body).find(|(kind, _)| *kind == 1)?;
     name.strip_suffix(&[0])
@@ -488,12 +499,15 @@ const BATCH: [u8; 4] = [0, 0, 0, 10];
 const NFNL_MSG_BATCH_BEGIN: u16 = 16;
 const NFNL_MSG_BATCH_END: u16 = 17;
 const NFT_NEWTABLE: u16 = 10 << 8;
+const NFT_GETTABLE: u16 = (10 << 8) | 1;
 const NFT_DELTABLE: u16 = (10 << 8) | 2;
 const NFT_NEWCHAIN: u16 = (10 << 8) | 3;
 const NFT_GETCHAIN: u16 = (10 << 8) | 4;
 const NFT_NEWRULE: u16 = (10 << 8) | 6;
 const NFT_GETRULE: u16 = (10 << 8) | 7;
 const NFTA_LIST_ELEM: u16 = 1;
+const NFTA_TABLE_FLAGS: u16 = 2;
+const NFT_TABLE_F_DORMANT: u32 = 1;
 const NESTED: u16 = 0x8000;
 const TYPE: u16 = 0x3FFF;
 const META_MARK: u32 = 3;

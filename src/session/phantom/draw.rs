@@ -27,6 +27,14 @@ impl PhantomKey {
         Self(bytes)
     }
 
+    /// What the key of the session's tokens is derived from. It says nothing of this one.
+    #[must_use]
+    pub fn of_tokens(&self) -> Zeroizing<[u8; 32]> {
+        let mut mac = new_mac(&self.0);
+        mac.update(TOKENS);
+        Zeroizing::new(mac.finalize().into_bytes().into())
+    }
+
     /// The letters for one credential's n-th attempt.
     pub(super) fn stream(&self, credential: &str, attempt: u32) -> Stream {
         let mut mac = new_mac(&self.0);
@@ -103,3 +111,4 @@ fn new_mac(key: &[u8; 32]) -> Hmac<Sha256> {
 }
 
 const DOMAIN: &[u8] = b"gateway phantom v1";
+const TOKENS: &[u8] = b"gateway tokens v1";

@@ -1,0 +1,292 @@
+//! Attempts to leave, to addresses of documentation (RFC 5737, RFC 3849). Their packets have a hop
+//! limit of 1: no router passes one on.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::intercept::{GATEWAY_NAME, is_synthetic};
+
+/// What is known of a way out, and why.
+pub(super) enum Fate {
+    /// It leads to the gateway, or nowhere.
+    Holds(String),
+    /// It leads past the rules.
+    Leaves(String),
+    /// Privileges of this process lead past the rules.
+    Allowed(String),
+    /// It shows nothing.
+    Unclear(String),
+}
+
+/// Tries a way to an address. Whether the rules are in this network namespace is told.
+type Attempt = fn(SocketAddr, bool) -> Fate;
+
+/// Tries every way out that needs no privilege. With `is_shared`, the rules are in this network
+/// namespace, and privileges are ways past them.
+pub(super) fn all(is_shared: bool) -> Vec<(String, Fate)> {
+    let ways: [(&str, u16, Attempt); 5] = [
+        ("TCP to", 80, tcp),
+        ("TCP to", 22, tcp),
+        ("UDP to", 443, udp),
+        ("ICMP to", 0, ping),
+        ("DNS by", 53, name),
+    ];
+    let ways = ways
+        .into_iter()
+        .flat_map(|(what, port, attempt)| nobody(port).map(|to| (what, to, attempt)));
+    let servers = servers().into_iter().map(|to| ("DNS by", to, name as _));
+    let mut found = std::thread::scope(|scope| {
+        let begun = ways.chain(servers).map(|(what, to, attempt)| {
+            let fate = scope.spawn(move || attempt(to, is_shared));
+            let to = to.to_string();
+            (format!("{what} {}", to.trim_end_matches(":0")), fate)
+        });
+        let begun: Vec<_> = begun.collect();
+        let ended = begun.into_iter().map(|(way, fate)| {
+            let fate = fate.join();
+            (way, fate.unwrap_or(Fate::Unclear("it panicked".into())))
+        });
+        ended.collect::<Vec<_>>()
+    });
+    for (device, _) in devices() {
+        let way = |to| format!("TCP to {to} bound to {device}");
+        found.extend(nobody(80).map(|to| (way(to), bound(to, &device))));
+    }
+    if is_shared {
+        found.push(("raw and marked packets".into(), raw()));
+    }
+    found
+}
+
+fn tcp(to: SocketAddr, _: bool) -> Fate {
+    connect(to, None, PATIENCE).unwrap_or_else(lost)
+}
+
+fn udp(to: SocketAddr, is_shared: bool) -> Fate {
+    let sent = datagram(to, Protocol::UDP, &[0], behind(is_shared));
+    sent.map_or_else(|fate| fate, |_| Fate::Leaves("something answered".into()))
+}
+
+fn ping(to: SocketAddr, is_shared: bool) -> Fate {
+    let (protocol, kind) = match to.is_ipv6() {
+        true => (Protocol::ICMPV6, 128),
+        false => (Protocol::ICMPV4, 8),
+    };
+    let echo = [kind, 0, 0, 0, 0, 0, 0, 1];
+    let sent = datagram(to, protocol, &echo, behind(is_shared));
+    sent.map_or_else(|fate| fate, |_| Fate::Leaves("something answered".into()))
+}
+
+/// Asks a server for the address of the gateway's own name.
+fn name(to: SocketAddr, _: bool) -> Fate {
+    let mut question = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in GATEWAY_NAME.split('.') {
+        question.push(label.len() as u8);
+        question.extend(label.as_bytes());
+    }
+    question.extend([0, 0, 1, 0, 1]);
+    match datagram(to, Protocol::UDP, &question, refused) {
+        Ok(answer) => match answer
+            .last_chunk()
+            .is_some_and(|last: &[u8; 4]| is_synthetic((*last).into()))
+        {
+            true => captured(),
+            false => Fate::Leaves("the server answered for itself".into()),
+        },
+        Err(fate) => fate,
+    }
+}
+
+/// Binds a connection to an interface. Where rules notice, they can only drop it: then the interface
+/// sends nothing meanwhile.
+fn bound(to: SocketAddr, device: &str) -> Fate {
+    let sent = || devices().into_iter().find(|(name, _)| name == device);
+    for _ in 0..5 {
+        let before = sent();
+        match connect(to, Some(device), PATIENCE / 10) {
+            Some(fate) => return fate,
+            None if sent() == before => return Fate::Holds("refused: dropped here".into()),
+            None => {}
+        }
+    }
+    Fate::Unclear(format!("nothing answered, and {device} sends all the time"))
+}
+
+/// Whether this process may make packets of its own, or mark them as the gateway's.
+fn raw() -> Fate {
+    let kinds = [Domain::IPV4, Domain::IPV6, Domain::PACKET];
+    let open = |domain| Socket::new(domain, Type::RAW, Some(Protocol::UDP)).is_ok();
+    let marked = Socket::new(Domain::IPV4, Type::DGRAM, None).and_then(|one| one.set_mark(1));
+    match kinds.into_iter().any(open) || marked.is_ok() {
+        true => Fate::Allowed("this process may send packets that no rule sees as its own".into()),
+        false => refused("permission denied".into()),
+    }
+}
+
+/// Connects; `None` if nothing answers.
+fn connect(to: SocketAddr, device: Option<&str>, patience: Duration) -> Option<Fate> {
+    // The gateway takes all. A reset is of rules without it, or of somebody behind them.
+    let reset = |why| Fate::Unclear(format!("{why}, by rules here or somebody else"));
+    let begun = socket(to, Protocol::TCP, device).and_then(|socket| {
+        socket.set_nonblocking(true)?;
+        match socket.connect(&to.into()) {
+            Err(error) if Errno::from_io_error(&error) != Some(Errno::INPROGRESS) => Err(error),
+            _ => Ok(socket),
+        }
+    });
+    let socket = match begun {
+        Ok(socket) => socket,
+        Err(error) => return Some(failed(&error, false, reset)),
+    };
+    let connected = || {
+        let mut ready = [PollFd::new(&socket, PollFlags::OUT)];
+        let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+        let is_ready = poll(&mut ready, Some(&patience))? > 0;
+        socket.take_error()?.map_or(Ok(is_ready), Err)
+    };
+    let answered = match connected() {
+        Ok(false) => return None,
+        Ok(true) => ask(socket.into()),
+        Err(error) => Err(error),
+    };
+    Some(answered.unwrap_or_else(|error| failed(&error, true, reset)))
+}
+
+/// Asks whoever accepted a connection whether it is the gateway.
+fn ask(mut stream: TcpStream) -> io::Result<Fate> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
+    let head = "Connection: close\r\n\r\n";
+    write!(
+        stream,
+        "GET /ca.pem HTTP/1.1\r\nHost: {GATEWAY_NAME}\r\n{head}"
+    )?;
+    let mut answer = Vec::new();
+    // Who closes early has said enough.
+    let _ = stream.take(16 * 1024).read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer).to_lowercase();
+    let words = ["begin certificate", "gateway-exchange:"];
+    Ok(match words.iter().any(|word| answer.contains(word)) {
+        true => captured(),
+        false if answer.is_empty() => Fate::Unclear("it was accepted and closed".into()),
+        false => Fate::Leaves("something else than the gateway answered".into()),
+    })
+}
+
+/// Sends a datagram, and returns the answer.
+fn datagram(
+    to: SocketAddr,
+    protocol: Protocol,
+    content: &[u8],
+    refused: fn(String) -> Fate,
+) -> Result<Vec<u8>, Fate> {
+    let socket = socket(to, protocol, None).and_then(|socket| {
+        socket.connect(&to.into())?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        Ok(UdpSocket::from(socket))
+    });
+    let socket = socket.map_err(|error| failed(&error, false, refused))?;
+    // The kernel refuses a peer only so many datagrams in a second.
+    for at in 0..2 {
+        let sent = socket.send(content);
+        sent.map_err(|error| failed(&error, at > 0, refused))?;
+        let mut answer = vec![0; 512];
+        match socket.recv(&mut answer) {
+            Ok(length) => return Ok(answer[..length].to_vec()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(failed(&error, true, refused)),
+        }
+    }
+    Err(lost())
+}
+
+fn socket(to: SocketAddr, protocol: Protocol, device: Option<&str>) -> io::Result<Socket> {
+    let kind = match protocol {
+        Protocol::TCP => Type::STREAM,
+        _ => Type::DGRAM,
+    };
+    let socket = Socket::new(Domain::for_address(to), kind, Some(protocol))?;
+    match to.is_ipv6() {
+        true => socket.set_unicast_hops_v6(1)?,
+        false => socket.set_ttl_v4(1)?,
+    }
+    socket
+        .bind_device(device.map(str::as_bytes))
+        .map(|()| socket)
+}
+
+/// What an error says. One that comes before anything was sent is this machine's own.
+fn failed(error: &io::Error, is_sent: bool, rejected: impl Fn(String) -> Fate) -> Fate {
+    let words = error.kind().to_string();
+    match Errno::from_io_error(error) {
+        Some(Errno::CONNREFUSED | Errno::CONNRESET) => rejected(words),
+        Some(Errno::PERM | Errno::ACCESS) => refused(words),
+        _ if is_sent => routed(words),
+        Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ADDRNOTAVAIL) => refused(words),
+        Some(Errno::AFNOSUPPORT | Errno::PROTONOSUPPORT) => refused(words),
+        _ => Fate::Unclear(words),
+    }
+}
+
+/// What a datagram's refusal by an answer says. Rules in this network namespace refuse it before it
+/// is sent.
+fn behind(is_shared: bool) -> fn(String) -> Fate {
+    match is_shared {
+        true => routed,
+        false => refused,
+    }
+}
+
+fn captured() -> Fate {
+    Fate::Holds("captured: the gateway answered".into())
+}
+
+fn refused(why: String) -> Fate {
+    Fate::Holds(format!("refused: {why}"))
+}
+
+fn routed(why: String) -> Fate {
+    Fate::Leaves(format!("a router answered: {why}"))
+}
+
+fn lost() -> Fate {
+    Fate::Leaves("rules are missing".into())
+}
+
+/// The servers that this process asks for names.
+fn servers() -> Vec<SocketAddr> {
+    let file = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let servers = file.lines().filter_map(|line| {
+        let server = line.strip_prefix("nameserver")?.trim().parse().ok()?;
+        Some(SocketAddr::new(server, 53))
+    });
+    servers.collect()
+}
+
+/// The interfaces other than loopback, with how many packets each has sent.
+fn devices() -> Vec<(String, u64)> {
+    let table = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    let rows = table.lines().filter_map(|line| {
+        let (name, counts) = line.split_once(':')?;
+        let sent = counts.split_ascii_whitespace().nth(SENT_PACKETS)?;
+        Some((name.trim().to_owned(), sent.parse().ok()?))
+    });
+    rows.filter(|(name, _)| name != "lo").collect()
+}
+
+/// Addresses that nobody has, with a port.
+fn nobody(port: u16) -> [SocketAddr; 2] {
+    let v6 = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+    [Ipv4Addr::new(192, 0, 2, 1).into(), v6.into()].map(|ip: IpAddr| (ip, port).into())
+}
+
+const SENT_PACKETS: usize = 9;
+const PATIENCE: Duration = Duration::from_millis(500);
+/// A gateway that has much to do.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);

@@ -1,0 +1,46 @@
+//! A proxy that speaks TLS to its clients, before anything else of them is read.
+
+use std::error::Error as _;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::time::Instant;
+
+use crate::gateway::listener::SessionListener;
+use crate::gateway::opening::write_refusal;
+use crate::gateway::refusal::{Refusal, chain};
+use crate::gateway::worker::Worker;
+use crate::intercept::{CallerRefused, ClientStream, DoorRefused, DoorTls, enter};
+use crate::names::ReasonCode;
+
+impl Worker {
+    /// Takes a client into the TLS of a proxy; `None` if it is refused, or too slow.
+    pub(in crate::gateway) async fn by_tls(
+        &self,
+        stream: ClientStream,
+        (listener, door): (&SessionListener, &Arc<ArcSwap<DoorTls>>),
+        deadline: Instant,
+    ) -> Option<ClientStream> {
+        let from = (listener, listener.client(&stream));
+        let entering = enter(stream, door);
+        let refused = match self.opening(listener, deadline, entering).await? {
+            Ok(stream) => return Some(stream),
+            Err(refused) => refused,
+        };
+        let (reason, cause) = match &refused {
+            DoorRefused::Http(_) | DoorRefused::Clear => (ReasonCode::ProxyTls, String::new()),
+            DoorRefused::Certificate(cause) => (ReasonCode::CallerRefused, (*cause).to_owned()),
+            DoorRefused::Handshake(error) => {
+                let cause = error.source().map_or_else(|| error.to_string(), chain);
+                (error.reason(), cause)
+            }
+        };
+        let unseen = CallerRefused::of(None, cause);
+        let id = self.record_caller(from, CallerRefused { reason, ..unseen });
+        if let DoorRefused::Http(mut io) = refused {
+            // The client may be gone.
+            let _ = write_refusal(&mut io, None, (id, Refusal::ClearText)).await;
+        }
+        None
+    }
+}

@@ -1,0 +1,137 @@
+//! The TLS of a proxy itself: the certificate that it shows, and the client certificates that it
+//! takes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig, version};
+
+use super::evidence::CertificateHolder;
+
+/// What the TLS of a proxy is made of.
+#[derive(PartialEq, Eq)]
+pub struct DoorSettings {
+    /// The proxy's certificate, and those that lead to its root.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The key of its certificate.
+    pub key: PrivateKeyDer<'static>,
+    /// Client certificates must lead to one of these. If there is none, no client is asked.
+    pub roots: Vec<CertificateDer<'static>>,
+    /// And be in none of these lists. If there are any, each issuer needs one that is current.
+    pub revoked: Vec<CertificateRevocationListDer<'static>>,
+    /// And be of this group, a trust domain, if one is named.
+    pub trust_domain: Option<String>,
+    /// Whether a client without a certificate is taken.
+    pub is_optional: bool,
+}
+
+/// Why there can be no such TLS: the setting that is wrong, and what is wrong with it.
+pub type DoorMalformed = (&'static str, String);
+
+/// The TLS of a proxy. Two are equal if they are made of the same.
+pub struct DoorTls {
+    pub(super) config: Arc<ServerConfig>,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    settings: DoorSettings,
+}
+
+impl DoorTls {
+    /// TLS 1.3 and 1.2 for HTTP/1.1 and SOCKS. Nothing is resumed, so that no ticket outlives a
+    /// certificate or its roots.
+    ///
+    /// # Errors
+    /// [`DoorMalformed`].
+    pub fn new(settings: DoorSettings) -> Result<Self, DoorMalformed> {
+        let asks = !settings.roots.is_empty();
+        let verifier = asks.then(|| settings.verifier()).transpose()?;
+        let unfit = |error: rustls::Error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                ("key", "it is not the key of the certificate".to_owned())
+            }
+            error => ("certificate", error.to_string()),
+        };
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&[&version::TLS13, &version::TLS12])
+            .map_err(unfit)?;
+        let config = match &verifier {
+            Some(verifier) => config.with_client_cert_verifier(verifier.clone()),
+            None => config.with_no_client_auth(),
+        };
+        let (chain, key) = (settings.chain.clone(), settings.key.clone_key());
+        let mut config = config.with_single_cert(chain, key).map_err(unfit)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(Self {
+            config: Arc::new(config),
+            verifier,
+            settings,
+        })
+    }
+
+    /// Whether it takes a client certificate now that it took, or that another one took.
+    pub(super) fn takes(&self, chain: &[CertificateDer<'_>], groups: &[Arc<str>]) -> bool {
+        let (Some(verifier), [own, others @ ..]) = (&self.verifier, chain) else {
+            return false;
+        };
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now()));
+        verifier.verify_client_cert(own, others, now).is_ok() && self.is_of_domain(groups)
+    }
+
+    /// Whether these groups have the trust domain, if one is named.
+    pub(super) fn is_of_domain(&self, groups: &[Arc<str>]) -> bool {
+        let named = self.settings.trust_domain.as_deref();
+        named.is_none_or(|domain| groups.iter().any(|group| **group == *domain))
+    }
+}
+
+impl DoorSettings {
+    fn verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, DoorMalformed> {
+        let mut roots = RootCertStore::empty();
+        for root in &self.roots {
+            let added = roots.add(root.clone());
+            added.map_err(|error| ("client_roots", error.to_string()))?;
+        }
+        let provider = Arc::new(default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .with_crls(self.revoked.iter().cloned())
+            .enforce_revocation_expiration();
+        let verifier = match self.is_optional {
+            true => verifier.allow_unauthenticated(),
+            false => verifier,
+        };
+        let verifier = verifier.build();
+        verifier.map_err(|error| ("client_crls", error.to_string()))
+    }
+}
+
+impl PartialEq for DoorTls {
+    fn eq(&self, other: &Self) -> bool {
+        self.settings == other.settings
+    }
+}
+
+impl Eq for DoorTls {}
+
+impl fmt::Debug for DoorTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DoorTls").finish_non_exhaustive()
+    }
+}
+
+/// Whether the time of a certificate is over.
+#[must_use]
+pub fn is_over(certificate: &CertificateDer<'_>) -> bool {
+    CertificateHolder::read(certificate).is_some_and(|holder| holder.ends < now())
+}
+
+/// The second of Unix time. A clock before 1970 has all evidence end.
+pub(super) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(u64::MAX, |since| since.as_secs())
+}

@@ -1,0 +1,75 @@
+//! How a client enters the TLS of a proxy.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::CertificateError as Fault;
+use tokio_rustls::TlsAcceptor;
+
+use super::client_stream::{ClientStream, DoorStream};
+use super::door::DoorTls;
+use super::first::FirstBytes;
+use super::hello::{HandshakeError, cause};
+use super::prefixed::Prefixed;
+
+/// Why a client does not enter.
+pub enum DoorRefused {
+    /// It speaks HTTP in clear text, and may be told so.
+    Http(Prefixed<ClientStream>),
+    /// It speaks something else in clear text.
+    Clear,
+    /// Its certificate is not taken, or it has none.
+    Certificate(&'static str),
+    /// The handshake failed otherwise.
+    Handshake(HandshakeError),
+}
+
+/// Takes a client into the TLS of a proxy: one that speaks in clear text is refused at once.
+///
+/// # Errors
+/// [`DoorRefused`] by cause. The caller must set a time limit.
+pub async fn enter(
+    stream: ClientStream,
+    door: &Arc<ArcSwap<DoorTls>>,
+) -> Result<ClientStream, DoorRefused> {
+    let mut io = Prefixed::new(stream);
+    match FirstBytes::read(&mut io).await {
+        Ok(Some(FirstBytes::Tls)) => {}
+        Ok(Some(FirstBytes::Http)) => return Err(DoorRefused::Http(io)),
+        Ok(Some(FirstBytes::Foreign(_))) => return Err(DoorRefused::Clear),
+        Ok(None) => return Err(DoorRefused::Handshake(HandshakeError::Left)),
+        Err(error) => return Err(DoorRefused::Handshake(cause(error))),
+    }
+    let by = door.load_full();
+    let accepting = TlsAcceptor::from(by.config.clone()).accept(io);
+    let stream = accepting.await.map_err(|error| match cause(error) {
+        HandshakeError::Tls(rustls::Error::InvalidCertificate(fault)) => {
+            DoorRefused::Certificate(of_certificate(&fault))
+        }
+        HandshakeError::Tls(rustls::Error::NoCertificatesPresented) => {
+            DoorRefused::Certificate("no certificate was presented")
+        }
+        error => DoorRefused::Handshake(error),
+    })?;
+    let door = door.clone();
+    Ok(ClientStream::Tls(Box::new(DoorStream { stream, door, by })))
+}
+
+/// What is wrong with a client's certificate.
+fn of_certificate(fault: &Fault) -> &'static str {
+    match fault {
+        Fault::UnknownIssuer => "no root of `client_roots` signed its certificate",
+        Fault::Expired | Fault::ExpiredContext { .. } => "the time of its certificate is over",
+        Fault::NotValidYet | Fault::NotValidYetContext { .. } => "its certificate is not valid yet",
+        Fault::Revoked => "its certificate is revoked",
+        Fault::InvalidPurpose | Fault::InvalidPurposeContext { .. } => {
+            "its certificate is not for clients"
+        }
+        Fault::UnknownRevocationStatus
+        | Fault::ExpiredRevocationList
+        | Fault::ExpiredRevocationListContext { .. } => {
+            "no list of `client_crls` says now whether its certificate is revoked"
+        }
+        _ => "its certificate cannot be verified",
+    }
+}

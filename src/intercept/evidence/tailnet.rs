@@ -1,0 +1,593 @@
+//! `tailnet`: the node that a client's address is of, as the tailscaled of this machine says.
+//!
+//! The questions and answers are those of its LocalAPI (ipn/localapi and client/tailscale/apitype
+//! of its source). A node has a user, or tags and no user.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::HOST;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::Value;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::net::UnixStream;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::intercept::caller::{Caller, CallerRefused};
+use crate::intercept::client_stream::ClientStream;
+use crate::intercept::destination::is_of_this_machine;
+use crate::names::{SessionId, User};
+
+/// Where tailscaled serves its LocalAPI.
+pub const TAILNET_SOCKET: &str = "/var/run/tailscale/tailscaled.sock";
+/// The name that it goes by there.
+const HOST_NAME: &str = "local-tailscaled.sock";
+/// The login name of all tagged nodes: nobody's.
+const TAGGED: &str = "tagged-devices";
+
+/// How often it is asked again who has an address that has connections, so that what has ended is
+/// cut within 10 s: by the answer, and a sweep of the watchdog.
+const AGAIN: Duration = Duration::from_secs(5);
+/// How long an answer counts while there is no other.
+const COUNTS: Duration = Duration::from_secs(30);
+/// How long an answer may take.
+const WITHIN: Duration = Duration::from_secs(2);
+/// How long an answer may be, in bytes.
+const LONGEST: usize = 256 << 10;
+/// How many questions are open at a time. Further ones wait.
+const OPEN: usize = 64;
+
+/// The tailnet that this machine is a node of.
+pub struct Tailnet {
+    socket: PathBuf,
+    /// The application capability whose values name groups.
+    capability: Option<String>,
+    /// How often it is asked again, and how long an answer counts without another.
+    again: Duration,
+    counts: Duration,
+    open: Semaphore,
+    /// Who is behind the addresses that have connections.
+    known: Mutex<HashMap<IpAddr, Arc<Caller>>>,
+}
+
+/// Why an address is of no caller.
+#[derive(Debug)]
+enum Unseen {
+    /// tailscaled did not say whose it is.
+    Away(String),
+    /// It said so, and that is nobody to take.
+    Refused(CallerRefused),
+}
+
+impl Tailnet {
+    /// Asks the tailscaled at a socket. The values of a `capability` name groups.
+    #[must_use]
+    pub fn new(socket: PathBuf, capability: Option<String>) -> Self {
+        Self {
+            socket,
+            capability,
+            again: AGAIN,
+            counts: COUNTS,
+            open: Semaphore::new(OPEN),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Where it is asked.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Whether it could tell who anybody is now.
+    ///
+    /// # Errors
+    /// What keeps it from that.
+    pub async fn works(&self) -> Result<(), String> {
+        let answer = self.ask("/localapi/v0/status?peers=false").await?;
+        let status = answer.and_then(|text| serde_json::from_slice::<TailnetStatus>(&text).ok());
+        match status {
+            None => Err(UNREADABLE.to_owned()),
+            Some(status) if status.backend_state != "Running" => {
+                let state = status.backend_state.escape_debug();
+                Err(format!("tailscaled is not connected: its state is {state}"))
+            }
+            Some(status) if status.tun == Some(false) => Err(USERSPACE.to_owned()),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// The caller of a connection over TCP.
+    pub(super) async fn caller(
+        self: &Arc<Self>,
+        stream: &ClientStream,
+    ) -> Result<Arc<Caller>, CallerRefused> {
+        let Some(from) = stream.peer_addr() else {
+            return Err(CallerRefused::of(None, ""));
+        };
+        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+        // Loopback is whoever is on this machine, and so are its own addresses.
+        if from.ip().is_loopback() {
+            return Err(CallerRefused::of(None, USERSPACE));
+        }
+        if is_of_this_machine(from.ip()) {
+            return Err(CallerRefused::of(None, "it connects from this machine"));
+        }
+        match self.whois(from).await {
+            Ok(caller) => Ok(self.share(from, caller)),
+            Err(Unseen::Away(why)) => Err(CallerRefused::of(None, why)),
+            Err(Unseen::Refused(refused)) => Err(refused),
+        }
+    }
+
+    /// The one caller of all connections from an address. It ends if another one is there now.
+    fn share(self: &Arc<Self>, from: SocketAddr, caller: Caller) -> Arc<Caller> {
+        let mut known = self.known.lock();
+        if let Some(before) = known.get(&from.ip()) {
+            if is_same(before, &caller) {
+                return before.clone();
+            }
+            before.end();
+        }
+        let caller = Arc::new(caller);
+        known.insert(from.ip(), caller.clone());
+        tokio::spawn(self.clone().follow(from, caller.clone()));
+        caller
+    }
+
+    /// Asks again as long as a caller has connections, and ends it if the answer is another one.
+    async fn follow(self: Arc<Self>, from: SocketAddr, caller: Arc<Caller>) {
+        let mut answered = Instant::now();
+        loop {
+            tokio::time::sleep(self.again).await;
+            if self.forget(from.ip(), &caller, false) {
+                return;
+            }
+            match self.whois(from).await {
+                Ok(now) if is_same(&now, &caller) => answered = Instant::now(),
+                Err(Unseen::Away(_)) if answered.elapsed() + self.again < self.counts => {}
+                _ => break,
+            }
+        }
+        caller.end();
+        self.forget(from.ip(), &caller, true);
+    }
+
+    /// Forgets a caller that has no connection, or in any case. Returns whether it is forgotten.
+    fn forget(&self, address: IpAddr, caller: &Arc<Caller>, in_any_case: bool) -> bool {
+        let mut known = self.known.lock();
+        let is_known = known
+            .get(&address)
+            .is_some_and(|one| Arc::ptr_eq(one, caller));
+        // Whoever follows it has one, and only who is known gets more.
+        let is_left = Arc::strong_count(caller) == 1 + usize::from(is_known);
+        if is_known && (is_left || in_any_case) {
+            known.remove(&address);
+        }
+        is_left
+    }
+
+    /// Asks who has an address and port now.
+    async fn whois(&self, from: SocketAddr) -> Result<Caller, Unseen> {
+        let address = from.to_string();
+        let address = utf8_percent_encode(&address, NON_ALPHANUMERIC);
+        let what = format!("/localapi/v0/whois?proto=tcp&addr={address}");
+        let Some(text) = self.ask(&what).await.map_err(Unseen::Away)? else {
+            let cause = format!("no node of the tailnet has the address {}", from.ip());
+            return Err(Unseen::Refused(CallerRefused::of(None, cause)));
+        };
+        let answer: WhoisAnswer =
+            serde_json::from_slice(&text).map_err(|_| Unseen::Away(UNREADABLE.to_owned()))?;
+        let now = OffsetDateTime::now_utc();
+        self.read(answer, from.ip(), now).map_err(Unseen::Refused)
+    }
+
+    /// Judges what tailscaled says of an address.
+    fn read(
+        &self,
+        answer: WhoisAnswer,
+        address: IpAddr,
+        now: OffsetDateTime,
+    ) -> Result<Caller, CallerRefused> {
+        let (node, login) = (&answer.node, &answer.user_profile.login_name);
+        let id = node.stable_id.escape_debug().to_string();
+        let tags = node.tags.as_deref().unwrap_or_default();
+        let is_user = tags.is_empty() && login != TAGGED && !login.contains(':');
+        let user = is_user.then(|| User::new(login)).flatten();
+        let refused = |why: &str| {
+            let cause = format!("the node {id} of the tailnet {why}");
+            // Of no user: what is refused says nothing of anybody.
+            Err(CallerRefused::of(None, cause))
+        };
+        if node.sharer != 0 || node.hostinfo.as_ref().is_some_and(|host| host.sharee_node) {
+            return refused("is shared in from another one");
+        }
+        if node.is_wire_guard_only {
+            return refused("runs no tailscaled");
+        }
+        let is_own = |own: &String| own.parse() == Ok(IpNet::from(address));
+        if !node.addresses.iter().flatten().any(is_own) {
+            return refused(&format!(
+                "has not the address {address}: it routes for others"
+            ));
+        }
+        let end = node.key_expires();
+        if node.expired || end.is_none_or(|end| end.is_some_and(|end| end <= now)) {
+            return refused("has a key that has expired");
+        }
+        let groups = tags
+            .iter()
+            .map(|tag| tag.strip_prefix("tag:").filter(|tag| is_plain(tag)));
+        let tags: Option<Vec<_>> = groups.map(|tag| Some(format!("tag:{}", tag?))).collect();
+        let (Some(tags), true) = (tags, is_plain(&node.stable_id)) else {
+            return refused("has a tag or an id that is no name");
+        };
+        if user.is_none() && tags.is_empty() {
+            return refused("has neither tags nor a user whose login name can be one");
+        }
+        let Some(granted) = self.granted(&answer) else {
+            return refused(
+                "has a value of `capability` that is not `{\"groups\": [\"NAME\", …]}`",
+            );
+        };
+        let mut groups: Vec<Arc<str>> = tags.into_iter().chain(granted).map(Arc::from).collect();
+        groups.push(format!("node:{}", node.stable_id).into());
+        groups.sort_unstable();
+        groups.dedup();
+        Ok(Caller {
+            user,
+            groups,
+            ..Caller::default()
+        })
+    }
+
+    /// The groups that the capability names; `None` if one of its values does not.
+    fn granted(&self, answer: &WhoisAnswer) -> Option<Vec<String>> {
+        let named = || {
+            answer
+                .cap_map
+                .as_ref()?
+                .get(self.capability.as_ref()?)?
+                .as_ref()
+        };
+        let mut groups = Vec::new();
+        for value in named().into_iter().flatten() {
+            let value = GrantedGroups::deserialize(value).ok()?;
+            groups.extend(value.groups);
+        }
+        groups.iter().all(|group| is_plain(group)).then_some(groups)
+    }
+
+    /// Returns what LocalAPI has at a path; `None` if there is nothing.
+    async fn ask(&self, what: &str) -> Result<Option<Bytes>, String> {
+        let answered = tokio::time::timeout(WITHIN, self.get(what)).await;
+        let answered = answered.unwrap_or_else(|_| Err("it takes too long".into()));
+        let why = match answered {
+            Ok((StatusCode::OK, text)) => return Ok(Some(text)),
+            Ok((StatusCode::NOT_FOUND, _)) => return Ok(None),
+            Ok((status, _)) => format!("its status is {status}"),
+            Err(error) => error.to_string(),
+        };
+        Err(format!("tailscaled gives no answer: {why}"))
+    }
+
+    async fn get(&self, what: &str) -> Result<(StatusCode, Bytes), Box<dyn Error + Send + Sync>> {
+        let _place = self.open.acquire().await?;
+        let stream = UnixStream::connect(&self.socket).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let request = Request::get(what).header(HOST, HOST_NAME);
+        let request = request.body(Empty::<Bytes>::new())?;
+        let mut answer = pin!(async move {
+            let answer = sender.send_request(request).await?;
+            let status = answer.status();
+            let content = Limited::new(answer.into_body(), LONGEST).collect();
+            Ok((status, content.await?.to_bytes()))
+        });
+        tokio::select! {
+            answer = &mut answer => answer,
+            // It has ended, and the answer is complete or says why not.
+            _ = connection => answer.await,
+        }
+    }
+}
+
+const UNREADABLE: &str = "the answer of tailscaled cannot be read";
+const USERSPACE: &str = "with userspace networking, every node of the tailnet comes from loopback, \
+    as every user of this machine does";
+
+/// Whether two answers are of the same caller.
+fn is_same(one: &Caller, other: &Caller) -> bool {
+    (&one.user, &one.groups) == (&other.user, &other.groups)
+}
+
+/// Whether a text is a name that no evidence marks as its own: `tag:ci`, `uid:0`.
+fn is_plain(text: &str) -> bool {
+    !text.contains(':') && SessionId::new(text).is_ok()
+}
+
+/// Those that ask alike are equal.
+impl PartialEq for Tailnet {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.socket, &self.capability) == (&other.socket, &other.capability)
+    }
+}
+
+impl Eq for Tailnet {}
+
+impl fmt::Debug for Tailnet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tailnet").field(&self.socket).finish()
+    }
+}
+
+/// `ipnstate.Status`, as far as it is read.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct TailnetStatus {
+    backend_state: String,
+    /// Whether the system's network has the tailnet.
+    #[serde(rename = "TUN")]
+    tun: Option<bool>,
+}
+
+/// `apitype.WhoIsResponse`, as far as it is read.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct WhoisAnswer {
+    node: TailnetNode,
+    user_profile: TailnetUser,
+    cap_map: Option<HashMap<String, Option<Vec<Value>>>>,
+}
+
+/// `tailcfg.Node`, as far as it is read.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct TailnetNode {
+    #[serde(rename = "StableID")]
+    stable_id: String,
+    #[serde(default)]
+    sharer: i64,
+    key_expiry: String,
+    #[serde(default)]
+    expired: bool,
+    addresses: Option<Vec<String>>,
+    tags: Option<Vec<String>>,
+    hostinfo: Option<TailnetHost>,
+    #[serde(default)]
+    is_wire_guard_only: bool,
+}
+
+impl TailnetNode {
+    /// When its key expires: never, or then. `None` if that cannot be read.
+    fn key_expires(&self) -> Option<Option<OffsetDateTime>> {
+        let end = OffsetDateTime::parse(&self.key_expiry, &Rfc3339).ok()?;
+        // Go's zero time is in the year 1.
+        Some((end.year() > 1).then_some(end))
+    }
+}
+
+/// `tailcfg.Hostinfo`, as far as it is read.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct TailnetHost {
+    #[serde(default)]
+    sharee_node: bool,
+}
+
+/// `tailcfg.UserProfile`, as far as it is read.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct TailnetUser {
+    login_name: String,
+}
+
+/// A value of the capability.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrantedGroups {
+    groups: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    fn tailnet() -> Tailnet {
+        let capability = "example.com/cap/gateway".to_owned();
+        Tailnet::new("/nowhere/tailscaled.sock".into(), Some(capability))
+    }
+
+    /// An answer, changed at these places.
+    fn answer(change: &Value) -> Value {
+        let mut answer = json!({
+            "Node": {
+                "ID": 7, "StableID": "n7CNTRL", "Name": "one.tail.ts.net.", "User": 9,
+                "KeyExpiry": "2036-06-01T00:00:00Z", "Hostinfo": {"OS": "linux"},
+                "Addresses": ["100.64.0.7/32", "fd7a:115c:a1e0::7/128"],
+                "AllowedIPs": ["100.64.0.7/32", "10.0.0.0/8"],
+            },
+            "UserProfile": {"ID": 9, "LoginName": "alice@example.com", "Roles": []},
+            "CapMap": null,
+        });
+        for (at, value) in change.as_object().unwrap() {
+            match at.split_once('/') {
+                None => answer[at] = value.clone(),
+                Some((table, key)) => answer[table][key] = value.clone(),
+            }
+        }
+        answer
+    }
+
+    /// What is read of one: the user and the groups, or the cause.
+    fn read(change: &Value) -> String {
+        let now = OffsetDateTime::parse("2036-05-31T00:00:00Z", &Rfc3339).unwrap();
+        let read = tailnet().read(
+            WhoisAnswer::deserialize(answer(change)).unwrap(),
+            "100.64.0.7".parse().unwrap(),
+            now,
+        );
+        match read {
+            Ok(caller) => {
+                let user = caller.user.as_ref().map_or("nobody", User::as_str);
+                format!("{user} {}", caller.groups.join(" "))
+            }
+            Err(refused) => refused.cause,
+        }
+    }
+
+    #[test]
+    fn a_node_has_a_user_or_tags_and_the_groups_that_its_capability_names() {
+        let cap = |value: Value| json!({"CapMap": {"example.com/cap/gateway": value}});
+        let tagged = |tags: Value| json!({"Node/Tags": tags, "UserProfile/LoginName": TAGGED});
+        for (change, is) in [
+            (json!({}), "alice@example.com node:n7CNTRL"),
+            (
+                json!({"CapMap": {"other": [{"groups": ["x"]}]}}),
+                "alice@example.com node:n7CNTRL",
+            ),
+            (
+                cap(json!([{"groups": ["ops", "ci"]}, {"groups": ["ci"]}])),
+                "alice@example.com ci node:n7CNTRL ops",
+            ),
+            (cap(Value::Null), "alice@example.com node:n7CNTRL"),
+            (
+                tagged(json!(["tag:ci", "tag:b-2"])),
+                "nobody node:n7CNTRL tag:b-2 tag:ci",
+            ),
+            // A user who tagged a node is not behind it.
+            (
+                json!({"Node/Tags": ["tag:ci"]}),
+                "nobody node:n7CNTRL tag:ci",
+            ),
+            (
+                json!({"Node/KeyExpiry": "0001-01-01T00:00:00Z"}),
+                "alice@example.com node:n7CNTRL",
+            ),
+            // Whose it is does not show, or is spelled as other evidence.
+            (tagged(Value::Null), "has neither tags nor a user"),
+            (
+                json!({"UserProfile/LoginName": "uid:0"}),
+                "has neither tags nor a user",
+            ),
+            (
+                json!({"UserProfile/LoginName": ""}),
+                "has neither tags nor a user",
+            ),
+            (tagged(json!(["tag:a:b"])), "is no name"),
+            (tagged(json!(["gid:0"])), "is no name"),
+            (json!({"Node/StableID": "a b"}), "is no name"),
+            (
+                cap(json!([{"groups": ["tag:ci"]}])),
+                "has a value of `capability`",
+            ),
+            (
+                cap(json!([{"groups": ["node:x"]}])),
+                "has a value of `capability`",
+            ),
+            (
+                cap(json!([{"groups": ["a"], "users": []}])),
+                "has a value of `capability`",
+            ),
+            (cap(json!(["ci"])), "has a value of `capability`"),
+            (json!({"Node/Sharer": 12}), "is shared in"),
+            (
+                json!({"Node/Hostinfo": {"ShareeNode": true}}),
+                "is shared in",
+            ),
+            (json!({"Node/IsWireGuardOnly": true}), "runs no tailscaled"),
+            (json!({"Node/Expired": true}), "has a key that has expired"),
+            (
+                json!({"Node/KeyExpiry": "2036-05-31T00:00:00Z"}),
+                "has a key that has expired",
+            ),
+            (
+                json!({"Node/KeyExpiry": "soon"}),
+                "has a key that has expired",
+            ),
+            // A subnet router: what is behind it has its answer, and is not it.
+            (
+                json!({"Node/Addresses": ["100.64.0.8/32"]}),
+                "has not the address 100.64.0.7",
+            ),
+            (
+                json!({"Node/Addresses": ["100.64.0.0/24"]}),
+                "has not the address 100.64.0.7",
+            ),
+            (
+                json!({"Node/Addresses": null}),
+                "has not the address 100.64.0.7",
+            ),
+        ] {
+            let found = read(&change);
+            assert!(found.contains(is), "{change}: {found}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_counts_for_a_while_and_is_asked_for_as_long_as_there_are_connections() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("tailscaled.sock");
+        let tailnet = Arc::new(Tailnet {
+            again: Duration::from_millis(40),
+            counts: Duration::from_millis(400),
+            ..Tailnet::new(socket.clone(), None)
+        });
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let count = asked.clone();
+        let daemon = tokio::spawn(async move {
+            let text = answer(&json!({})).to_string();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = [0; 4096];
+                assert!(stream.read(&mut request).await.unwrap() > 0);
+                count.fetch_add(1, Ordering::Relaxed);
+                let _ = stream.write_all((head.clone() + &text).as_bytes()).await;
+            }
+        });
+        let from: SocketAddr = "100.64.0.7:4000".parse().unwrap();
+        let connect = async || tailnet.share(from, tailnet.whois(from).await.unwrap());
+        let until = async |is_so: &dyn Fn() -> bool| {
+            let began = Instant::now();
+            while !is_so() {
+                assert!(began.elapsed() < Duration::from_secs(10));
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            began.elapsed()
+        };
+        let (one, other) = (connect().await, connect().await);
+        assert!(Arc::ptr_eq(&one, &other));
+        until(&|| asked.load(Ordering::Relaxed) >= 4).await;
+        assert!(!one.is_over());
+        // Once there is no connection, nobody asks.
+        drop((one, other));
+        until(&|| tailnet.known.lock().is_empty()).await;
+        let one = connect().await;
+        daemon.abort();
+        let lasted = until(&|| one.is_over()).await;
+        assert!(lasted > Duration::from_millis(200), "{lasted:?}");
+        until(&|| tailnet.known.lock().is_empty()).await;
+    }
+}
