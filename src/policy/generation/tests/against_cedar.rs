@@ -298,11 +298,10 @@ proptest! {
                 None,
             );
             let (user, groups) = (request.user.clone(), request.groups.clone());
-            let token = None;
             let caller = Arc::new(Caller {
                 user,
                 groups,
-                token,
+                ..Caller::default()
             });
             // Twice, so that each set is looked up and then known.
             for method in METHODS.into_iter().chain(METHODS) {
