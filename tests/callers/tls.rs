@@ -224,7 +224,7 @@ fn a_proxy_with_tls_takes_each_protocol_inside_it_and_nothing_outside() {
     }
     let before = rig.records(0).len();
     for (clear, told) in [
-        (&ASKED[..], "HTTP/1.1 400 "),
+        (ASKED, "HTTP/1.1 400 "),
         (CONNECTED, "HTTP/1.1 400 "),
         (TUNNELLED, ""),
         (b"\x16\x03\x01\x00\x05hello", ""),
