@@ -6,7 +6,8 @@ use crate::app::{App, Failure};
 use crate::control::{MintRequest, MintedToken};
 use crate::intercept::KEY_NUMBER;
 use crate::names::SessionId;
-use crate::session::{PhantomKey, Session};
+use crate::session::Session;
+use crate::session::phantom::PhantomKey;
 use crate::state::unix;
 use crate::token::{Caveat, TokenKey, inspect};
 
