@@ -273,6 +273,7 @@ fn decide_until_killed(path: &Path) -> ! {
 
 fn record(id: &str) -> SessionRecord {
     SessionRecord {
+        created: None,
         version: SessionRecord::VERSION,
         id: id.to_owned(),
         parents: Vec::new(),
