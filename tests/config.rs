@@ -326,7 +326,7 @@ fn a_base_listener_has_an_origin_for_each_alias_and_stays_on_this_machine() {
             "3:11: a `base` listener listens beyond loopback",
             "4:19: `aliases` of [[listener]] is `https://*.a.test` | an alias is of one server",
             "4:39: unknown name `a/b` in `aliases`",
-            "4:68: `aliases` of [[listener]] is `c.test/v1`",
+            "4:69: `aliases` of [[listener]] is `c.test/v1`",
         ],
     );
     refused(
@@ -1043,6 +1043,7 @@ fn one_key(key: &keys::ConfigKey, value: &str) -> String {
     let assignment = format!("{} = {value}", key.name);
     match key.section {
         "listener.authentication" => format!("[[listener]]\nauthentication = {{ {assignment} }}\n"),
+        "listener.tls" => format!("[[listener]]\ntls = {{ {assignment} }}\n"),
         "credential.from" => format!("[[credential]]\nfrom = {{ {assignment} }}\n"),
         "credential.endpoints" => {
             format!("[[credential]]\nsign = \"sigv4\"\nendpoints = [{{ {assignment} }}]\n")
@@ -1100,6 +1101,7 @@ fn the_documentation_has_exactly_the_keys_of_the_code() {
     for key in keys::KEYS {
         let title = match key.section {
             "listener.authentication" => "`authentication` of `[[listener]]`".to_owned(),
+            "listener.tls" => "`tls` of `[[listener]]`".to_owned(),
             "credential.from" => "`from` of `[[credential]]` as a table".to_owned(),
             "credential.endpoints" => "`endpoints` of `[[credential]]`".to_owned(),
             section => format!("`{}`", keys::heading(section)),

@@ -272,6 +272,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     let tls = tls.and_then(|inner| tls::tls(&inner, &who));
     let groups = section.all("groups", |text| Ok(name(text)?.as_str().to_owned()));
     let any_user = section.is_true("any_user");
+    let aliases = aliases(section);
     let (kind, address) = (kind?, address?);
     if let Some(why) = kind.names_port().filter(|_| section.has("port")) {
         let kind = kind.as_str();
@@ -283,7 +284,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         mistake!(section, "authentication", "`authentication` contradicts `kind = \"{kind}\"`";
             "{why}"; "remove `authentication`, or write `kind = \"proxy\"`");
     }
-    let aliases = aliases(section, &kind);
+    check_aliases(section, &kind);
     if section.has("tls") && !matches!(kind, ListenerKind::Proxy { .. }) {
         let kind = kind.as_str();
         mistake!(section, "tls", "`tls` contradicts `kind = \"{kind}\"`";
@@ -409,15 +410,7 @@ fn mode(text: &str) -> Result<u32, Hint> {
 }
 
 /// The origins of a `base` listener, by their aliases.
-fn aliases(section: &Section<'_, '_>, kind: &ListenerKind) -> Aliases {
-    let is_base = matches!(kind, ListenerKind::Base(_));
-    if is_base != section.has("aliases") {
-        let kind = kind.as_str();
-        mistake!(section, "aliases", "`aliases` and `kind = \"{kind}\"` do not fit";
-            "the paths of a `base` listener begin with an alias, and those of no other";
-            "write `kind = \"base\"` and `aliases = {{ openai = \"https://api.openai.com\" }}`, or \
-             neither");
-    }
+fn aliases(section: &Section<'_, '_>) -> Aliases {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let texts = section.texts("aliases", |name| {
         let hint =
@@ -428,13 +421,21 @@ fn aliases(section: &Section<'_, '_>, kind: &ListenerKind) -> Aliases {
     let named = texts.into_iter().filter_map(|(name, text)| {
         let server = |text: &str| network::server(text, several());
         let text = Spanned::new(text.span(), text.get_ref().as_str());
-        Some((name, section.accept("aliases", text, server)?))
+        Some((name, section.accept("aliases", text, server)?.into_inner()))
     });
-    Aliases(
-        named
-            .map(|(name, origin)| (name, origin.into_inner()))
-            .collect(),
-    )
+    Aliases(named.collect())
+}
+
+/// Refuses aliases of another kind than `base`, and `base` without them.
+fn check_aliases(section: &Section<'_, '_>, kind: &ListenerKind) {
+    let is_base = matches!(kind, ListenerKind::Base(_));
+    if is_base != section.has("aliases") {
+        let kind = kind.as_str();
+        mistake!(section, "aliases", "`aliases` and `kind = \"{kind}\"` do not fit";
+            "the paths of a `base` listener begin with an alias, and those of no other";
+            "write `kind = \"base\"` and `aliases = {{ openai = \"https://api.openai.com\" }}`, or \
+             neither");
+    }
 }
 
 /// The evidence that a listener takes. `listener` is none beside itself.

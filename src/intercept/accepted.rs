@@ -58,9 +58,6 @@ pub enum Rejected {
     /// An expectation other than `100-continue` (RFC 9110 §10.1.1).
     #[error("only the expectation `100-continue` is known")]
     Expectation,
-    /// No alias of the `base` listener.
-    #[error("the path begins with no alias of this listener")]
-    Alias,
     /// The query asks the origin to use a method other than the one that was judged (threats F09).
     #[error("the query overrides the method")]
     MethodOverride,
@@ -81,7 +78,6 @@ impl Rejected {
             Self::Wire(why) => why.reason(),
             Self::Upgrade => ReasonCode::Upgrade,
             Self::Expectation => ReasonCode::Expectation,
-            Self::Alias => ReasonCode::Alias,
             Self::MethodOverride => ReasonCode::MethodOverride,
             Self::FieldOverride => ReasonCode::FieldOverride,
         }

@@ -7,7 +7,6 @@ use http::header::HOST;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Uri};
 
-use super::accepted::Rejected;
 use crate::message::{Disagreement, Origin};
 
 /// The aliases of a `base` listener, and their origins.
@@ -19,17 +18,21 @@ impl Aliases {
     /// and says nothing.
     ///
     /// # Errors
-    /// [`Rejected`] if the target is no path, or begins with no alias as it is written.
-    pub(super) fn origin(&self, uri: &Uri, fields: &HeaderMap) -> Result<(Origin, Uri), Rejected> {
+    /// [`Disagreement`] if the target is no path, or begins with no alias as it is written.
+    pub(super) fn origin(
+        &self,
+        uri: &Uri,
+        fields: &HeaderMap,
+    ) -> Result<(Origin, Uri), Disagreement> {
         if fields.get_all(HOST).iter().count() != 1 {
-            return Err(Disagreement::HostCount.into());
+            return Err(Disagreement::HostCount);
         }
         let is_path = uri.scheme().is_none() && uri.authority().is_none();
         let target = uri.path_and_query().filter(|_| is_path);
         let target = target.ok_or(Disagreement::TargetForm)?.as_str();
         let named = target.strip_prefix('/').ok_or(Disagreement::TargetForm)?;
         let (alias, rest) = named.split_at(named.find(['/', '?']).unwrap_or(named.len()));
-        let origin = self.0.get(alias).ok_or(Rejected::Alias)?;
+        let origin = self.0.get(alias).ok_or(Disagreement::Alias)?;
         let rest = match rest.starts_with('/') {
             true => PathAndQuery::try_from(rest),
             false => PathAndQuery::try_from(format!("/{rest}")),

@@ -49,6 +49,9 @@ pub enum Disagreement {
     /// The tunnel and the ClientHello name different hosts.
     #[error("the tunnel and the server name differ")]
     SniTunnelMismatch,
+    /// The path begins with no alias of a `base` listener.
+    #[error("the path begins with no alias of this listener")]
+    Alias,
     /// The request is for another host or port than the connection.
     #[error("the request is for another authority than the connection")]
     Misdirected,
@@ -66,6 +69,7 @@ impl Disagreement {
             Disagreement::AuthorityHostConflict => ReasonCode::AuthorityHostConflict,
             Disagreement::NoSni => ReasonCode::NoSni,
             Disagreement::SniTunnelMismatch => ReasonCode::SniConnectMismatch,
+            Disagreement::Alias => ReasonCode::Alias,
             Disagreement::Misdirected => ReasonCode::AuthorityMismatch,
         }
     }

@@ -103,8 +103,8 @@ fn name(to: SocketAddr, _: bool) -> Fate {
     }
 }
 
-/// Binds a connection to an interface. Where rules notice, they can only drop it: then the interface
-/// sends nothing meanwhile.
+/// Binds a connection to an interface. Where rules notice, they can only drop it: then the
+/// interface sends nothing meanwhile.
 fn bound(to: SocketAddr, device: &str) -> Fate {
     let sent = || devices().into_iter().find(|(name, _)| name == device);
     for _ in 0..5 {

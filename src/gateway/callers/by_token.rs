@@ -55,9 +55,7 @@ impl Worker {
                     let selecting = Box::pin(self.select(io, (listener, client), caller, deadline));
                     return selecting.await;
                 }
-                (Err(TokenDenied::Missing), Err(refused))
-                    if !is_told && (refused.user.is_some() || !refused.cause.is_empty()) =>
-                {
+                (Err(TokenDenied::Missing), Err(refused)) if !is_told && refused.user.is_some() => {
                     let refused = refused.clone();
                     let refusing = self.refuse_caller(io, (listener, client), refused, deadline);
                     return Box::pin(refusing).await;

@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 
 use super::x509::CertificateHolder;
-use crate::intercept::caller::{Caller, CallerRefused};
 use crate::intercept::client_stream::ClientStream;
 use crate::intercept::door::{DoorTls, now};
 use crate::names::User;
@@ -51,19 +50,6 @@ impl HeldCertificate {
                 by: Mutex::new(stream.by.clone()),
             })
         }))
-    }
-
-    /// The caller that presents one.
-    pub(super) fn caller(stream: &ClientStream) -> Option<Result<Caller, CallerRefused>> {
-        Some(match Self::of(stream)? {
-            Ok(held) => Ok(Caller {
-                user: Some(held.user.clone()),
-                groups: held.groups.clone(),
-                certificate: Some(Arc::new(held)),
-                ..Caller::default()
-            }),
-            Err(cause) => Err(CallerRefused::of(None, cause)),
-        })
     }
 
     /// Whether it holds: it is verified again after its end, and when what its proxy takes changed.

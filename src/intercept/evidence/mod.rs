@@ -55,9 +55,7 @@ impl Evidence {
                 Self::Unix(users) => users.caller(stream).map(|found| found.map(Arc::new)),
                 // Boxed, so that a connection does not keep memory for the question.
                 Self::Tailnet(tailnet) => Some(Box::pin(tailnet.caller(stream)).await),
-                Self::Certificate => {
-                    HeldCertificate::caller(stream).map(|found| found.map(Arc::new))
-                }
+                Self::Certificate => by_certificate(stream).map(|found| found.map(Arc::new)),
                 Self::Token => None,
             };
             if let Some(found) = found {
@@ -66,4 +64,17 @@ impl Evidence {
         }
         Err(CallerRefused::of(None, ""))
     }
+}
+
+/// The caller that presents a certificate.
+fn by_certificate(stream: &ClientStream) -> Option<Result<Caller, CallerRefused>> {
+    Some(match HeldCertificate::of(stream)? {
+        Ok(held) => Ok(Caller {
+            user: Some(held.user.clone()),
+            groups: held.groups.clone(),
+            certificate: Some(Arc::new(held)),
+            ..Caller::default()
+        }),
+        Err(cause) => Err(CallerRefused::of(None, cause)),
+    })
 }
