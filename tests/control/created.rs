@@ -387,7 +387,7 @@ fn a_request_that_is_made_again_shows_the_same_session_and_another_one_is_refuse
     let uid = rustix::process::getuid().as_raw();
     let socket = made.program.path("agents.sock");
     let unix = format!(
-        "[[listener]]\nkind = \"proxy\"\naddress = \"unix:{}\"\nsession = \"{{caller}}\"\nwho = [\"unix\"]\n",
+        "[[listener]]\nkind = \"proxy\"\naddress = \"unix:{}\"\nsession = \"{{caller}}\"\nwho = [\"unix\"]\nuids = [\"{uid}\"]\n",
         socket.display()
     );
     made.program.edit(|text| format!("{text}{unix}"));
