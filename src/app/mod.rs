@@ -113,7 +113,12 @@ impl Whose<'_> {
     fn caller(&self) -> Option<Arc<Caller>> {
         match self {
             Self::Listener => None,
-            Self::Caller(caller) => Some(Arc::clone(caller)),
+            // Another one, as this one lasts as long as its connections.
+            Self::Caller(caller) => Some(Arc::new(Caller {
+                user: caller.user.clone(),
+                groups: caller.groups.clone(),
+                ..Caller::default()
+            })),
             Self::Operator(creation) => Some(Arc::new(Caller {
                 user: creation.request.user.clone(),
                 ..Caller::default()

@@ -542,10 +542,11 @@ fn check_certificates(section: &Section<'_, '_>, who: &[Evidence]) {
             "add `tls = {{ certificate = \"proxy.pem\", key = \"proxy.key\", client_roots = \
              \"clients.pem\" }}`");
     }
-    if who[..at].iter().any(|one| matches!(one, Evidence::Unix(_))) {
+    let is_final = |one: &Evidence| matches!(one, Evidence::Unix(_) | Evidence::Tailnet(_));
+    if who[..at].iter().any(is_final) {
         mistake!(section, "who", "no certificate would count";
-            "the first evidence that is there counts, and the kernel always knows the user";
-            "write `certificate` before `unix`");
+            "the first evidence that is there counts, and the kernel and tailscaled always answer";
+            "write `certificate` before `unix` and `tailnet`");
     }
 }
 

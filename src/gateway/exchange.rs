@@ -24,6 +24,7 @@ use crate::credential::{Credentialed, Redactor, Verified};
 use crate::intercept::strict::ViolationHandle;
 use crate::intercept::{
     Accepted, Addressed, ConnectionContext, Entry, GATEWAY_NAME, HeldToken, SessionCa, TokenDenied,
+    answer_of,
 };
 use crate::message::{Authority, Origin, named_paths};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
@@ -274,6 +275,13 @@ impl Exchange {
             // it is not.
             (Some(upgrade), None) if upgrade.accept.is_none() && success => {
                 Err(origin::Error::BadUpgrade.into())
+            }
+            (_, None) if self.entry == Entry::Base => {
+                let mut response = response;
+                if let Some(origin) = &self.to {
+                    answer_of(origin, response.headers_mut());
+                }
+                Ok(response)
             }
             (_, None) => Ok(response),
         }

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use http::header::HOST;
+use http::header::{HOST, LOCATION, ORIGIN, SET_COOKIE};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, HeaderValue, Uri};
 
-use crate::message::{Disagreement, Origin};
+use crate::message::{Authority, Disagreement, Origin, Scheme};
 
 /// The aliases of a `base` listener, and their origins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,8 +24,15 @@ impl Aliases {
         uri: &Uri,
         fields: &HeaderMap,
     ) -> Result<(Origin, Uri), Disagreement> {
-        if fields.get_all(HOST).iter().count() != 1 {
+        let mut hosts = fields.get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
             return Err(Disagreement::HostCount);
+        };
+        // A page could make a browser ask, and its own name could lead here.
+        let host = Authority::parse(host.as_bytes(), Some(Scheme::Http.default_port()))?.host;
+        let is_here = host.ip().is_some() || host.as_str() == "localhost";
+        if !is_here || fields.contains_key(ORIGIN) || fields.contains_key("sec-fetch-site") {
+            return Err(Disagreement::Browser);
         }
         let is_path = uri.scheme().is_none() && uri.authority().is_none();
         let target = uri.path_and_query().filter(|_| is_path);
@@ -43,12 +50,31 @@ impl Aliases {
     }
 }
 
+/// Keeps an answer to its origin: to a client, the origins of all aliases are one. A redirect leads
+/// to the origin itself, and cookies are not for others.
+pub fn answer_of(origin: &Origin, fields: &mut HeaderMap) {
+    fields.remove(SET_COOKIE);
+    let Some(location) = fields.remove(LOCATION) else {
+        return;
+    };
+    let to = location.to_str().unwrap_or_default();
+    let to = match to.parse::<Uri>() {
+        Ok(uri) if uri.scheme().is_some() => to.to_owned(),
+        _ if to.starts_with("//") => format!("{}:{to}", origin.scheme.as_str()),
+        _ if to.starts_with('/') => {
+            format!("{}://{}{to}", origin.scheme.as_str(), origin.host_field())
+        }
+        // It is relative to the path, which the client knows with the alias.
+        _ => return,
+    };
+    fields.extend(HeaderValue::try_from(to).ok().map(|to| (LOCATION, to)));
+}
+
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::HeaderName;
 
     use super::*;
-    use crate::message::{Authority, Scheme};
 
     #[test]
     fn the_first_segment_as_written_names_the_origin_and_goes() {
@@ -80,9 +106,49 @@ mod tests {
             let expected = rest.map(|rest| (origin.clone(), rest.to_owned()));
             assert_eq!(asked.ok(), expected, "{target}");
         }
-        let two: HeaderMap = [host.clone(), host].into_iter().collect();
-        for fields in [two, HeaderMap::new()] {
-            assert!(aliases.origin(&"/api/".parse().unwrap(), &fields).is_err());
+        let value = HeaderValue::from_static;
+        for (fields, is_taken) in [
+            (vec![host.clone()], true),
+            (vec![host.clone(), host.clone()], false),
+            (vec![], false),
+            (vec![(HOST, value("localhost:8081"))], true),
+            (vec![(HOST, value("[::1]:8081"))], true),
+            // A name that its owner made lead here.
+            (vec![(HOST, value("rebound.example:8081"))], false),
+            (vec![host.clone(), (ORIGIN, value("null"))], false),
+            (
+                vec![
+                    host,
+                    (HeaderName::from_static("sec-fetch-site"), value("none")),
+                ],
+                false,
+            ),
+        ] {
+            let fields: HeaderMap = fields.into_iter().collect();
+            let asked = aliases.origin(&"/api/".parse().unwrap(), &fields);
+            assert_eq!(asked.is_ok(), is_taken, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_leads_to_its_origin_and_sets_no_cookie_for_others() {
+        let origin = Origin {
+            scheme: Scheme::Https,
+            authority: Authority::parse(b"api.example", Some(443)).unwrap(),
+        };
+        for (location, leads) in [
+            ("/b/v1", Some("https://api.example/b/v1")),
+            ("//other.example/", Some("https://other.example/")),
+            ("https://other.example/a", Some("https://other.example/a")),
+            ("../b", None),
+            ("", None),
+        ] {
+            let mut fields = HeaderMap::new();
+            fields.insert(LOCATION, location.parse().unwrap());
+            fields.insert(SET_COOKIE, HeaderValue::from_static("a=b; Path=/"));
+            answer_of(&origin, &mut fields);
+            let now = fields.get(LOCATION).map(|to| to.to_str().unwrap());
+            assert_eq!((now, fields.len()), (leads, usize::from(leads.is_some())));
         }
     }
 }

@@ -61,6 +61,15 @@ impl ClientStream {
         }
     }
 
+    /// Where the connection was made to, if it is of TCP.
+    #[must_use]
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        match self.carrier() {
+            Self::Tcp(stream) => stream.local_addr().ok(),
+            _ => None,
+        }
+    }
+
     /// Sends what is written at once.
     ///
     /// # Errors

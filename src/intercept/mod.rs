@@ -30,7 +30,7 @@ pub mod synthetic;
 pub mod websocket;
 
 pub use accepted::{Accepted, Addressed, Rejected};
-pub use base::Aliases;
+pub use base::{Aliases, answer_of};
 pub use ca::SessionCa;
 pub use caller::{Caller, CallerRefused};
 pub use client_stream::ClientStream;

@@ -52,6 +52,9 @@ pub enum Disagreement {
     /// The path begins with no alias of a `base` listener.
     #[error("the path begins with no alias of this listener")]
     Alias,
+    /// A web page asks through a `base` listener.
+    #[error("a browser asks, or for another name than the listener's")]
+    Browser,
     /// The request is for another host or port than the connection.
     #[error("the request is for another authority than the connection")]
     Misdirected,
@@ -70,6 +73,7 @@ impl Disagreement {
             Disagreement::NoSni => ReasonCode::NoSni,
             Disagreement::SniTunnelMismatch => ReasonCode::SniConnectMismatch,
             Disagreement::Alias => ReasonCode::Alias,
+            Disagreement::Browser => ReasonCode::Browser,
             Disagreement::Misdirected => ReasonCode::AuthorityMismatch,
         }
     }

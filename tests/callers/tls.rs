@@ -610,6 +610,11 @@ fn tls_that_cannot_be_is_refused_with_its_line() {
             "no certificate would count",
         ),
         (
+            format!("{open}tls = {{ {good}{roots} }}\nwho = [\"tailnet\", \"certificate\"]"),
+            5,
+            "no certificate would count",
+        ),
+        (
             format!("{open}tls = {{ {good} }}"),
             3,
             "without authentication listens beyond loopback",

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::app::listen::publish::Publication;
 use crate::app::{App, Failure, Whose};
+use crate::config::ListenerSession;
 use crate::gateway::{AskedSession, LivePair};
 
 impl App {
@@ -45,7 +46,10 @@ impl App {
             return Ok(None);
         }
         let snapshot = self.shared.current();
-        let named = [(&asked.id, &asked.groups[..], Whose::Caller(&asked.caller))];
+        let mut known = config.listeners.iter();
+        let known = known.find(|known| known.session == ListenerSession::EachCaller);
+        let groups = known.map_or(&[][..], |known| &known.groups);
+        let named = [(&asked.id, groups, Whose::Caller(&asked.caller))];
         let mut opened = self.prepare_and_keep(&snapshot, config, &named).await?;
         let opened = opened.pop().ok_or_else(|| Failure::new("no session"))?;
         let live = opened.live();

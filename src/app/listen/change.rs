@@ -221,7 +221,6 @@ impl App {
             None => ListenerSessions::EachCaller(CallerSessions {
                 live: self.listening.live().clone(),
                 asks: self.listening.asks().asks.clone(),
-                groups: known.groups.clone().into(),
             }),
         };
         let mode = match &known.kind {

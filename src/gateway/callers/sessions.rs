@@ -61,16 +61,12 @@ pub struct CallerSessions {
     pub live: Arc<LiveSessions>,
     /// Where it is asked for others.
     pub asks: mpsc::Sender<AskedSession>,
-    /// The groups that each session is in.
-    pub groups: Arc<[String]>,
 }
 
 /// A caller whose session is asked for.
 pub struct AskedSession {
     /// The session's name.
     pub id: SessionId,
-    /// The groups that it is in.
-    pub groups: Arc<[String]>,
     /// Whose it is.
     pub caller: Arc<Caller>,
     /// Takes the session, if there is one.
@@ -105,12 +101,7 @@ impl CallerSessions {
 
     async fn ask(&self, id: SessionId, caller: Arc<Caller>) -> Option<LivePair> {
         let (answer, answered) = oneshot::channel();
-        let asked = AskedSession {
-            id,
-            groups: self.groups.clone(),
-            caller,
-            answer,
-        };
+        let asked = AskedSession { id, caller, answer };
         // A program that stops answers nobody.
         self.asks.send(asked).await.ok()?;
         answered.await.ok()?

@@ -100,6 +100,11 @@ impl Tailnet {
     /// # Errors
     /// What keeps it from that.
     pub async fn works(&self) -> Result<(), String> {
+        self.own().await.map(drop)
+    }
+
+    /// The addresses of this machine in the tailnet, while it is connected.
+    async fn own(&self) -> Result<Vec<IpAddr>, String> {
         let answer = self.ask("/localapi/v0/status?peers=false").await?;
         let status = answer.and_then(|text| serde_json::from_slice::<TailnetStatus>(&text).ok());
         match status {
@@ -109,7 +114,7 @@ impl Tailnet {
                 Err(format!("tailscaled is not connected: its state is {state}"))
             }
             Some(status) if status.tun == Some(false) => Err(USERSPACE.to_owned()),
-            Some(_) => Ok(()),
+            Some(status) => Ok(status.tailscale_ips.unwrap_or_default()),
         }
     }
 
@@ -128,6 +133,17 @@ impl Tailnet {
         }
         if is_of_this_machine(from.ip()) {
             return Err(CallerRefused::of(None, "it connects from this machine"));
+        }
+        let own = self.own().await;
+        let own = own.map_err(|why| CallerRefused::of(None, why))?;
+        // The gateway may be in another network than tailscaled.
+        if own.contains(&from.ip()) {
+            return Err(CallerRefused::of(None, "it connects from this machine"));
+        }
+        let to = stream.local_addr().map(|to| to.ip().to_canonical());
+        if to.is_none_or(|to| !own.contains(&to)) {
+            let cause = "it was made to another address than this machine's in the tailnet";
+            return Err(CallerRefused::of(None, cause));
         }
         match self.whois(from).await {
             Ok(caller) => Ok(self.share(from, caller)),
@@ -159,7 +175,7 @@ impl Tailnet {
             if self.forget(from.ip(), &caller, false) {
                 return;
             }
-            match self.whois(from).await {
+            match self.whois_now(from).await {
                 Ok(now) if is_same(&now, &caller) => answered = Instant::now(),
                 Err(Unseen::Away(_)) if answered.elapsed() + self.again < self.counts => {}
                 _ => break,
@@ -183,13 +199,19 @@ impl Tailnet {
         is_left
     }
 
+    /// Asks the same if this machine is connected.
+    async fn whois_now(&self, from: SocketAddr) -> Result<Caller, Unseen> {
+        self.own().await.map_err(Unseen::Away)?;
+        self.whois(from).await
+    }
+
     /// Asks who has an address and port now.
     async fn whois(&self, from: SocketAddr) -> Result<Caller, Unseen> {
         let address = from.to_string();
         let address = utf8_percent_encode(&address, NON_ALPHANUMERIC);
         let what = format!("/localapi/v0/whois?proto=tcp&addr={address}");
         let Some(text) = self.ask(&what).await.map_err(Unseen::Away)? else {
-            let cause = format!("no node of the tailnet has the address {}", from.ip());
+            let cause = "no node of the tailnet has its address";
             return Err(Unseen::Refused(CallerRefused::of(None, cause)));
         };
         let answer: WhoisAnswer =
@@ -223,9 +245,7 @@ impl Tailnet {
         }
         let is_own = |own: &String| own.parse() == Ok(IpNet::from(address));
         if !node.addresses.iter().flatten().any(is_own) {
-            return refused(&format!(
-                "has not the address {address}: it routes for others"
-            ));
+            return refused("has not the client's address: it routes for others");
         }
         let end = node.key_expires();
         if node.expired || end.is_none_or(|end| end.is_some_and(|end| end <= now)) {
@@ -290,6 +310,10 @@ impl Tailnet {
     async fn get(&self, what: &str) -> Result<(StatusCode, Bytes), Box<dyn Error + Send + Sync>> {
         let _place = self.open.acquire().await?;
         let stream = UnixStream::connect(&self.socket).await?;
+        let whose = stream.peer_cred()?.uid();
+        if whose != 0 && whose != rustix::process::geteuid().as_raw() {
+            return Err("its socket is another user's".into());
+        }
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let request = Request::get(what).header(HOST, HOST_NAME);
         let request = request.body(Empty::<Bytes>::new())?;
@@ -344,6 +368,8 @@ struct TailnetStatus {
     /// Whether the system's network has the tailnet.
     #[serde(rename = "TUN")]
     tun: Option<bool>,
+    #[serde(rename = "TailscaleIPs")]
+    tailscale_ips: Option<Vec<IpAddr>>,
 }
 
 /// `apitype.WhoIsResponse`, as far as it is read.
@@ -528,15 +554,15 @@ mod tests {
             // A subnet router: what is behind it has its answer, and is not it.
             (
                 json!({"Node/Addresses": ["100.64.0.8/32"]}),
-                "has not the address 100.64.0.7",
+                "has not the client's address",
             ),
             (
                 json!({"Node/Addresses": ["100.64.0.0/24"]}),
-                "has not the address 100.64.0.7",
+                "has not the client's address",
             ),
             (
                 json!({"Node/Addresses": null}),
-                "has not the address 100.64.0.7",
+                "has not the client's address",
             ),
         ] {
             let found = read(&change);
@@ -557,7 +583,9 @@ mod tests {
         let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let count = asked.clone();
         let daemon = tokio::spawn(async move {
-            let text = answer(&json!({})).to_string();
+            let mut both = answer(&json!({}));
+            both["BackendState"] = json!("Running");
+            let text = both.to_string();
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();

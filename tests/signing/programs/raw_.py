@@ -122,10 +122,10 @@ def random_text(source, letters, most):
 
 
 def random_name(source, letters, most):
-    """A name of a path. The gateway refuses one that, decoded once more, has a separator, an unreserved or a control character."""
+    """A name of a path. The gateway refuses one that, decoded once more, has a separator, an unreserved or a control character, or dots alone behind a separator."""
     while True:
         name = random_text(source, letters, most)
-        if not re.search("%(?i:0[0-9a-f]|1[0-9a-f]|25|2[ef]|5c|7f|2d|3[0-9]|4[1-9a-f]|5[0-9af]|6[1-9a-f]|7[0-9ae]|[0-9a-f]?%)", name):
+        if not re.search("%(?i:0[0-9a-f]|1[0-9a-f]|25|2[ef]|5c|7f|2d|3[0-9]|4[1-9a-f]|5[0-9af]|6[1-9a-f]|7[0-9ae]|[0-9a-f]?%)|[?;\\\\][ .]*[.][ .]*([?;\\\\]|$)", name):
             return name
 
 
