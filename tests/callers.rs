@@ -172,7 +172,10 @@ fn a_caller_who_comes_after_a_reload_is_in_the_groups_that_it_brought() {
         "session = \"{{caller}}\"\nwho = [\"unix\"]\nuids = [\"{}\"]\ngroups = [\"one\"]",
         uid()
     );
-    let program = program("proxy", &further);
+    let program = Program::start("");
+    let more = listener("proxy", &program.path("agents.sock"), &further);
+    program.edit(|text| text.replace("phantoms.env", "phantoms-{session}.env") + &more);
+    program.reload();
     let rule = "permit(principal in Gateway::Group::\"two\", action, resource == Gateway::Host::\"stream.test\");";
     fs::write(program.path("rules.cedar"), rule).unwrap();
     program.edit(|text| text.replace("groups = [\"one\"]", "groups = [\"two\"]"));
