@@ -34,11 +34,11 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 91_749),
+    ("all", 91_904),
     ("app", 7_157),
     ("audit", 3_206),
     ("body", 2_237),
-    ("cli", 9_516),
+    ("cli", 9_671),
     ("config", 5_112),
     ("control", 1_814),
     ("credential", 12_404),
