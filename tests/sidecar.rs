@@ -511,6 +511,8 @@ fn is_told_from_inside(mode: &'static str) {
         "UDP to [2001:db8::1]:443: was neither",
     ];
     told(&world, workload, 1, &none);
+    // Who was asked for then is asked for again and again.
+    ip("neigh flush dev up0");
     assert_eq!(world.rules("--apply").0, 0);
     told(
         &world,
@@ -539,13 +541,13 @@ fn is_told_from_inside(mode: &'static str) {
         ],
     );
     assert_eq!(text.lines().count(), all + 1, "{text}");
-    let (others, _) = told(
+    let (others, text) = told(
         &world,
         (WORKLOAD, gains),
         1,
         &[could, "does not hold    new privileges: a setuid"],
     );
-    assert_eq!(others, all - 1);
+    assert_eq!(others, all - 1, "{text}");
     let lines = [
         could,
         "does not hold    capabilities: CAP_NET_RAW marks",
@@ -571,10 +573,7 @@ fn is_told_from_inside(mode: &'static str) {
         .lines()
         .filter(|line| line.starts_with("does not hold"))
     {
-        assert!(
-            line.contains("2001:db8::1") && line.contains(NEITHER),
-            "{line}"
-        );
+        assert!(line.contains("::") && line.contains(NEITHER), "{line}");
     }
     for what in ["TCP", "UDP", "DNS"] {
         let line = format!("does not hold    {what} ");
@@ -589,7 +588,12 @@ fn is_told_from_inside(mode: &'static str) {
         1,
         &["cannot be known  TCP to 192.0.2.1:80 bound to up0: "],
     );
-    assert_eq!(others, all - 2, "{text}");
+    assert_eq!(others, all - 4, "{text}");
+    // Nor does it hold because the next hop is asked for, and nothing is sent meanwhile.
+    world.out.run("ip addr flush dev in0");
+    ip("neigh flush dev up0");
+    let lost = ["cannot be known  TCP to 192.0.2.1:80 bound to up0: "];
+    told(&world, workload, 1, &lost);
     // A table that sleeps.
     assert_eq!(world.rules("--apply").0, 0);
     nft(&[
@@ -605,6 +609,98 @@ fn is_told_from_inside(mode: &'static str) {
     assert_eq!(world.rules("--check").0, 1);
     assert_eq!(world.rules("--apply").0, 0);
     assert_eq!(world.rules("--check").0, 0);
+}
+
+/// A network without a way out has neighbours all the same, which `check` tells.
+fn neighbours_are_tried(_: &'static str) {
+    let folder = tempfile::tempdir().unwrap();
+    let servers = folder.path().join("resolv.conf");
+    fs::write(&servers, "nameserver fe80::1%d0\n").unwrap();
+    let told = |mode: &str, code: i32, lines: &[&str]| {
+        let output = Command::new("unshare")
+            .args(["--mount", "--", "sh", "-c"])
+            .arg("mount --bind \"$0\" /etc/resolv.conf && exec setpriv \"$@\"")
+            .arg(&servers)
+            .args(["--reuid", WORKLOAD, "--regid", WORKLOAD, "--clear-groups"])
+            .args(["--bounding-set", "-all", "--no-new-privs", "--"])
+            .arg(env!("CARGO_BIN_EXE_gateway"))
+            .args(["sidecar", "check", "--mode", mode])
+            .output()
+            .unwrap();
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        for line in lines {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        text
+    };
+    let notes = || said(&relay(folder.path(), &["--", "true"]).output().unwrap());
+    ip("link set lo up");
+    for mode in ["redirect", "router"] {
+        told(
+            mode,
+            0,
+            &["holds            TCP to 192.0.2.1:80: refused: "],
+        );
+    }
+    assert_eq!(notes(), "");
+    fs::write("/proc/sys/net/ipv4/ping_group_range", "0 65534").unwrap();
+    let out = Network::new();
+    fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
+    let inward = "link add d0 type veth peer name p0 netns";
+    ip(&format!("{inward} {}", out.0.id()));
+    out.run("ip link set p0 up");
+    ip("addr add 10.5.0.254/24 dev d0");
+    ip("link set d0 up");
+    assert!(notes().contains("not the sandbox's alone"), "{}", notes());
+    let open = |to: &str, mark: &str| {
+        let ways = [
+            ("TCP to", ":80"),
+            ("TCP to", ":22"),
+            ("UDP to", ":443"),
+            ("ICMP to", ""),
+        ];
+        let ways = ways.into_iter().chain([("DNS by", ":53")]);
+        let lines = ways.map(|(what, port)| {
+            let port = port.replace(':', &format!("{mark}:"));
+            format!("does not hold    {what} {to}{port}")
+        });
+        lines.collect::<Vec<_>>()
+    };
+    let text = told(
+        "redirect",
+        1,
+        &["holds            UDP to 192.0.2.1:443: refused: "],
+    );
+    for line in open("10.5.0.253", "") {
+        assert!(text.contains(&line), "{line}\n{text}");
+    }
+    let router = ["cannot be known  UDP to 192.0.2.1:443: network unreachable, but neighbours"];
+    told("router", 1, &router);
+    // Rules of IPv4 alone.
+    nft(&["add", "table", "ip", "v4"]);
+    let chain = "{ type filter hook output priority 0; }";
+    nft(&["add", "chain", "ip", "v4", "out", chain]);
+    nft(&[
+        "add", "rule", "ip", "v4", "out", "oif", "!=", "lo", "reject",
+    ]);
+    fs::write("/proc/sys/net/ipv6/conf/d0/accept_dad", "0").unwrap();
+    fs::write("/proc/sys/net/ipv6/conf/d0/disable_ipv6", "0").unwrap();
+    let text = told(
+        "redirect",
+        1,
+        &["holds            UDP to 10.5.0.253:443: refused: "],
+    );
+    for (at, line) in text.lines().enumerate() {
+        let is_v6 = line.contains(" [fe80::") || line.contains(" fe80::");
+        assert!(
+            at == 0 || !line.starts_with("does not hold") || is_v6,
+            "{text}"
+        );
+    }
+    assert_eq!(text.matches("\ndoes not hold ").count(), 4, "{text}");
+    assert!(text.contains("DNS by [fe80::1%"), "{text}");
+    assert!(text.contains("bound to d0: nothing answered"), "{text}");
 }
 
 /// Runs a fact in a network of its own.
@@ -638,6 +734,12 @@ fn redirect_captures_everything_in_a_shared_namespace() {
 fn check_tells_from_inside_what_could_leave() {
     let name = "check_tells_from_inside_what_could_leave";
     apart(name, "redirect", is_told_from_inside);
+}
+
+#[test]
+fn check_tries_neighbours_where_no_route_leads_further() {
+    let name = "check_tries_neighbours_where_no_route_leads_further";
+    apart(name, "redirect", neighbours_are_tried);
 }
 
 #[test]
@@ -689,7 +791,8 @@ fn a_relay_passes_bytes_as_they_are_and_refuses_without_a_gateway() {
     let socket = folder.path().join("gateway.sock");
     let mut relay = relay(&socket, &[]).spawn().unwrap();
     let mut says = BufReader::new(relay.stderr.take().unwrap()).lines();
-    let first = says.next().unwrap().unwrap();
+    let mut lines = says.by_ref().map(|line| line.unwrap());
+    let first = lines.find(|line| line.contains(" leads to ")).unwrap();
     let at = first
         .split(['/', ' '])
         .find(|word| word.starts_with("127.0.0.1:"))

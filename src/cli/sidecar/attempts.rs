@@ -1,15 +1,16 @@
-//! Attempts to leave, to addresses of documentation (RFC 5737, RFC 3849). Their packets have a hop
-//! limit of 1: no router passes one on.
+//! Attempts to leave, to addresses of documentation (RFC 5737, RFC 3849) and to neighbours. Their
+//! packets have a hop limit of 1: no router passes one on.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs as _, UdpSocket};
+use std::time::{Duration, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::nearby::{Nearby, devices, is_scoped, waits};
 use crate::intercept::{GATEWAY_NAME, is_synthetic};
 
 /// What is known of a way out, and why.
@@ -22,13 +23,15 @@ pub(super) enum Fate {
     Allowed(String),
     /// It shows nothing.
     Unclear(String),
+    /// No route leads there. Neighbours may be reached all the same.
+    Unrouted(String),
 }
 
 /// Tries a way to an address. Whether the rules are in this network namespace is told.
 type Attempt = fn(SocketAddr, bool) -> Fate;
 
 /// Tries every way out that needs no privilege. With `is_shared`, the rules are in this network
-/// namespace, and privileges are ways past them.
+/// namespace: privileges are ways past them, and neighbours, who need not answer, are tried too.
 pub(super) fn all(is_shared: bool) -> Vec<(String, Fate)> {
     let ways: [(&str, u16, Attempt); 5] = [
         ("TCP to", 80, tcp),
@@ -37,26 +40,50 @@ pub(super) fn all(is_shared: bool) -> Vec<(String, Fate)> {
         ("ICMP to", 0, ping),
         ("DNS by", 53, name),
     ];
-    let ways = ways
-        .into_iter()
-        .flat_map(|(what, port, attempt)| nobody(port).map(|to| (what, to, attempt)));
+    let nearby = Nearby::all();
+    let near = nearby.iter().filter(|_| is_shared);
+    let neighbours: Vec<_> = near.filter_map(|one| one.neighbour).collect();
+    // What has no route holds if all that can be reached without one is tried as well.
+    let judged = |fate, to: SocketAddr, device: Option<&str>| {
+        let is_tried = |ip: SocketAddr| is_shared && ip.ip() != to.ip();
+        let mut near = nearby.iter().filter(|one| one.leads_to(to, device));
+        match fate {
+            Fate::Unrouted(why) if near.all(|one| one.neighbour.is_some_and(is_tried)) => {
+                refused(why)
+            }
+            fate => fate,
+        }
+    };
+    let ways = ways.into_iter().flat_map(|(what, port, attempt)| {
+        // TCP to a link's own addresses keeps to its interface: see `bound`.
+        let is_tried = move |to: &&SocketAddr| what != "TCP to" || !is_scoped(**to);
+        let others = neighbours.iter().filter(is_tried);
+        let others = others.map(move |to| with_port(*to, port));
+        let all = nobody(port).into_iter().chain(others);
+        all.map(move |to| (what, to, attempt))
+    });
     let servers = servers().into_iter().map(|to| ("DNS by", to, name as _));
     let mut found = std::thread::scope(|scope| {
         let begun = ways.chain(servers).map(|(what, to, attempt)| {
             let fate = scope.spawn(move || attempt(to, is_shared));
-            let to = to.to_string();
-            (format!("{what} {}", to.trim_end_matches(":0")), fate)
+            (what, to, fate)
         });
         let begun: Vec<_> = begun.collect();
-        let ended = begun.into_iter().map(|(way, fate)| {
+        let ended = begun.into_iter().map(|(what, to, fate)| {
             let fate = fate.join();
-            (way, fate.unwrap_or(Fate::Unclear("it panicked".into())))
+            let fate = fate.unwrap_or(Fate::Unclear("it panicked".into()));
+            let (fate, to) = (judged(fate, to, None), to.to_string());
+            (format!("{what} {}", to.trim_end_matches(":0")), fate)
         });
         ended.collect::<Vec<_>>()
     });
     for (device, _) in devices() {
-        let way = |to| format!("TCP to {to} bound to {device}");
-        found.extend(nobody(80).map(|to| (way(to), bound(to, &device))));
+        let near = nearby.iter().filter_map(|one| one.on_link(&device));
+        let near = near.filter(|_| is_shared).map(|to| with_port(to, 80));
+        found.extend(nobody(80).into_iter().chain(near).map(|to| {
+            let fate = judged(bound(to, &device), to, Some(&device));
+            (format!("TCP to {to} bound to {device}"), fate)
+        }));
     }
     if is_shared {
         found.push(("raw and marked packets".into(), raw()));
@@ -104,18 +131,36 @@ fn name(to: SocketAddr, _: bool) -> Fate {
 }
 
 /// Binds a connection to an interface. Where rules notice, they can only drop it: then the
-/// interface sends nothing meanwhile.
+/// interface sends nothing meanwhile, and nothing waits for the address of a neighbour.
 fn bound(to: SocketAddr, device: &str) -> Fate {
     let sent = || devices().into_iter().find(|(name, _)| name == device);
     for _ in 0..5 {
-        let before = sent();
+        let (before, to) = (sent(), fresh(to));
         match connect(to, Some(device), PATIENCE / 10) {
             Some(fate) => return fate,
-            None if sent() == before => return Fate::Holds("refused: dropped here".into()),
+            None if sent() == before && !waits(to, device) => {
+                return Fate::Holds("refused: dropped here".into());
+            }
             None => {}
         }
     }
-    Fate::Unclear(format!("nothing answered, and {device} sends all the time"))
+    Fate::Unclear(format!(
+        "nothing answered, and {device} sends or waits all the time"
+    ))
+}
+
+/// Another address each time, where any will do: a neighbour that was asked for already is waited
+/// for, and nothing is sent.
+fn fresh(to: SocketAddr) -> SocketAddr {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.unwrap_or_default().subsec_nanos();
+    let ip = match to.ip() {
+        IpAddr::V4(ip) => IpAddr::V4((u32::from(ip) ^ ((now >> 10) % 127 * 2)).into()),
+        IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) ^ u128::from(now)).into()),
+    };
+    let mut other = to;
+    other.set_ip(ip);
+    other
 }
 
 /// Whether this process may make packets of its own, or mark them as the gateway's.
@@ -228,7 +273,7 @@ fn failed(error: &io::Error, is_sent: bool, rejected: impl Fn(String) -> Fate) -
         Some(Errno::CONNREFUSED | Errno::CONNRESET) => rejected(words),
         Some(Errno::PERM | Errno::ACCESS) => refused(words),
         _ if is_sent => routed(words),
-        Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ADDRNOTAVAIL) => refused(words),
+        Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ADDRNOTAVAIL) => Fate::Unrouted(words),
         Some(Errno::AFNOSUPPORT | Errno::PROTONOSUPPORT) => refused(words),
         _ => Fate::Unclear(words),
     }
@@ -263,21 +308,15 @@ fn lost() -> Fate {
 fn servers() -> Vec<SocketAddr> {
     let file = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     let servers = file.lines().filter_map(|line| {
-        let server = line.strip_prefix("nameserver")?.trim().parse().ok()?;
-        Some(SocketAddr::new(server, 53))
+        let server = line.strip_prefix("nameserver")?.trim();
+        (server, 53).to_socket_addrs().ok()?.next()
     });
     servers.collect()
 }
 
-/// The interfaces other than loopback, with how many packets each has sent.
-fn devices() -> Vec<(String, u64)> {
-    let table = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
-    let rows = table.lines().filter_map(|line| {
-        let (name, counts) = line.split_once(':')?;
-        let sent = counts.split_ascii_whitespace().nth(SENT_PACKETS)?;
-        Some((name.trim().to_owned(), sent.parse().ok()?))
-    });
-    rows.filter(|(name, _)| name != "lo").collect()
+fn with_port(mut to: SocketAddr, port: u16) -> SocketAddr {
+    to.set_port(port);
+    to
 }
 
 /// Addresses that nobody has, with a port.
@@ -286,7 +325,6 @@ fn nobody(port: u16) -> [SocketAddr; 2] {
     [Ipv4Addr::new(192, 0, 2, 1).into(), v6.into()].map(|ip: IpAddr| (ip, port).into())
 }
 
-const SENT_PACKETS: usize = 9;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// A gateway that has much to do.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);

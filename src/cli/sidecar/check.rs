@@ -119,6 +119,10 @@ impl CheckedWay {
             }
             Fate::Allowed(why) => (WayVerdict::DoesNotHold, why, Some(RESTRICT)),
             Fate::Unclear(why) => (WayVerdict::CannotBeKnown, why, Some(AGAIN)),
+            Fate::Unrouted(why) => {
+                let why = format!("{why}, but neighbours may be reached");
+                (WayVerdict::CannotBeKnown, why, Some(ROUTE))
+            }
         };
         Self {
             way,
@@ -147,6 +151,8 @@ const RESTRICT: &str = "another `runAsUser` than the gateway's, `capabilities: {
      `allowPrivilegeEscalation: false` (`--user`, `--cap-drop all`, `--security-opt \
      no-new-privileges`)";
 const AGAIN: &str = "see that the gateway runs and has little to do, and try again";
+const ROUTE: &str =
+    "give it a default route that leads to the gateway, or no address but loopback's";
 /// The capabilities by which a process passes rules of its own network namespace.
 const PAST_RULES: [(u32, &str, &str); 7] = [
     (7, "CAP_SETUID", "becomes the gateway's user"),

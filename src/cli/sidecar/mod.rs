@@ -3,6 +3,7 @@
 
 mod attempts;
 mod check;
+mod nearby;
 mod relay;
 mod rules;
 

@@ -20,6 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
 
+use super::nearby::Nearby;
 use crate::app::listen::client_environment::proxy_variables;
 use crate::app::process::serving;
 use crate::app::{Advise as _, Code, Context as _, Failure, Terminal, safe};
@@ -48,6 +49,9 @@ impl Relay {
                 .advise("name another port: `--listen 127.0.0.1:PORT`")?;
             let at = listener.local_addr().context("the port has no address")?;
             let relay = relay(listener, self.to.clone(), terminal);
+            if !Nearby::all().is_empty() {
+                terminal.note(SHARED);
+            }
             if self.command.is_empty() {
                 let to = self.to.display();
                 terminal.note(format!("gateway: http://{at} leads to unix:{to}"));
@@ -183,6 +187,8 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+const SHARED: &str = "gateway: this network namespace is not the sandbox's alone: whoever is in it \
+     is this user for the gateway, with `who = [\"unix\"]`";
 const CONNECTIONS_MAX: usize = 256;
 const BUFFER: usize = 32 * 1024;
 const ACCEPTS_AGAIN_AFTER: Duration = Duration::from_millis(50);

@@ -1,0 +1,133 @@
+//! The networks and interfaces of this network namespace, by `/proc`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+/// A network that an interface other than loopback is in.
+pub(super) struct Nearby {
+    is_ipv6: bool,
+    /// The interface, with IPv6.
+    device: Option<String>,
+    /// Another address of it, of whomever. None if it has no other, or is not told.
+    pub(super) neighbour: Option<SocketAddr>,
+}
+
+impl Nearby {
+    /// Every network; one without a neighbour where `/proc` does not tell.
+    pub(super) fn all() -> Vec<Self> {
+        let read = |name| fs::read_to_string(format!("/proc/self/net/{name}"));
+        let untold = |is_ipv6| Self {
+            is_ipv6,
+            device: None,
+            neighbour: None,
+        };
+        let mut all = read("fib_trie").map_or_else(|_| vec![untold(false)], |text| ipv4(&text));
+        match read("if_inet6") {
+            Ok(text) => all.extend(text.lines().filter_map(ipv6)),
+            Err(_) => all.push(untold(true)),
+        }
+        all
+    }
+
+    /// Whether an address of this kind is sent to by this network, or by its interface.
+    pub(super) fn leads_to(&self, to: SocketAddr, device: Option<&str>) -> bool {
+        let is_by = device.is_none_or(|device| self.device.as_deref() == Some(device));
+        self.is_ipv6 == to.is_ipv6() && is_by
+    }
+
+    /// A neighbour on an interface's link, where any number of addresses are.
+    pub(super) fn on_link(&self, device: &str) -> Option<SocketAddr> {
+        let is_its = self.device.as_deref() == Some(device);
+        self.neighbour.filter(|to| is_its && is_scoped(*to))
+    }
+}
+
+/// Whether an address is of a link.
+pub(super) fn is_scoped(to: SocketAddr) -> bool {
+    matches!(to, SocketAddr::V6(to) if to.scope_id() != 0)
+}
+
+/// The networks that routes of any table lead to without a router, and addresses outside of them.
+fn ipv4(tables: &str) -> Vec<Nearby> {
+    let (mut own, mut networks, mut at) = (BTreeSet::new(), BTreeSet::new(), 0);
+    for line in tables.lines() {
+        let words: Vec<_> = line.split_ascii_whitespace().collect();
+        match words[..] {
+            ["|--", address] => at = address.parse().map_or(0, |ip: Ipv4Addr| ip.into()),
+            ["/32", "host", "LOCAL", ..] if at >> 24 != 127 => _ = own.insert(at),
+            [length, "link", "UNICAST", ..] => {
+                let length = length.trim_start_matches('/').parse().unwrap_or(0);
+                _ = networks.insert((at, at | u32::MAX.checked_shr(length).unwrap_or(0)));
+            }
+            _ => {}
+        }
+    }
+    let neighbours = networks.iter().map(|&(first, last)| {
+        let ends = u32::from(last - first > 1);
+        let mut hosts = (first + ends..=last - ends).rev();
+        hosts.find(|host| !own.contains(host))
+    });
+    let is_in = |ip: &u32| {
+        networks
+            .iter()
+            .any(|(first, last)| (first..=last).contains(&ip))
+    };
+    let alone = own.iter().filter(|ip| !is_in(ip)).map(|_| None);
+    let all = neighbours.chain(alone).map(|neighbour| Nearby {
+        is_ipv6: false,
+        device: None,
+        neighbour: neighbour.map(|ip| (IpAddr::V4(ip.into()), 0).into()),
+    });
+    all.collect()
+}
+
+/// The network of an interface's address.
+fn ipv6(row: &str) -> Option<Nearby> {
+    let mut words = row.split_ascii_whitespace();
+    let own = u128::from_str_radix(words.next()?, 16).ok()?;
+    let mut number = || u32::from_str_radix(words.next()?, 16).ok();
+    let (index, length) = (number()?, number()?);
+    let device = words.nth(2).filter(|device| *device != "lo")?.to_owned();
+    let others = u128::MAX.checked_shr(length).unwrap_or(0) & SOMEBODY;
+    let ip = Ipv6Addr::from(own ^ others);
+    let scope = if ip.is_unicast_link_local() { index } else { 0 };
+    Some(Nearby {
+        is_ipv6: true,
+        device: Some(device),
+        neighbour: (others != 0).then(|| SocketAddrV6::new(ip, 0, 0, scope).into()),
+    })
+}
+
+/// The interfaces other than loopback, with how many packets each has sent.
+pub(super) fn devices() -> Vec<(String, u64)> {
+    let table = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    let rows = table.lines().filter_map(|line| {
+        let (name, counts) = line.split_once(':')?;
+        let sent = counts.split_ascii_whitespace().nth(SENT_PACKETS)?;
+        Some((name.trim().to_owned(), sent.parse().ok()?))
+    });
+    rows.filter(|(name, _)| name != "lo").collect()
+}
+
+/// Whether the address of an IPv4 neighbour that packets go to is asked for.
+pub(super) fn waits(to: SocketAddr, device: &str) -> bool {
+    let table = |name| fs::read_to_string(format!("/proc/self/net/{name}")).unwrap_or_default();
+    let routes = table("route");
+    let is_router = |ip: Ipv4Addr| {
+        let number = u32::from_ne_bytes(ip.octets());
+        routes.contains(&format!("\t{number:08X}\t"))
+    };
+    let is_next = |ip: &str| {
+        let ip = ip.parse();
+        ip.is_ok_and(|ip| to.ip() == ip || is_router(ip))
+    };
+    table("arp").lines().any(|row| {
+        let words: Vec<_> = row.split_ascii_whitespace().collect();
+        matches!(words[..], [ip, _, "0x0", _, _, by] if by == device && is_next(ip))
+    })
+}
+
+/// Bits that make an address another's. As a number of nanoseconds they are more than a second.
+const SOMEBODY: u128 = 0x9e37_79b9;
+const SENT_PACKETS: usize = 9;
