@@ -259,10 +259,12 @@ impl ListenerSlot {
         }
     }
 
-    /// Whether connections may still come. Those that came count as their session's.
+    /// Whether connections may still come, or came and have no session yet. The others count as
+    /// their session's.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.sockets.load(Ordering::Acquire) > 0
+        let waiting = || self.now.load().state.without_session.load(Ordering::Acquire);
+        self.sockets.load(Ordering::Acquire) > 0 || waiting() > 0
     }
 
     /// The listener of the next connection.

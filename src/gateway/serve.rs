@@ -93,17 +93,23 @@ impl Worker {
     }
 
     fn admit(self: &Arc<Self>, stream: ClientStream, listener: Arc<SessionListener>) {
-        let most = self.shared.look().limits.connections;
-        let Some(opened) = Opened::count(&self.shared.open, most) else {
+        let look = self.shared.look();
+        let limits = &look.limits;
+        let opened = Opened::count(&self.shared.open, limits.connections);
+        // Until they say whose they are, those of one listener leave room for those of others.
+        let without = &listener.state.without_session;
+        let waiting = Opened::count(without, limits.connections_per_session);
+        let Some(counted) = opened.zip(waiting) else {
             return self.over_limit();
         };
+        drop(look);
         if let Err(error) = stream.set_nodelay() {
             tracing::debug!(%error, "a connection was gone before it was served");
             return;
         }
         let worker = self.clone();
         tokio::spawn(async move {
-            let _opened = opened;
+            let _counted = counted;
             worker.connection(stream, &listener).await;
         });
     }
@@ -121,16 +127,7 @@ impl Worker {
         stream: ClientStream,
         listener: &SessionListener,
     ) {
-        let limits = &self.shared.look().limits;
-        let deadline = Instant::now() + limits.handshake_timeout;
-        // Until they say whose they are, those of one listener leave room for those of others.
-        let (waiting, most) = (
-            &listener.state.without_session,
-            limits.connections_per_session,
-        );
-        let Some(_waiting) = Opened::count(waiting, most) else {
-            return self.over_limit();
-        };
+        let deadline = Instant::now() + self.shared.look().limits.handshake_timeout;
         let stream = match &listener.state.tls {
             None => stream,
             // Boxed, so that a connection does not keep memory for its handshake.
