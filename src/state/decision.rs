@@ -85,7 +85,7 @@ impl SessionDecision {
         // It may come back, with the changes of later reloads.
         let comes_back = matches!(
             self,
-            Self::Resume(_) | Self::TakeBack(_) | Self::Shape { .. }
+            Self::Resume(_) | Self::TakeBack(_) | Self::Shape { .. } | Self::Reissue(_)
         );
         let is_for_idle = comes_back && record.was_idle;
         if record.ended.is_some() && !is_for_idle {

@@ -111,14 +111,15 @@ async fn what_an_operator_made_is_found_until_it_has_ended_for_good() {
         idle,
     ];
     store.decide([&all[..], &further].concat()).await.unwrap();
-    let found = async |now| {
-        let all = store.created(now).await.unwrap().into_iter();
-        let mut ids: Vec<_> = all.map(|one| one.id).collect();
+    let ids = |all: Vec<SessionRecord>| {
+        let mut ids: Vec<_> = all.into_iter().map(|one| one.id).collect();
         ids.sort();
         ids
     };
-    assert_eq!(found(199).await, ["idle", "lives"]);
-    assert!(found(200).await.is_empty());
+    assert_eq!(ids(store.created(199).await.unwrap()), ["idle", "lives"]);
+    assert!(store.created(200).await.unwrap().is_empty());
+    let unended = ids(store.unended().await.unwrap());
+    assert_eq!(unended, ["another", "idle", "lives"]);
 }
 
 fn key() -> Arc<SealingKey> {
@@ -255,7 +256,8 @@ async fn idle_end(store: Arc<dyn StateStore>) {
         before: None,
         after: "shape".to_owned(),
     };
-    store.decide(vec![shape]).await.unwrap();
+    let reissue = SessionDecision::Reissue(record("a"));
+    store.decide(vec![shape, reissue]).await.unwrap();
     let resume = || vec![SessionDecision::Resume(id("a"))];
     store.decide(resume()).await.unwrap();
     let now = store.session(&id("a")).await.unwrap().unwrap();

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::certificates::{Authority, ByName};
 use crate::program::{CANARY, Program, RULES, free};
+use crate::sessions::{start_with, stopped};
 
 /// A program with a listener for tokens, two credentials and an origin over TLS for each.
 struct Made {
@@ -299,6 +300,45 @@ fn a_created_session_outlives_a_kill_and_ends_when_it_is_to() {
             .call("POST", "/v1/sessions", "{\"seconds\":60}");
         assert_eq!(status, if nth < 3 { 200 } else { 503 }, "{said}");
     }
+}
+
+#[test]
+fn what_a_fresh_start_takes_away_no_later_start_gives_back() {
+    let mut made = Made::start("");
+    let further = free();
+    let paused = format!(
+        "[[listener]]\nkind = \"proxy\"\naddress = \"{further}\"\nsession = \"agent-2\"\nany_user = true\n"
+    );
+    let before = made.program.edit(|text| format!("{text}{paused}"));
+    made.program.reload();
+    let first = made.create(&["ci-1", "--user", "alice", "--ends", "8h"]);
+    let mint = |made: &Made| {
+        let minted = ["token", "mint", "--session", "agent-2", "--for", "1h"];
+        made.program.json(&minted)
+    };
+    let second = mint(&made);
+    assert_eq!(
+        (made.ask(&first), made.ask(&second)),
+        ("ok".to_owned(), "ok".to_owned())
+    );
+    assert_eq!(made.program.gateway(&["pause", "agent-2"]).0, 0);
+    // The fresh run opens neither.
+    let with_both = made.program.edit(|_| before.clone());
+    stopped(&mut made.program);
+    start_with(&mut made.program, &["--fresh"]);
+    assert_eq!(made.ask(&first), "token_refused");
+    stopped(&mut made.program);
+    made.program.edit(|_| with_both);
+    start_with(&mut made.program, &[]);
+    for old in [&first, &second] {
+        assert_eq!(made.ask(old), "token_refused");
+    }
+    assert_eq!(made.listed("agent-2")["status"], "paused");
+    assert_eq!(made.program.gateway(&["resume", "agent-2"]).0, 0);
+    assert_eq!(made.ask(&second), "token_refused");
+    assert_eq!(made.ask(&mint(&made)), "ok");
+    let body = r#"{"name":"ci-1","seconds":60}"#;
+    assert_eq!(made.program.call("POST", "/v1/sessions", body).0, 409);
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn each_act_of_an_operator_is_in_the_chain() {
 }
 
 /// Starts a second gateway with the state, the home and the session of the first.
-fn beside(first: &Program) -> Program {
+pub fn beside(first: &Program) -> Program {
     let proxy = free();
     let own = [
         (first.proxy.to_string(), proxy.to_string()),
@@ -201,7 +201,7 @@ fn a_session_that_one_gateway_uses_does_not_end_because_another_one_idles() {
 }
 
 /// Ends the gateway, and returns its store of sessions.
-fn stopped(program: &mut Program) -> std::path::PathBuf {
+pub fn stopped(program: &mut Program) -> std::path::PathBuf {
     let pid = rustix::process::Pid::from_child(&program.child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     program.child.wait().unwrap();
@@ -213,7 +213,7 @@ fn stopped(program: &mut Program) -> std::path::PathBuf {
 }
 
 /// Starts the gateway again with these flags. What it says is in a file.
-fn start_with(program: &mut Program, flags: &[&str]) -> std::path::PathBuf {
+pub fn start_with(program: &mut Program, flags: &[&str]) -> std::path::PathBuf {
     let said = program.path("said");
     let mut serve = command(program.folder.path());
     let serve = serve
