@@ -56,7 +56,7 @@ fn end(session: &str, at: u64) -> SessionDecision {
 type Test = fn(Arc<dyn StateStore>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What every store must do.
-const SUITE: [(&str, Test); 7] = [
+const SUITE: [(&str, Test); 8] = [
     ("records come back as they were put in", |store| {
         Box::pin(come_back(store))
     }),
@@ -66,6 +66,9 @@ const SUITE: [(&str, Test); 7] = [
     ("an end is for good", |store| Box::pin(end_for_good(store))),
     ("an idle end is taken back", |store| {
         Box::pin(idle_end(store))
+    }),
+    ("its time ends no session that was extended", |store| {
+        Box::pin(expire(store))
     }),
     ("all of them or none", |store| Box::pin(all_or_none(store))),
     ("revisions have no gap", |store| Box::pin(no_gap(store))),
@@ -284,6 +287,26 @@ async fn idle_end(store: Arc<dyn StateStore>) {
     let now = store.session(&id("a")).await.unwrap().unwrap();
     assert_eq!((now.ended, now.was_idle), (Some(170), false));
     assert!(store.decide(resume()).await.is_err());
+}
+
+async fn expire(store: Arc<dyn StateStore>) {
+    let expire = |at| {
+        let session = id("a");
+        vec![SessionDecision::Expire { session, at }]
+    };
+    let ended = async || store.session(&id("a")).await.unwrap().unwrap().ended;
+    store
+        .decide(vec![SessionDecision::Create(record("a")), extend("a", 300)])
+        .await
+        .unwrap();
+    assert!(store.decide(expire(200)).await.is_err());
+    assert_eq!(ended().await, None);
+    store.decide(expire(300)).await.unwrap();
+    assert_eq!(ended().await, Some(300));
+    // What has ended stays so.
+    store.decide(expire(200)).await.unwrap();
+    assert_eq!(ended().await, Some(300));
+    assert!(store.decide(vec![extend("a", 900)]).await.is_err());
 }
 
 async fn all_or_none(store: Arc<dyn StateStore>) {

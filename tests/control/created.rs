@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use crate::certificates::{Authority, ByName};
 use crate::program::{CANARY, Program, RULES, free};
-use crate::sessions::{start_with, stopped};
+use crate::sandbox::wait_for;
+use crate::sessions::{beside, start_with, stopped};
 
 /// A program with a listener for tokens, two credentials and an origin over TLS for each.
 struct Made {
@@ -280,7 +281,7 @@ fn a_created_session_outlives_a_kill_and_ends_when_it_is_to() {
         assert!(began.elapsed() < Duration::from_secs(8), "it goes on");
     }
     let name = short["session"].as_str().unwrap();
-    crate::sandbox::wait_for("its end is not recorded", || {
+    wait_for("its end is not recorded", || {
         let mut events = made.program.records("event").into_iter();
         events.any(|one| one["name"] == "session_ended" && one["session"] == name)
     });
@@ -339,6 +340,29 @@ fn what_a_fresh_start_takes_away_no_later_start_gives_back() {
     assert_eq!(made.ask(&mint(&made)), "ok");
     let body = r#"{"name":"ci-1","seconds":60}"#;
     assert_eq!(made.program.call("POST", "/v1/sessions", body).0, 409);
+}
+
+#[test]
+fn what_one_gateway_extends_no_other_one_ends() {
+    let mut made = Made::start("");
+    let state = "[state]\npath = \"state/s.db\"\n";
+    made.program.edit(|text| format!("{text}{state}"));
+    made.program.restart_after_a_crash();
+    let first = made.create(&["ci-1", "--user", "alice", "--ends", "5s"]);
+    let door = made.door.to_string();
+    let second = beside(&made.program, &[(door, free().to_string())]);
+    let body = r#"{"seconds":3600}"#;
+    let (status, longer) = second.call("POST", "/v1/sessions/ci-1/extend", body);
+    assert_eq!(status, 200, "{longer}");
+    let longer: Value = serde_json::from_str(&longer).unwrap();
+    wait_for("the extension is not taken over", || {
+        made.ask(&longer) == "ok" && made.ends("ci-1") > 3500
+    });
+    // The first token has ended by itself.
+    wait_for("the first token never ended", || {
+        made.ask(&first) == "token_refused"
+    });
+    assert_eq!(made.ask(&longer), "ok");
 }
 
 #[test]
