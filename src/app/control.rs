@@ -323,7 +323,7 @@ impl Operations for AppOperations {
             let what = format!("there is or was a session `{id}`");
             ControlRefusal::new(StatusCode::CONFLICT, what)
                 .because("a name is used once, so that no token of another session fits")
-                .next("choose another name, or none")
+                .next("choose another name or key, or none")
         })
     }
 

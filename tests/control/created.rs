@@ -1,6 +1,7 @@
 //! Sessions that operators make at run time: reached by their tokens alone, lent what they were
 //! made for, and ended when they were to.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -363,6 +364,44 @@ fn what_one_gateway_extends_no_other_one_ends() {
         made.ask(&first) == "token_refused"
     });
     assert_eq!(made.ask(&longer), "ok");
+}
+
+#[test]
+fn of_requests_that_overlap_with_one_key_one_makes_a_session() {
+    let mut made = Made::start("");
+    let together = |key: &str, seconds: fn(usize) -> usize| {
+        let call = |nth| {
+            let body = format!("{{\"seconds\":{}}}", seconds(nth));
+            made.program.raw(&format!(
+                "POST /v1/sessions HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nIdempotency-Key: \"{key}\"\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            ))
+        };
+        std::thread::scope(|scope| {
+            let calls: Vec<_> = (0..8).map(|nth| scope.spawn(move || call(nth))).collect();
+            calls
+                .into_iter()
+                .map(|call| call.join().unwrap())
+                .collect::<Vec<_>>()
+        })
+    };
+    let same = together("CANARY-key", |_| 600);
+    let content = |answer: &String| answer.split_once("\r\n\r\n").unwrap().1.to_owned();
+    let shown: HashSet<String> = same.iter().map(content).collect();
+    assert!(shown.len() == 1 && same[0].contains("200 OK"), "{shown:?}");
+    let others = together("another", |nth| 600 + nth);
+    let made_one = others.iter().filter(|answer| answer.contains("200 OK"));
+    assert_eq!(made_one.count(), 1);
+    let refused = others.iter().filter(|answer| answer.contains(" 422 "));
+    assert_eq!(refused.count(), 7, "{others:?}");
+    // The key itself is not kept.
+    let state = rusqlite::Connection::open(stopped(&mut made.program)).unwrap();
+    let kept = "SELECT group_concat(record) FROM session WHERE record ->> '$.created' IS NOT NULL";
+    let kept: String = state.query_row(kept, [], |row| row.get(0)).unwrap();
+    assert!(
+        kept.contains("session-") && !kept.contains("CANARY"),
+        "{kept}"
+    );
 }
 
 #[test]
