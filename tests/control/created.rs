@@ -9,8 +9,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use gateway::token::{Caveat, inspect};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
@@ -204,6 +205,33 @@ fn a_created_session_is_its_user_in_policy_and_is_lent_what_it_was_made_for_alon
         records
             .iter()
             .any(|one| is_alices(one) && one["decision"] == "allow")
+    );
+    // It is narrowed as its session's is, and ends with that.
+    made.create(&["ci-2", "--path", "/narrow", "--ends", "1h"]);
+    let minted = [
+        "token",
+        "mint",
+        "--session",
+        "ci-2",
+        "--for",
+        "7d",
+        "--method",
+        "GET",
+    ];
+    let minted = made.program.json(&minted);
+    let inside = inspect(minted["token"].as_str().unwrap()).unwrap();
+    let ends = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap();
+    let ends = ends.as_secs() + 3600;
+    let texts: Vec<String> = inside.caveats.iter().map(ToString::to_string).collect();
+    assert!(
+        matches!(inside.caveats[0], Caveat::Before(at) if at <= ends),
+        "{texts:?}"
+    );
+    assert!(
+        texts[1].contains("/narrow") && texts[2].contains("GET"),
+        "{texts:?}"
     );
     // Who made it is recorded, and nothing that opens anything.
     let acts = made.program.records("act");
