@@ -420,7 +420,7 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     let store = opened(&path, &key()).await;
-    for (name, version) in [("newer", 3), ("earlier", 1)] {
+    for (name, version) in [("newer", 4), ("before", 2), ("earlier", 1)] {
         let record = SessionRecord {
             version,
             ..record(name)
@@ -431,12 +431,13 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     let of = async |name| store.session(&id(name)).await.unwrap_err();
     assert!(matches!(
         of("newer").await,
-        StateError::Newer { found: 3, known: 2 }
+        StateError::Newer { found: 4, known: 3 }
     ));
     assert!(matches!(
         of("earlier").await,
-        StateError::Older { found: 1, known: 2 }
+        StateError::Older { found: 1, known: 3 }
     ));
+    assert!(store.session(&id("before")).await.unwrap().is_some());
     let schema = rusqlite::Connection::open(&path).unwrap();
     schema.execute_batch("PRAGMA user_version = 3").unwrap();
     let newer = StateFile::open(&path).err().unwrap();

@@ -411,7 +411,10 @@ impl SessionStore {
             (name.to_string(), shape.to_text())
         };
         let mut record = SessionRecord {
-            version: SessionRecord::VERSION,
+            version: match session.creation() {
+                Some(_) => SessionRecord::VERSION,
+                None => SessionRecord::EARLIEST,
+            },
             id: kept.id.to_string(),
             parents: groups(session),
             made: unix(SystemTime::now()),
