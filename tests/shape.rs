@@ -34,13 +34,13 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 91_749),
-    ("app", 7_157),
+    ("all", 91_864),
+    ("app", 7_225),
     ("audit", 3_206),
     ("body", 2_237),
     ("cli", 9_516),
     ("config", 5_112),
-    ("control", 1_814),
+    ("control", 1_819),
     ("credential", 12_404),
     ("escape", 1_649),
     ("export", 1_045),
@@ -56,7 +56,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("session", 3_712),
     ("signature", 9_101),
     ("src", 61),
-    ("state", 1_055),
+    ("state", 1_097),
     ("token", 584),
     ("wire", 763),
 ];
