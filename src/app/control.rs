@@ -18,7 +18,6 @@ use crate::app::process::serving;
 use crate::app::project::{project, working_directory};
 use crate::app::reload::generation;
 use crate::app::reload::source::Applied;
-use crate::app::session::tokens;
 use crate::app::{Advise as _, App, Code, Context as _, Failure, safe};
 use crate::config::{Allowed, Hint, state};
 use crate::control::{
@@ -307,8 +306,7 @@ impl Operations for AppOperations {
         session: &SessionId,
         asked: &MintRequest,
     ) -> Result<MintedToken, ControlRefusal> {
-        let caveats = tokens::asked_caveats(asked).map_err(|failure| refused(&failure))?;
-        let minted = self.app.mint_token(session, &caveats);
+        let minted = self.app.mint_asked(session, asked);
         minted.map_err(|failure| refused(&failure))
     }
 
@@ -323,7 +321,7 @@ impl Operations for AppOperations {
             let what = format!("there is or was a session `{id}`");
             ControlRefusal::new(StatusCode::CONFLICT, what)
                 .because("a name is used once, so that no token of another session fits")
-                .next("choose another name, or none")
+                .next("choose another name or key, or none")
         })
     }
 

@@ -226,8 +226,9 @@ impl App {
     ) -> Result<OpenedSession, Failure> {
         let keeper = self.keeper().await?;
         let mut kept = keeper.recall(id).await?;
-        let creation = whose.creation().map(Creation::text);
-        let is_others = |record: &SessionRecord| record.created != creation;
+        let creation = whose.creation().cloned().map(Some);
+        let is_others =
+            |record: &SessionRecord| record.created.as_deref().map(Creation::read) != creation;
         if kept.record.as_ref().is_some_and(is_others) {
             return Err(made_by_operator(id));
         }

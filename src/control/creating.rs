@@ -4,8 +4,9 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -15,7 +16,7 @@ use super::recording::OperatorAct;
 use super::route::Routed;
 use super::server::{Control, Peer};
 use crate::grant::ControlRefusal;
-use crate::names::SessionId;
+use crate::names::{SessionId, hex};
 use crate::policy::Operation;
 use crate::session::{Creation, SessionRequest};
 
@@ -30,21 +31,18 @@ impl<O: Operations> Control<O> {
         let request: SessionRequest = serde_json::from_slice(content).map_err(|error| {
             bad("the content does not say what session is to be made").because(error.to_string())
         })?;
-        let key = key(fields)?;
+        let key = key(fields)?.map(|key| digest(peer, &key));
         let all = self.shared.sessions.all();
         let mut made = all.iter().filter_map(|one| Some((one, one.creation()?)));
         let known = made.find(|(one, made)| key.is_some() && made.key == key && !one.is_over());
         let id = match (known, &request.name) {
-            (Some((_, made)), _) if made.request != request => {
-                let what = "another session was asked for with this idempotency key";
-                let refusal = ControlRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, what);
-                return Err(refusal.next("send what was sent with it, or another key"));
-            }
             (Some((one, _)), _) => one.id().clone(),
             (None, Some(name)) => name.clone(),
             (None, None) => {
-                let drawn = format!("session-{}", self.shared.ids.next());
-                SessionId::new(&drawn).map_err(|_| unknown_session())?
+                // Of requests that overlap, the one that makes this name is first.
+                let drawn = || self.shared.ids.next().to_string();
+                let name = format!("session-{}", key.clone().unwrap_or_else(drawn));
+                SessionId::new(&name).map_err(|_| unknown_session())?
             }
         };
         let asked = serde_json::to_string(&request).unwrap_or_default();
@@ -100,6 +98,11 @@ impl<O: Operations> Control<O> {
             "id": id,
         }))
     }
+}
+
+/// What is kept of an operator's key.
+fn digest(peer: Peer, key: &str) -> String {
+    hex(&Sha256::digest(format!("{peer} {key}"))[..16])
 }
 
 /// The key by which a repeated request is known: a String of RFC 9651 in `Idempotency-Key`.

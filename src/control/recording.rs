@@ -34,13 +34,9 @@ impl OperatorAct {
         session: Option<&SessionId>,
         subject: &str,
     ) -> Self {
-        let operator = match peer {
-            Peer::User(uid) => format!("uid:{uid}"),
-            Peer::Port => "port".to_owned(),
-        };
         Self {
             operation,
-            operator,
+            operator: peer.to_string(),
             session: session.cloned(),
             subject: subject.to_owned(),
             decision: Decision::Allow,

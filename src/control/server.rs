@@ -2,6 +2,7 @@
 //! that none keeps others away.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +44,15 @@ pub(super) enum Peer {
     User(u32),
     /// Somebody at the metrics port.
     Port,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(uid) => write!(f, "uid:{uid}"),
+            Self::Port => f.write_str("port"),
+        }
+    }
 }
 
 impl<O: Operations> Control<O> {

@@ -30,7 +30,7 @@ pub struct SessionRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Creation {
-    /// The key by which a repeated request is known.
+    /// A digest of the key by which a repeated request is known, and of who sent it.
     pub key: Option<String>,
     /// When, in seconds since 1970.
     pub made: u64,

@@ -47,6 +47,13 @@ pub enum SessionDecision {
         /// Whether it was not used for too long.
         was_idle: bool,
     },
+    /// Ends a session for good whose time is over. One that ends later by now is not ended.
+    Expire {
+        /// The session.
+        session: SessionId,
+        /// When it ended, in seconds since 1970.
+        at: u64,
+    },
 }
 
 impl SessionDecision {
@@ -59,6 +66,7 @@ impl SessionDecision {
             Self::Extend { session, .. }
             | Self::Shape { session, .. }
             | Self::End { session, .. }
+            | Self::Expire { session, .. }
             | Self::Pause(session)
             | Self::Resume(session)
             | Self::TakeBack(session) => Ok(session.clone()),
@@ -76,6 +84,18 @@ impl SessionDecision {
             _ => {}
         }
         let mut record = now.ok_or(StateError::Refused("there is no such session"))?;
+        if let Self::Expire { session, at } = self {
+            if record.ended.is_none() && record.ends.is_none_or(|ends| ends > at) {
+                return Err(StateError::Refused("the session ends later"));
+            }
+            let was_idle = false;
+            return Self::End {
+                session,
+                at,
+                was_idle,
+            }
+            .apply(Some(record));
+        }
         if let Self::End { at, was_idle, .. } = self {
             if record.ended.is_none() || (record.was_idle && !was_idle) {
                 (record.ended, record.was_idle) = (Some(at), was_idle);
@@ -85,7 +105,7 @@ impl SessionDecision {
         // It may come back, with the changes of later reloads.
         let comes_back = matches!(
             self,
-            Self::Resume(_) | Self::TakeBack(_) | Self::Shape { .. }
+            Self::Resume(_) | Self::TakeBack(_) | Self::Shape { .. } | Self::Reissue(_)
         );
         let is_for_idle = comes_back && record.was_idle;
         if record.ended.is_some() && !is_for_idle {
@@ -118,7 +138,7 @@ impl SessionDecision {
                 }
                 record.shapes.insert(credential.to_string(), after);
             }
-            Self::Create(_) | Self::Replace(_) | Self::End { .. } => {}
+            Self::Create(_) | Self::Replace(_) | Self::End { .. } | Self::Expire { .. } => {}
         }
         Ok(record)
     }

@@ -64,6 +64,10 @@ impl StateStore for MemoryState {
         Box::pin(async { Ok(Vec::new()) })
     }
 
+    fn unended(&self) -> StateFuture<'_, Vec<SessionRecord>> {
+        self.created(0)
+    }
+
     fn decide(&self, all: Vec<SessionDecision>) -> StateFuture<'_, Revision> {
         Box::pin(async move {
             let mut kept = self.0.lock();

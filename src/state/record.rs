@@ -67,8 +67,10 @@ pub struct KeptSecrets {
 }
 
 impl SessionRecord {
-    /// The version that this gateway writes, and the latest that it reads.
-    pub const VERSION: u32 = 2;
+    /// The latest version that this gateway reads. It writes it of what operators made.
+    pub const VERSION: u32 = 3;
+    /// The earliest version that it reads. It has no `created`, and is written of all else.
+    pub const EARLIEST: u32 = 2;
 
     /// Seals the session's secrets into this record, bound to its id. The store binds the record.
     ///
@@ -97,7 +99,9 @@ impl SessionRecord {
 
     /// Reads a record from its text and its sealed part.
     pub(super) fn read(version: u32, text: &str, sealed: Vec<u8>) -> Result<Self, StateError> {
-        known(version, Self::VERSION)?;
+        if version != Self::EARLIEST {
+            known(version, Self::VERSION)?;
+        }
         let damaged = |why: serde_json::Error| StateError::Damaged(why.to_string());
         let record: Self = serde_json::from_str(text).map_err(damaged)?;
         Ok(Self { sealed, ..record })

@@ -76,8 +76,7 @@ impl RevokedFile {
                 true => rows.revoked.insert(name, unix(SystemTime::now())),
                 false => rows.revoked.remove(&name),
             };
-            let text = serde_json::to_vec(&rows).map_err(io::Error::from)?;
-            files::replace_private(&self.0, &text)?;
+            self.write(&rows)?;
         }
         Ok(changes)
     }
@@ -105,7 +104,16 @@ impl RevokedFile {
         rows.tokens
             .retain(|_, since| now.saturating_sub(*since) <= LONGEST_TOKEN);
         rows.tokens.entry(id.to_string()).or_insert(now);
-        let text = serde_json::to_vec(&rows).map_err(io::Error::from)?;
+        self.write(&rows)
+    }
+
+    /// Writes no more than can be read.
+    fn write(&self, rows: &RevokedRows) -> Result<(), Unfit> {
+        let text = serde_json::to_vec(rows).map_err(io::Error::from)?;
+        if text.len() as u64 > LARGEST_MIB << 20 {
+            let why = format!("it would be larger than {LARGEST_MIB} MiB: too much is revoked");
+            return Err(Unfit::Unreadable(io::Error::other(why)));
+        }
         Ok(files::replace_private(&self.0, &text)?)
     }
 
@@ -154,6 +162,14 @@ mod tests {
         assert_eq!(file.tokens().unwrap(), BTreeSet::from([id]));
         let left: Vec<_> = file.read().unwrap().into_keys().collect();
         assert_eq!(left, [name("a/b")]);
+        // No row is written that would leave the file unreadable.
+        let (long, now) = ("x".repeat((4 << 20) - 40), unix(SystemTime::now()));
+        let full = format!("{{\"revoked\":{{}},\"tokens\":{{\"{long}\":{now}}}}}");
+        std::fs::write(file.path(), &full).unwrap();
+        let error = file.revoke_token(&id).unwrap_err();
+        assert!(error.to_string().contains("too much is revoked"), "{error}");
+        assert!(file.set(&name("github"), true).is_err() && file.read().unwrap().is_empty());
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), full);
         std::fs::write(file.path(), "{").unwrap();
         assert!(file.read().is_err());
         assert!(file.set(&name("github"), true).is_err());

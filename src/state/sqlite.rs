@@ -227,6 +227,16 @@ impl StateStore for SqliteState {
         })
     }
 
+    fn unended(&self) -> StateFuture<'_, Vec<SessionRecord>> {
+        let proof = self.proof.clone();
+        self.file.ask(move |connection| {
+            let mut rows = connection.prepare(UNENDED)?;
+            let rows: Vec<_> = rows.query_map([], columns)?.collect::<Result<_, _>>()?;
+            let read = rows.into_iter().filter_map(|row| proof.read(row).ok());
+            Ok(read.collect())
+        })
+    }
+
     fn decide(&self, all: Vec<SessionDecision>) -> StateFuture<'_, Revision> {
         let proof = self.proof.clone();
         self.file
@@ -454,6 +464,9 @@ const CREATED: &str = "
     SELECT id, version, record, sealed, proof FROM session
     WHERE record ->> '$.created' IS NOT NULL AND record ->> '$.ends' > ?1
         AND (record ->> '$.ended' IS NULL OR coalesce(record ->> '$.was_idle', 0))";
+const UNENDED: &str = "
+    SELECT id, version, record, sealed, proof FROM session
+    WHERE record ->> '$.ended' IS NULL OR coalesce(record ->> '$.was_idle', 0)";
 const PUT: &str = "
     INSERT INTO session (id, version, record, sealed, proof) VALUES (?1, ?2, ?3, ?4, ?5)
     ON CONFLICT (id) DO UPDATE SET version = excluded.version, record = excluded.record,

@@ -28,6 +28,10 @@ pub trait StateStore: Send + Sync {
     /// unless one ended them.
     fn created(&self, now: u64) -> StateFuture<'_, Vec<SessionRecord>>;
 
+    /// The records of sessions from before this process that no decision ended for good. One that
+    /// cannot be read is left out.
+    fn unended(&self) -> StateFuture<'_, Vec<SessionRecord>>;
+
     /// Applies all of these decisions or none, and returns the revision of the last.
     ///
     /// Fails with [`StateError::Refused`] if one of them finds another state than it needs.

@@ -56,7 +56,7 @@ fn end(session: &str, at: u64) -> SessionDecision {
 type Test = fn(Arc<dyn StateStore>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What every store must do.
-const SUITE: [(&str, Test); 7] = [
+const SUITE: [(&str, Test); 8] = [
     ("records come back as they were put in", |store| {
         Box::pin(come_back(store))
     }),
@@ -66,6 +66,9 @@ const SUITE: [(&str, Test); 7] = [
     ("an end is for good", |store| Box::pin(end_for_good(store))),
     ("an idle end is taken back", |store| {
         Box::pin(idle_end(store))
+    }),
+    ("its time ends no session that was extended", |store| {
+        Box::pin(expire(store))
     }),
     ("all of them or none", |store| Box::pin(all_or_none(store))),
     ("revisions have no gap", |store| Box::pin(no_gap(store))),
@@ -111,14 +114,15 @@ async fn what_an_operator_made_is_found_until_it_has_ended_for_good() {
         idle,
     ];
     store.decide([&all[..], &further].concat()).await.unwrap();
-    let found = async |now| {
-        let all = store.created(now).await.unwrap().into_iter();
-        let mut ids: Vec<_> = all.map(|one| one.id).collect();
+    let ids = |all: Vec<SessionRecord>| {
+        let mut ids: Vec<_> = all.into_iter().map(|one| one.id).collect();
         ids.sort();
         ids
     };
-    assert_eq!(found(199).await, ["idle", "lives"]);
-    assert!(found(200).await.is_empty());
+    assert_eq!(ids(store.created(199).await.unwrap()), ["idle", "lives"]);
+    assert!(store.created(200).await.unwrap().is_empty());
+    let unended = ids(store.unended().await.unwrap());
+    assert_eq!(unended, ["another", "idle", "lives"]);
 }
 
 fn key() -> Arc<SealingKey> {
@@ -255,7 +259,8 @@ async fn idle_end(store: Arc<dyn StateStore>) {
         before: None,
         after: "shape".to_owned(),
     };
-    store.decide(vec![shape]).await.unwrap();
+    let reissue = SessionDecision::Reissue(record("a"));
+    store.decide(vec![shape, reissue]).await.unwrap();
     let resume = || vec![SessionDecision::Resume(id("a"))];
     store.decide(resume()).await.unwrap();
     let now = store.session(&id("a")).await.unwrap().unwrap();
@@ -282,6 +287,26 @@ async fn idle_end(store: Arc<dyn StateStore>) {
     let now = store.session(&id("a")).await.unwrap().unwrap();
     assert_eq!((now.ended, now.was_idle), (Some(170), false));
     assert!(store.decide(resume()).await.is_err());
+}
+
+async fn expire(store: Arc<dyn StateStore>) {
+    let expire = |at| {
+        let session = id("a");
+        vec![SessionDecision::Expire { session, at }]
+    };
+    let ended = async || store.session(&id("a")).await.unwrap().unwrap().ended;
+    store
+        .decide(vec![SessionDecision::Create(record("a")), extend("a", 300)])
+        .await
+        .unwrap();
+    assert!(store.decide(expire(200)).await.is_err());
+    assert_eq!(ended().await, None);
+    store.decide(expire(300)).await.unwrap();
+    assert_eq!(ended().await, Some(300));
+    // What has ended stays so.
+    store.decide(expire(200)).await.unwrap();
+    assert_eq!(ended().await, Some(300));
+    assert!(store.decide(vec![extend("a", 900)]).await.is_err());
 }
 
 async fn all_or_none(store: Arc<dyn StateStore>) {
@@ -395,7 +420,7 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     let store = opened(&path, &key()).await;
-    for (name, version) in [("newer", 3), ("earlier", 1)] {
+    for (name, version) in [("newer", 4), ("before", 2), ("earlier", 1)] {
         let record = SessionRecord {
             version,
             ..record(name)
@@ -406,12 +431,13 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     let of = async |name| store.session(&id(name)).await.unwrap_err();
     assert!(matches!(
         of("newer").await,
-        StateError::Newer { found: 3, known: 2 }
+        StateError::Newer { found: 4, known: 3 }
     ));
     assert!(matches!(
         of("earlier").await,
-        StateError::Older { found: 1, known: 2 }
+        StateError::Older { found: 1, known: 3 }
     ));
+    assert!(store.session(&id("before")).await.unwrap().is_some());
     let schema = rusqlite::Connection::open(&path).unwrap();
     schema.execute_batch("PRAGMA user_version = 3").unwrap();
     let newer = StateFile::open(&path).err().unwrap();

@@ -1,6 +1,7 @@
 //! Sessions that operators make at run time: reached by their tokens alone, lent what they were
 //! made for, and ended when they were to.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,13 +9,16 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use gateway::token::{Caveat, inspect};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
 use crate::certificates::{Authority, ByName};
 use crate::program::{CANARY, Program, RULES, free};
+use crate::sandbox::wait_for;
+use crate::sessions::{beside, start_with, stopped};
 
 /// A program with a listener for tokens, two credentials and an origin over TLS for each.
 struct Made {
@@ -202,6 +206,33 @@ fn a_created_session_is_its_user_in_policy_and_is_lent_what_it_was_made_for_alon
             .iter()
             .any(|one| is_alices(one) && one["decision"] == "allow")
     );
+    // It is narrowed as its session's is, and ends with that.
+    made.create(&["ci-2", "--path", "/narrow", "--ends", "1h"]);
+    let minted = [
+        "token",
+        "mint",
+        "--session",
+        "ci-2",
+        "--for",
+        "7d",
+        "--method",
+        "GET",
+    ];
+    let minted = made.program.json(&minted);
+    let inside = inspect(minted["token"].as_str().unwrap()).unwrap();
+    let ends = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap();
+    let ends = ends.as_secs() + 3600;
+    let texts: Vec<String> = inside.caveats.iter().map(ToString::to_string).collect();
+    assert!(
+        matches!(inside.caveats[0], Caveat::Before(at) if at <= ends),
+        "{texts:?}"
+    );
+    assert!(
+        texts[1].contains("/narrow") && texts[2].contains("GET"),
+        "{texts:?}"
+    );
     // Who made it is recorded, and nothing that opens anything.
     let acts = made.program.records("act");
     let act = acts
@@ -279,7 +310,7 @@ fn a_created_session_outlives_a_kill_and_ends_when_it_is_to() {
         assert!(began.elapsed() < Duration::from_secs(8), "it goes on");
     }
     let name = short["session"].as_str().unwrap();
-    crate::sandbox::wait_for("its end is not recorded", || {
+    wait_for("its end is not recorded", || {
         let mut events = made.program.records("event").into_iter();
         events.any(|one| one["name"] == "session_ended" && one["session"] == name)
     });
@@ -299,6 +330,111 @@ fn a_created_session_outlives_a_kill_and_ends_when_it_is_to() {
             .call("POST", "/v1/sessions", "{\"seconds\":60}");
         assert_eq!(status, if nth < 3 { 200 } else { 503 }, "{said}");
     }
+}
+
+#[test]
+fn what_a_fresh_start_takes_away_no_later_start_gives_back() {
+    let mut made = Made::start("");
+    let further = free();
+    let paused = format!(
+        "[[listener]]\nkind = \"proxy\"\naddress = \"{further}\"\nsession = \"agent-2\"\nany_user = true\n"
+    );
+    let before = made.program.edit(|text| format!("{text}{paused}"));
+    made.program.reload();
+    let first = made.create(&["ci-1", "--user", "alice", "--ends", "8h"]);
+    let mint = |made: &Made| {
+        let minted = ["token", "mint", "--session", "agent-2", "--for", "1h"];
+        made.program.json(&minted)
+    };
+    let second = mint(&made);
+    assert_eq!(
+        (made.ask(&first), made.ask(&second)),
+        ("ok".to_owned(), "ok".to_owned())
+    );
+    assert_eq!(made.program.gateway(&["pause", "agent-2"]).0, 0);
+    // The fresh run opens neither.
+    let with_both = made.program.edit(|_| before.clone());
+    stopped(&mut made.program);
+    start_with(&mut made.program, &["--fresh"]);
+    assert_eq!(made.ask(&first), "token_refused");
+    stopped(&mut made.program);
+    made.program.edit(|_| with_both);
+    start_with(&mut made.program, &[]);
+    for old in [&first, &second] {
+        assert_eq!(made.ask(old), "token_refused");
+    }
+    assert_eq!(made.listed("agent-2")["status"], "paused");
+    assert_eq!(made.program.gateway(&["resume", "agent-2"]).0, 0);
+    assert_eq!(made.ask(&second), "token_refused");
+    assert_eq!(made.ask(&mint(&made)), "ok");
+    let body = r#"{"name":"ci-1","seconds":60}"#;
+    assert_eq!(made.program.call("POST", "/v1/sessions", body).0, 409);
+}
+
+#[test]
+fn what_one_gateway_extends_no_other_one_ends() {
+    let mut made = Made::start("");
+    let state = "[state]\npath = \"state/s.db\"\n";
+    made.program.edit(|text| format!("{text}{state}"));
+    made.program.restart_after_a_crash();
+    let first = made.create(&["ci-1", "--user", "alice", "--ends", "5s"]);
+    let door = made.door.to_string();
+    let second = beside(&made.program, &[(door, free().to_string())]);
+    let body = r#"{"seconds":3600}"#;
+    let (status, longer) = second.call("POST", "/v1/sessions/ci-1/extend", body);
+    assert_eq!(status, 200, "{longer}");
+    let longer: Value = serde_json::from_str(&longer).unwrap();
+    wait_for("the extension is not taken over", || {
+        made.ask(&longer) == "ok" && made.ends("ci-1") > 3500
+    });
+    // The first token has ended by itself.
+    wait_for("the first token never ended", || {
+        made.ask(&first) == "token_refused"
+    });
+    assert_eq!(made.ask(&longer), "ok");
+}
+
+#[test]
+fn of_requests_that_overlap_with_one_key_one_makes_a_session() {
+    let mut made = Made::start("");
+    let together = |key: &str, seconds: fn(usize) -> usize| {
+        let call = |nth| {
+            let body = format!("{{\"seconds\":{}}}", seconds(nth));
+            made.program.raw(&format!(
+                "POST /v1/sessions HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nIdempotency-Key: \"{key}\"\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            ))
+        };
+        std::thread::scope(|scope| {
+            let calls: Vec<_> = (0..8).map(|nth| scope.spawn(move || call(nth))).collect();
+            calls
+                .into_iter()
+                .map(|call| call.join().unwrap())
+                .collect::<Vec<_>>()
+        })
+    };
+    let same = together("CANARY-key", |_| 600);
+    let content = |answer: &String| answer.split_once("\r\n\r\n").unwrap().1.to_owned();
+    let shown: HashSet<String> = same.iter().map(content).collect();
+    assert!(shown.len() == 1 && same[0].contains("200 OK"), "{shown:?}");
+    let others = together("another", |nth| 600 + nth);
+    let made_one = others.iter().filter(|answer| answer.contains("200 OK"));
+    assert_eq!(made_one.count(), 1);
+    let refused = others.iter().filter(|answer| answer.contains(" 422 "));
+    assert_eq!(refused.count(), 7, "{others:?}");
+    let state = rusqlite::Connection::open(stopped(&mut made.program)).unwrap();
+    // An earlier gateway does not know such sessions, and refuses their records alone.
+    let versions = "SELECT sum(version = 3), sum(version = 2 AND id = 'agent-1') FROM session";
+    let versions: rusqlite::Result<(u32, u32)> =
+        state.query_row(versions, [], |row| Ok((row.get(0)?, row.get(1)?)));
+    assert_eq!(versions.unwrap(), (2, 1));
+    // The key itself is not kept.
+    let kept = "SELECT group_concat(record) FROM session WHERE record ->> '$.created' IS NOT NULL";
+    let kept: String = state.query_row(kept, [], |row| row.get(0)).unwrap();
+    assert!(
+        kept.contains("session-") && !kept.contains("CANARY"),
+        "{kept}"
+    );
 }
 
 #[test]

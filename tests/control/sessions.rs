@@ -120,17 +120,17 @@ fn each_act_of_an_operator_is_in_the_chain() {
 }
 
 /// Starts a second gateway with the state, the home and the session of the first.
-fn beside(first: &Program) -> Program {
+pub fn beside(first: &Program, further: &[(String, String)]) -> Program {
     let proxy = free();
     let own = [
         (first.proxy.to_string(), proxy.to_string()),
         ("audit/log".to_owned(), "other/log".to_owned()),
-        ("phantoms.env".to_owned(), "other.env".to_owned()),
+        ("\"phantoms".to_owned(), "\"other".to_owned()),
     ];
     let mut config = fs::read_to_string(first.path("gateway.toml")).unwrap();
-    for (from, to) in own {
-        assert!(config.contains(&from));
-        config = config.replace(&from, &to);
+    for (from, to) in own.iter().chain(further) {
+        assert!(config.contains(from));
+        config = config.replace(from, to);
     }
     fs::write(first.path("other.toml"), config).unwrap();
     let child = command(first.folder.path())
@@ -155,7 +155,7 @@ fn beside(first: &Program) -> Program {
 #[test]
 fn a_session_that_one_gateway_uses_does_not_end_because_another_one_idles() {
     let mut used = Program::start("[ca]\nidle = \"1m\"\n");
-    let idle = beside(&used);
+    let idle = beside(&used, &[]);
     assert_eq!(idle.ask("http://stream.test/").0, 200);
     let until = Instant::now() + Duration::from_secs(50);
     while Instant::now() < until {
@@ -201,7 +201,7 @@ fn a_session_that_one_gateway_uses_does_not_end_because_another_one_idles() {
 }
 
 /// Ends the gateway, and returns its store of sessions.
-fn stopped(program: &mut Program) -> std::path::PathBuf {
+pub fn stopped(program: &mut Program) -> std::path::PathBuf {
     let pid = rustix::process::Pid::from_child(&program.child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     program.child.wait().unwrap();
@@ -213,7 +213,7 @@ fn stopped(program: &mut Program) -> std::path::PathBuf {
 }
 
 /// Starts the gateway again with these flags. What it says is in a file.
-fn start_with(program: &mut Program, flags: &[&str]) -> std::path::PathBuf {
+pub fn start_with(program: &mut Program, flags: &[&str]) -> std::path::PathBuf {
     let said = program.path("said");
     let mut serve = command(program.folder.path());
     let serve = serve

@@ -9,7 +9,7 @@ use crate::control::{CreatedSession, MintRequest, MintedToken};
 use crate::gateway::LivePair;
 use crate::intercept::Evidence;
 use crate::names::SessionId;
-use crate::session::{Creation, Lifetime, Moment};
+use crate::session::{Creation, Lifetime, Moment, Session};
 
 impl App {
     /// Makes a session that no listener owns, and keeps it; `None` if its name is taken, also by
@@ -28,14 +28,7 @@ impl App {
                 let config = &latest.read.config;
                 self.make_session(config, id, &creation).await?
             }
-            Some(live) => live
-                .0
-                .creation()
-                .is_some_and(|made| {
-                    let is_same = made.key == creation.key && made.request == creation.request;
-                    creation.key.is_some() && is_same && !live.0.is_over()
-                })
-                .then_some(live),
+            Some(live) => made_again(&live.0, &creation)?.then_some(live),
         };
         let Some((session, ca)) = live else {
             return Ok(None);
@@ -142,6 +135,18 @@ impl App {
             false => Err(Failure::usage("no listener would take the session's token")
                 .next("add a [[listener]]: kind = \"proxy\", session = \"{caller}\", who = [\"token\"]")),
         }
+    }
+}
+
+/// Whether a request with the key of a live session asks for it once more.
+fn made_again(live: &Session, asked: &Creation) -> Result<bool, Failure> {
+    let is_known = |made: &&Creation| made.key.is_some() && made.key == asked.key;
+    match live.creation().filter(is_known) {
+        Some(made) if !live.is_over() && made.request != asked.request => {
+            let what = "another session was asked for with this idempotency key";
+            Err(Failure::usage(what).next("send what was sent with it, or another key"))
+        }
+        made => Ok(made.is_some() && !live.is_over()),
     }
 }
 

@@ -41,8 +41,7 @@ impl StoredSession {
 
     /// Until when it lives, if it has a record and ends by itself.
     pub(crate) fn ends(&self) -> Option<SystemTime> {
-        let ends = self.record.as_ref()?.ends?;
-        Some(SystemTime::UNIX_EPOCH + Duration::from_secs(ends))
+        ends(self.record.as_ref()?)
     }
 
     /// Gives a session the status that was kept.
@@ -89,6 +88,11 @@ impl OpenedSession {
     pub(crate) fn live(&self) -> (Arc<Session>, Arc<SessionCa>) {
         (self.session.clone(), self.ca.clone())
     }
+}
+
+/// Until when a session lives, if it ends by itself.
+pub(crate) fn ends(record: &SessionRecord) -> Option<SystemTime> {
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(record.ends?))
 }
 
 /// What was made of a session by decision.

@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
-use crate::app::session::recalled::status;
+use crate::app::session::recalled::{ends, status};
 use crate::audit::Event;
 use crate::gateway::SharedState;
 use crate::names::{ReasonCode, SessionId};
-use crate::session::{EndReason, Moment, Session, SessionStatus};
+use crate::session::{EndReason, Lifetime, Moment, Session, SessionStatus};
 use crate::state::{Revision, SessionDecision, StateError, StateStore, unix};
 
 /// The sessions of this process that are renewed.
@@ -99,6 +99,7 @@ impl Shared {
     }
 
     /// Reads the records of some sessions, and pauses or ends those that were paused or ended.
+    /// Those that operators made live longer if another gateway extended them.
     async fn look(&self, about: impl Fn(&Tended) -> bool) {
         for one in self.tended().into_iter().filter(about) {
             let record = self.store.session(&one.id).await;
@@ -114,6 +115,12 @@ impl Shared {
                     }
                 }
                 decided => session.narrow(decided),
+            }
+            let (lives, now) = (session.lifetime(), Moment::now());
+            let is_later = |ends: &SystemTime| lives.is_some_and(|life| *ends > life.ends());
+            let made = session.creation().and(ends(&record));
+            if let Some(ends) = made.filter(is_later) {
+                session.extend(Lifetime::until(now, ends));
             }
         }
     }
@@ -137,13 +144,24 @@ impl Shared {
     async fn renew(&self) {
         let now = Moment::now();
         for (one, session) in self.due(now) {
-            let id = one.id;
+            let id = one.id.clone();
             session.end_if_idle();
             match session.ended() {
-                Some(EndReason::Idle) => self.keep_end(&id, &one.end_kept, IDLE).await,
+                Some(EndReason::Idle) => {
+                    let end = SessionDecision::End {
+                        session: id,
+                        at: unix(SystemTime::now()),
+                        was_idle: true,
+                    };
+                    self.keep_end((&one, &session), end, IDLE).await;
+                }
                 Some(EndReason::Expired) if session.creation().is_some() => {
-                    session.narrow(SessionStatus::Ended(EndReason::Expired));
-                    self.keep_end(&id, &one.end_kept, EXPIRED).await;
+                    let at = session.lifetime().map_or(0, |life| unix(life.ends()));
+                    let end = SessionDecision::Expire { session: id, at };
+                    self.keep_end((&one, &session), end, EXPIRED).await;
+                    if one.end_kept.load(Ordering::Relaxed) {
+                        session.narrow(SessionStatus::Ended(EndReason::Expired));
+                    }
                 }
                 // The store has it, or the listener may come back.
                 Some(EndReason::Operator | EndReason::Listener) => {}
@@ -172,18 +190,18 @@ impl Shared {
     }
 
     /// Keeps the end of a session that ended by itself.
-    async fn keep_end(&self, id: &SessionId, is_kept: &AtomicBool, how: &str) {
-        let end = SessionDecision::End {
-            session: id.clone(),
-            at: unix(SystemTime::now()),
-            was_idle: how == IDLE,
-        };
+    async fn keep_end(&self, (one, session): (&Tended, &Session), end: SessionDecision, how: &str) {
+        let id = &one.id;
         match self.store.decide(vec![end]).await {
             Ok(_) => {
-                is_kept.store(true, Ordering::Relaxed);
+                one.end_kept.store(true, Ordering::Relaxed);
                 record_end(&self.state, id, how, ReasonCode::SessionEnded);
             }
-            Err(StateError::Refused(_)) => is_kept.store(true, Ordering::Relaxed),
+            // It has no record, or another gateway extended it.
+            Err(StateError::Refused(_)) => {
+                self.look(|other| other.id == *id).await;
+                one.end_kept.store(session.is_over(), Ordering::Relaxed);
+            }
             // Each round tries again.
             Err(error) => {
                 tracing::warn!(session = %id, %error, "the end of a session could not be kept");

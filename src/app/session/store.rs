@@ -135,15 +135,10 @@ impl SessionStore {
             !self.is_fresh(&id) || status(record) == SessionStatus::Ended(EndReason::Operator)
         };
         let Some(record) = record.filter(stays) else {
-            let mut seed = Zeroizing::new([0; 32]);
-            getrandom::fill(&mut seed[..]).map_err(Failure::no_randomness)?;
             return Ok(StoredSession {
                 id,
                 record: None,
-                secrets: KeptSecrets {
-                    seed,
-                    ca_key: Zeroizing::default(),
-                },
+                secrets: drawn()?,
                 shapes: KeptShapes::default(),
                 paused,
             });
@@ -159,12 +154,13 @@ impl SessionStore {
         })
     }
 
-    /// The sessions that operators made and that live, unless all begin anew.
+    /// The sessions that operators made and that live. If all begin anew, they end.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if their records cannot be read.
+    /// Returns a [`Failure`] if their records cannot be read, or not be ended.
     pub(crate) async fn created(&self) -> Result<Vec<(SessionId, Creation)>, Failure> {
         if self.fresh {
+            self.begin_anew().await?;
             return Ok(Vec::new());
         }
         let records = self.store.created(unix(SystemTime::now())).await;
@@ -174,6 +170,38 @@ impl SessionStore {
             Some((SessionId::new(&record.id).ok()?, creation))
         };
         Ok(records.into_iter().filter_map(read).collect())
+    }
+
+    /// Takes what opens a session from everything that lives, also from what this process does not
+    /// open: what operators made ends, and all else has another seed, and another CA when it is
+    /// opened.
+    async fn begin_anew(&self) -> Result<(), Failure> {
+        if !self.keeps_ca() {
+            return Ok(());
+        }
+        let records = self.store.unended().await;
+        let records = records.map_err(|error| unreadable(&error))?.into_iter();
+        let all = records.map(|record| self.anew(record));
+        match self.decide(all.collect::<Result<_, _>>()?).await? {
+            true => Ok(()),
+            false => Err(Failure::new("not every session begins anew")
+                .because("another process changed one meanwhile")
+                .next("start again with `--fresh`")),
+        }
+    }
+
+    fn anew(&self, mut record: SessionRecord) -> Result<SessionDecision, Failure> {
+        if record.created.is_some() {
+            return Ok(SessionDecision::End {
+                session: SessionId::new(&record.id).map_err(|error| unreadable(&error))?,
+                at: unix(SystemTime::now()),
+                was_idle: false,
+            });
+        }
+        record.certificate = None;
+        let sealed = record.seal(&self.key, &drawn()?);
+        sealed.context("the session cannot be sealed")?;
+        Ok(SessionDecision::Reissue(record))
     }
 
     /// Moves the end of a session. Returns whether it had not been ended.
@@ -383,7 +411,10 @@ impl SessionStore {
             (name.to_string(), shape.to_text())
         };
         let mut record = SessionRecord {
-            version: SessionRecord::VERSION,
+            version: match session.creation() {
+                Some(_) => SessionRecord::VERSION,
+                None => SessionRecord::EARLIEST,
+            },
             id: kept.id.to_string(),
             parents: groups(session),
             made: unix(SystemTime::now()),
@@ -457,6 +488,16 @@ fn passing() -> Result<Arc<SealingKey>, Failure> {
     drawn
         .and_then(|text| SealingKey::from_text(text.as_bytes()).map(Arc::new))
         .ok_or_else(|| Failure::new("the system gives no random bytes"))
+}
+
+/// The secrets of a session that begins, which has no CA yet.
+fn drawn() -> Result<KeptSecrets, Failure> {
+    let mut seed = Zeroizing::new([0; 32]);
+    getrandom::fill(&mut seed[..]).map_err(Failure::no_randomness)?;
+    Ok(KeptSecrets {
+        seed,
+        ca_key: Zeroizing::default(),
+    })
 }
 
 fn unreadable(error: &dyn std::error::Error) -> Failure {

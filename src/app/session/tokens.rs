@@ -12,6 +12,35 @@ use crate::state::unix;
 use crate::token::{Caveat, TokenKey, inspect};
 
 impl App {
+    /// Mints a token that an operator asks for. Of a session that one made, it is narrowed as that
+    /// session's own is, and ends no later than the session would.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it would last too long, if a text is no caveat, or as
+    /// [`App::mint_token`].
+    pub(crate) fn mint_asked(
+        &self,
+        session: &SessionId,
+        asked: &MintRequest,
+    ) -> Result<MintedToken, Failure> {
+        if !(1..=LONGEST).contains(&asked.seconds) {
+            let why = "a token lasts from a second to 365 days";
+            return Err(unminted().because(why));
+        }
+        let mut ends = SystemTime::now() + Duration::from_secs(asked.seconds);
+        let mut further = Vec::new();
+        let live = self.listening.session(session).map(|(live, _)| live);
+        let made = live
+            .as_ref()
+            .and_then(|live| live.creation().zip(live.lifetime()));
+        if let Some((creation, lifetime)) = made {
+            ends = ends.min(lifetime.ends());
+            further.clone_from(&creation.request.caveats);
+        }
+        further.extend_from_slice(&asked.caveats);
+        self.mint_token(session, &caveats(ends, &further)?)
+    }
+
     /// Mints a token of a session that a listener has.
     ///
     /// # Errors
@@ -51,19 +80,6 @@ pub(crate) fn token(
         Ok(MintedToken { token, id })
     });
     minted.map_err(|malformed| unminted().because(malformed.to_string()))
-}
-
-/// What narrows a token that is asked for: its end first.
-///
-/// # Errors
-/// Returns a [`Failure`] if it would last too long, or if a text is no caveat.
-pub(crate) fn asked_caveats(asked: &MintRequest) -> Result<Vec<Caveat>, Failure> {
-    if !(1..=LONGEST).contains(&asked.seconds) {
-        let why = "a token lasts from a second to 365 days";
-        return Err(unminted().because(why));
-    }
-    let ends = SystemTime::now() + Duration::from_secs(asked.seconds);
-    caveats(ends, &asked.caveats)
 }
 
 /// What narrows a token: its end first.
