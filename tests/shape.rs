@@ -34,18 +34,18 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 91_814),
-    ("app", 7_164),
+    ("all", 92_088),
+    ("app", 7_232),
     ("audit", 3_206),
     ("body", 2_237),
-    ("cli", 9_516),
+    ("cli", 9_671),
     ("config", 5_113),
-    ("control", 1_814),
+    ("control", 1_819),
     ("credential", 12_404),
     ("escape", 1_649),
     ("export", 1_045),
     ("files", 785),
-    ("gateway", 5_810),
+    ("gateway", 5_814),
     ("grant", 1_367),
     ("intercept", 4_124),
     ("launch", 9_413),
@@ -56,7 +56,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("session", 3_712),
     ("signature", 9_101),
     ("src", 61),
-    ("state", 1_055),
+    ("state", 1_097),
     ("token", 584),
     ("wire", 763),
 ];

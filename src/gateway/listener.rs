@@ -263,7 +263,13 @@ impl ListenerSlot {
     /// their session's.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        let waiting = || self.now.load().state.without_session.load(Ordering::Acquire);
+        let waiting = || {
+            self.now
+                .load()
+                .state
+                .without_session
+                .load(Ordering::Acquire)
+        };
         self.sockets.load(Ordering::Acquire) > 0 || waiting() > 0
     }
 
