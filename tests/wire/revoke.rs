@@ -361,7 +361,8 @@ fn from_the_answer_of_a_revocation_no_byte_of_the_secret_leaves(rig: &Rig) {
                 scope.spawn(sockets),
             ];
             let began = Instant::now();
-            while origin.all.lock().unwrap().len() < 2 && began.elapsed() < Duration::from_secs(5) {
+            let is_lent = || origin.connections().iter().any(|one| one.holds(&secret));
+            while !is_lent() && began.elapsed() < Duration::from_secs(5) {
                 std::thread::sleep(Duration::from_millis(5));
             }
             std::thread::sleep(Duration::from_millis(7 * (round as u64 % 13)));

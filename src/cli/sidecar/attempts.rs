@@ -24,7 +24,7 @@ pub(super) enum Fate {
     /// It shows nothing.
     Unclear(String),
     /// No route leads there. Neighbours may be reached all the same.
-    Unrouted(String),
+    Unrouted(io::ErrorKind),
 }
 
 /// Tries a way to an address. Whether the rules are in this network namespace is told.
@@ -40,17 +40,22 @@ pub(super) fn all(is_shared: bool) -> Vec<(String, Fate)> {
         ("ICMP to", 0, ping),
         ("DNS by", 53, name),
     ];
-    let nearby = Nearby::all();
+    let nearby = Nearby::settled();
     let near = nearby.iter().filter(|_| is_shared);
     let neighbours: Vec<_> = near.filter_map(|one| one.neighbour).collect();
-    // What has no route holds if all that can be reached without one is tried as well.
+    // What has no route holds if all that can be reached without one is tried as well. A neighbour
+    // has one until a rule takes its packet elsewhere.
     let judged = |fate, to: SocketAddr, device: Option<&str>| {
-        let is_tried = |ip: SocketAddr| is_shared && ip.ip() != to.ip();
+        let is_it = |ip: SocketAddr| ip.ip() == to.ip();
+        let is_near = neighbours.iter().any(|ip| is_it(*ip));
         let mut near = nearby.iter().filter(|one| one.leads_to(to, device));
+        let mut is_tried =
+            || near.all(|one| one.neighbour.is_some_and(|ip| is_shared && !is_it(ip)));
         match fate {
-            Fate::Unrouted(why) if near.all(|one| one.neighbour.is_some_and(is_tried)) => {
-                refused(why)
+            Fate::Unrouted(why @ io::ErrorKind::NetworkUnreachable) if is_near => {
+                refused(why.to_string())
             }
+            Fate::Unrouted(why) if is_tried() => refused(why.to_string()),
             fate => fate,
         }
     };
@@ -273,7 +278,9 @@ fn failed(error: &io::Error, is_sent: bool, rejected: impl Fn(String) -> Fate) -
         Some(Errno::CONNREFUSED | Errno::CONNRESET) => rejected(words),
         Some(Errno::PERM | Errno::ACCESS) => refused(words),
         _ if is_sent => routed(words),
-        Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ADDRNOTAVAIL) => Fate::Unrouted(words),
+        Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ADDRNOTAVAIL) => {
+            Fate::Unrouted(error.kind())
+        }
         Some(Errno::AFNOSUPPORT | Errno::PROTONOSUPPORT) => refused(words),
         _ => Fate::Unclear(words),
     }

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A network that an interface other than loopback is in.
 pub(super) struct Nearby {
@@ -14,8 +16,25 @@ pub(super) struct Nearby {
 }
 
 impl Nearby {
+    /// The same once no address of IPv6 is tentative: from such a one nothing is sent.
+    pub(super) fn settled() -> Vec<Self> {
+        let until = Instant::now() + SETTLES_WITHIN;
+        let is_tentative = |row: &str| {
+            let mut flags = row.split_ascii_whitespace().skip(4);
+            let flags = flags
+                .next()
+                .and_then(|flags| u32::from_str_radix(flags, 16).ok());
+            flags.is_some_and(|flags| flags & (TENTATIVE | FAILED) == TENTATIVE)
+        };
+        let table = || fs::read_to_string("/proc/self/net/if_inet6").unwrap_or_default();
+        while table().lines().any(is_tentative) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(50));
+        }
+        Self::all()
+    }
+
     /// Every network; one without a neighbour where `/proc` does not tell.
-    pub(super) fn all() -> Vec<Self> {
+    fn all() -> Vec<Self> {
         let read = |name| fs::read_to_string(format!("/proc/self/net/{name}"));
         let untold = |is_ipv6| Self {
             is_ipv6,
@@ -131,3 +150,9 @@ pub(super) fn waits(to: SocketAddr, device: &str) -> bool {
 /// Bits that make an address another's. As a number of nanoseconds they are more than a second.
 const SOMEBODY: u128 = 0x9e37_79b9;
 const SENT_PACKETS: usize = 9;
+/// Of an address: whether another host has it is not known yet, or another one has it
+/// (`IFA_F_TENTATIVE`, `IFA_F_DADFAILED`).
+const TENTATIVE: u32 = 0x40;
+const FAILED: u32 = 0x08;
+/// A host asks for a second, after as much at most.
+const SETTLES_WITHIN: Duration = Duration::from_secs(3);
