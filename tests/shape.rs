@@ -34,18 +34,18 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 92_088),
-    ("app", 7_232),
+    ("all", 92_163),
+    ("app", 7_234),
     ("audit", 3_206),
     ("body", 2_237),
-    ("cli", 9_671),
-    ("config", 5_113),
+    ("cli", 9_697),
+    ("config", 5_155),
     ("control", 1_819),
     ("credential", 12_404),
     ("escape", 1_649),
     ("export", 1_045),
     ("files", 785),
-    ("gateway", 5_814),
+    ("gateway", 5_819),
     ("grant", 1_367),
     ("intercept", 4_124),
     ("launch", 9_413),

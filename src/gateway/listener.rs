@@ -280,10 +280,15 @@ impl ListenerSlot {
     }
 
     /// Gives the next connections to another listener. Those of the one before end in order, once
-    /// [`SharedState::announce`] was called.
-    pub fn replace(&self, listener: SessionListener) {
+    /// [`SharedState::announce`] was called. Returns that one, to which none come any more.
+    pub fn replace(&self, listener: SessionListener) -> Arc<Self> {
         let before = self.now.swap(Arc::new(listener));
         before.state.leaves.cancel();
+        Arc::new(Self {
+            now: ArcSwap::new(before),
+            closes: self.closes.clone(),
+            sockets: AtomicUsize::new(0),
+        })
     }
 
     /// Stops listening. The connections end in order, once [`SharedState::announce`] was called.

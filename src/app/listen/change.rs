@@ -277,11 +277,11 @@ impl ListenerChange {
         shared: &SharedState,
         listening: &Listening,
     ) -> (Vec<Arc<Session>>, Arc<[Arc<ListenerSlot>]>) {
-        let (workers, mut open) = (listening.workers(), Vec::new());
+        let (workers, mut open, mut closing) = (listening.workers(), Vec::new(), Vec::new());
         for (listener, to) in self.kept {
             listener.known.set_mode();
             match to {
-                SlotChange::Listener(other) => listener.slot.replace(other),
+                SlotChange::Listener(other) => closing.push(listener.slot.replace(other)),
                 SlotChange::Same(login, tls) => listener.slot.listener().ask_for(login, tls),
             }
             open.push(listener);
@@ -296,10 +296,12 @@ impl ListenerChange {
             open.push(listener);
         }
         let left = listening.replace(open, &self.opened);
-        let closing: Arc<[_]> = self.removed.into_iter().map(|one| one.slot).collect();
-        closing.iter().for_each(|slot| slot.close());
+        for removed in self.removed {
+            removed.slot.close();
+            closing.push(removed.slot);
+        }
         shared.announce();
-        (left, closing)
+        (left, closing.into())
     }
 }
 

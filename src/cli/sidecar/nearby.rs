@@ -34,7 +34,7 @@ impl Nearby {
     }
 
     /// Every network; one without a neighbour where `/proc` does not tell.
-    fn all() -> Vec<Self> {
+    pub(super) fn all() -> Vec<Self> {
         let read = |name| fs::read_to_string(format!("/proc/self/net/{name}"));
         let untold = |is_ipv6| Self {
             is_ipv6,

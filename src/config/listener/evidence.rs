@@ -1,0 +1,180 @@
+//! `who` of `[[listener]]`: the evidence that it takes, and what of it could never count.
+
+use std::sync::Arc;
+
+use super::kind::{ListenerAddress, ListenerKind, ListenerSession};
+use crate::config::section::{Section, characters};
+use crate::intercept::{Evidence, PeerUsers, TAILNET_SOCKET, Tailnet};
+
+/// What a listener is asked to be.
+pub(super) struct Asked<'l> {
+    pub(super) address: &'l ListenerAddress,
+    pub(super) mode: u32,
+    pub(super) session: Option<&'l ListenerSession>,
+    pub(super) who: &'l [Evidence],
+}
+
+/// Refuses evidence that a listener cannot have, or that would never count.
+pub(super) fn check(section: &Section<'_, '_>, kind: &ListenerKind, asked: &Asked<'_>) {
+    if asked.session == Some(&ListenerSession::EachCaller) && asked.who.is_empty() {
+        mistake!(section, "session", "nothing shows who the caller is";
+            "`{{caller}}` is a session for each caller";
+            "write `who = [\"unix\"]` or `who = [\"token\"]`, or the name of one session");
+    }
+    check_certificates(section, asked.who);
+    check_tokens(section, kind, asked.who);
+    check_callers(section, asked.session, asked.who);
+    check_evidence(
+        section,
+        (asked.address.tcp().is_none(), asked.mode),
+        asked.who,
+    );
+    check_tailnet(section, kind, asked.address, asked.who);
+}
+
+/// The evidence that a listener takes. `listener` is none beside itself.
+pub(super) fn who(section: &Section<'_, '_>) -> Vec<Evidence> {
+    let uids = section.all("uids", |text| {
+        text.parse()
+            .map_err(|_| hint!("it is no user id"; "write for example `\"1000\"`"))
+    });
+    let tailnet = Arc::new(tailnet(section));
+    let kinds = section.all("who", |text| match text {
+        "listener" => Ok(None),
+        "unix" => Ok(Some(Evidence::Unix(PeerUsers(uids.clone())))),
+        "token" => Ok(Some(Evidence::Token)),
+        "tailnet" => Ok(Some(Evidence::Tailnet(tailnet.clone()))),
+        "certificate" => Ok(Some(Evidence::Certificate)),
+        _ => refused!("it is no kind of evidence";
+            "write `listener`, `token`, `certificate`, `tailnet` or `unix`"),
+    });
+    if kinds.len() > 1 && kinds.contains(&None) {
+        mistake!(section, "who", "`listener` is no evidence beside others";
+            "it says that none is needed"; "write it alone, or leave it out");
+    }
+    kinds.into_iter().flatten().collect()
+}
+
+/// The tailnet whose nodes may be behind connections.
+fn tailnet(section: &Section<'_, '_>) -> Tailnet {
+    let socket = section.path("tailnet_socket");
+    let capability = section.get("capability", |text| {
+        let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+        let hint =
+            hint!("it is no name of a capability"; "write for example `example.com/cap/gateway`");
+        characters(text, 256, fits).ok_or(hint)
+    });
+    Tailnet::new(socket.unwrap_or_else(|| TAILNET_SOCKET.into()), capability)
+}
+
+pub(super) fn asks_tailnet(who: &[Evidence]) -> bool {
+    who.iter().any(|one| one.tailnet().is_some())
+}
+
+/// Refuses a tailnet where no node of it could come from an address of its own, and its settings
+/// where it is not asked.
+fn check_tailnet(
+    section: &Section<'_, '_>,
+    kind: &ListenerKind,
+    address: &ListenerAddress,
+    who: &[Evidence],
+) {
+    if !asks_tailnet(who) {
+        for key in ["tailnet_socket", "capability"] {
+            if section.has(key) {
+                mistake!(section, key, "no tailnet is asked who connects"; "`{key}` would not hold";
+                    "write `who = [\"tailnet\"]`, or remove `{key}`");
+            }
+        }
+        return;
+    }
+    if kind.is_captured() {
+        let kind = kind.as_str();
+        mistake!(section, "who", "a `{kind}` listener has clients of its own sandbox";
+            "the kernel brings them, and no node of a tailnet"; "write `kind = \"proxy\"`");
+    }
+    let ip = address.tcp().map(|address| address.ip().to_canonical());
+    if ip.is_none_or(|ip| ip.is_loopback()) {
+        mistake!(section, "who", "no node of a tailnet connects to {address}";
+            "whoever does is on this machine, which is no evidence of anybody";
+            "write the address of this machine in the tailnet, as `tailscale ip` shows it");
+    }
+}
+
+/// Refuses tokens where nobody could present one, or where none would ever count.
+fn check_tokens(section: &Section<'_, '_>, kind: &ListenerKind, who: &[Evidence]) {
+    let Some(at) = who.iter().position(|one| *one == Evidence::Token) else {
+        return;
+    };
+    if !matches!(kind, ListenerKind::Proxy { .. }) {
+        let kind = kind.as_str();
+        mistake!(section, "who", "a `{kind}` listener has no place for a token";
+            "the client of a proxy alone presents one"; "leave it out, or write `kind = \"proxy\"`");
+    }
+    if section.has("authentication") {
+        mistake!(section, "authentication", "a token and a password have one place";
+            "a client presents either"; "remove `authentication`, or `token` from `who`");
+    }
+    if at > 0 && who[0] == Evidence::Certificate {
+        mistake!(section, "who", "a token counts before a certificate";
+            "a client that presents both is whom the token says"; "write `token` first");
+    } else if at > 0 {
+        mistake!(section, "who", "no token would count";
+            "the first evidence that is there counts, and the kernel always knows the user";
+            "write `token` first");
+    }
+}
+
+/// Refuses client certificates where nobody could present one, or where none would ever count.
+fn check_certificates(section: &Section<'_, '_>, who: &[Evidence]) {
+    let Some(at) = who.iter().position(|one| *one == Evidence::Certificate) else {
+        return;
+    };
+    if !section.has("tls") {
+        mistake!(section, "who", "nobody could present a certificate";
+            "the client of a proxy with TLS alone presents one";
+            "add `tls = {{ certificate = \"proxy.pem\", key = \"proxy.key\", client_roots = \
+             \"clients.pem\" }}`");
+    }
+    let is_final = |one: &Evidence| matches!(one, Evidence::Unix(_) | Evidence::Tailnet(_));
+    if who[..at].iter().any(is_final) {
+        mistake!(section, "who", "no certificate would count";
+            "the first evidence that is there counts, and the kernel and tailscaled always answer";
+            "write `certificate` before `unix` and `tailnet`");
+    }
+}
+
+/// Refuses a session for each user of this machine without saying which: one process with the ids
+/// of a container may be 65536 of them.
+fn check_callers(section: &Section<'_, '_>, session: Option<&ListenerSession>, who: &[Evidence]) {
+    let is_any = who.contains(&Evidence::Unix(PeerUsers(Vec::new())));
+    if is_any && session == Some(&ListenerSession::EachCaller) {
+        mistake!(section, "session", "every user that can connect would have a session";
+            "one container may be 65536 users, and fill `[sessions] most`";
+            "write the `uids` that may");
+    }
+}
+
+/// Refuses evidence that a listener cannot have, and settings of evidence that it does not take.
+fn check_evidence(section: &Section<'_, '_>, (is_unix, mode): (bool, u32), who: &[Evidence]) {
+    let names_users = who.iter().any(|one| matches!(one, Evidence::Unix(_)));
+    if !is_unix && names_users {
+        mistake!(section, "who", "a connection over TCP shows no user of this machine";
+            "the kernel knows who connected at a Unix socket alone";
+            "remove `who`, or let a `proxy` have `address = \"unix:/run/gateway/agents.sock\"`");
+    }
+    if !is_unix && section.has("mode") {
+        mistake!(section, "mode", "`mode` is of a Unix socket"; "an address of TCP has none";
+            "remove `mode`, or write `address = \"unix:/run/gateway/agents.sock\"`");
+    }
+    if !names_users && section.has("uids") {
+        mistake!(section, "uids", "nothing shows which user connects"; "`uids` would not hold";
+            "write `who = [\"unix\"]`");
+    }
+    if mode == 0o666 && !section.has("uids") && *who != [Evidence::Token] {
+        mistake!(section, "mode", "every user of this machine could connect";
+            "each would be this session and spend its credentials";
+            "write `who = [\"token\"]`, or `who = [\"unix\"]` and the `uids` that may, or another \
+             `mode`");
+    }
+}

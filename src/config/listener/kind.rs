@@ -1,0 +1,158 @@
+//! What a listener is: where it listens, what its clients speak, and whose session they are in.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::credential::SecretRef;
+use crate::intercept::Aliases;
+use crate::names::SessionId;
+
+/// The session of a listener's connections.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ListenerSession {
+    /// One for all.
+    One(SessionId),
+    /// One for each caller.
+    EachCaller,
+}
+
+impl ListenerSession {
+    /// The session, if it is one for all.
+    #[must_use]
+    pub fn one(&self) -> Option<&SessionId> {
+        match self {
+            Self::One(id) => Some(id),
+            Self::EachCaller => None,
+        }
+    }
+
+    /// Its name, as it is written in the configuration.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.one().map_or(EACH_CALLER, SessionId::as_str)
+    }
+}
+
+impl Default for ListenerSession {
+    fn default() -> Self {
+        Self::One(SessionId::new("default").expect("it is a name"))
+    }
+}
+
+impl PartialEq<SessionId> for ListenerSession {
+    fn eq(&self, other: &SessionId) -> bool {
+        self.one() == Some(other)
+    }
+}
+
+impl fmt::Display for ListenerSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Where a listener listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ListenerAddress {
+    /// An address and port of TCP.
+    Tcp(SocketAddr),
+    /// A socket of the file system.
+    Unix(PathBuf),
+}
+
+impl ListenerAddress {
+    /// The address and port, if it is of TCP.
+    #[must_use]
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+/// As it is written in the configuration.
+impl fmt::Display for ListenerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// What the clients of a listener speak.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListenerKind {
+    /// CONNECT, absolute-form and SOCKS5, distinguished by their first bytes.
+    Proxy {
+        /// What a client must present; `None` only on loopback.
+        authentication: Option<ProxyLogin>,
+    },
+    /// TLS from the first byte; the SNI names the host.
+    Tls {
+        /// The port that the client originally dialled.
+        port: u16,
+    },
+    /// Connections that the kernel redirected, by REDIRECT or TPROXY.
+    Transparent,
+    /// DNS, by UDP and TCP. The answers lead to the `Transparent` listener of the session.
+    Dns,
+    /// HTTP/1.1 in clear text. A path begins with the alias of its origin.
+    Base(Aliases),
+}
+
+/// What a proxy client must present.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxyLogin {
+    /// The user.
+    pub user: String,
+    /// Where the password is kept.
+    pub password: SecretRef,
+}
+
+impl ListenerKind {
+    /// Whether the kernel brings its clients, which dial other addresses.
+    pub(super) fn is_captured(&self) -> bool {
+        matches!(self, Self::Transparent | Self::Dns)
+    }
+
+    /// The kind as it is written.
+    pub(super) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Proxy { .. } => "proxy",
+            Self::Tls { .. } => "tls",
+            Self::Transparent => "transparent",
+            Self::Dns => "dns",
+            Self::Base(_) => "base",
+        }
+    }
+
+    /// Why its port is not configured; `None` if it is.
+    pub(super) fn names_port(&self) -> Option<&'static str> {
+        match self {
+            Self::Proxy { .. } => Some("clients of a proxy name the port themselves"),
+            Self::Tls { .. } => None,
+            Self::Transparent => Some("the port that the client dialled is known"),
+            Self::Dns => Some("a question has no port of an origin"),
+            Self::Base(_) => Some("an alias names the port with its origin"),
+        }
+    }
+
+    /// Why its clients present no password; `None` if they may.
+    pub(super) fn no_password(&self) -> Option<&'static str> {
+        match self {
+            Self::Proxy { .. } => None,
+            Self::Tls { .. } => {
+                Some("a client that speaks TLS at once has no place for a proxy password")
+            }
+            Self::Base(_) => Some("a client of a base URL has no place for a proxy password"),
+            Self::Transparent | Self::Dns => {
+                Some("a client that is captured does not know of the gateway")
+            }
+        }
+    }
+}
+
+pub(super) const EACH_CALLER: &str = "{caller}";
