@@ -28,6 +28,10 @@ fn uid() -> u32 {
     rustix::process::getuid().as_raw()
 }
 
+fn gid() -> u32 {
+    rustix::process::getgid().as_raw()
+}
+
 /// A listener on a Unix socket of the folder.
 fn listener(kind: &str, socket: &Path, further: &str) -> String {
     let address = socket.display();
@@ -122,6 +126,10 @@ fn a_caller_is_taken_or_refused_at_each_door_and_the_record_names_it() {
         for record in records {
             let user = named.then(|| format!("uid:{}", uid()));
             assert_eq!(record["user"].as_str(), user.as_deref(), "{record}");
+            let groups = record["groups"].as_array();
+            let first = groups.and_then(|all| all.first()?.as_str());
+            let group = (named && is_taken).then(|| format!("gid:{}", gid()));
+            assert_eq!(first, group.as_deref(), "{record}");
             let session = is_taken.then_some("agent-1");
             assert_eq!(record["session"].as_str(), session, "{record}");
             let reason = (!is_taken).then_some("caller_refused");

@@ -53,7 +53,7 @@ impl Worker {
         let mut known = listener.state.refused_callers.lock();
         if known.len() < REFUSED_CALLERS && known.insert((user.clone(), cause.clone())) {
             let mut trail = Trail::begin(&self.shared.log, id, listener.mode.entry().as_str());
-            trail.user(user.as_ref());
+            trail.caller(user.as_ref(), &[]);
             trail.client(client);
             trail.method("CONNECT");
             trail.refuse(reason);
@@ -120,7 +120,9 @@ impl Worker {
         } = inbound.selected;
         trail.session(session.id(), session.clone());
         trail.client(inbound.client);
-        trail.user(caller.as_ref().and_then(|caller| caller.user.as_ref()));
+        if let Some(caller) = caller {
+            trail.caller(caller.user.as_ref(), &caller.groups);
+        }
         // The connection is refused either way. Beyond the session's share of the log, the refusal
         // is counted but not recorded.
         let _ = trail.admit();
