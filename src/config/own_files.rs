@@ -10,7 +10,6 @@ use crate::files::Consent;
 use crate::names::hex;
 
 use super::credential::Credential;
-use super::listener::Listener;
 use super::login::ConfiguredLogin;
 use super::state::real;
 use super::{Config, state};
@@ -123,9 +122,9 @@ impl Config {
     /// Returns the files that hold secrets.
     pub fn secret_files(&self) -> Vec<PathBuf> {
         let secrets = self.credentials.iter().flat_map(Credential::references);
-        let passwords = self.listeners.iter().filter_map(Listener::login);
+        let passwords = self.listeners.iter().flat_map(|one| &one.passwords);
         let all = secrets
-            .chain(passwords.map(|login| &login.password))
+            .chain(passwords.map(|(_, password)| password))
             .chain(self.own_references().map(|(_, one)| one))
             .chain(&self.state.key);
         let files = all.filter_map(|reference| reference.path().map(Path::to_owned));

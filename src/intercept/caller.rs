@@ -16,6 +16,8 @@ pub struct Caller {
     pub groups: Vec<Arc<str>>,
     /// The token that was presented. No policy reads it: it narrows what policy allows.
     pub token: Option<HeldToken>,
+    /// Whether its client presents what shows who it is, with each request in absolute-form.
+    pub is_presented: bool,
     /// The certificate that shows who it is.
     pub certificate: Option<Arc<HeldCertificate>>,
     /// Who it is by other evidence, which is there as long as the token counts.
@@ -56,6 +58,7 @@ impl Caller {
             user: user.or_else(|| shown?.user.clone()),
             groups: shown.map(|one| one.groups.clone()).unwrap_or_default(),
             token: Some(token),
+            is_presented: true,
             beside,
             ..Self::default()
         }

@@ -499,7 +499,7 @@ fn each_door(program: &Program, nodes: &Nodes, netmap: &Netmap) {
     let mut other = stream.try_clone().unwrap();
     other.write_all(ASKED).unwrap();
     other.shutdown(std::net::Shutdown::Write).unwrap();
-    assert!(answer(stream, b"").contains("token_refused"));
+    assert!(answer(stream, b"").contains("proxy_authentication"));
 }
 
 /// What a field claims counts for nobody.

@@ -1174,9 +1174,7 @@ fn listeners(ports: &Ports) -> String {
             "[[listener]]\nkind = \"{kind}\"\naddress = \"{address}\"\nsession = \"{session}\"\n"
         ));
         if address == ports.guarded {
-            text.push_str(
-                "authentication = { user = \"agent\", password = \"file:secrets/proxy\" }\n",
-            );
+            text.push_str("who = [\"password\"]\npasswords = { agent = \"file:secrets/proxy\" }\n");
         }
     }
     text

@@ -1,17 +1,18 @@
 //! Evidence of who is behind a connection: one file for each kind.
 
 mod certificate;
+mod password;
+mod presented;
 mod tailnet;
 mod token;
 mod unix;
 mod x509;
 
 pub use certificate::HeldCertificate;
+pub use password::{Passwords, UserPassword};
+pub use presented::{ClientVerifier, PRESENTED_USER, Presented, PresentedDenied, Taken};
 pub use tailnet::{TAILNET_SOCKET, Tailnet};
-pub use token::{
-    HeldToken, KEY_NUMBER, RevokedTokens, TokenDenied, TokenPeer, TokenVerifier, token_in,
-    token_of_login,
-};
+pub use token::{HeldToken, KEY_NUMBER, RevokedTokens, TokenDenied, TokenPeer, TokenVerifier};
 pub use unix::PeerUsers;
 pub(super) use x509::CertificateHolder;
 
@@ -30,6 +31,8 @@ pub enum Evidence {
     Tailnet(Arc<Tailnet>),
     /// A token that the client of a proxy presents, once it speaks.
     Token,
+    /// A user and a password, presented so.
+    Password,
     /// The certificate of a client of a proxy with TLS.
     Certificate,
 }
@@ -40,8 +43,14 @@ impl Evidence {
     pub fn tailnet(&self) -> Option<&Arc<Tailnet>> {
         match self {
             Self::Tailnet(tailnet) => Some(tailnet),
-            Self::Unix(_) | Self::Token | Self::Certificate => None,
+            _ => None,
         }
+    }
+
+    /// Whether the client of a proxy presents it, in the one place that there is.
+    #[must_use]
+    pub fn is_presented(&self) -> bool {
+        matches!(self, Self::Token | Self::Password)
     }
 
     /// Returns the caller of a connection that says nothing: the first evidence that is there
@@ -56,7 +65,7 @@ impl Evidence {
                 // Boxed, so that a connection does not keep memory for the question.
                 Self::Tailnet(tailnet) => Some(Box::pin(tailnet.caller(stream)).await),
                 Self::Certificate => by_certificate(stream).map(|found| found.map(Arc::new)),
-                Self::Token => None,
+                Self::Token | Self::Password => None,
             };
             if let Some(found) = found {
                 return found;
