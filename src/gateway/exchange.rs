@@ -105,7 +105,8 @@ impl Exchange {
             })?;
         let request = accepted.request();
         let target = &request.head.target;
-        self.trail.path(target.path());
+        self.trail
+            .path(route.bindings.shown(target.path()).as_bytes());
         self.trail.query(target.query().unwrap_or_default());
         if let Some(bytes) = request.content_length() {
             self.trail.request_bytes(bytes);

@@ -18,6 +18,7 @@ pub mod method;
 mod named_path;
 pub mod pairs;
 mod parameter;
+mod path_place;
 mod pattern;
 mod place;
 pub mod route;
@@ -42,7 +43,7 @@ pub use taken::{
     Taken, TakenMalformed, TakenPart, credential_protocol, is_credential_parameter,
     sounds_like_credential,
 };
-pub use target::RequestTarget;
+pub use target::{LENT, RequestTarget};
 pub use target_form::{EncodedSlash, TargetMalformed};
 
 use std::fmt;

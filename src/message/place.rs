@@ -5,10 +5,13 @@ use std::str::FromStr;
 
 use http::{HeaderName, header};
 
+use super::path_place::PathPlace;
+
 /// Where a credential may be in a request. A phantom anywhere else is never replaced.
 ///
 /// Configuration and audit records use its text form: `header:authorization:Bearer`,
-/// `header:x-api-key`, `basic:user`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`.
+/// `header:x-api-key`, `basic:user`, `basic:password`, `cookie:sid`, `query:key`, `path:/bot{}/`,
+/// `sign:sigv4`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
     /// A field's value, after an authentication scheme if one is named.
@@ -27,6 +30,9 @@ pub enum Place {
     Cookie(String),
     /// The decoded value of the query parameter with this decoded name.
     Query(String),
+    /// A part of a segment of the path. From [`RequestTarget::lending`](super::RequestTarget) on, `{}`
+    /// stands there.
+    Path(PathPlace),
     /// Not in the request itself: the request is signed with the credential, by the scheme with
     /// this name (`sigv4`).
     Signature(String),
@@ -39,7 +45,7 @@ impl Place {
             Self::Header { name, .. } => Some(name.clone()),
             Self::BasicUser | Self::BasicPassword => Some(header::AUTHORIZATION),
             Self::Cookie(_) => Some(header::COOKIE),
-            Self::Query(_) | Self::Signature(_) => None,
+            Self::Query(_) | Self::Path(_) | Self::Signature(_) => None,
         }
     }
 
@@ -48,9 +54,15 @@ impl Place {
     pub fn site(&self) -> String {
         match self {
             Self::Cookie(_) | Self::Query(_) | Self::Signature(_) => self.to_string(),
+            Self::Path(_) => "path".to_owned(),
             Self::Header { name, .. } => name.to_string(),
             Self::BasicUser | Self::BasicPassword => header::AUTHORIZATION.to_string(),
         }
+    }
+
+    /// Whether it exists only where the client put the phantom.
+    pub fn is_made_by_the_client(&self) -> bool {
+        matches!(self, Self::Path(_))
     }
 
     /// Whether a user name or password accompanies the credential.
@@ -62,10 +74,10 @@ impl Place {
 /// Why a text does not name a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceMalformed {
-    /// The first word is not one of `header`, `basic`, `cookie`, `query`, `sign`.
+    /// The first word is not one of `header`, `basic`, `cookie`, `query`, `path`, `sign`.
     #[error(
         "a place is one of `header:NAME`, `header:NAME:SCHEME`, `basic:user`, `basic:password`, `cookie:NAME`, `query:NAME`, \
-         `sign:NAME`"
+         `path:/PATH{{}}`, `sign:NAME`"
     )]
     Kind,
     /// The field name is not a token, or is a field that routes or frames the message.
@@ -78,6 +90,9 @@ pub enum PlaceMalformed {
          that place"
     )]
     Subprotocol,
+    /// The path is not canonical, or does not have `{}` once, in its last segment.
+    #[error("the path of a place has `{{}}` once, in its last segment, as in `/bot{{}}/`")]
+    Path,
     /// The scheme, cookie or parameter name is empty or contains a character that is not allowed
     /// there.
     #[error("the place has an empty or impossible name")]
@@ -96,6 +111,7 @@ impl fmt::Display for Place {
             Place::BasicPassword => f.write_str("basic:password"),
             Place::Cookie(name) => write!(f, "cookie:{name}"),
             Place::Query(name) => write!(f, "query:{name}"),
+            Place::Path(path) => write!(f, "path:{path}"),
             Place::Signature(name) => write!(f, "sign:{name}"),
         }
     }
@@ -114,6 +130,7 @@ impl FromStr for Place {
             ("basic", "password") => Ok(Place::BasicPassword),
             ("cookie", name) if is_token(name) => Ok(Place::Cookie(name.to_owned())),
             ("query", name) if is_parameter(name) => Ok(Place::Query(name.to_owned())),
+            ("path", path) => path.parse().map(Place::Path),
             ("sign", name) if is_token(name) => Ok(Place::Signature(name.to_owned())),
             ("cookie" | "query" | "sign", _) => Err(PlaceMalformed::Name),
             _ => Err(PlaceMalformed::Kind),
@@ -163,6 +180,7 @@ mod tests {
             "cookie:sid",
             "query:key",
             "query:a:b",
+            "path:/bot{}/",
             "sign:sigv4",
         ] {
             assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
@@ -190,6 +208,7 @@ mod tests {
             ("cookie:", PlaceMalformed::Name),
             ("cookie:a=b", PlaceMalformed::Name),
             ("query:", PlaceMalformed::Name),
+            ("path:/bot", PlaceMalformed::Path),
             ("sign:", PlaceMalformed::Name),
         ] {
             assert_eq!(text.parse::<Place>(), Err(cause), "{text}");

@@ -2,6 +2,7 @@
 
 mod cookies;
 mod fields;
+mod path;
 mod query;
 mod signature;
 
@@ -17,7 +18,7 @@ use super::origin_bindings::OriginBindings;
 use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
 use super::refusal::{CredentialRefusal, RequestPart};
 use super::signer::ParsedSignature;
-use crate::message::{RequestHead, Scheme, Taken, TakenPart, is_batch};
+use crate::message::{RequestHead, RequestTarget, Scheme, Taken, TakenPart, is_batch};
 use crate::names::CredentialName;
 
 impl Bindings {
@@ -40,9 +41,12 @@ impl Bindings {
         registry: &Registry,
     ) -> Result<DetectedCredentials, CredentialRefusal> {
         let bound = &*here.bound;
+        let lent = path::find(head, bound, phantoms);
+        let masked = lent.as_ref().map(|lent| lent.target.clone());
         let mut search = Search {
             bindings: self,
             head,
+            target: masked.as_ref().unwrap_or(&head.target),
             phantoms,
             registry,
             bound,
@@ -52,6 +56,7 @@ impl Bindings {
                     || bound.iter().any(|bound| bound.batches(head.target.path())),
                 here: here.clone(),
                 lends: SmallVec::new(),
+                target: masked.clone(),
                 strip: SmallVec::new(),
                 cookies: None,
                 watch: None,
@@ -59,11 +64,12 @@ impl Bindings {
         };
         search.host()?;
         search.signature()?;
+        search.path(lent)?;
         for (name, value) in &head.fields {
             let found = search.field(name, value);
             found.map_err(|refused| refused.in_field(name))?;
         }
-        search.target()?;
+        search.query()?;
         search.always()?;
         search.unsigned()?;
         search.found.watch = search.form();
@@ -75,6 +81,8 @@ impl Bindings {
 struct Search<'a> {
     bindings: &'a Bindings,
     head: &'a RequestHead,
+    /// Its target, with `{}` in place of a phantom that is lent in the path.
+    target: &'a RequestTarget,
     phantoms: &'a Phantoms,
     registry: &'a Registry,
     /// The bindings that apply to the origin. The origin is managed if there is one.
@@ -107,7 +115,7 @@ impl<'a> Search<'a> {
     }
 
     fn takes(&self) -> impl Iterator<Item = &'a Taken> {
-        let path = self.head.target.path();
+        let path = self.target.path();
         self.bound
             .iter()
             .flat_map(|bound| &bound.binding.takes)
@@ -197,14 +205,12 @@ impl<'a> Search<'a> {
 
     /// Whether the credential may be used with the method and the paths of the request.
     fn is_lent(&self, bound: &Bound) -> bool {
-        let RequestHead { method, target, .. } = self.head;
-        bound.lends(method, target.path())
+        bound.lends(&self.head.method, self.target.path())
             && bound.lends_to_named(&self.head.fields, &self.head.origin)
     }
 
     fn is_phantom(&self, bound: &Bound, token: &[u8]) -> Option<Phantom> {
-        let phantom = self.phantoms.of(&bound.binding.credential)?;
-        (phantom.reveal().as_bytes() == token).then(|| phantom.clone())
+        phantom_of(self.phantoms, bound, token)
     }
 
     /// Refuses text that contains any phantom, in any form, or a token of a gateway.
@@ -297,6 +303,12 @@ impl<'a> Search<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// The phantom of a binding's credential, if that is the token.
+fn phantom_of(phantoms: &Phantoms, bound: &Bound, token: &[u8]) -> Option<Phantom> {
+    let phantom = phantoms.of(&bound.binding.credential)?;
+    (phantom.reveal().as_bytes() == token).then(|| phantom.clone())
 }
 
 /// Whether a text has a token of a gateway: its prefix, and more than a word may have after it.

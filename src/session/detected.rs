@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderName, HeaderValue, header};
 use smallvec::SmallVec;
 use zeroize::Zeroizing;
 
@@ -14,7 +14,7 @@ use super::signer::ParsedSignature;
 use super::signing::Signing;
 use crate::audit::Text;
 use crate::body::FormKind;
-use crate::message::{Place, folded_parameters};
+use crate::message::{Place, RequestHead, RequestTarget, folded_parameters};
 use crate::names::CredentialName;
 
 /// The credentials that a request asks to use, at most one use of each, and what must be removed
@@ -25,6 +25,8 @@ use crate::names::CredentialName;
 #[derive(Debug)]
 pub struct DetectedCredentials {
     pub(crate) lends: SmallVec<[CredentialUse; 1]>,
+    /// The target with `{}` in place of a phantom, if one is lent in the path.
+    pub(super) target: Option<RequestTarget>,
     pub(super) strip: SmallVec<[HeaderName; 1]>,
     /// The cookies that are sent on, if the origin is managed.
     pub(super) cookies: Option<HeaderValue>,
@@ -100,6 +102,8 @@ pub(crate) enum Location {
     Cookie(std::ops::Range<usize>),
     /// The value of the query parameter with this index.
     Query(usize),
+    /// Where `{}` stands in the path.
+    Path,
     /// Nowhere: the credential is always injected.
     Absent,
     /// The key of this signature.
@@ -112,8 +116,13 @@ impl DetectedCredentials {
         &self.lends
     }
 
-    /// Removes fields with foreign credentials, and cookies that must not be sent on.
-    pub fn settle(&self, fields: &mut HeaderMap) {
+    /// Masks what is lent in the path, and removes fields with foreign credentials and cookies that
+    /// must not be sent on. Policy judges the result.
+    pub fn settle(&self, head: &mut RequestHead) {
+        if let Some(target) = &self.target {
+            head.target = target.clone();
+        }
+        let fields = &mut head.fields;
         for name in &self.strip {
             fields.remove(name);
         }

@@ -424,9 +424,8 @@ impl Sessions {
         }
         let (head, phantoms) = (&request.head, session.phantoms.load());
         let presented = bindings.detect(head, here.clone(), &phantoms, &self.registry)?;
-        // Foreign credentials are removed before policy, so that it judges what the origin will
-        // see.
-        presented.settle(&mut request.head.fields);
+        // Before policy, so that it judges what the origin will see.
+        presented.settle(&mut request.head);
         Ok(Identified {
             request,
             session,

@@ -1,10 +1,11 @@
 //! The bindings that apply to one origin, looked up once for all of its requests.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::bindings::{Bindings, Bound};
 use super::signing::Role;
-use crate::message::{EncodedSlash, Origin};
+use crate::message::{EncodedSlash, LENT, Origin, Place};
 
 /// The bindings that apply to an origin, in the order of the configuration, and what follows from
 /// them for each request.
@@ -57,6 +58,18 @@ impl OriginBindings {
     /// How the origin reads the path of a signed request, if that differs from other requests.
     pub fn signed_paths(&self) -> Option<EncodedSlash> {
         self.signed_paths
+    }
+
+    /// A path as records show it: with `{}` for whatever stands in a place.
+    pub fn shown<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        let places = self.bound.iter().flat_map(|bound| &bound.binding.places);
+        let mut parts = places.filter_map(|place| match place {
+            Place::Path(place) => place.find(path).or_else(|| place.loosely(path)),
+            _ => None,
+        });
+        parts.next().map_or(Cow::Borrowed(path), |part| {
+            format!("{}{LENT}{}", &path[..part.start], &path[part.end..]).into()
+        })
     }
 
     /// Whether a credential that is injected is bound to the origin, so that the origin may know a

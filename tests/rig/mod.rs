@@ -78,6 +78,7 @@ pub const SENTRY: &str = "sentry.rig.test";
 pub const DATADOG: &str = "datadog.rig.test";
 pub const GEMINI: &str = "gemini.rig.test";
 pub const HUGGINGFACE: &str = "huggingface.rig.test";
+pub const TELEGRAM: &str = "telegram.rig.test";
 /// An authorization server that no preset knows, and a service that its tokens are for.
 pub const AUTH: &str = "auth.rig.test";
 pub const MCP: &str = "mcp.rig.test";
@@ -240,7 +241,7 @@ const CREDENTIALS: [(&str, &str, &str, &[&str]); 6] = [
 ];
 
 /// Credentials of presets: name, variable, pattern of the secret, preset, host.
-const SERVICES: [(&str, &str, &str, &str, &str); 8] = [
+const SERVICES: [(&str, &str, &str, &str, &str); 9] = [
     ("slack", "SLACK_BOT_TOKEN", "xoxb-%%", "slack", SLACK),
     ("gitlab", "GITLAB_TOKEN", "glpat-%%", "gitlab", GITLAB),
     ("discord", "DISCORD_TOKEN", "dc-%%", "discord", DISCORD),
@@ -260,6 +261,13 @@ const SERVICES: [(&str, &str, &str, &str, &str); 8] = [
         "hf_%%",
         "huggingface",
         HUGGINGFACE,
+    ),
+    (
+        "telegram",
+        "TELEGRAM_BOT_TOKEN",
+        "7123456789:AA%%",
+        "telegram",
+        TELEGRAM,
     ),
 ];
 
@@ -314,7 +322,7 @@ unsigned = ["https://public.s3.rig.test"]
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's
 /// name server.
-pub const ALLOWED: [&str; 53] = [
+pub const ALLOWED: [&str; 54] = [
     AUTH,
     MCP,
     PASSED,
@@ -345,6 +353,7 @@ pub const ALLOWED: [&str; 53] = [
     DATADOG,
     GEMINI,
     HUGGINGFACE,
+    TELEGRAM,
     "tls12.rig.test",
     "dark.rig.test",
     "expired.rig.test",
@@ -420,6 +429,8 @@ forbid(principal, action == Gateway::Action::"DELETE", resource);
 forbid(principal, action == Gateway::Action::"other", resource);
 @id("rig/no-bad-repo")
 forbid(principal, action, resource) when { context.query.any.contains("repo=bad") };
+@id("rig/no-logout")
+forbid(principal, action, resource) when { context.path == "/bot{}/logOut" };
 @id("rig/no-role")
 forbid(principal, action, resource) when { context.fields.any.contains("x-role: admin") };
 "#;

@@ -13,5 +13,6 @@ pub(super) const SERVICES: &[(&str, &str)] = services! {
     "fireworks" "gemini" "git" "github" "gitlab" "go" "google" "groq" "heroku" "hubspot"
     "huggingface" "linear" "mailgun" "maven" "mistral" "netlify" "notion" "npm" "openai"
     "openrouter" "packagist" "perplexity" "postmark" "pypi" "replicate" "resend" "rubygems"
-    "sendgrid" "sentry" "shopify" "slack" "stripe" "together" "twilio" "vercel" "xai" "zendesk"
+    "sendgrid" "sentry" "shopify" "slack" "stripe" "telegram" "together" "twilio" "vercel" "xai"
+    "zendesk"
 };

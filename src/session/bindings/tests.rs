@@ -103,6 +103,14 @@ fn weak_and_ambiguous_bindings_are_refused_at_load() {
         )])
         .is_ok()
     );
+    let always = Binding {
+        when: When::Always,
+        ..binding("one", "https://a.example", "path:/bot{}/")
+    };
+    assert!(matches!(
+        load(vec![always]).err(),
+        Some(BindingMalformed::Phantomless(..))
+    ));
     assert_eq!(
         load(vec![ok.clone(), ok.clone()]).err(),
         Some(BindingMalformed::Twice(name.clone()))

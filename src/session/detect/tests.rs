@@ -607,6 +607,12 @@ fn each_presets_phantom_passes_in_its_own_places() {
                     assert_eq!(stage.detect(&head).unwrap().lends().len(), 1, "{place}");
                     continue;
                 }
+                Place::Path(path) => {
+                    let target = path.to_string().replace("{}", &phantom) + "x";
+                    let head = head(&origin, &target, &[]);
+                    assert_eq!(stage.detect(&head).unwrap().lends().len(), 1, "{place}");
+                    continue;
+                }
                 other => panic!("{other}"),
             };
             let found = stage.detect(&head(&origin, "/x", &[(field, &value)]));
@@ -710,7 +716,7 @@ fn at_a_managed_origin_a_cookie_goes_on_that_is_known_to_hold_no_account() {
     let settled = |value: &str| {
         let mut head = head("https://good.example", "/", &[("cookie", value)]);
         let presented = stage.detect(&head).unwrap();
-        presented.settle(&mut head.fields);
+        presented.settle(&mut head);
         field(&head, "cookie").join("|")
     };
     let phantom = stage.of("github");
@@ -738,7 +744,7 @@ fn at_a_managed_origin_a_cookie_goes_on_that_is_known_to_hold_no_account() {
     };
     let stage = stage_of(vec![free]);
     let mut one = head("https://good.example", "/", &[("cookie", "a=b; c=d")]);
-    stage.detect(&one).unwrap().settle(&mut one.fields);
+    stage.detect(&one).unwrap().settle(&mut one);
     assert_eq!(field(&one, "cookie"), ["a=b; c=d"]);
 }
 
