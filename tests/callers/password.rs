@@ -1,7 +1,11 @@
 //! Proxies whose clients present a user and a password.
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -188,4 +192,62 @@ fn what_a_password_carries_ends_with_it_and_that_of_others_goes_on() {
     use std::io::Read as _;
     let mut two = two;
     two.read_exact(&mut [0; 64]).unwrap();
+}
+
+/// What the gateway's own page has for each of so many users, who ask 200 at once.
+fn of_each(program: &Program, users: usize, page: &str) -> Vec<String> {
+    let asked = |user: usize| {
+        let mut stream = UnixStream::connect(program.path("agents.sock")).unwrap();
+        let proves = field(&format!("agent-{user}"), "password-one");
+        let within = Some(Duration::from_secs(60));
+        stream.set_read_timeout(within).unwrap();
+        let head = format!("GET http://gateway.internal/{page} HTTP/1.1\r\nHost: gateway.internal");
+        write!(stream, "{head}\r\n{proves}{CLOSE}\r\n").unwrap();
+        stream
+    };
+    let answer = |mut stream: UnixStream| {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, content) = text
+            .split_once("\r\n\r\n")
+            .unwrap_or_else(|| panic!("{text:?}"));
+        assert!(head.starts_with("HTTP/1.1 200 "), "{text}");
+        content.to_owned()
+    };
+    // A connection waits 10 s at most, and this machine may be busy with other tests.
+    let all: Vec<_> = (0..users).collect();
+    let of_some = |some: &[usize]| -> Vec<UnixStream> { some.iter().copied().map(asked).collect() };
+    let waves = all.chunks(200).map(of_some);
+    waves.flatten().map(answer).collect()
+}
+
+#[test]
+fn of_a_thousand_callers_each_has_its_own_and_has_it_after_a_crash() {
+    const USERS: usize = 1_000;
+    let mut program = program("session = \"agent-1\"\nwho = [\"password\"]");
+    let users: Vec<_> = (0..USERS)
+        .map(|user| format!("agent-{user} = \"file:one\""))
+        .collect();
+    let users = format!("passwords = {{ {} }}", users.join(", "));
+    program.edit(|text| {
+        let old = "passwords = { agent-1 = \"file:one\", agent-2 = \"file:two\" }";
+        let text = text.replace(old, &users);
+        let at = text.rfind("session = \"agent-1\"").unwrap();
+        let (before, after) = text.split_at(at);
+        before.to_owned() + &after.replacen("agent-1", "{caller}", 1)
+    });
+    program.reload();
+    let began = Instant::now();
+    let phantoms = of_each(&program, USERS, "phantoms");
+    let came = began.elapsed();
+    let cas = of_each(&program, USERS, "ca.pem");
+    for all in [&phantoms, &cas] {
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), USERS);
+    }
+    program.restart_after_a_crash();
+    let began = Instant::now();
+    assert_eq!(of_each(&program, USERS, "phantoms"), phantoms);
+    let woken = began.elapsed();
+    assert_eq!(of_each(&program, USERS, "ca.pem"), cas);
+    println!("1,000 callers, 200 at once: made in {came:.2?}, woken after a crash in {woken:.2?}");
 }
