@@ -1041,6 +1041,7 @@ fn an_account_is_a_number_or_a_canonical_id_and_a_star_stands_alone() {
 fn one_key(key: &keys::ConfigKey, value: &str) -> String {
     let assignment = format!("{} = {value}", key.name);
     match key.section {
+        "listener.jwt" => format!("[[listener]]\njwt = {{ {assignment} }}\n"),
         "listener.tls" => format!("[[listener]]\ntls = {{ {assignment} }}\n"),
         "credential.from" => format!("[[credential]]\nfrom = {{ {assignment} }}\n"),
         "credential.endpoints" => {
@@ -1098,6 +1099,7 @@ fn the_documentation_has_exactly_the_keys_of_the_code() {
     let mut known = BTreeSet::new();
     for key in keys::KEYS {
         let title = match key.section {
+            "listener.jwt" => "`jwt` of `[[listener]]`".to_owned(),
             "listener.tls" => "`tls` of `[[listener]]`".to_owned(),
             "credential.from" => "`from` of `[[credential]]` as a table".to_owned(),
             "credential.endpoints" => "`endpoints` of `[[credential]]`".to_owned(),

@@ -174,6 +174,7 @@ impl Served<'_> {
         };
         serving::tend(&app.shared);
         tokio::spawn(app.clone().serve_callers());
+        tokio::spawn(app.clone().ask_issuers());
         // Before anything can reload.
         app.exports.start(&app.shared, &app.config, true)?;
         let (tell, told) = mpsc::unbounded_channel();

@@ -183,8 +183,9 @@ keys! {
         kind: "`proxy`, `tls`, `transparent`, `dns` or `base`", "required";
         address: "address and port, or `unix:` and a path", "required";
         mode: "`0600`, `0660` or `0666`", "0600";
-        who: "list of `listener`, `token`, `password`, `certificate`, `tailnet` and `unix`", "listener";
+        who: "list of `listener`, `token`, `password`, `jwt`, `certificate`, `tailnet` and `unix`", "listener";
         passwords: "table of references", "required with `password`";
+        jwt: "table", "required with `jwt`";
         uids: "list of user ids in quotes", "all that can connect";
         tailnet_socket: "path", "/var/run/tailscale/tailscaled.sock";
         capability: "name of an application capability", "none";
@@ -194,6 +195,12 @@ keys! {
         port: "number", "443";
         tls: "table", "none: clear text";
         any_user: "true or false", "false";
+    ["listener.jwt"]
+        issuer: "text", "required";
+        audience: "text", "required";
+        keys: "path, or `https` URL", "required";
+        user: "name of a claim", "sub";
+        groups: "list of names of claims", "none";
     ["listener.tls"]
         certificate: "path", "required";
         key: "path", "required";

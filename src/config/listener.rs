@@ -2,6 +2,7 @@
 
 mod base;
 mod evidence;
+mod jwt;
 mod kind;
 mod tls;
 
@@ -18,6 +19,7 @@ use crate::names::SessionId;
 use super::diagnostic::{Hint, remedy};
 use super::section::Section;
 
+pub use jwt::ListenerJwt;
 use kind::EACH_CALLER;
 pub use kind::{ListenerAddress, ListenerKind, ListenerSession};
 pub use tls::ListenerTls;
@@ -41,6 +43,8 @@ pub struct Listener {
     pub who: Vec<Evidence>,
     /// The users of a proxy, and where their passwords are kept.
     pub passwords: Vec<(String, SecretRef)>,
+    /// The JWTs that a proxy takes, if it takes any.
+    pub jwt: Option<ListenerJwt>,
     /// The TLS of a proxy; `None` if its clients speak to it in clear text.
     pub tls: Option<ListenerTls>,
 }
@@ -57,6 +61,7 @@ impl Listener {
             any_user: false,
             who: Vec::new(),
             passwords: Vec::new(),
+            jwt: None,
             tls: None,
         }
     }
@@ -153,6 +158,8 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     };
     let port = section.count("port", 1..=65_535);
     let passwords = evidence::passwords(section);
+    let jwt = section.inner("jwt", "listener.jwt");
+    let jwt = jwt.and_then(|inner| jwt::jwt(&inner));
     let tls = section.inner("tls", "listener.tls");
     let tls = tls.and_then(|inner| tls::tls(&inner, &who));
     let groups = section.all("groups", |text| Ok(name(text)?.as_str().to_owned()));
@@ -162,7 +169,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     contradictions(section, &kind, &address);
     match address {
         ListenerAddress::Tcp(_) if section.has("tls") && !who.is_empty() => {}
-        ListenerAddress::Tcp(address) if who.contains(&Evidence::Token) => {
+        ListenerAddress::Tcp(address) if who.iter().any(is_of_others) => {
             warn_in_clear(section, address);
         }
         ListenerAddress::Tcp(_) if evidence::asks_network(&who) => {}
@@ -195,6 +202,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         any_user,
         who,
         passwords,
+        jwt,
         tls,
     })
 }
@@ -249,6 +257,11 @@ fn mode(text: &str) -> Result<u32, Hint> {
         _ => refused!("it is no mode of a socket";
             "write `0600`, `0660` for its group, or `0666` for every user of this machine"),
     }
+}
+
+/// Whether it holds at other doors too, as a password does not.
+fn is_of_others(evidence: &Evidence) -> bool {
+    matches!(evidence, Evidence::Token | Evidence::Jwt)
 }
 
 /// Warns of a proxy beyond loopback to which tokens travel.

@@ -73,6 +73,8 @@ impl Config {
         files.extend(roots.chain(exports).flatten().cloned());
         let doors = self.listeners.iter().filter_map(|one| one.tls.as_ref());
         files.extend(doors.flat_map(|tls| &tls.files).cloned());
+        let jwts = self.listeners.iter().filter_map(|one| one.jwt.as_ref());
+        files.extend(jwts.filter_map(|jwt| jwt.file()).map(Path::to_owned));
         files
     }
 

@@ -33,6 +33,7 @@ pub(super) struct Spans {
 
 pub(super) fn check(document: &Document<'_>, config: &Config, spans: &Spans) {
     duplicates(document, config, spans);
+    issuers(document, config, spans);
     sessions(document, config, spans);
     cleartext(document, config, spans);
     unproven(document, config, spans);
@@ -99,6 +100,20 @@ fn duplicates(document: &Document<'_>, config: &Config, spans: &Spans) {
 
 /// How the names of callers' sessions begin.
 const OF_CALLERS: [&str; 2] = ["uid:", "caller:"];
+
+/// Refuses JWTs of several issuers: nothing keeps one from naming the users of another.
+fn issuers(document: &Document<'_>, config: &Config, spans: &Spans) {
+    let mut known = None;
+    for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
+        let Some(jwt) = &listener.jwt else { continue };
+        let users = (&jwt.settings.issuer, &jwt.settings.user);
+        if *known.get_or_insert(users) != users {
+            mistake!(document, span, "its JWTs name users by another issuer or claim";
+                "`jwt:NAME` is one user, in policies and as a session of its own";
+                "write the same `issuer` and `user` at each listener, or run another gateway");
+        }
+    }
+}
 
 fn sessions(document: &Document<'_>, config: &Config, spans: &Spans) {
     let mut groups = HashMap::new();

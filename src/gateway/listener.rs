@@ -13,7 +13,8 @@ use super::callers::ListenerSessions;
 use super::shared::SharedState;
 use crate::intercept::{
     Aliases, Caller, CallerRefused, ClientStream, ClientVerifier, DoorTls, Entry, Evidence,
-    Presented, PresentedDenied, Responder, SessionCa, Taken, TokenPeer, UserPassword,
+    JwtKeys, JwtVerifier, Presented, PresentedDenied, Responder, SessionCa, Taken, TokenPeer,
+    UserPassword,
 };
 use crate::names::User;
 use crate::session::Session;
@@ -153,6 +154,12 @@ impl SessionListener {
         }
     }
 
+    /// What verifies JWTs, if it takes them.
+    #[must_use]
+    pub fn jwts(&self) -> Option<&Arc<JwtVerifier>> {
+        self.state.verifier.as_ref()?.jwts.as_ref()
+    }
+
     /// Where a connection comes from, if that tells clients of the session apart.
     pub(super) fn client(&self, stream: &ClientStream) -> Option<SocketAddr> {
         match self.mode {
@@ -222,10 +229,14 @@ impl SessionListener {
         })
     }
 
-    /// Replaces the passwords of a proxy, and its TLS. What came with a password that is no more
-    /// ends. Connections stay in the TLS that they came by, for as long as the next one takes their
-    /// certificates.
-    pub fn ask_for(&self, passwords: Vec<UserPassword>, tls: Option<Arc<DoorTls>>) {
+    /// Replaces the passwords of a proxy, the keys of its JWTs, and its TLS. What came with what is
+    /// no more ends. Connections stay in the TLS that they came by, for as long as the next one
+    /// takes their certificates.
+    pub fn ask_for(
+        &self,
+        (passwords, keys): (Vec<UserPassword>, Option<&JwtKeys>),
+        tls: Option<Arc<DoorTls>>,
+    ) {
         if let Some((door, tls)) = self.state.tls.as_ref().zip(tls)
             && *door.load_full() != *tls
         {
@@ -234,6 +245,9 @@ impl SessionListener {
         let verifier = self.state.verifier.as_ref();
         if let Some(known) = verifier.and_then(|by| by.passwords.as_ref()) {
             known.replace(passwords);
+        }
+        if let Some((known, keys)) = self.jwts().zip(keys) {
+            known.replace(keys.clone());
         }
     }
 }

@@ -16,13 +16,13 @@ use crate::app::session::recalled::OpenedSession;
 use crate::app::session::renewal::record_end;
 use crate::app::settings::project_file;
 use crate::app::{App, Context as _, Failure, Whose, made_by_operator};
-use crate::config::{Config, Listener, ListenerKind};
+use crate::config::{Config, Listener, ListenerJwt, ListenerKind};
 use crate::credential::Stores;
 use crate::gateway::{
     CallerSessions, ListenerMode, ListenerSessions, ListenerSlot, ListeningSocket, LivePair,
     SessionListener, SharedState, Snapshot,
 };
-use crate::intercept::{ClientVerifier, DoorTls, Evidence, Passwords, UserPassword};
+use crate::intercept::{ClientVerifier, DoorTls, Evidence, JwtVerifier, Passwords, UserPassword};
 use crate::names::{ReasonCode, SessionId};
 use crate::session::Session;
 
@@ -237,6 +237,9 @@ impl App {
             Arc::new(ClientVerifier {
                 tokens: takes(Evidence::Token).then(|| self.token_verifier()),
                 passwords: takes(Evidence::Password).then(|| Passwords::new(passwords)),
+                jwts: known.jwt.as_ref().map(|jwt| {
+                    Arc::new(JwtVerifier::new(jwt.settings.clone(), jwt.keys().cloned()))
+                }),
             })
         });
         if let Some((socket, cause)) = unseen(known).await {
@@ -287,7 +290,9 @@ impl ListenerChange {
             match to {
                 SlotChange::Listener(other) => closing.push(listener.slot.replace(other)),
                 SlotChange::Same(passwords, tls) => {
-                    listener.slot.listener().ask_for(passwords, tls);
+                    let jwt = listener.known.jwt.as_ref();
+                    let keys = jwt.and_then(ListenerJwt::keys);
+                    listener.slot.listener().ask_for((passwords, keys), tls);
                 }
             }
             open.push(listener);
@@ -353,7 +358,12 @@ fn is_another(one: &Listener, other: &Listener) -> bool {
         (one, other) => discriminant(one) == discriminant(other),
     };
     let is_in_tls = one.tls.is_some() == other.tls.is_some();
-    one.session != other.session || one.who != other.who || !is_kind || !is_in_tls
+    let [jwt, other_jwt] = [one, other].map(|one| {
+        let jwt = one.jwt.as_ref()?;
+        Some((&jwt.settings, jwt.url()))
+    });
+    let is_evidence = one.who == other.who && jwt == other_jwt;
+    one.session != other.session || !is_evidence || !is_kind || !is_in_tls
 }
 
 /// Where it is asked who connects to a listener, and why that shows nobody now, if it does not.

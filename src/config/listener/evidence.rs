@@ -49,10 +49,11 @@ pub(super) fn who(section: &Section<'_, '_>) -> Vec<Evidence> {
         "unix" => Ok(Some(Evidence::Unix(PeerUsers(uids.clone())))),
         "token" => Ok(Some(Evidence::Token)),
         "password" => Ok(Some(Evidence::Password)),
+        "jwt" => Ok(Some(Evidence::Jwt)),
         "tailnet" => Ok(Some(Evidence::Tailnet(tailnet.clone()))),
         "certificate" => Ok(Some(Evidence::Certificate)),
         _ => refused!("it is no kind of evidence";
-            "write `listener`, `token`, `password`, `certificate`, `tailnet` or `unix`"),
+            "write `listener`, `token`, `password`, `jwt`, `certificate`, `tailnet` or `unix`"),
     });
     if kinds.len() > 1 && kinds.contains(&None) {
         mistake!(section, "who", "`listener` is no evidence beside others";
@@ -79,7 +80,7 @@ fn asks_tailnet(who: &[Evidence]) -> bool {
 
 /// Whether nobody on the network is taken without evidence.
 pub(super) fn asks_network(who: &[Evidence]) -> bool {
-    asks_tailnet(who) || who.contains(&Evidence::Password)
+    asks_tailnet(who) || who.iter().any(Evidence::is_presented)
 }
 
 /// Refuses a tailnet where no node of it could come from an address of its own, and its settings
@@ -136,19 +137,25 @@ fn check_presented(section: &Section<'_, '_>, kind: &ListenerKind, who: &[Eviden
             "write `who = [\"password\"]` and `passwords = {{ agent = \"env:PROXY_PASSWORD\" }}`, \
              or neither");
     }
+    if who.contains(&Evidence::Jwt) != section.has("jwt") {
+        mistake!(section, "jwt", "`jwt` and `\"jwt\"` in `who` go together";
+            "it says whose JWTs are taken, and by which keys";
+            "write `who = [\"jwt\"]` and `jwt = {{ issuer = \"https://issuer.example\", audience = \
+             \"gateway\", keys = \"jwks.json\" }}`, or neither");
+    }
     if !who.iter().any(Evidence::is_presented) {
         return;
     }
     if *kind != ListenerKind::Proxy {
         let kind = kind.as_str();
         mistake!(section, "who", "a `{kind}` listener has no place for what a client presents";
-            "the client of a proxy alone presents a token or a password";
+            "the client of a proxy alone presents a token, a password or a JWT";
             "leave it out, or write `kind = \"proxy\"`");
     }
     if !who.is_sorted_by_key(|one| !one.is_presented()) {
         mistake!(section, "who", "what a client presents counts before all else";
             "who presents it is whom that says, and the kernel always knows the user";
-            "write `token` and `password` first");
+            "write `token`, `password` and `jwt` first");
     }
 }
 
@@ -200,7 +207,7 @@ fn check_evidence(section: &Section<'_, '_>, (is_unix, mode): (bool, u32), who: 
     }
     if mode == 0o666
         && !section.has("uids")
-        && !(who.iter().all(Evidence::is_presented) && !who.is_empty())
+        && (who.is_empty() || !who.iter().all(Evidence::is_presented))
     {
         mistake!(section, "mode", "every user of this machine could connect";
             "each would be this session and spend its credentials";

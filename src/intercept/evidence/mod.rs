@@ -1,6 +1,7 @@
 //! Evidence of who is behind a connection: one file for each kind.
 
 mod certificate;
+mod jwt;
 mod password;
 mod presented;
 mod tailnet;
@@ -9,6 +10,7 @@ mod unix;
 mod x509;
 
 pub use certificate::HeldCertificate;
+pub use jwt::{HeldJwt, JwtKeys, JwtSettings, JwtVerifier};
 pub use password::{Passwords, UserPassword};
 pub use presented::{ClientVerifier, PRESENTED_USER, Presented, PresentedDenied, Taken};
 pub use tailnet::{TAILNET_SOCKET, Tailnet};
@@ -33,6 +35,8 @@ pub enum Evidence {
     Token,
     /// A user and a password, presented so.
     Password,
+    /// A token of another issuer, presented so.
+    Jwt,
     /// The certificate of a client of a proxy with TLS.
     Certificate,
 }
@@ -50,7 +54,7 @@ impl Evidence {
     /// Whether the client of a proxy presents it, in the one place that there is.
     #[must_use]
     pub fn is_presented(&self) -> bool {
-        matches!(self, Self::Token | Self::Password)
+        matches!(self, Self::Token | Self::Password | Self::Jwt)
     }
 
     /// Returns the caller of a connection that says nothing: the first evidence that is there
@@ -65,7 +69,7 @@ impl Evidence {
                 // Boxed, so that a connection does not keep memory for the question.
                 Self::Tailnet(tailnet) => Some(Box::pin(tailnet.caller(stream)).await),
                 Self::Certificate => by_certificate(stream).map(|found| found.map(Arc::new)),
-                Self::Token | Self::Password => None,
+                Self::Token | Self::Password | Self::Jwt => None,
             };
             if let Some(found) = found {
                 return found;

@@ -1,4 +1,5 @@
-//! What the client of a proxy presents: a token or a password, in the one place that there is.
+//! What the client of a proxy presents: a token, a password or a JWT, in the one place that there
+//! is.
 
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use http::HeaderMap;
 use http::header::PROXY_AUTHORIZATION;
 use zeroize::Zeroizing;
 
+use super::jwt::{JWT_PREFIX, JwtVerifier};
 use super::password::Passwords;
 use super::token::{HeldToken, TokenDenied, TokenPeer, TokenVerifier};
 use crate::intercept::caller::Caller;
@@ -69,7 +71,7 @@ impl Presented {
     }
 }
 
-/// The user beside which a token is the password.
+/// The user beside which a token or a JWT is the password.
 pub const PRESENTED_USER: &str = "gateway";
 
 /// What verifies that which clients present: each kind that a listener takes.
@@ -79,6 +81,8 @@ pub struct ClientVerifier {
     pub tokens: Option<TokenVerifier>,
     /// Users and passwords.
     pub passwords: Option<Passwords>,
+    /// JWTs of an issuer.
+    pub jwts: Option<Arc<JwtVerifier>>,
 }
 
 /// What was taken of that which a client presented.
@@ -102,6 +106,16 @@ impl ClientVerifier {
         let presented = presented.ok_or(PresentedDenied::Missing)?;
         if let Some((by, text)) = self.tokens.as_ref().zip(presented.text(PREFIX)) {
             return Ok(Taken::Token(by.take(&text, peer.clone())?));
+        }
+        if let Some((by, text)) = self.jwts.as_ref().zip(presented.text(JWT_PREFIX)) {
+            let held = by.take(text).map_err(PresentedDenied::Jwt)?;
+            return Ok(Taken::Caller(Arc::new(Caller {
+                user: Some(held.user.clone()),
+                groups: held.groups.clone(),
+                is_presented: true,
+                jwt: Some(held),
+                ..Caller::default()
+            })));
         }
         let by = self
             .passwords
@@ -158,6 +172,9 @@ pub enum PresentedDenied {
     /// No user has this password.
     #[error("the user is unknown, or has another password")]
     Password,
+    /// The JWT is not taken.
+    #[error("the JWT is not taken: {0}")]
+    Jwt(&'static str),
     /// The token is not taken.
     #[error(transparent)]
     Token(#[from] TokenDenied),
