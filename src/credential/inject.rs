@@ -1,5 +1,7 @@
 //! Replaces a phantom with its secret, exactly once, in fields that are never indexed or printed.
 
+pub(super) mod content;
+
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -84,8 +86,10 @@ pub fn inject(
         }
         Place::Query(name) => *target = query(target, name, lend, secret)?,
         Place::Path(_) => *target = path(target, secret)?,
-        // A secret that signs is never inserted.
-        Place::Signature(_) => return Err(AttachFailure::Moved),
+        // A secret that signs is never inserted, and content is changed at once.
+        Place::Form(_) | Place::Json(_) | Place::Multipart(_) | Place::Signature(_) => {
+            return Err(AttachFailure::Moved);
+        }
     }
     Ok(())
 }

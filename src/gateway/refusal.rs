@@ -35,7 +35,7 @@ pub enum Refusal {
     Denied(#[from] Box<policy::Denied>),
     /// The verdict depends on content that cannot be buffered.
     #[error(transparent)]
-    Gathered(#[from] HoldFault),
+    Gathered(HoldFault),
     /// A credential cannot be used for the request.
     #[error(transparent)]
     Credential(#[from] credential::Error),
@@ -80,6 +80,15 @@ pub enum Refusal {
     /// The session was made to be lent other credentials alone.
     #[error("the session may not be lent `{0}`")]
     Unlent(CredentialName),
+}
+
+impl From<policy::Ungathered> for Refusal {
+    fn from(why: policy::Ungathered) -> Self {
+        match why {
+            policy::Ungathered::Held(why) => Self::Gathered(why),
+            policy::Ungathered::Refused(why) => Self::Session(why.into()),
+        }
+    }
 }
 
 impl Refusal {

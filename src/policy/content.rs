@@ -118,6 +118,9 @@ impl Declared {
         content: &Plain,
     ) -> ContentFacts {
         let here: Vec<&ContentFact> = self.of(origin).collect();
+        if here.is_empty() {
+            return ContentFacts::default();
+        }
         let wanted: Vec<_> = here
             .iter()
             .map(|fact| (&fact.location, fact.kind))

@@ -13,12 +13,13 @@ use smallvec::SmallVec;
 
 use super::binding::{Foreign, When};
 use super::bindings::{Bindings, Bound};
-use super::detected::{CredentialUse, DetectedCredentials, FormWatch, Location};
+use super::detected::{CredentialUse, DetectedCredentials, Location};
+use super::in_path::find_in_path;
 use super::origin_bindings::OriginBindings;
 use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
 use super::refusal::{CredentialRefusal, RequestPart};
 use super::signer::ParsedSignature;
-use crate::message::{RequestHead, RequestTarget, Scheme, Taken, TakenPart, is_batch};
+use crate::message::{RequestHead, RequestTarget, Scheme, Taken, is_batch};
 use crate::names::CredentialName;
 
 impl Bindings {
@@ -28,8 +29,7 @@ impl Bindings {
     /// A phantom is accepted if it is the exact value of one of its credential's places, and the
     /// credential is bound to this origin, method and path. The request is refused for a phantom
     /// anywhere else, in any form, or for a foreign credential at a managed origin. Content is not
-    /// inspected here: a phantom is inert there, and a [`FormWatch`] names what else to check
-    /// later. `Cookie` fields must already be joined.
+    /// inspected here, but by a [`ContentSearch`](super::ContentSearch). `Cookie` fields must already be joined.
     ///
     /// # Errors
     /// [`CredentialRefusal`] by cause: the first one found.
@@ -41,7 +41,7 @@ impl Bindings {
         registry: &Registry,
     ) -> Result<DetectedCredentials, CredentialRefusal> {
         let bound = &*here.bound;
-        let lent = path::find(head, bound, phantoms);
+        let lent = find_in_path(head, bound, phantoms);
         let masked = lent.as_ref().map(|lent| lent.target.clone());
         let mut search = Search {
             bindings: self,
@@ -59,7 +59,6 @@ impl Bindings {
                 target: masked.clone(),
                 strip: SmallVec::new(),
                 cookies: None,
-                watch: None,
             },
         };
         search.host()?;
@@ -72,7 +71,6 @@ impl Bindings {
         search.query()?;
         search.always()?;
         search.unsigned()?;
-        search.found.watch = search.form();
         Ok(search.found)
     }
 }
@@ -120,16 +118,6 @@ impl<'a> Search<'a> {
             .iter()
             .flat_map(|bound| &bound.binding.takes)
             .filter(move |taken| taken.is_at(path))
-    }
-
-    /// What the content must not contain, if the service accepts credentials in its content.
-    fn form(&self) -> Option<FormWatch> {
-        let names = self.takes().filter_map(|taken| match &taken.part {
-            TakenPart::Form(name) => Some(name.as_str().into()),
-            _ => None,
-        });
-        let names: Vec<Box<str>> = names.collect();
-        (!names.is_empty()).then_some(FormWatch { names })
     }
 
     /// Adds the credentials that are always injected, if the session holds them.
@@ -210,7 +198,7 @@ impl<'a> Search<'a> {
     }
 
     fn is_phantom(&self, bound: &Bound, token: &[u8]) -> Option<Phantom> {
-        phantom_of(self.phantoms, bound, token)
+        bound.presented(self.phantoms, token)
     }
 
     /// Refuses text that contains any phantom, in any form, or a token of a gateway.
@@ -281,7 +269,7 @@ impl<'a> Search<'a> {
         if !self.is_managed() {
             return Ok(());
         }
-        let mut guarding = self.bound.iter().filter(|bound| guards(bound));
+        let mut guarding = self.bound.iter().filter(|bound| bound.guards());
         let stripped = guarding.all(|bound| bound.binding.foreign == Foreign::Strip);
         match field.filter(|_| stripped) {
             Some(name) => {
@@ -294,7 +282,7 @@ impl<'a> Search<'a> {
 
     /// Whether the origin takes the credentials alone that are bound to it.
     fn is_managed(&self) -> bool {
-        self.bound.iter().any(|bound| guards(bound))
+        self.bound.iter().any(|bound| bound.guards())
     }
 
     fn other_session(&self, token: &[u8], part: RequestPart) -> Result<(), CredentialRefusal> {
@@ -303,12 +291,6 @@ impl<'a> Search<'a> {
             None => Ok(()),
         }
     }
-}
-
-/// The phantom of a binding's credential, if that is the token.
-fn phantom_of(phantoms: &Phantoms, bound: &Bound, token: &[u8]) -> Option<Phantom> {
-    let phantom = phantoms.of(&bound.binding.credential)?;
-    (phantom.reveal().as_bytes() == token).then(|| phantom.clone())
 }
 
 /// Whether a text has a token of a gateway: its prefix, and more than a word may have after it.
@@ -324,10 +306,6 @@ fn has_token(text: &[u8]) -> bool {
 const TOKEN: &[u8] = b"gwt1_";
 /// A MAC alone is longer.
 const SHORTEST_TOKEN: usize = 40;
-
-fn guards(bound: &Bound) -> bool {
-    bound.binding.foreign != Foreign::Pass
-}
 
 #[cfg(test)]
 mod tests;

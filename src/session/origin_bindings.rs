@@ -18,6 +18,7 @@ pub struct OriginBindings {
     signed_paths: Option<EncodedSlash>,
     is_managed: bool,
     is_signed_for: bool,
+    takes_content: bool,
 }
 
 impl Bindings {
@@ -44,6 +45,7 @@ impl Bindings {
                 .iter()
                 .any(|bound| matches!(bound.binding.role, Role::Place)),
             is_signed_for: signers().next().is_some(),
+            takes_content: bound.iter().any(|bound| bound.takes_content()),
             bound,
         }
     }
@@ -76,6 +78,11 @@ impl OriginBindings {
     /// secret. Signing credentials do not count: they are never sent.
     pub(crate) fn is_managed(&self) -> bool {
         self.is_managed
+    }
+
+    /// Whether it takes credentials in content.
+    pub(super) fn takes_content(&self) -> bool {
+        self.takes_content
     }
 
     /// Whether a credential signs for the origin.

@@ -306,6 +306,10 @@ pub const MET: &[(&str, &str)] = &[
         "curl -sS -H 'Content-Type: application/json' -d '{not json' https://slack.test/api/chat.postMessage",
     ),
     (
+        "content_digest",
+        "curl -sS -H 'Content-MD5: x' -d \"token=$SLACK_BOT_TOKEN\" https://slack.test/api/chat.postMessage",
+    ),
+    (
         "phantom_foreign_session",
         "curl -sS -H \"Authorization: Bearer $(cat elsewhere)\" https://api.test/",
     ),

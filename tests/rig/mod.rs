@@ -79,6 +79,9 @@ pub const DATADOG: &str = "datadog.rig.test";
 pub const GEMINI: &str = "gemini.rig.test";
 pub const HUGGINGFACE: &str = "huggingface.rig.test";
 pub const TELEGRAM: &str = "telegram.rig.test";
+/// A service that takes credentials in its content, and the same over HTTP/2.
+pub const PLACES: &str = "places.rig.test";
+pub const PLACES2: &str = "h2-places.rig.test";
 /// An authorization server that no preset knows, and a service that its tokens are for.
 pub const AUTH: &str = "auth.rig.test";
 pub const MCP: &str = "mcp.rig.test";
@@ -206,6 +209,10 @@ fn phantoms(pair: impl Fn(&str) -> Option<String>) -> std::collections::HashMap<
                 pair(variable).expect("a phantom for each service"),
             )
         }))
+        .chain(IN_CONTENT.iter().map(|(name, variable, ..)| {
+            let phantom = pair(variable).expect("a phantom for each place");
+            ((*name).to_owned(), phantom)
+        }))
         .chain(SIGNING.iter().map(|(name, variable, _)| {
             (
                 (*name).to_owned(),
@@ -271,6 +278,15 @@ const SERVICES: [(&str, &str, &str, &str, &str); 9] = [
     ),
 ];
 
+/// Credentials in content at `PLACES`: name, variable, pattern of the secret, place. That of
+/// `pinned-field` is for `/pinned` alone.
+const IN_CONTENT: [(&str, &str, &str, &str); 4] = [
+    ("field", "FIELD_TOKEN", "fm/%+%", "form:token"),
+    ("pointer", "POINTER_TOKEN", "js/%+%", "json:/auth/token"),
+    ("part", "PART_TOKEN", "mp/%+%", "multipart:token"),
+    ("pinned-field", "PINNED_FIELD", "pf/%+%", "form:pinned"),
+];
+
 /// The parts of the signing credentials: name, variable, pattern of the secret. The access key id
 /// of `temp` is not a canary, because each signed request carries one.
 const SIGNING: [(&str, &str, &str); 17] = [
@@ -322,7 +338,7 @@ unsigned = ["https://public.s3.rig.test"]
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's
 /// name server.
-pub const ALLOWED: [&str; 54] = [
+pub const ALLOWED: [&str; 56] = [
     AUTH,
     MCP,
     PASSED,
@@ -354,6 +370,8 @@ pub const ALLOWED: [&str; 54] = [
     GEMINI,
     HUGGINGFACE,
     TELEGRAM,
+    PLACES,
+    PLACES2,
     "tls12.rig.test",
     "dark.rig.test",
     "expired.rig.test",
@@ -392,6 +410,7 @@ pub fn policies() -> String {
         .iter()
         .map(|one| one.0)
         .chain(SERVICES.iter().map(|one| one.0))
+        .chain(IN_CONTENT.iter().map(|one| one.0))
         .chain(["aws", "temp", "actor", "tenant", "exchange", "renewed"])
     {
         text.push_str(&format!(
@@ -446,6 +465,9 @@ when {
     ["gpt-4o-mini", "claude-haiku-4-5"].contains(context.content.model) && context.content.max_tokens <= 1024 &&
     ["/v1/chat/completions", "/v1/messages"].contains(context.path)
 };
+@id("rig/no-field")
+forbid(principal, action == Gateway::Action::"lend", resource)
+when { context.place == "form:token" && context.path == "/nolend" };
 @id("rig/small-payments")
 forbid(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"bearer")
 when { context.path == "/pay" && context.content.amount > 5000 };
@@ -499,6 +521,11 @@ impl Rig {
             .map(|(name, _, pattern, ..)| (*name, *pattern));
         let mut canaries: Vec<Canary> = patterns
             .chain(services)
+            .chain(
+                IN_CONTENT
+                    .iter()
+                    .map(|(name, _, pattern, _)| (*name, *pattern)),
+            )
             .chain(parts)
             .chain(RENEWALS)
             .chain(ISSUED)
@@ -1047,6 +1074,11 @@ fn settings(origins: &Origins, names: &Names, at: &Path) -> String {
         "http = \"2\"\n",
     );
     rule(
+        "https://h2-places.rig.test",
+        format!("connect = \"{e}\""),
+        "http = \"2\"\n",
+    );
+    rule(
         "https://h2-frail.rig.test",
         format!("connect = \"{e}\""),
         "http = \"2\"\n",
@@ -1104,6 +1136,15 @@ fn settings(origins: &Origins, names: &Names, at: &Path) -> String {
     for (name, variable, _, preset, host) in SERVICES {
         text.push_str(&format!(
             "[[credential]]\nname = \"{name}\"\nfrom = \"file:secrets/{name}\"\npreset = \"{preset}\"\norigins = [\"https://{host}\"]\nenv = [\"{variable}\"]\n"
+        ));
+    }
+    for (name, variable, _, place) in IN_CONTENT {
+        let pins = match name {
+            "pinned-field" => "path = \"/pinned\"\n",
+            _ => "",
+        };
+        text.push_str(&format!(
+            "[[credential]]\nname = \"{name}\"\nfrom = \"file:secrets/{name}\"\norigins = [\"https://{PLACES}\", \"https://{PLACES2}\"]\nplaces = [\"{place}\"]\nenv = [\"{variable}\"]\n{pins}"
         ));
     }
     text.push_str(
