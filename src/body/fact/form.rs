@@ -6,7 +6,7 @@ use crate::form::{Pair, begins_as_json, split_pairs};
 use gateway_message::pairs::decoded;
 
 /// Reads the wanted values of one form.
-pub(super) struct FormReader<'w> {
+pub(crate) struct FormReader<'w> {
     wanted: Vec<Wanted<'w>>,
 }
 
@@ -94,7 +94,7 @@ impl<'w> FormReader<'w> {
 }
 
 /// Whether a query has a parameter with this name, in any spelling.
-pub(super) fn is_named(query: &str, name: &[String]) -> bool {
+pub(crate) fn is_named(query: &str, name: &[String]) -> bool {
     let mut pairs = split_pairs(query.as_bytes());
     pairs.any(|pair| may_be(name, &parts(&decoded(pair.name, b' ').text)))
 }

@@ -17,9 +17,11 @@ pub use location::{FormName, FormNameMalformed, Location, Pointer, PointerMalfor
 pub use plain::{Plain, plain};
 pub use value::{FactType, FactTypeUnknown, FactValue};
 
-use form::FormReader;
+pub(crate) use form::{FormReader, is_named};
+pub(crate) use kind::ContentKind;
+pub(crate) use value::{of_number, of_string};
+
 use json::JsonReader;
-use kind::ContentKind;
 
 /// Reads the wanted values from the content of a request.
 ///
@@ -33,22 +35,21 @@ pub fn read(
     wanted: &[(&Location, FactType)],
 ) -> Vec<Option<FactValue>> {
     let Plain { bytes, coded } = content;
-    let nothing = || vec![None; wanted.len()];
-    let Some(kind) = ContentKind::of(fields) else {
-        return nothing();
+    let read = match kind_of(fields, content) {
+        Some(ContentKind::Json) => JsonReader::new(query, wanted).read(bytes),
+        Some(ContentKind::Form) => FormReader::new(wanted).read(query, bytes, coded),
+        None => None,
     };
+    read.unwrap_or_else(|| vec![None; wanted.len()])
+}
+
+/// The declared format of content, unless some reader would take it for another.
+pub(crate) fn kind_of(fields: &HeaderMap, content: &Plain) -> Option<ContentKind> {
+    let kind = ContentKind::of(fields)?;
     // Some readers skip the byte order mark (U+FEFF), others read it as the first character.
-    if bytes.starts_with(b"\xef\xbb\xbf") {
-        return nothing();
-    }
-    if json::begins_with_document(coded) {
-        return nothing();
-    }
-    let read = match kind {
-        ContentKind::Json => JsonReader::new(query, wanted).read(bytes),
-        ContentKind::Form => FormReader::new(wanted).read(query, bytes, coded),
-    };
-    read.unwrap_or_else(nothing)
+    let has_mark = content.bytes.starts_with(b"\xef\xbb\xbf");
+    let is_other = has_mark || json::begins_with_document(&content.coded);
+    (!is_other).then_some(kind)
 }
 
 #[cfg(test)]
