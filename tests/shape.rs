@@ -34,14 +34,14 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 92_163),
+    ("all", 92_968),
     ("app", 7_234),
     ("audit", 3_206),
-    ("body", 2_237),
-    ("cli", 9_697),
-    ("config", 5_155),
+    ("body", 2_873),
+    ("cli", 9_695),
+    ("config", 5_194),
     ("control", 1_819),
-    ("credential", 12_404),
+    ("credential", 12_429),
     ("escape", 1_649),
     ("export", 1_045),
     ("files", 785),
@@ -52,7 +52,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("message", 2_310),
     ("names", 739),
     ("origin", 2_886),
-    ("policy", 4_956),
+    ("policy", 5_063),
     ("session", 3_712),
     ("signature", 9_101),
     ("src", 61),

@@ -101,16 +101,14 @@ async fn facts_of(
     content: Plain,
     share: Share,
 ) -> ContentFacts {
-    let head = &request.head;
-    let query = head.target.query().unwrap_or_default();
+    let (head, upgrades) = (&request.head, request.upgrade.is_some());
     if content.bytes.len() + content.coded.len() <= SHORT {
-        return declared.read(&head.origin, &head.fields, query, &content);
+        return declared.read(head, upgrades, &content);
     }
     // Other exchanges run on this thread.
-    let (declared, origin) = (declared.clone(), head.origin.clone());
-    let (fields, query) = (head.fields.clone(), query.to_owned());
+    let (declared, head) = (declared.clone(), head.clone());
     let read = move || {
-        let facts = declared.read(&origin, &fields, &query, &content);
+        let facts = declared.read(&head, upgrades, &content);
         // Released only now: this continues after the client has left, and the next request's
         // content would come on top of it.
         drop((content, share));

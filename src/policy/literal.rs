@@ -60,8 +60,16 @@ fn form_fault(fact: Fact, literal: &str) -> Option<&'static str> {
         Fact::ContentType if has_upper_case(literal) || literal.contains(';') => {
             Some("a content type is in lower case and without parameters: `application/json`")
         }
-        Fact::Upgrade | Fact::Scheme if has_upper_case(literal) => {
+        Fact::Upgrade | Fact::Scheme | Fact::ModelHostedTools if has_upper_case(literal) => {
             Some("it is written in lower case")
+        }
+        Fact::GraphqlFields if !begins_with_type(literal.split_once('.')) => {
+            Some("a field is written with its root type: `mutation.mergePullRequest`")
+        }
+        Fact::GraphqlOperations
+            if !begins_with_type(literal.split_once(' ').or(Some((literal, "")))) =>
+        {
+            Some("an operation is written with its type: `mutation`, or `mutation NAME`")
         }
         _ => None,
     }
@@ -72,6 +80,11 @@ fn is_placed(literal: &str) -> bool {
     place
         .parse::<u8>()
         .is_ok_and(|number| number.to_string() == place)
+}
+
+/// Whether the first of two parts is the type of an operation.
+fn begins_with_type(parts: Option<(&str, &str)>) -> bool {
+    parts.is_some_and(|(kind, _)| ["query", "mutation", "subscription"].contains(&kind))
 }
 
 fn has_upper_case(text: &str) -> bool {
@@ -102,6 +115,11 @@ mod tests {
             (Fact::Upgrade, "websocket", "WebSocket"),
             (Fact::Place, "header:x-api-key", "header:X-Api-Key"),
             (Fact::Place, "basic:user", "body:user"),
+            (Fact::GraphqlFields, "query.a", "a"),
+            (Fact::GraphqlFields, "mutation.a", "mutation"),
+            (Fact::GraphqlOperations, "query", "mutation.a"),
+            (Fact::GraphqlOperations, "query A", "A"),
+            (Fact::ModelHostedTools, "google_search", "googleSearch"),
         ] {
             assert_eq!(literal_fault(fact, good), None, "{good}");
             assert!(literal_fault(fact, bad).is_some(), "{bad}");

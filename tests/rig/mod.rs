@@ -438,6 +438,18 @@ when {
 @id("rig/small-payments")
 forbid(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"bearer")
 when { context.path == "/pay" && context.content.amount > 5000 };
+@id("rig/no-merge")
+forbid(principal, action, resource == Gateway::Host::"other.rig.test")
+when { context.path == "/graphql" && context.graphql.fields.contains("mutation.mergePullRequest") };
+@id("rig/one-tool")
+forbid(principal, action, resource == Gateway::Host::"other.rig.test")
+when { context.path == "/mcp" && !["echo"].containsAll(context.mcp.tools) };
+@id("rig/no-hosted-tools")
+forbid(principal, action, resource == Gateway::Host::"other.rig.test")
+when {
+    context.path == "/v1/responses" &&
+    !(context.model.hosted_tools.isEmpty() && context.model.max_tokens <= 100)
+};
 "#;
 
 /// What policies read of content.
@@ -462,6 +474,18 @@ name = "max_tokens"
 type = "Long"
 origins = ["https://model.rig.test"]
 json = "/max_tokens"
+[[read]]
+as = "graphql"
+origins = ["https://other.rig.test"]
+path = "/graphql"
+[[read]]
+as = "mcp"
+origins = ["https://other.rig.test"]
+path = "/mcp"
+[[read]]
+as = "model"
+origins = ["https://other.rig.test"]
+path = "/v1/responses"
 "#;
 
 impl Rig {
