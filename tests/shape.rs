@@ -34,10 +34,10 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 92_968),
+    ("all", 93_113),
     ("app", 7_234),
     ("audit", 3_206),
-    ("body", 2_873),
+    ("body", 2_992),
     ("cli", 9_695),
     ("config", 5_194),
     ("control", 1_819),
@@ -52,7 +52,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("message", 2_310),
     ("names", 739),
     ("origin", 2_886),
-    ("policy", 5_063),
+    ("policy", 5_089),
     ("session", 3_712),
     ("signature", 9_101),
     ("src", 61),

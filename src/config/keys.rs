@@ -274,7 +274,7 @@ keys! {
         json: "JSON Pointer", "`json` or `form` is required" project;
         form: "name in a form", "`json` or `form` is required" project;
     ["read"]
-        as: "`graphql`, `mcp` or `model`", "required" project;
+        as: "`git`, `graphql`, `mcp` or `model`", "required" project;
         origins: "list of origins", "required" project;
         path: "path; `*` is one segment", "all" project;
     ["vault"]

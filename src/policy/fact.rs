@@ -221,6 +221,15 @@ facts! {
     Content "content" Content One Content
         "what `[[fact]]` declares of the content (below)"
         |of| of.content();
+    GitRefs "git.refs" Strings One Content
+        "what a push changes (below): `create`, `update`, `delete`, and each with the name of a ref: `update refs/heads/main`"
+        |of| of.said("git.refs");
+    GitFolders "git.folders" Strings One Content
+        "the folders of these refs: `refs/heads`"
+        |of| of.said("git.folders");
+    GitOptions "git.options" Strings One Content
+        "the push options: `ci.skip`"
+        |of| of.said("git.options");
     GraphqlOperations "graphql.operations" Strings One Content
         "the operations of a GraphQL request (below): the type of each, and its type and name: `mutation`, `mutation Merge`"
         |of| of.said("graphql.operations");

@@ -63,12 +63,15 @@ fn form_fault(fact: Fact, literal: &str) -> Option<&'static str> {
         Fact::Upgrade | Fact::Scheme | Fact::ModelHostedTools if has_upper_case(literal) => {
             Some("it is written in lower case")
         }
-        Fact::GraphqlFields if !begins_with_type(literal.split_once('.')) => {
+        Fact::GitRefs if !begins_with(&["create", "update", "delete"], ' ', literal) => {
+            Some("a ref is written with its change: `update refs/heads/main`, or `delete` for any")
+        }
+        Fact::GraphqlFields
+            if !literal.contains('.') || !begins_with(&OPERATIONS, '.', literal) =>
+        {
             Some("a field is written with its root type: `mutation.mergePullRequest`")
         }
-        Fact::GraphqlOperations
-            if !begins_with_type(literal.split_once(' ').or(Some((literal, "")))) =>
-        {
+        Fact::GraphqlOperations if !begins_with(&OPERATIONS, ' ', literal) => {
             Some("an operation is written with its type: `mutation`, or `mutation NAME`")
         }
         _ => None,
@@ -82,10 +85,12 @@ fn is_placed(literal: &str) -> bool {
         .is_ok_and(|number| number.to_string() == place)
 }
 
-/// Whether the first of two parts is the type of an operation.
-fn begins_with_type(parts: Option<(&str, &str)>) -> bool {
-    parts.is_some_and(|(kind, _)| ["query", "mutation", "subscription"].contains(&kind))
+fn begins_with(words: &[&str], separator: char, literal: &str) -> bool {
+    let first = literal.split(separator).next();
+    first.is_some_and(|first| words.contains(&first))
 }
+
+const OPERATIONS: [&str; 3] = ["query", "mutation", "subscription"];
 
 fn has_upper_case(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_uppercase())
@@ -115,6 +120,7 @@ mod tests {
             (Fact::Upgrade, "websocket", "WebSocket"),
             (Fact::Place, "header:x-api-key", "header:X-Api-Key"),
             (Fact::Place, "basic:user", "body:user"),
+            (Fact::GitRefs, "delete", "refs/heads/main"),
             (Fact::GraphqlFields, "query.a", "a"),
             (Fact::GraphqlFields, "mutation.a", "mutation"),
             (Fact::GraphqlOperations, "query", "mutation.a"),

@@ -441,6 +441,12 @@ when { context.path == "/pay" && context.content.amount > 5000 };
 @id("rig/no-merge")
 forbid(principal, action, resource == Gateway::Host::"other.rig.test")
 when { context.path == "/graphql" && context.graphql.fields.contains("mutation.mergePullRequest") };
+@id("rig/own-branches")
+forbid(principal, action, resource == Gateway::Host::"other.rig.test")
+when {
+    context.segments.contains("2:git-receive-pack") &&
+    (context.git.refs.contains("delete") || !["refs/heads/agent"].containsAll(context.git.folders))
+};
 @id("rig/one-tool")
 forbid(principal, action, resource == Gateway::Host::"other.rig.test")
 when { context.path == "/mcp" && !["echo"].containsAll(context.mcp.tools) };
@@ -478,6 +484,9 @@ json = "/max_tokens"
 as = "graphql"
 origins = ["https://other.rig.test"]
 path = "/graphql"
+[[read]]
+as = "git"
+origins = ["https://other.rig.test"]
 [[read]]
 as = "mcp"
 origins = ["https://other.rig.test"]

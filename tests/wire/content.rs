@@ -23,6 +23,7 @@ rows![
     no_rule_is_proposed_where_the_content_decides,
     a_mutation_is_found_behind_aliases_fragments_and_batches,
     a_document_in_the_query_is_judged_without_content,
+    a_push_to_another_branch_is_refused,
     a_tool_that_is_not_allowed_is_not_called,
     a_model_gets_no_tool_that_its_provider_runs,
 ];
@@ -570,6 +571,30 @@ fn a_document_in_the_query_is_judged_without_content(rig: &Rig) {
         rig.open(way, OTHER).ask(upgrade.as_bytes());
         assert_eq!(rig.record(way)["reason"], "policy_error", "{way:?}");
         assert!(rig.seen().is_empty());
+    }
+}
+
+fn a_push_to_another_branch_is_refused(rig: &Rig) {
+    let (none, one) = ("0".repeat(40), "5".repeat(40));
+    let line = |text: String| format!("{:04x}{text}", text.len() + 4);
+    let create = |name: &str| {
+        line(format!(
+            "{none} {one} {name}\0 report-status-v2 agent=git/2.47"
+        ))
+    };
+    let more = line(format!("{one} {one} refs/heads/main"));
+    let delete = line(format!("{one} {none} refs/heads/agent/x\0"));
+    for (commands, reason) in [
+        (create("refs/heads/agent/x"), ""),
+        (create("refs/heads/main"), "policy_forbids"),
+        (create("refs/heads/agent/x") + &more, "policy_forbids"),
+        (create("refs/heads/agent-x/y"), "policy_forbids"),
+        (delete, "policy_forbids"),
+        (line("push-cert\0".to_owned()), "policy_error"),
+    ] {
+        let content = [commands.as_bytes(), b"0000PACK\0\0\0\x02\xff"].concat();
+        let kind = "application/x-git-receive-pack-request";
+        Post::new(OTHER, "/o/r.git/git-receive-pack", kind, &content).expect(rig, reason);
     }
 }
 

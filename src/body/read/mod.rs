@@ -4,6 +4,7 @@
 
 mod asked;
 mod document;
+mod git;
 mod graphql;
 mod mcp;
 mod model;
@@ -15,6 +16,8 @@ pub use asked::{Asked, Found, Unread};
 /// A protocol whose requests are read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Protocol {
+    /// Pushes by git.
+    Git,
     /// GraphQL over HTTP.
     Graphql,
     /// The Model Context Protocol over Streamable HTTP.
@@ -29,11 +32,12 @@ pub enum Protocol {
 pub struct ProtocolUnknown(());
 
 impl Protocol {
-    const ALL: [Self; 3] = [Self::Graphql, Self::Mcp, Self::Model];
+    const ALL: [Self; 4] = [Self::Git, Self::Graphql, Self::Mcp, Self::Model];
 
     /// The name of its facts' record, which is its name in configuration.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Git => "git",
             Self::Graphql => "graphql",
             Self::Mcp => "mcp",
             Self::Model => "model",
@@ -43,6 +47,7 @@ impl Protocol {
     /// The facts that it gives.
     pub fn facts(self) -> &'static [&'static str] {
         match self {
+            Self::Git => &git::FACTS,
             Self::Graphql => &graphql::FACTS,
             Self::Mcp => &mcp::FACTS,
             Self::Model => &model::FACTS,
@@ -53,6 +58,7 @@ impl Protocol {
     pub fn read(self, asked: &Asked<'_>) -> Found {
         let found = match self {
             _ if asked.upgrades => Err("what follows in another protocol is not read"),
+            Self::Git => git::read(asked),
             Self::Graphql => graphql::read(asked),
             Self::Mcp => mcp::read(asked),
             Self::Model => model::read(asked),

@@ -107,7 +107,7 @@ pub struct PresetEndpoint {
     /// Its origins.
     #[serde(rename = "hosts", deserialize_with = "each")]
     pub origins: Vec<OriginPattern>,
-    /// Its paths.
+    /// Its paths. Empty if all are.
     #[serde(deserialize_with = "each")]
     pub paths: Vec<Route>,
 }
