@@ -34,10 +34,10 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 93_113),
+    ("all", 93_114),
     ("app", 7_234),
     ("audit", 3_206),
-    ("body", 2_992),
+    ("body", 2_993),
     ("cli", 9_695),
     ("config", 5_194),
     ("control", 1_819),

@@ -393,6 +393,15 @@ fn now(of: &Reader<'_>) -> Result<Value, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::body::read::Protocol;
+
+    #[test]
+    fn every_fact_of_a_protocol_is_in_the_table_and_no_other() {
+        let read: Vec<_> = Protocol::ALL.iter().flat_map(|one| one.facts()).collect();
+        let rows = FACTS.iter().filter(|row| row.fact.is_of_content());
+        let rows: Vec<_> = rows.map(|row| &row.name).skip(1).collect();
+        assert_eq!(rows, read);
+    }
 
     #[test]
     fn a_fact_stands_at_its_place_in_the_table() {

@@ -118,5 +118,6 @@ async fn facts_of(
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }
 
-/// Content up to this size is read faster than a thread is woken.
-const SHORT: usize = 64 << 10;
+/// Content up to this size is read faster than a thread is woken, or as GraphQL within three
+/// milliseconds.
+const SHORT: usize = 16 << 10;

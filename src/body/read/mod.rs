@@ -32,7 +32,8 @@ pub enum Protocol {
 pub struct ProtocolUnknown(());
 
 impl Protocol {
-    const ALL: [Self; 4] = [Self::Git, Self::Graphql, Self::Mcp, Self::Model];
+    /// Every protocol.
+    pub const ALL: [Self; 4] = [Self::Git, Self::Graphql, Self::Mcp, Self::Model];
 
     /// The name of its facts' record, which is its name in configuration.
     pub fn name(self) -> &'static str {

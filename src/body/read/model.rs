@@ -62,10 +62,11 @@ impl Tools {
         };
         let kind = tool.member("type").map(|kind| kind.text().ok_or(UNNAMED));
         let name = match kind.transpose()? {
-            Some(kind @ ("function" | "custom")) => {
+            Some(kind @ ("function" | "custom")) => match tool.member(kind) {
+                Some(_) if tool.has("name") => return Err("a tool has two names"),
                 // In chat completions, an object of that name says the rest.
-                tool.member(kind).unwrap_or(tool).member("name")
-            }
+                inner => inner.unwrap_or(tool).member("name"),
+            },
             Some(kind) => {
                 self.host(kind);
                 return Ok(());
@@ -248,6 +249,7 @@ mod tests {
             r#""tools":[[{"name":"f"}]]"#,
             r#""tools":[{"type":1,"name":"f"}]"#,
             r#""tools":[{"type":"function"}]"#,
+            r#""tools":[{"type":"function","name":"f","function":{"name":"g"}}]"#,
             r#""tools":[{"type":"function","function":{"name":["f"]}}]"#,
             r#""tools":[{"name":"f","Type":"mcp"}]"#,
             r#""tools":[{"function_declarations":[]}]"#,
