@@ -539,6 +539,34 @@ fn a_loopback_name_in_clear_text_leads_to_loopback() {
 }
 
 #[test]
+fn endpoints_are_declared_with_a_protocol_that_is_known() {
+    let good =
+        "[[read]]\nas = \"graphql\"\norigins = [\"https://a.test\"]\npath = \"/api/*/graphql\"\n";
+    assert!(read(&good.repeat(2)).is_ok());
+    assert!(read(&good.replace("path = \"/api/*/graphql\"\n", "")).is_ok());
+    for (text, expected) in [
+        (good.replace("\"graphql\"", "\"grpc\""), "2:6: `as`"),
+        (
+            good.replace("as = \"graphql\"\n", ""),
+            "1:1: [[read]] has no `as`",
+        ),
+        (
+            good.replace("\"https://a.test\"", ""),
+            "3:11: `origins` names no origin",
+        ),
+        (
+            good.replace("/api/*/graphql", "/api//graphql"),
+            "4:8: `path`",
+        ),
+    ] {
+        let mistakes = read(&text).expect_err(&text);
+        let (place, what) = expected.split_once(": ").unwrap();
+        let told = |one: &String| one.contains(place) && one.contains(what);
+        assert!(mistakes.iter().any(told), "{expected}\n{mistakes:#?}");
+    }
+}
+
+#[test]
 fn facts_of_content_are_declared_strictly() {
     let fact = |more: &str| format!("[[fact]]\norigins = [\"https://a.test\"]\n{more}");
     let good = fact("name = \"amount\"\ntype = \"Long\"\nform = \"a[b]\"\n");

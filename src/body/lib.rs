@@ -17,6 +17,7 @@ mod limit;
 #[cfg(any(test, feature = "test-support"))]
 mod mock;
 mod outgoing;
+pub mod read;
 mod transform;
 
 pub use budget::ask_for_affordable;

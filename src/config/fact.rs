@@ -1,7 +1,10 @@
-//! `[[fact]]`: values in a request's content that policies may read.
+//! `[[fact]]`: values in a request's content that policies may read; and `[[read]]`: endpoints that
+//! speak a protocol whose facts they may read.
 
 use crate::body::fact::{FactType, Location};
-use crate::policy::{ContentFact, FactName};
+use crate::body::read::Protocol;
+use crate::message::{OriginPattern, Route};
+use crate::policy::{ContentFact, Endpoint, FactName};
 
 use super::network;
 use super::section::{Section, parsed};
@@ -15,11 +18,7 @@ pub(super) fn fact(section: &Section<'_, '_>) -> Option<ContentFact> {
         "add `origins = [\"https://api.example.com\"]`");
     let name = section.get("name", parsed::<FactName>("write for example `max_tokens`"));
     let kind = section.get("type", parsed::<FactType>("write one of them"));
-    let origins = section.all("origins", network::origin);
-    if section.has("origins") && origins.is_empty() {
-        mistake!(section, "origins", "`origins` names no origin";
-            "content is read for the origins that are named alone"; "name one");
-    }
+    let origins = origins(section);
     let location = location(section);
     let fact = ContentFact {
         name: name?,
@@ -33,6 +32,29 @@ pub(super) fn fact(section: &Section<'_, '_>) -> Option<ContentFact> {
             "write `type = \"String\"`, or read it from JSON");
     }
     Some(fact)
+}
+
+pub(super) fn endpoint(section: &Section<'_, '_>) -> Option<Endpoint> {
+    require!(section, "as"; "a protocol is not guessed"; "add `as = \"graphql\"`");
+    require!(section, "origins"; "content is read for the origins that are named alone";
+        "add `origins = [\"https://api.example.com\"]`");
+    let protocol = section.get("as", parsed::<Protocol>("write one of them"));
+    let origins = origins(section);
+    let route = section.get("path", parsed::<Route>("write for example `/graphql`"));
+    Some(Endpoint {
+        protocol: protocol?,
+        origins,
+        routes: route.into_iter().collect(),
+    })
+}
+
+fn origins(section: &Section<'_, '_>) -> Vec<OriginPattern> {
+    let origins = section.all("origins", network::origin);
+    if section.has("origins") && origins.is_empty() {
+        mistake!(section, "origins", "`origins` names no origin";
+            "content is read for the origins that are named alone"; "name one");
+    }
+    origins
 }
 
 fn location(section: &Section<'_, '_>) -> Option<Location> {

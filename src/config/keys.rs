@@ -147,7 +147,7 @@ macro_rules! keys {
 
 sections! {
     once ca, once state, once audit, many export, once policy, once runtime, once resolver,
-    many listener, many credential, many login, many origin, many fact, once vault, once sandbox,
+    many listener, many credential, many login, many origin, many fact, many read, once vault, once sandbox,
     once limits, once control, once phantoms, once sessions
 }
 
@@ -286,6 +286,10 @@ keys! {
         origins: "list of origins", "required" project;
         json: "JSON Pointer", "`json` or `form` is required" project;
         form: "name in a form", "`json` or `form` is required" project;
+    ["read"]
+        as: "`git`, `graphql`, `mcp` or `model`", "required" project;
+        origins: "list of origins", "required" project;
+        path: "path; `*` is one segment", "all" project;
     ["vault"]
         addresses: "list of origins", "required";
         roots: "list of paths", "those of the system";

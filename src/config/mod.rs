@@ -56,13 +56,13 @@ pub use units::{duration, show_duration, size};
 pub use variable::sandbox_variable;
 pub use via::AllOrigins;
 
-use crate::credential::VaultSettings;
+use crate::credential::{VaultSettings, preset};
 use crate::export::ExportSettings;
 use crate::gateway::Limits;
 use crate::message::{HostPattern, Scheme};
 use crate::origin::resolve::ResolverSettings;
 use crate::policy;
-use crate::policy::Declared;
+use crate::policy::{Declared, Endpoint};
 
 /// Every setting, validated as a whole.
 ///
@@ -145,6 +145,19 @@ pub struct Config {
 }
 
 impl Config {
+    /// What policies may read from content: what the file declares, and the endpoints of presets.
+    pub fn declared(&self) -> Declared {
+        let mut declared = self.facts.clone();
+        for known in preset::endpoints() {
+            declared.add_endpoint(Endpoint {
+                protocol: known.protocol,
+                origins: known.origins.clone(),
+                routes: known.paths.clone(),
+            });
+        }
+        declared
+    }
+
     /// The secrets that cannot be used as things are, for a command that does not need them.
     pub fn unusable(&self) -> &[Diagnostic] {
         &self.unusable

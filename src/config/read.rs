@@ -159,6 +159,11 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
                     "give one of them another name, or other origins");
             }
         }
+        "read" => {
+            if let Some(endpoint) = fact::endpoint(section) {
+                config.facts.add_endpoint(endpoint);
+            }
+        }
         "vault" => config.vault = vault::vault(section),
         "export" => {
             let added = export::export(section);

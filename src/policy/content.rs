@@ -1,15 +1,16 @@
-//! Facts of content: what the configuration declares, and what was read from one request.
+//! Facts of content: what the configuration declares, what protocols say, and what was read from
+//! one request.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
 use cedar_policy::{Expression, RestrictedExpression};
-use http::HeaderMap;
 
 use super::value::{text, texts};
 use crate::body::fact::{FactType, FactValue, Location, Plain, read};
-use crate::message::{Host, Origin, OriginPattern};
+use crate::body::read::{Asked, Protocol, Unread};
+use crate::message::{Host, Origin, OriginPattern, RequestHead, Route};
 
 /// A declared fact of content: `context.content.NAME`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,9 +60,23 @@ impl fmt::Display for FactName {
     }
 }
 
-/// Every declared fact.
+/// Endpoints that speak a protocol, from whose requests its facts are read: `context.graphql`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Endpoint {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Their origins.
+    pub origins: Vec<OriginPattern>,
+    /// Their paths. Empty if all are.
+    pub routes: Vec<Route>,
+}
+
+/// Everything that is read from content.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Declared(Vec<ContentFact>);
+pub struct Declared {
+    facts: Vec<ContentFact>,
+    endpoints: Vec<Endpoint>,
+}
 
 /// Two declarations that conflict.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -80,7 +95,7 @@ impl Declared {
     /// # Errors
     /// `Clash` with an earlier declaration.
     pub fn add(&mut self, fact: ContentFact) -> Result<(), Clash> {
-        for other in self.0.iter().filter(|other| other.name == fact.name) {
+        for other in self.facts.iter().filter(|other| other.name == fact.name) {
             if other.kind != fact.kind {
                 return Err(Clash::Types(fact.name, other.kind, fact.kind));
             }
@@ -92,75 +107,123 @@ impl Declared {
                 return Err(Clash::Twice(fact.name, origin.clone()));
             }
         }
-        self.0.push(fact);
+        self.facts.push(fact);
         Ok(())
+    }
+
+    /// Adds endpoints.
+    pub fn add_endpoint(&mut self, endpoint: Endpoint) {
+        self.endpoints.push(endpoint);
     }
 
     /// Whether any declaration reads the fact from requests to the host.
     pub(super) fn reads(&self, name: &str, host: &Host) -> bool {
-        let mut named = self.0.iter().filter(|fact| fact.name.0 == name);
-        named.any(|fact| fact.origins.iter().any(|origin| origin.hosts.matches(host)))
+        let declared = self.facts.iter().filter(|fact| fact.name.0 == name);
+        let speak = |one: &&Endpoint| one.protocol.facts().contains(&name);
+        let spoken = self.endpoints.iter().filter(speak);
+        let mut origins = declared
+            .flat_map(|fact| &fact.origins)
+            .chain(spoken.flat_map(|one| &one.origins));
+        origins.any(|origin| origin.hosts.matches(host))
     }
 
-    /// The names and types of all facts.
+    /// The names and types of all declared facts.
     pub(super) fn types(&self) -> BTreeMap<&str, FactType> {
-        let all = self.0.iter();
+        let all = self.facts.iter();
         all.map(|fact| (fact.name.0.as_str(), fact.kind)).collect()
     }
 
-    /// Reads the facts declared for an origin from the content of a request. A fact that could be
-    /// read in more than one way is left out.
-    pub fn read(
-        &self,
-        origin: &Origin,
-        fields: &HeaderMap,
-        query: &str,
-        content: &Plain,
-    ) -> ContentFacts {
-        let here: Vec<&ContentFact> = self.of(origin).collect();
-        if here.is_empty() {
-            return ContentFacts::default();
-        }
+    /// Reads the facts that a request says, which has this content, decoded. A fact that could be
+    /// read in more than one way is left out. `upgrades`: it changes to another protocol.
+    pub fn read(&self, head: &RequestHead, upgrades: bool, content: &Plain) -> ContentFacts {
+        let query = head.target.query().unwrap_or_default();
+        let asked = Asked {
+            method: &head.method,
+            path: head.target.path(),
+            query,
+            fields: &head.fields,
+            upgrades,
+            content,
+        };
+        let here: Vec<&ContentFact> = self.of(&head.origin).collect();
         let wanted: Vec<_> = here
             .iter()
             .map(|fact| (&fact.location, fact.kind))
             .collect();
-        let values = read(fields, query, content, &wanted);
+        let values = read(&head.fields, query, content, &wanted);
         let named = here.iter().zip(values);
-        ContentFacts(
-            named
-                .filter_map(|(fact, value)| Some((fact.name.clone(), value?)))
-                .collect(),
-        )
+        let declared = named.filter_map(|(fact, value)| Some((fact.name.clone(), Ok(value?))));
+        let spoken = self.spoken(head).into_iter();
+        let said = spoken.flat_map(|protocol| protocol.read(&asked));
+        let said = said.map(|(name, value)| (FactName(name.to_owned()), value));
+        ContentFacts(declared.chain(said).collect())
     }
 
     fn of(&self, origin: &Origin) -> impl Iterator<Item = &ContentFact> {
-        let all = self.0.iter();
+        let all = self.facts.iter();
         all.filter(move |fact| fact.origins.iter().any(|one| one.matches(origin)))
+    }
+
+    /// The protocols that the endpoint of a request speaks.
+    fn spoken(&self, head: &RequestHead) -> BTreeSet<Protocol> {
+        let is_here = |one: &&Endpoint| {
+            let path = head.target.path();
+            (one.routes.is_empty() || one.routes.iter().any(|route| route.holds(path)))
+                && one
+                    .origins
+                    .iter()
+                    .any(|origin| origin.matches(&head.origin))
+        };
+        let here = self.endpoints.iter().filter(is_here);
+        here.map(|one| one.protocol).collect()
     }
 }
 
-/// The facts read from the content of one request. Empty if the request has no content.
+/// The facts read from one request, and why others were not. Those of a protocol have its name in
+/// theirs: `graphql.fields`.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct ContentFacts(BTreeMap<FactName, FactValue>);
+pub struct ContentFacts(BTreeMap<FactName, Result<FactValue, Unread>>);
 
 impl ContentFacts {
-    /// Whether a fact with that name was read.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.0.keys().any(|known| known.0 == name)
+    #[cfg(test)]
+    pub(super) fn say(&mut self, name: &str, value: FactValue) {
+        self.0.insert(FactName(name.to_owned()), Ok(value));
     }
 
-    /// The facts as Cedar values.
+    /// Whether a fact with that name was read.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.named(name).is_some_and(Result::is_ok)
+    }
+
+    /// Why a fact was not read, if its protocol says so.
+    pub(super) fn unread(&self, name: &str) -> Option<Unread> {
+        self.named(name)?.as_ref().err().copied()
+    }
+
+    /// The value of a protocol's fact, if it was read.
+    pub(super) fn value(&self, name: &str) -> Option<RestrictedExpression> {
+        self.named(name)?.as_ref().ok().map(value)
+    }
+
+    /// The declared facts.
     pub(super) fn values(&self) -> Vec<(String, RestrictedExpression)> {
-        let value = |value: &FactValue| match value {
-            FactValue::Long(number) => RestrictedExpression::new_long(*number),
-            FactValue::String(one) => text(one),
-            FactValue::Bool(flag) => RestrictedExpression::new_bool(*flag),
-            FactValue::Strings(all) => texts(all),
-        };
-        let all = self.0.iter();
-        all.map(|(name, one)| (name.0.clone(), value(one)))
-            .collect()
+        let declared = self.0.iter().filter(|(name, _)| !name.0.contains('.'));
+        let read = declared.filter_map(|(name, one)| Some((name.0.clone(), one.as_ref().ok()?)));
+        read.map(|(name, one)| (name, value(one))).collect()
+    }
+
+    fn named(&self, name: &str) -> Option<&Result<FactValue, Unread>> {
+        let mut all = self.0.iter();
+        all.find(|(known, _)| known.0 == name).map(|(_, one)| one)
+    }
+}
+
+fn value(value: &FactValue) -> RestrictedExpression {
+    match value {
+        FactValue::Long(number) => RestrictedExpression::new_long(*number),
+        FactValue::String(one) => text(one),
+        FactValue::Bool(flag) => RestrictedExpression::new_bool(*flag),
+        FactValue::Strings(all) => texts(all),
     }
 }
 

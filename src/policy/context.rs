@@ -10,7 +10,8 @@ use super::fault::Fault;
 /// The facts that policies read.
 pub(super) type Reads = BTreeSet<Fact>;
 
-/// Builds the context with these facts. Facts left out are never computed.
+/// Builds the context with these facts. Facts left out are never computed. One that the content
+/// does not say is missing, so that a policy that reads it fails.
 ///
 /// # Errors
 /// [`Fault`] by cause.
@@ -20,12 +21,15 @@ pub(super) fn context(reads: &Reads, reader: &Reader<'_>) -> Result<Context, Fau
     let mut facts = reads.iter().peekable();
     while let Some(fact) = facts.next() {
         let name = fact.row().name;
-        let value = fact.value(reader)?;
+        let value = match fact.value(reader) {
+            Err(Fault::LeftOut) => None,
+            value => Some(value?),
+        };
         let Some((outer, inner)) = name.split_once('.') else {
-            pairs.push((name.to_owned(), value));
+            pairs.extend(value.map(|value| (name.to_owned(), value)));
             continue;
         };
-        record.push((inner.to_owned(), value));
+        record.extend(value.map(|value| (inner.to_owned(), value)));
         // The facts of one record are adjacent in the table.
         let goes_on = |next: &&Fact| {
             next.row()

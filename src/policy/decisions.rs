@@ -33,7 +33,7 @@
 use std::time::SystemTime;
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -45,7 +45,9 @@ use super::policies::Policies;
 use super::question::{LendQuestion, OwnedFacts};
 use super::verdict::Verdict;
 use crate::body::fact::Plain;
-use crate::message::{Authority, EncodedSlash, Host, Origin, Place, RequestTarget, Scheme};
+use crate::message::{
+    Authority, EncodedSlash, Host, Origin, Place, RequestHead, RequestTarget, Scheme,
+};
 use crate::names::{CredentialName, PolicyId, SessionId, User};
 
 /// The result of running a decision file.
@@ -335,10 +337,10 @@ fn request(decision: &WrittenDecision, declared: &Declared) -> Result<OwnedFacts
             .map_err(|error| format!("`content_type`: {error}"))?;
         request.fields.append(CONTENT_TYPE, kind);
     }
-    request.content = Some(content(&request, decision.content.as_deref(), declared));
     let length = decision.content.as_ref().map_or(0, String::len);
     request.content_length = Some(decision.content_length.unwrap_or(length as u64));
     request.upgrade.clone_from(&decision.upgrade);
+    request.content = Some(content(&request, decision.content.as_deref(), declared)?);
     request.credentials = decision
         .credentials
         .iter()
@@ -348,24 +350,32 @@ fn request(decision: &WrittenDecision, declared: &Declared) -> Result<OwnedFacts
     Ok(request)
 }
 
-/// The facts read from the content. Empty if there is no content.
-fn content(request: &OwnedFacts, text: Option<&str>, declared: &Declared) -> ContentFacts {
-    let Some(text) = text else {
-        return ContentFacts::default();
+/// The facts read from the content.
+fn content(
+    request: &OwnedFacts,
+    text: Option<&str>,
+    declared: &Declared,
+) -> Result<ContentFacts, String> {
+    let authority = Authority {
+        host: request.host.clone(),
+        port: request.port,
     };
-    let origin = Origin {
-        scheme: request.scheme,
-        authority: Authority {
-            host: request.host.clone(),
-            port: request.port,
+    let head = RequestHead {
+        method: Method::from_bytes(request.method.as_bytes())
+            .map_err(|error| format!("`method`: {error}"))?,
+        origin: Origin {
+            scheme: request.scheme,
+            authority,
         },
+        target: request.target.clone(),
+        fields: request.fields.clone(),
+        version: Version::HTTP_11,
     };
-    let query = request.target.query().unwrap_or_default();
     let content = Plain {
-        bytes: text.to_owned().into(),
+        bytes: text.unwrap_or_default().to_owned().into(),
         ..Plain::default()
     };
-    declared.read(&origin, &request.fields, query, &content)
+    Ok(declared.read(&head, !request.upgrade.is_empty(), &content))
 }
 
 fn credential(name: &str) -> Result<CredentialName, String> {

@@ -113,11 +113,20 @@ impl Generation {
                 "repair it: arithmetic on a request's numbers may overflow".to_owned(),
             );
         }
+        let why = |name: &&str| facts.content.and_then(|content| content.unread(name));
+        let whys: BTreeSet<_> = missing.iter().filter_map(why).collect();
         let missing: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+        let missing = missing.join(", ");
+        if !whys.is_empty() {
+            let whys = Vec::from_iter(whys).join("; ");
+            return (
+                format!("{policies} reads {missing}, and the request does not say it: {whys}"),
+                "send it in the form that docs/policy.md has".to_owned(),
+            );
+        }
         (
             format!(
-                "{policies} reads {} of the content, which does not say it in exactly one way",
-                missing.join(", ")
+                "{policies} reads {missing} of the content, which does not say it in exactly one way"
             ),
             "send it once, with the type that `[[fact]]` declares, as one JSON document or form in UTF-8".to_owned(),
         )

@@ -221,6 +221,39 @@ facts! {
     Content "content" Content One Content
         "what `[[fact]]` declares of the content (below)"
         |of| of.content();
+    GitRefs "git.refs" Strings One Content
+        "what a push changes (below): `create`, `update`, `delete`, and each with the name of a ref: `update refs/heads/main`"
+        |of| of.said("git.refs");
+    GitFolders "git.folders" Strings One Content
+        "the folders of these refs: `refs/heads`"
+        |of| of.said("git.folders");
+    GitOptions "git.options" Strings One Content
+        "the push options: `ci.skip`"
+        |of| of.said("git.options");
+    GraphqlOperations "graphql.operations" Strings One Content
+        "the operations of a GraphQL request (below): the type of each, and its type and name: `mutation`, `mutation Merge`"
+        |of| of.said("graphql.operations");
+    GraphqlFields "graphql.fields" Strings One Content
+        "the fields of the root types that these select: `query.viewer`, `mutation.mergePullRequest`"
+        |of| of.said("graphql.fields");
+    McpMethods "mcp.methods" Strings One Content
+        "the methods that an MCP request calls: `tools/call`, `initialize`"
+        |of| of.said("mcp.methods");
+    McpTools "mcp.tools" Strings One Content
+        "the tools that it calls, by name"
+        |of| of.said("mcp.tools");
+    ModelName "model.name" String One Content
+        "the model that a request asks"
+        |of| of.said("model.name");
+    ModelTools "model.tools" Strings One Content
+        "the caller's own tools that it offers the model, by name"
+        |of| of.said("model.tools");
+    ModelHostedTools "model.hosted_tools" Strings One Content
+        "the tools that the provider runs, by type, in lower case: `web_search`, `code_interpreter`, `mcp`; and every member of the request that is not known, by name"
+        |of| of.said("model.hosted_tools");
+    ModelMaxTokens "model.max_tokens" Long One Content
+        "the most tokens of the answer; left out where the request says none"
+        |of| of.said("model.max_tokens");
     Upgrade "upgrade" String Any Upgrade
         "empty, or the protocol to change to: `websocket`"
         |of| Ok(text(of.facts.upgrade));
@@ -274,6 +307,11 @@ impl Fact {
         FACTS.iter().filter(is_it).map(|row| row.fact)
     }
 
+    /// Whether it is made from the content.
+    pub fn is_of_content(self) -> bool {
+        self.row().input == Input::Content
+    }
+
     /// The fact's value for one request.
     ///
     /// # Errors
@@ -323,6 +361,12 @@ impl<'a> Reader<'a> {
         Value::new_record(content.values()).map_err(|_| Fault::Context)
     }
 
+    /// A fact of a protocol.
+    fn said(&self, name: &str) -> Result<Value, Fault> {
+        let content = self.facts.content.ok_or(Fault::ContentUnread)?;
+        content.value(name).ok_or(Fault::LeftOut)
+    }
+
     fn lend(&self) -> Result<&(LendQuestion<'a>, &'a EntityUid), Fault> {
         self.lend.as_ref().ok_or(Fault::Context)
     }
@@ -349,6 +393,15 @@ fn now(of: &Reader<'_>) -> Result<Value, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::body::read::Protocol;
+
+    #[test]
+    fn every_fact_of_a_protocol_is_in_the_table_and_no_other() {
+        let read: Vec<_> = Protocol::ALL.iter().flat_map(|one| one.facts()).collect();
+        let rows = FACTS.iter().filter(|row| row.fact.is_of_content());
+        let rows: Vec<_> = rows.map(|row| &row.name).skip(1).collect();
+        assert_eq!(rows, read);
+    }
 
     #[test]
     fn a_fact_stands_at_its_place_in_the_table() {

@@ -8,6 +8,9 @@ pub enum Fault {
     /// The verdict depends on the content, which has not been read.
     #[error("policy depends on its content, which was not read")]
     ContentUnread,
+    /// A fact of a protocol is not there, which fails each policy that reads it and no other.
+    #[error("its content does not say it in exactly one way")]
+    LeftOut,
     /// Affects `prefixes`, `segments` and `depth`.
     #[error("the path has more than {} segments", Fault::MAX_SEGMENTS)]
     TooManySegments,

@@ -129,6 +129,7 @@ impl Policies {
         let read = Reading {
             declared: self.declared().clone(),
             head: request.head.clone(),
+            upgrades: request.upgrade.is_some(),
             search,
             session,
         };
@@ -150,6 +151,7 @@ impl Policies {
 struct Reading {
     declared: Arc<Declared>,
     head: RequestHead,
+    upgrades: bool,
     search: Option<ContentSearch>,
     session: Arc<Session>,
 }
@@ -184,14 +186,7 @@ impl Reading {
     }
 
     fn at_once(&self, content: &Plain) -> WasRead {
-        let RequestHead {
-            origin,
-            fields,
-            target,
-            ..
-        } = &self.head;
-        let query = target.query().unwrap_or_default();
-        let facts = self.declared.read(origin, fields, query, content);
+        let facts = self.declared.read(&self.head, self.upgrades, content);
         let found = match &self.search {
             Some(search) => self.session.find_in(search, &self.head, &content.bytes),
             None => Ok(Vec::new()),
@@ -204,5 +199,6 @@ fn unreadable(why: FormFault) -> CredentialRefusal {
     CredentialRefusal::Unreadable { why }
 }
 
-/// Content up to this size is read faster than a thread is woken.
-const SHORT: usize = 64 << 10;
+/// Content up to this size is read faster than a thread is woken, or as GraphQL within three
+/// milliseconds.
+const SHORT: usize = 16 << 10;

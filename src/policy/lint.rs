@@ -310,12 +310,14 @@ impl Findings {
             return;
         };
         for name in &rule.reads.content {
-            if !declared.reads(name, &host) {
-                self.warn(
-                    format!("no `[[fact]]` reads `{name}` from requests to `{host}`, so this policy denies what reaches it"),
-                    "add the origin to the `origins` of the fact, or name another host",
-                );
+            if declared.reads(name, &host) {
+                continue;
             }
+            let section = if name.contains('.') { "read" } else { "fact" };
+            self.warn(
+                format!("no `[[{section}]]` reads `{name}` from requests to `{host}`, so this policy denies what reaches it"),
+                format!("add the origin to the `origins` of a `[[{section}]]`, or name another host"),
+            );
         }
     }
 

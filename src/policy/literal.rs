@@ -60,8 +60,19 @@ fn form_fault(fact: Fact, literal: &str) -> Option<&'static str> {
         Fact::ContentType if has_upper_case(literal) || literal.contains(';') => {
             Some("a content type is in lower case and without parameters: `application/json`")
         }
-        Fact::Upgrade | Fact::Scheme if has_upper_case(literal) => {
+        Fact::Upgrade | Fact::Scheme | Fact::ModelHostedTools if has_upper_case(literal) => {
             Some("it is written in lower case")
+        }
+        Fact::GitRefs if !begins_with(&["create", "update", "delete"], ' ', literal) => {
+            Some("a ref is written with its change: `update refs/heads/main`, or `delete` for any")
+        }
+        Fact::GraphqlFields
+            if !literal.contains('.') || !begins_with(&OPERATIONS, '.', literal) =>
+        {
+            Some("a field is written with its root type: `mutation.mergePullRequest`")
+        }
+        Fact::GraphqlOperations if !begins_with(&OPERATIONS, ' ', literal) => {
+            Some("an operation is written with its type: `mutation`, or `mutation NAME`")
         }
         _ => None,
     }
@@ -73,6 +84,13 @@ fn is_placed(literal: &str) -> bool {
         .parse::<u8>()
         .is_ok_and(|number| number.to_string() == place)
 }
+
+fn begins_with(words: &[&str], separator: char, literal: &str) -> bool {
+    let first = literal.split(separator).next();
+    first.is_some_and(|first| words.contains(&first))
+}
+
+const OPERATIONS: [&str; 3] = ["query", "mutation", "subscription"];
 
 fn has_upper_case(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_uppercase())
@@ -104,6 +122,12 @@ mod tests {
             (Fact::Upgrade, "websocket", "WebSocket"),
             (Fact::Place, "header:x-api-key", "header:X-Api-Key"),
             (Fact::Place, "basic:user", "body:user"),
+            (Fact::GitRefs, "delete", "refs/heads/main"),
+            (Fact::GraphqlFields, "query.a", "a"),
+            (Fact::GraphqlFields, "mutation.a", "mutation"),
+            (Fact::GraphqlOperations, "query", "mutation.a"),
+            (Fact::GraphqlOperations, "query A", "A"),
+            (Fact::ModelHostedTools, "google_search", "googleSearch"),
         ] {
             assert_eq!(literal_fault(fact, good), None, "{good}");
             assert!(literal_fault(fact, bad).is_some(), "{bad}");

@@ -263,6 +263,27 @@ fn a_permit_without_a_resource_or_an_origin_is_warned_about() {
 }
 
 #[test]
+fn a_fact_that_nothing_reads_from_the_host_is_a_lint() {
+    for (condition, section) in [
+        (
+            "context.graphql.fields.isEmpty()",
+            "`[[read]]` reads `graphql.fields`",
+        ),
+        ("context.content.amount == 1", ""),
+    ] {
+        let told = lints(&permit(condition)).concat();
+        assert_eq!(told.is_empty(), section.is_empty(), "{told}");
+        assert!(told.contains(section), "{told}");
+    }
+    let elsewhere = permit("context.content.amount == 1").replace("a.b.example", "c.example");
+    assert!(
+        lints(&elsewhere)
+            .concat()
+            .contains("`[[fact]]` reads `amount`")
+    );
+}
+
+#[test]
 fn text_that_reads_otherwise_than_it_compares_is_refused() {
     assert!(!problems(&permit("context.path == \"/a\u{202e}b\"")).is_empty());
 }

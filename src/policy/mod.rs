@@ -36,7 +36,7 @@ mod value;
 mod verdict;
 
 pub use applicable::KnownRules;
-pub use content::{ContentFact, Declared, FactName};
+pub use content::{ContentFact, Declared, Endpoint, FactName};
 pub use explain::Explanation;
 pub use gather::{ContentBudget, Gathered, Ungathered};
 pub use generation::{Generation, HostScope};

@@ -53,7 +53,7 @@ pub struct Facts<'a> {
     pub fields: &'a HeaderMap,
     /// The content's length in bytes. 0 without content, `None` if it is not known in advance.
     pub content_length: Option<u64>,
-    /// The declared facts of the content. `None` if it has not been read.
+    /// What was read of the content. `None` if it has not been read.
     pub content: Option<&'a ContentFacts>,
     /// The protocol to upgrade to, in lower case (`websocket`), or empty.
     pub upgrade: &'a str,
@@ -123,10 +123,7 @@ impl KeptFacts {
             method: request.head.method.clone(),
             target: request.head.target.detached(),
             content_length: request.content_length(),
-            content: match request.content.is_empty() {
-                true => ContentFacts::default().into(),
-                false => OnceLock::new(),
-            },
+            content: OnceLock::new(),
             websocket: request.upgrade.is_some(),
             batch: presented.batch,
             credentials: [].into(),

@@ -138,11 +138,11 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
             Some(mut path) => {
                 path.extend(attrs.iter().map(|attr| attr.as_str()));
                 match path.first() {
-                    Some(&"content") => Err(HAS_CONTENT),
+                    Some(first) if is_of_content(first) => Err(HAS_CONTENT),
                     _ => take(&path, read),
                 }
             }
-            None if is_context(expr) && attrs.first() == "content" => Err(HAS_CONTENT),
+            None if is_context(expr) && is_of_content(attrs.first()) => Err(HAS_CONTENT),
             None if is_context(expr) => take(&[attrs.first().as_str()], read),
             None => follow(expr, read),
         },
@@ -218,10 +218,16 @@ fn take(path: &[&str], read: &mut Read) -> Result<(), NotRead> {
         _ => {}
     }
     match path {
-        ["content"] => return Err(WHOLE_CONTENT),
+        [record] if is_of_content(record) => return Err(WHOLE_CONTENT),
         ["content", name, ..] => {
             read.content.insert((*name).to_owned());
             read.facts.insert(Fact::Content);
+        }
+        [record, name, ..] if is_of_content(record) => {
+            let name = format!("{record}.{name}");
+            // What reads a part of the content reads the content.
+            read.facts.extend(Fact::named(&name).chain([Fact::Content]));
+            read.content.insert(name);
         }
         [record, name, ..] if Fact::named(&format!("{record}.{name}")).next().is_some() => {
             read.facts.extend(Fact::named(&format!("{record}.{name}")));
@@ -231,6 +237,11 @@ fn take(path: &[&str], read: &mut Read) -> Result<(), NotRead> {
         [] => return Err(WHOLE_CONTEXT),
     }
     Ok(())
+}
+
+/// Whether a fact is made from the content, or all facts of a record are.
+fn is_of_content(name: &str) -> bool {
+    Fact::named(name).any(Fact::is_of_content)
 }
 
 fn is_context(expr: &Expr) -> bool {
@@ -261,7 +272,7 @@ const WHOLE_CONTEXT: NotRead = NotRead {
 };
 const WHOLE_CONTENT: NotRead = NotRead {
     reason: "the content is used as a whole",
-    help: "name the fact: `context.content.NAME`",
+    help: "name the fact: `context.content.NAME`, `context.graphql.fields`",
 };
 const HAS_CONTENT: NotRead = NotRead {
     reason: "`has` asks whether a fact of the content was read",
@@ -318,6 +329,12 @@ mod tests {
         let read = read("context.content.amount > 5 && context.content.model like \"a*\"").unwrap();
         assert_eq!(read.facts, Reads::from([Fact::Content]));
         assert_eq!(Vec::from_iter(read.content), ["amount", "model"]);
+        let read = super::tests::read("context.graphql.fields.contains(\"query.a\")").unwrap();
+        assert_eq!(
+            read.facts,
+            Reads::from([Fact::Content, Fact::GraphqlFields])
+        );
+        assert_eq!(Vec::from_iter(read.content), ["graphql.fields"]);
     }
 
     #[test]
@@ -395,6 +412,10 @@ mod tests {
             ("context.content has amount", HAS_CONTENT),
             ("context has content.amount", HAS_CONTENT),
             ("context[\"content\"] has \"amount\"", HAS_CONTENT),
+            ("context.graphql == context.graphql", WHOLE_CONTENT),
+            ("context has graphql", HAS_CONTENT),
+            ("context.graphql has fields", HAS_CONTENT),
+            ("context has graphql.fields", HAS_CONTENT),
         ] {
             assert_eq!(read(condition), Err(refused), "{condition}");
         }

@@ -471,6 +471,24 @@ when { context.place == "form:token" && context.path == "/nolend" };
 @id("rig/small-payments")
 forbid(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"bearer")
 when { context.path == "/pay" && context.content.amount > 5000 };
+@id("rig/no-merge")
+forbid(principal, action, resource == Gateway::Host::"other.rig.test")
+when { context.path == "/graphql" && context.graphql.fields.contains("mutation.mergePullRequest") };
+@id("rig/own-branches")
+forbid(principal, action, resource == Gateway::Host::"other.rig.test")
+when {
+    context.segments.contains("2:git-receive-pack") &&
+    (context.git.refs.contains("delete") || !["refs/heads/agent"].containsAll(context.git.folders))
+};
+@id("rig/one-tool")
+forbid(principal, action, resource == Gateway::Host::"other.rig.test")
+when { context.path == "/mcp" && !["echo"].containsAll(context.mcp.tools) };
+@id("rig/no-hosted-tools")
+forbid(principal, action, resource == Gateway::Host::"other.rig.test")
+when {
+    context.path == "/v1/responses" &&
+    !(context.model.hosted_tools.isEmpty() && context.model.max_tokens <= 100)
+};
 "#;
 
 /// What policies read of content.
@@ -495,6 +513,21 @@ name = "max_tokens"
 type = "Long"
 origins = ["https://model.rig.test"]
 json = "/max_tokens"
+[[read]]
+as = "graphql"
+origins = ["https://other.rig.test"]
+path = "/graphql"
+[[read]]
+as = "git"
+origins = ["https://other.rig.test"]
+[[read]]
+as = "mcp"
+origins = ["https://other.rig.test"]
+path = "/mcp"
+[[read]]
+as = "model"
+origins = ["https://other.rig.test"]
+path = "/v1/responses"
 "#;
 
 impl Rig {

@@ -21,6 +21,11 @@ rows![
     a_credential_is_lent_by_what_the_content_says,
     the_record_names_the_facts_that_were_read_and_no_value,
     no_rule_is_proposed_where_the_content_decides,
+    a_mutation_is_found_behind_aliases_fragments_and_batches,
+    a_document_in_the_query_is_judged_without_content,
+    a_push_to_another_branch_is_refused,
+    a_tool_that_is_not_allowed_is_not_called,
+    a_model_gets_no_tool_that_its_provider_runs,
 ];
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -494,5 +499,147 @@ fn the_record_names_the_facts_that_were_read_and_no_value(rig: &Rig) {
             );
             rig.seen();
         }
+    }
+}
+
+fn speak<'a>(path: &'a str, content: &'a str) -> Post<'a> {
+    Post::new(OTHER, path, JSON, content.as_bytes())
+}
+
+fn a_mutation_is_found_behind_aliases_fragments_and_batches(rig: &Rig) {
+    let graphql = |content: &Value| content.to_string();
+    let good =
+        graphql(&json!({ "query": "mutation { a: addComment(x: \"mergePullRequest\") { id } }" }));
+    speak("/graphql", &good).expect(rig, "");
+    let merge =
+        "mutation M { ...F } fragment F on Mutation { ... { ok: mergePullRequest { id } } }";
+    let also =
+        json!({ "query": format!("query Q {{ viewer {{ id }} }} {merge}"), "operationName": "Q" });
+    for bad in [
+        json!({ "query": merge }),
+        json!([{ "query": "{ a }" }, { "query": merge }]),
+        also,
+    ] {
+        speak("/graphql", &graphql(&bad)).expect(rig, "policy_forbids");
+    }
+    for unread in [
+        json!({ "extensions": { "persistedQuery": { "version": 1, "sha256Hash": "00" } } }),
+        json!({ "query": "{ a" }),
+        json!({ "query": "{ a }", "id": "1" }),
+        json!([]),
+    ] {
+        speak("/graphql", &graphql(&unread)).expect(rig, "policy_error");
+    }
+    speak("/graphql?query=%7Ba%7D", &good).expect(rig, "policy_error");
+    Post::new(OTHER, "/graphql", "application/graphql", b"{a}").expect(rig, "policy_error");
+    let way = Way::SECURE[0];
+    let unread = graphql(&json!({ "query": "{ secretName" }));
+    let record = speak("/graphql", &unread).record(rig, way, false);
+    assert_eq!(record["facts"], json!(["graphql.fields"]));
+    let cause = record["cause"].as_str().unwrap();
+    let told = "reads `graphql.fields`, and the request does not say it: the document is not valid";
+    assert!(
+        cause.contains(told) && !cause.contains("secretName"),
+        "{cause}"
+    );
+}
+
+fn a_document_in_the_query_is_judged_without_content(rig: &Rig) {
+    for way in Way::SECURE {
+        for (query, reason) in [
+            ("query=%7Bviewer%7Bid%7D%7D", ""),
+            ("query=mutation%7Bx:mergePullRequest%7D", "policy_forbids"),
+            ("query=%7Ba%7D&query=%7Bb%7D", "policy_error"),
+            ("", "policy_error"),
+        ] {
+            let request = format!("GET /graphql?{query} HTTP/1.1\r\nHost: {OTHER}\r\n\r\n");
+            let mut wire = rig.open(way, OTHER);
+            wire.ask(request.as_bytes());
+            let record = rig.record(way);
+            assert_eq!(
+                record["reason"].as_str().unwrap_or_default(),
+                reason,
+                "{way:?} {query}"
+            );
+            assert_eq!(rig.seen().len(), usize::from(reason.is_empty()));
+        }
+        // What is sent by WebSockets afterwards would not be read.
+        let upgrade = format!(
+            "GET /graphql?query=%7Ba%7D HTTP/1.1\r\nHost: {OTHER}\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        );
+        rig.open(way, OTHER).ask(upgrade.as_bytes());
+        assert_eq!(rig.record(way)["reason"], "policy_error", "{way:?}");
+        assert!(rig.seen().is_empty());
+    }
+}
+
+fn a_push_to_another_branch_is_refused(rig: &Rig) {
+    let (none, one) = ("0".repeat(40), "5".repeat(40));
+    let line = |text: String| format!("{:04x}{text}", text.len() + 4);
+    let create = |name: &str| {
+        line(format!(
+            "{none} {one} {name}\0 report-status-v2 agent=git/2.47"
+        ))
+    };
+    let more = line(format!("{one} {one} refs/heads/main"));
+    let delete = line(format!("{one} {none} refs/heads/agent/x\0"));
+    for (commands, reason) in [
+        (create("refs/heads/agent/x"), ""),
+        (create("refs/heads/main"), "policy_forbids"),
+        (create("refs/heads/agent/x") + &more, "policy_forbids"),
+        (create("refs/heads/agent-x/y"), "policy_forbids"),
+        (delete, "policy_forbids"),
+        (line("push-cert\0".to_owned()), "policy_error"),
+    ] {
+        let content = [commands.as_bytes(), b"0000PACK\0\0\0\x02\xff"].concat();
+        let kind = "application/x-git-receive-pack-request";
+        Post::new(OTHER, "/o/r.git/git-receive-pack", kind, &content).expect(rig, reason);
+    }
+}
+
+fn a_tool_that_is_not_allowed_is_not_called(rig: &Rig) {
+    let call = |tool: &str| json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool, "arguments": {} } });
+    let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" });
+    for (content, reason) in [
+        (call("echo"), ""),
+        (list.clone(), ""),
+        (
+            json!({ "jsonrpc": "2.0", "id": 3, "result": { "name": "delete" } }),
+            "",
+        ),
+        (call("delete"), "policy_forbids"),
+        (json!([list, call("delete")]), "policy_forbids"),
+        (json!({ "id": 1, "method": "tools/call" }), "policy_error"),
+        (json!({ "id": 1 }), "policy_error"),
+    ] {
+        speak("/mcp", &content.to_string()).expect(rig, reason);
+    }
+}
+
+fn a_model_gets_no_tool_that_its_provider_runs(rig: &Rig) {
+    let ask = |more: Value| {
+        let mut content = json!({ "model": "m", "input": "x", "max_output_tokens": 100 });
+        content
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        content
+    };
+    for (content, reason) in [
+        (
+            ask(json!({ "tools": [{ "type": "function", "name": "f" }] })),
+            "",
+        ),
+        (
+            ask(json!({ "tools": [{ "type": "web_search" }] })),
+            "policy_forbids",
+        ),
+        (ask(json!({ "unheard_of": true })), "policy_forbids"),
+        (ask(json!({ "max_output_tokens": 101 })), "policy_forbids"),
+        (ask(json!({ "tools": [{ "name": 1 }] })), "policy_error"),
+        (json!({ "model": "m" }), "policy_error"),
+    ] {
+        speak("/v1/responses", &content.to_string()).expect(rig, reason);
     }
 }

@@ -38,7 +38,7 @@ pub fn first(
     let credentials = credentials(config, resolved.stored.clone(), &resolved.logins)?;
     let credentials = credentials.with_buffer_limits(config.limits.holding());
     let credentials = credentials.with_logins(known_logins(resolved, &[]));
-    let policies = Policies::load(sources, config.facts.clone());
+    let policies = Policies::load(sources, config.declared());
     Ok(Snapshot {
         policies: policies.map_err(|problems| refused("the policies", config, &problems))?,
         credentials,
@@ -102,7 +102,7 @@ fn following(
     let credentials = next_credentials(&before.credentials, old, config, (stored, &logins))?;
     let mut sources = read.sources.clone();
     sources.extend(captured.iter().map(CapturedLogin::policies));
-    let policies = before.policies.next(&sources, config.facts.clone());
+    let policies = before.policies.next(&sources, config.declared());
     let policies = policies.map_err(|problems| refused("the new policies", config, &problems))?;
     Ok(Snapshot {
         policies,
@@ -233,7 +233,7 @@ pub fn of_exec(config: &Config, resolved: &ResolvedConfig) -> Result<Arc<Generat
     let bindings = resolved.bindings().cloned().collect();
     Bindings::new(bindings).map_err(|error| ambiguous(&error))?;
     let sources = sources(config, resolved, &granted(config)?)?;
-    let policies = Policies::load(&sources, config.facts.clone());
+    let policies = Policies::load(&sources, config.declared());
     let policies = policies.map_err(|problems| refused("the policies", config, &problems))?;
     Ok(policies.current())
 }

@@ -58,7 +58,7 @@ impl ShellLoans {
         let mut names = self.named.clone();
         if self.is_on && config.policy.decide() {
             let sources = config.policy.sources();
-            let loaded = sources.and_then(|all| Policies::load(&all, config.facts.clone()));
+            let loaded = sources.and_then(|all| Policies::load(&all, config.declared()));
             let policies = loaded.map_err(|problems| {
                 Failure::usage("the policies are refused").because(problems.to_string())
             })?;

@@ -9,7 +9,7 @@ use gateway_message::content_name::{is_plain, parts};
 use gateway_message::pairs::decoded;
 
 /// Reads the wanted values of one form.
-pub(super) struct FormReader<'w> {
+pub(crate) struct FormReader<'w> {
     wanted: Vec<Wanted<'w>>,
 }
 
@@ -99,7 +99,7 @@ pub(super) fn range_of(content: &[u8], part: &[u8]) -> Range<usize> {
 }
 
 /// Whether a query has a parameter with this name, in any spelling.
-pub(super) fn is_named(query: &str, name: &[String]) -> bool {
+pub(crate) fn is_named(query: &str, name: &[String]) -> bool {
     let mut pairs = split_pairs(query.as_bytes());
     pairs.any(|pair| may_be(name, &parts(&decoded(pair.name, b' ').text)))
 }

@@ -5,7 +5,7 @@ use http::header::CONTENT_TYPE;
 
 /// A format from which facts are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ContentKind {
+pub(crate) enum ContentKind {
     /// `application/json`, or another `application` type that ends with `+json` (RFC 6839 §3.1).
     Json,
     /// `application/x-www-form-urlencoded`.

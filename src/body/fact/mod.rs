@@ -21,9 +21,11 @@ pub use plain::{Plain, plain};
 pub use spot::{Spot, Unclear, escaped, spots};
 pub use value::{FactType, FactTypeUnknown, FactValue};
 
-use form::FormReader;
+pub(crate) use form::{FormReader, is_named};
+pub(crate) use kind::ContentKind;
+pub(crate) use value::{of_number, of_string};
+
 use json::JsonReader;
-use kind::ContentKind;
 
 /// Reads the wanted values from the content of a request.
 ///
@@ -37,27 +39,26 @@ pub fn read(
     wanted: &[(&Location, FactType)],
 ) -> Vec<Option<FactValue>> {
     let Plain { bytes, coded } = content;
-    let nothing = || vec![None; wanted.len()];
-    let Some(kind) = ContentKind::of(fields) else {
-        return nothing();
-    };
-    // Some readers skip the byte order mark (U+FEFF), others read it as the first character.
-    if bytes.starts_with(b"\xef\xbb\xbf") {
-        return nothing();
-    }
-    if json::begins_with_document(coded) {
-        return nothing();
-    }
-    let read = match kind {
-        ContentKind::Json => JsonReader::new(query, wanted).read(bytes),
-        ContentKind::Form => FormReader::new(wanted.iter().map(|(at, kind)| match at {
+    let read = match kind_of(fields, content) {
+        Some(ContentKind::Json) => JsonReader::new(query, wanted).read(bytes),
+        Some(ContentKind::Form) => FormReader::new(wanted.iter().map(|(at, kind)| match at {
             Location::Form(name) => (Some(name), *kind),
             Location::Json(_) => (None, *kind),
         }))
         .read(query, bytes, coded)
         .map(|read| read.into_iter().map(|one| Some(one?.0)).collect()),
+        None => None,
     };
-    read.unwrap_or_else(nothing)
+    read.unwrap_or_else(|| vec![None; wanted.len()])
+}
+
+/// The declared format of content, unless some reader would take it for another.
+pub(crate) fn kind_of(fields: &HeaderMap, content: &Plain) -> Option<ContentKind> {
+    let kind = ContentKind::of(fields)?;
+    // Some readers skip the byte order mark (U+FEFF), others read it as the first character.
+    let has_mark = content.bytes.starts_with(b"\xef\xbb\xbf");
+    let is_other = has_mark || json::begins_with_document(&content.coded);
+    (!is_other).then_some(kind)
 }
 
 #[cfg(test)]

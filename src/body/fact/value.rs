@@ -76,7 +76,7 @@ pub(super) fn of_text(text: &str, wanted: FactType) -> Option<FactValue> {
 }
 
 /// A string value. Very long strings are not read, nor strings with NUL, where some readers stop.
-pub(super) fn of_string(text: &str) -> Option<FactValue> {
+pub(crate) fn of_string(text: &str) -> Option<FactValue> {
     let is_read = text.len() <= LONGEST_TEXT && !text.contains('\0');
     is_read.then(|| FactValue::String(text.to_owned()))
 }
@@ -88,7 +88,7 @@ fn canonical(text: &str) -> Option<i64> {
 }
 
 /// A number that all readers represent exactly: some round numbers beyond 2^53 (RFC 7493 §2.2).
-pub(super) fn of_number(number: i64) -> Option<FactValue> {
+pub(crate) fn of_number(number: i64) -> Option<FactValue> {
     (number.unsigned_abs() < 1 << 53).then_some(FactValue::Long(number))
 }
 

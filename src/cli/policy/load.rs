@@ -27,9 +27,7 @@ pub(super) fn load(
     named: &[PathBuf],
     config: Option<&Config>,
 ) -> Result<Option<Policies>, Failure> {
-    let declared = config
-        .map(|config| config.facts.clone())
-        .unwrap_or_default();
+    let declared = config.map_or_else(|| Config::default().declared(), Config::declared);
     let loaded = sources(named, config)?.and_then(|sources| Policies::load(&sources, declared));
     Ok(loaded.map_err(|problems| refuse(terminal, &problems)).ok())
 }

@@ -17,13 +17,14 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
+use crate::body::read::Protocol;
 use crate::credential::login::TokenEndpoint;
 use crate::message::{Host, OriginPattern, Place, RequestTarget, Route, Taken};
 use crate::names::CredentialName;
 use crate::session::Binding;
 use crate::session::phantom::Shape;
 
-use parse::{each, name, shapes};
+use parse::{each, name, one, shapes};
 
 pub use logins::PresetLogin;
 pub use mapping::RegistryMapping;
@@ -52,6 +53,9 @@ pub struct Preset {
     /// Whether its clients send `%2F` inside a path segment.
     #[serde(default)]
     pub encoded_slash: bool,
+    /// Endpoints that speak a protocol which policies read.
+    #[serde(default, rename = "read")]
+    pub endpoints: Vec<PresetEndpoint>,
     /// Its credentials.
     #[serde(default, rename = "credential")]
     pub credentials: Vec<PresetCredential>,
@@ -93,6 +97,21 @@ pub struct PresetCredential {
     pub basic_user: Option<String>,
 }
 
+/// An endpoint of a service that speaks a protocol.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PresetEndpoint {
+    /// The protocol.
+    #[serde(rename = "as", deserialize_with = "one")]
+    pub protocol: Protocol,
+    /// Its origins.
+    #[serde(rename = "hosts", deserialize_with = "each")]
+    pub origins: Vec<OriginPattern>,
+    /// Its paths. Empty if all are.
+    #[serde(deserialize_with = "each")]
+    pub paths: Vec<Route>,
+}
+
 /// A preset has no origins of its own, and none were given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("credential `{credential}` needs `origins`: its host is your own, such as `{example}`")]
@@ -114,6 +133,13 @@ pub fn with_encoded_slash() -> impl Iterator<Item = &'static Preset> {
     let perhaps = texts.filter(|(_, (_, text))| text.contains("encoded_slash"));
     let found = perhaps.map(|(index, _)| at(index));
     found.filter(|preset| preset.encoded_slash)
+}
+
+/// The endpoints of all presets. Only presets that have one are parsed.
+pub fn endpoints() -> impl Iterator<Item = &'static PresetEndpoint> {
+    let texts = table::SERVICES.iter().enumerate();
+    let perhaps = texts.filter(|(_, (_, text))| text.contains("[[read]]"));
+    perhaps.flat_map(|(index, _)| &at(index).endpoints)
 }
 
 /// The logins of all presets. Only presets that have one are parsed.

@@ -16,6 +16,15 @@ pub(super) fn each<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     all(data, str::parse)
 }
 
+/// Reads a text.
+pub(super) fn one<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    data: D,
+) -> Result<T, D::Error> {
+    let text = String::deserialize(data)?;
+    text.parse()
+        .map_err(|error| D::Error::custom(format!("{text}: {error}")))
+}
+
 /// Reads each shape of a list.
 pub(super) fn shapes<'de, D: Deserializer<'de>>(data: D) -> Result<Vec<Shape>, D::Error> {
     all(data, Shape::parse)

@@ -1,9 +1,11 @@
 //! Compares judging with few rules and facts against Cedar with all rules and facts.
 
 use super::*;
+use crate::body::fact::FactValue;
 use crate::intercept::Caller;
 use crate::names::User;
 use crate::policy::applicable::{Asked, KnownRules};
+use crate::policy::fact::Kind;
 use crate::session::Session;
 use crate::session::phantom::Phantoms;
 
@@ -261,10 +263,19 @@ fn whole_as_sent(
 }
 
 fn read_all() -> ContentFacts {
-    read(
-        &owned(),
-        r#"{"amount":1,"model":"a","stream":true,"tools":[]}"#,
-    )
+    let declared = r#"{"amount":1,"model":"a","stream":true,"tools":[]}"#;
+    let mut all = read(&owned(), declared);
+    for row in FACTS.iter().filter(|row| row.name.contains('.')) {
+        all.say(
+            row.name,
+            match row.kind {
+                Kind::Strings => FactValue::Strings(vec!["a".into()]),
+                Kind::Long => FactValue::Long(1),
+                _ => FactValue::String("a".into()),
+            },
+        );
+    }
+    all
 }
 
 fn sorted(verdict: &Verdict) -> Vec<String> {

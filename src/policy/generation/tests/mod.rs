@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::body::fact::{FactType, Location, Plain};
-use crate::message::{Authority, EncodedSlash, Origin, RequestTarget, Scheme};
+use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use crate::names::SessionId;
 use crate::policy::content::{ContentFact, ContentFacts};
 use crate::policy::fact::{FACTS, Scope};
@@ -79,7 +79,14 @@ fn read(request: &OwnedFacts, content: &str) -> ContentFacts {
         bytes: content.to_owned().into(),
         ..Plain::default()
     };
-    declared().read(&origin, &fields, "", &content)
+    let head = RequestHead {
+        method: http::Method::POST,
+        origin,
+        target: request.target.clone(),
+        fields,
+        version: http::Version::HTTP_11,
+    };
+    declared().read(&head, false, &content)
 }
 
 /// The place of a bearer token.

@@ -1,0 +1,41 @@
+//! A request to read, and what readers give.
+
+use std::collections::BTreeSet;
+
+use http::{HeaderMap, Method};
+
+use crate::fact::{FactValue, Plain};
+
+/// A request to read.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// Its method.
+    pub method: &'a Method,
+    /// Its canonical path.
+    pub path: &'a str,
+    /// Its query, or an empty text.
+    pub query: &'a str,
+    /// Its fields.
+    pub fields: &'a HeaderMap,
+    /// Whether it changes to another protocol, whose messages nobody reads.
+    pub upgrades: bool,
+    /// Its content. Empty if it has none.
+    pub content: &'a Plain,
+}
+
+/// What was read: the name of each fact, and its value or why there is none.
+pub type Found = Vec<(&'static str, Result<FactValue, Unread>)>;
+
+/// Why a fact was not read, in words that hold no value of the request.
+pub type Unread = &'static str;
+
+/// A set of names, as a value.
+pub(super) fn names(all: BTreeSet<String>) -> Result<FactValue, Unread> {
+    match all.len() {
+        0..=MOST_NAMES => Ok(FactValue::Strings(all.into_iter().collect())),
+        _ => Err("it has too many names"),
+    }
+}
+
+/// The most names in one fact.
+const MOST_NAMES: usize = 1_024;

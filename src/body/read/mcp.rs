@@ -1,0 +1,125 @@
+//! The Model Context Protocol over Streamable HTTP: which methods of JSON-RPC 2.0 a request calls,
+//! and which tools. Every member of a batch counts.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+
+use super::asked::{Asked, Found, Unread, names};
+use super::document::{Json, LEAF, Shape, document};
+
+/// The facts that it gives.
+pub(super) const FACTS: [&str; 2] = ["mcp.methods", "mcp.tools"];
+
+pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
+    let mut said = Said::default();
+    match *asked.method {
+        // A client opens a stream for what the server sends, or ends its session.
+        Method::GET | Method::DELETE if asked.content.bytes.is_empty() => {}
+        Method::POST => match document(asked, SHAPE)? {
+            Json::List(frames) if frames.is_empty() => return Err("the batch is empty"),
+            Json::List(frames) => frames.iter().try_for_each(|frame| said.frame(frame))?,
+            frame => said.frame(&frame)?,
+        },
+        _ => return Err("MCP is spoken by POST, and by GET and DELETE without content"),
+    }
+    let [methods, tools] = FACTS;
+    Ok(vec![
+        (methods, names(said.methods)),
+        (tools, names(said.tools)),
+    ])
+}
+
+#[derive(Default)]
+struct Said {
+    methods: BTreeSet<String>,
+    tools: BTreeSet<String>,
+}
+
+impl Said {
+    fn frame(&mut self, frame: &Json) -> Result<(), Unread> {
+        let is_answer = ["result", "error"].map(|name| frame.has(name)) != [false, false];
+        let method = match (frame.member("method"), is_answer) {
+            (Some(Json::Text(method)), false) => method,
+            (None, true) if !frame.has("method") => return Ok(()),
+            _ => return Err("a frame of it is neither a request nor an answer"),
+        };
+        if method == "tools/call" {
+            let tool = frame.member("params").and_then(|all| all.member("name"));
+            let tool = tool.and_then(Json::text);
+            self.tools
+                .insert(tool.ok_or("it calls a tool without a name")?.to_owned());
+        }
+        self.methods.insert(method.clone());
+        Ok(())
+    }
+}
+
+const SHAPE: Shape = Shape(&[
+    ("method", LEAF),
+    ("params", Shape(&[("name", LEAF)])),
+    ("result", LEAF),
+    ("error", LEAF),
+]);
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Protocol, tests::ask};
+    use super::*;
+
+    fn post(content: &str) -> Result<String, Unread> {
+        ask(Protocol::Mcp, &Method::POST, "/mcp", content)
+    }
+
+    #[test]
+    fn methods_and_tools_of_every_frame_are_found() {
+        for (content, expected) in [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"name":"x"}}"#,
+                "initialize; ",
+            ),
+            (
+                r#"{"method":"tools/call","params":{"name":"echo","arguments":{"name":"other"}}}"#,
+                "tools/call; echo",
+            ),
+            (r#"{"id":1,"result":{"method":"tools/call"}}"#, "; "),
+            (r#"{"id":1,"result":null}"#, "; "),
+            (
+                r#"[{"method":"ping"},{"id":2,"error":{}},{"method":"tools/call","params":{"name":"a"}}]"#,
+                "ping, tools/call; a",
+            ),
+        ] {
+            assert_eq!(post(content).as_deref(), Ok(expected), "{content}");
+        }
+        for method in [Method::GET, Method::DELETE] {
+            let read = |content| ask(Protocol::Mcp, &method, "/mcp", content);
+            assert_eq!(read("").as_deref(), Ok("; "));
+            assert!(read("{}").is_err());
+        }
+    }
+
+    #[test]
+    fn a_frame_that_reads_in_two_ways_gives_nothing() {
+        for content in [
+            "",
+            "[]",
+            "{}",
+            "1",
+            r#"[[{"method":"ping"}]]"#,
+            r#"{"method":"tools/call"}"#,
+            r#"{"method":"tools/call","params":["echo"]}"#,
+            r#"{"method":"tools/call","params":{"name":1}}"#,
+            r#"{"method":"tools/call","params":{"name":"a","Name":"b"}}"#,
+            r#"{"method":"tools/call","params":{"Name":"b"}}"#,
+            r#"{"method":"ping","method":"tools/call"}"#,
+            r#"{"method":"ping","Method":"tools/call"}"#,
+            r#"{"method":"ping","result":{}}"#,
+            r#"{"method":"ping","error":null}"#,
+            r#"{"method":null,"result":{}}"#,
+            r#"{"method":1}"#,
+            r#"[{"method":"ping"},{}]"#,
+        ] {
+            assert!(post(content).is_err(), "{content}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What a request does, read from its content, at endpoints whose protocol is known.
+//!
+//! A request that one origin could read otherwise than another is not read at all.
+
+mod asked;
+mod document;
+mod git;
+mod graphql;
+mod mcp;
+mod model;
+
+use std::str::FromStr;
+
+pub use asked::{Asked, Found, Unread};
+
+/// A protocol whose requests are read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Protocol {
+    /// Pushes by git.
+    Git,
+    /// GraphQL over HTTP.
+    Graphql,
+    /// The Model Context Protocol over Streamable HTTP.
+    Mcp,
+    /// Requests to models.
+    Model,
+}
+
+/// A text that does not name a [`Protocol`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a protocol is {}", Protocol::listed())]
+pub struct ProtocolUnknown(());
+
+impl Protocol {
+    /// Every protocol.
+    pub const ALL: [Self; 4] = [Self::Git, Self::Graphql, Self::Mcp, Self::Model];
+
+    /// The name of its facts' record, which is its name in configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Git => "git",
+            Self::Graphql => "graphql",
+            Self::Mcp => "mcp",
+            Self::Model => "model",
+        }
+    }
+
+    /// The facts that it gives.
+    pub fn facts(self) -> &'static [&'static str] {
+        match self {
+            Self::Git => &git::FACTS,
+            Self::Graphql => &graphql::FACTS,
+            Self::Mcp => &mcp::FACTS,
+            Self::Model => &model::FACTS,
+        }
+    }
+
+    /// Reads what a request does.
+    pub fn read(self, asked: &Asked<'_>) -> Found {
+        let found = match self {
+            _ if asked.upgrades => Err("what follows in another protocol is not read"),
+            Self::Git => git::read(asked),
+            Self::Graphql => graphql::read(asked),
+            Self::Mcp => mcp::read(asked),
+            Self::Model => model::read(asked),
+        };
+        let none = |why| self.facts().iter().map(|name| (*name, Err(why))).collect();
+        found.unwrap_or_else(none)
+    }
+
+    fn listed() -> String {
+        Self::ALL.map(|one| format!("`{}`", one.name())).join(", ")
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = ProtocolUnknown;
+
+    fn from_str(text: &str) -> Result<Self, ProtocolUnknown> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|one| one.name() == text)
+            .ok_or(ProtocolUnknown(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::CONTENT_TYPE;
+    use http::{HeaderMap, HeaderValue, Method};
+
+    use super::*;
+    use crate::fact::{FactValue, Plain};
+
+    /// The facts that a request with this JSON gives, joined, or why there is one that it does not.
+    pub(super) fn ask(
+        protocol: Protocol,
+        method: &Method,
+        target: &str,
+        content: &str,
+    ) -> Result<String, Unread> {
+        asked(protocol, method, target, "application/json", content)
+    }
+
+    /// As [`ask`], with another content type.
+    pub(super) fn asked(
+        protocol: Protocol,
+        method: &Method,
+        target: &str,
+        kind: &str,
+        content: &str,
+    ) -> Result<String, Unread> {
+        let kind = HeaderValue::from_str(kind).unwrap();
+        let fields = HeaderMap::from_iter([(CONTENT_TYPE, kind)]);
+        let content = Plain {
+            bytes: content.to_owned().into(),
+            ..Plain::default()
+        };
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let found = protocol.read(&Asked {
+            method,
+            path,
+            query,
+            fields: &fields,
+            upgrades: false,
+            content: &content,
+        });
+        let names: Vec<_> = found.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, protocol.facts());
+        let texts = found.into_iter().map(|(_, value)| match value {
+            Ok(FactValue::Strings(names)) => Ok(names.join(", ")),
+            Ok(FactValue::String(text)) => Ok(text),
+            Ok(FactValue::Long(number)) => Ok(number.to_string()),
+            Ok(FactValue::Bool(flag)) => Ok(flag.to_string()),
+            Err(why) => Err(why),
+        });
+        Ok(texts.collect::<Result<Vec<_>, _>>()?.join("; "))
+    }
+}

@@ -1,0 +1,275 @@
+//! Requests to models, as OpenAI (chat completions, responses), Anthropic (messages) and Google
+//! (`generateContent`) take them: which model, which tools, and how long the answer may be.
+//!
+//! What is not known counts as a tool that the provider runs, by its name: new ones come every
+//! month.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+
+use super::asked::{Asked, Found, Unread, names};
+use super::document::{Json, LEAF, Shape, document};
+use crate::fact::FactValue;
+
+/// The facts that it gives.
+pub(super) const FACTS: [&str; 4] = [
+    "model.name",
+    "model.tools",
+    "model.hosted_tools",
+    "model.max_tokens",
+];
+
+pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
+    if *asked.method != Method::POST {
+        return Err("a model is asked by POST");
+    }
+    let content = document(asked, SHAPE)?;
+    let Json::Object(_) = content else {
+        return Err("the content is no object");
+    };
+    let mut tools = Tools::default();
+    for (name, value) in content.members() {
+        match (name, value) {
+            ("tools" | "functions", Json::List(all)) => {
+                all.iter().try_for_each(|one| tools.add(one))?;
+            }
+            ("tools" | "functions", _) => return Err("its tools are no list"),
+            ("model", _) => {}
+            (name, _) if KNOWN.split_ascii_whitespace().any(|known| known == name) => {}
+            (name, _) => tools.host(name),
+        }
+    }
+    let [name, own, hosted, most] = FACTS;
+    Ok(vec![
+        (name, model(asked.path, &content)),
+        (own, names(tools.own)),
+        (hosted, names(tools.hosted)),
+        (most, max_tokens(&content)),
+    ])
+}
+
+#[derive(Default)]
+struct Tools {
+    own: BTreeSet<String>,
+    hosted: BTreeSet<String>,
+}
+
+impl Tools {
+    fn add(&mut self, tool: &Json) -> Result<(), Unread> {
+        let Json::Object(members) = tool else {
+            return Err("a tool is no object");
+        };
+        let kind = tool.member("type").map(|kind| kind.text().ok_or(UNNAMED));
+        let name = match kind.transpose()? {
+            Some(kind @ ("function" | "custom")) => match tool.member(kind) {
+                Some(_) if tool.has("name") => return Err("a tool has two names"),
+                // In chat completions, an object of that name says the rest.
+                inner => inner.unwrap_or(tool).member("name"),
+            },
+            Some(kind) => {
+                self.host(kind);
+                return Ok(());
+            }
+            None if tool.has("name") => tool.member("name"),
+            None if members.is_empty() => return Err(UNNAMED),
+            // Gemini has a list of functions, and a member for each tool of its own.
+            None => return self.gemini(tool),
+        };
+        self.own(name)
+    }
+
+    fn gemini(&mut self, tool: &Json) -> Result<(), Unread> {
+        for (name, value) in tool.members() {
+            match (name, value) {
+                ("functionDeclarations", Json::List(all)) => {
+                    let mut names = all.iter().map(|one| one.member("name"));
+                    names.try_for_each(|name| self.own(name))?;
+                }
+                (name, _) => self.host(name),
+            }
+        }
+        Ok(())
+    }
+
+    fn own(&mut self, name: Option<&Json>) -> Result<(), Unread> {
+        let name = name.and_then(Json::text).ok_or(UNNAMED)?;
+        self.own.insert(name.to_owned());
+        Ok(())
+    }
+
+    /// Adds a tool of the provider's. Google takes `googleSearch` and `google_search` for one name.
+    fn host(&mut self, name: &str) {
+        let mut plain = String::new();
+        for letter in name.chars() {
+            if letter.is_uppercase() {
+                plain.push('_');
+            }
+            plain.extend(letter.to_lowercase());
+        }
+        self.hosted.insert(plain);
+    }
+}
+
+/// The model's name, in the content or in the path: `/v1beta/models/NAME:generateContent`.
+fn model(path: &str, content: &Json) -> Result<FactValue, Unread> {
+    let mut parts = path.split('/').skip_while(|part| *part != "models").skip(1);
+    let in_path = parts.next().and_then(|part| part.split_once(':'));
+    let name = match (content.member("model"), in_path) {
+        (Some(Json::Text(name)), None) => name.as_str(),
+        (None, Some((name, _))) if parts.next().is_none() => name,
+        _ => return Err("it does not name one model"),
+    };
+    // Azure runs the deployment that the path names.
+    if name.is_empty() || path.split('/').any(|part| part == "deployments") {
+        return Err("it does not name one model");
+    }
+    Ok(FactValue::String(name.to_owned()))
+}
+
+fn max_tokens(content: &Json) -> Result<FactValue, Unread> {
+    let generation = content.member("generationConfig");
+    let there = generation.and_then(|all| all.member("maxOutputTokens"));
+    let named = MAX_TOKENS.map(|name| content.member(name));
+    let mut said = named.into_iter().chain([there]).flatten();
+    match (said.next(), said.next()) {
+        (Some(Json::Number(most)), None) => Ok(FactValue::Long(*most)),
+        _ => Err("it does not bound its answer by one number"),
+    }
+}
+
+const UNNAMED: Unread = "a tool has no name";
+const MAX_TOKENS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+const SHAPE: Shape = Shape(&[
+    ("model", LEAF),
+    ("tools", TOOL),
+    ("functions", TOOL),
+    ("max_tokens", LEAF),
+    ("max_completion_tokens", LEAF),
+    ("max_output_tokens", LEAF),
+    ("generationConfig", Shape(&[("maxOutputTokens", LEAF)])),
+]);
+const NAMED: Shape = Shape(&[("name", LEAF)]);
+const TOOL: Shape = Shape(&[
+    ("type", LEAF),
+    ("name", LEAF),
+    ("function", NAMED),
+    ("custom", NAMED),
+    ("functionDeclarations", NAMED),
+]);
+
+/// Members that bring neither a model nor a tool, of the three services' documented requests.
+const KNOWN: &str = "
+    audio background cache_control client_metadata contents context_management conversation
+    frequency_penalty function_call generationConfig
+    include inference_geo input instructions labels logit_bias logprobs max_completion_tokens
+    max_output_tokens max_tokens max_tool_calls messages metadata modalities n output_config
+    parallel_tool_calls prediction presence_penalty previous_response_id prompt_cache_key
+    prompt_cache_retention reasoning reasoning_effort response_format safetySettings
+    safety_identifier seed service_tier stop stop_sequences store stream stream_options system
+    systemInstruction temperature text thinking toolConfig tool_choice top_k top_logprobs top_p
+    truncation user verbosity";
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Protocol, tests::ask};
+    use super::*;
+
+    /// The four facts, of a request to a path.
+    fn at(path: &str, content: &str) -> Result<String, Unread> {
+        ask(Protocol::Model, &Method::POST, path, content)
+    }
+
+    fn tools(rest: &str) -> Result<String, Unread> {
+        at(
+            "/v1/messages",
+            &format!(r#"{{"model":"m","max_tokens":1,{rest}}}"#),
+        )
+    }
+
+    #[test]
+    fn a_model_and_its_tools_are_found_in_the_words_of_each_service() {
+        for (path, content, expected) in [
+            (
+                "/v1/chat/completions",
+                r#"{"model":"gpt-5","messages":[{"tools":[{"type":"mcp"}]}],"max_completion_tokens":9,
+                    "tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","name":"x"}}},{"type":"custom","custom":{"name":"c"}}],
+                    "functions":[{"name":"old"}]}"#,
+                "gpt-5; c, f, old; ; 9",
+            ),
+            (
+                "/v1/responses",
+                r#"{"model":"gpt-5","input":"x","max_output_tokens":9,"tools":[{"type":"function","name":"f","parameters":{}},
+                    {"type":"web_search"},{"type":"mcp","server_label":"x"},{"type":"code_interpreter","container":{}}]}"#,
+                "gpt-5; f; code_interpreter, mcp, web_search; 9",
+            ),
+            (
+                "/v1/messages",
+                r#"{"model":"claude-opus-5","max_tokens":9,"messages":[],"mcp_servers":[],
+                    "tools":[{"name":"f","input_schema":{}},{"type":"custom","name":"g"},{"type":"web_search_20250305","name":"web_search"}]}"#,
+                "claude-opus-5; f, g; mcp_servers, web_search_20250305; 9",
+            ),
+            (
+                "/v1beta/models/gemini-3-pro:streamGenerateContent",
+                r#"{"contents":[],"generationConfig":{"maxOutputTokens":9},"tools":[{"functionDeclarations":[{"name":"f"}]},
+                    {"googleSearch":{}},{"code_execution":{}}]}"#,
+                "gemini-3-pro; f; code_execution, google_search; 9",
+            ),
+        ] {
+            assert_eq!(at(path, content).as_deref(), Ok(expected), "{content}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_counts_as_hosted() {
+        for (rest, expected) in [
+            (r#""tools":[]"#, "m; ; ; 1"),
+            (r#""tools":null"#, "m; ; ; 1"),
+            (r#""web_search_options":{}"#, "m; ; web_search_options; 1"),
+            (r#""plugins":[]"#, "m; ; plugins; 1"),
+            (r#""prompt":{"id":"x"}"#, "m; ; prompt; 1"),
+            (r#""cachedContent":"x""#, "m; ; cached_content; 1"),
+            (r#""Temperature":1"#, "m; ; _temperature; 1"),
+            (r#""tools":[{"type":"x","name":"f"}]"#, "m; ; x; 1"),
+            (
+                r#""tools":[{"google_search":{},"functionDeclarations":[]}]"#,
+                "m; ; google_search; 1",
+            ),
+        ] {
+            assert_eq!(tools(rest).as_deref(), Ok(expected), "{rest}");
+        }
+    }
+
+    #[test]
+    fn what_reads_in_two_ways_gives_nothing() {
+        for rest in [
+            r#""tools":{}"#,
+            r#""tools":[1]"#,
+            r#""tools":[{}]"#,
+            r#""tools":[[{"name":"f"}]]"#,
+            r#""tools":[{"type":1,"name":"f"}]"#,
+            r#""tools":[{"type":"function"}]"#,
+            r#""tools":[{"type":"function","name":"f","function":{"name":"g"}}]"#,
+            r#""tools":[{"type":"function","function":{"name":["f"]}}]"#,
+            r#""tools":[{"name":"f","Type":"mcp"}]"#,
+            r#""tools":[{"function_declarations":[]}]"#,
+            r#""tools":[{"name":"f"}],"tools":[]"#,
+            r#""tools":[{"name":"f"}],"Tools":[]"#,
+            r#""Tools":[]"#,
+            r#""model":"n""#,
+            r#""max_output_tokens":2"#,
+        ] {
+            assert!(tools(rest).is_err(), "{rest}");
+        }
+        let model = |path: &str, content: &str| at(path, content).is_ok();
+        let (named, unnamed) = (r#"{"model":"m","max_tokens":1}"#, r#"{"max_tokens":1}"#);
+        assert!(model("/v1/messages", named) && !model("/v1/messages", unnamed));
+        assert!(model("/v1/models/m:x", unnamed) && !model("/v1/models/m:x", named));
+        for path in ["/v1/models/m", "/v1/models/:x", "/models/m:x/y", "/models"] {
+            assert!(!model(path, unnamed), "{path}");
+        }
+        assert!(!model("/openai/deployments/d/chat/completions", named));
+        assert!(!model("/v1/messages", r#"{"model":"m","max_tokens":1.5}"#));
+        assert!(ask(Protocol::Model, &Method::GET, "/v1/messages", named).is_err());
+    }
+}
