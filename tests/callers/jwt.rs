@@ -197,6 +197,12 @@ fn a_jwt_is_its_user_and_groups_at_each_door_and_a_doubtful_one_is_nobodys() {
     let taken = program.records("exchange");
     for record in &taken {
         assert_eq!(record["user"], "jwt:project:1", "{record}");
+        let groups = json!([
+            "groups:ci",
+            "groups:Release Team",
+            "namespace_path:octo/one"
+        ]);
+        assert_eq!(record["groups"], groups, "{record}");
         let session = record["session"].as_str().unwrap();
         assert!(session.starts_with("caller:"), "{record}");
     }
