@@ -8,7 +8,7 @@ use crate::content::Post;
 use crate::echoes::coded_pieces;
 use crate::rig::origin::{Seen, ok};
 use crate::rig::way::Way;
-use crate::rig::{PLACES, PLACES2, Rig, TELEGRAM, canary};
+use crate::rig::{PLACES, PLACES2, Rig, SLACK, TELEGRAM, canary};
 use crate::rows;
 use crate::verdicts::allowed;
 
@@ -26,6 +26,8 @@ rows![
     digests_of_content_are_made_anew_or_the_request_is_refused,
     an_answer_that_repeats_the_content_shows_the_phantom,
     content_is_held_only_where_a_credential_may_be_in_it,
+    slacks_methods_take_the_token_in_their_forms,
+    content_of_unknown_length_is_filled_alike,
 ];
 
 fn get(target: &str) -> String {
@@ -454,4 +456,60 @@ fn content_is_held_only_where_a_credential_may_be_in_it(rig: &Rig) {
     let post = Post::new(PLACES, "/x", "application/octet-stream", &long);
     let (reason, seen) = sent(rig, Way::Connect, false, &post);
     assert_eq!((&*reason, seen.unwrap().body.len()), ("", long.len()));
+}
+
+fn slacks_methods_take_the_token_in_their_forms(rig: &Rig) {
+    for way in Way::SECURE {
+        let phantom = rig.phantom(way, "slack");
+        for (kind, template) in [(FORM, "token={P}&channel=C"), (PARTS, PLACES_OF[2].2)] {
+            let content = filled(template, kind, phantom, "x");
+            let post = Post::new(SLACK, "/api/chat.postMessage", kind, content.as_bytes());
+            let (reason, seen) = sent(rig, way, false, &post);
+            let seen = seen.unwrap_or_else(|| panic!("{reason}"));
+            let expected = filled(template, kind, rig.secret("slack"), "x");
+            assert_eq!(String::from_utf8_lossy(&seen.body), expected, "{way:?}");
+            let bearer = format!("Bearer {phantom}");
+            let twice = Post::new(SLACK, "/api/chat.postMessage", kind, content.as_bytes())
+                .with("authorization", &bearer);
+            assert_eq!(sent(rig, way, false, &twice).0, "phantom_count");
+            // Its uploads are not searched, and the phantom is inert there.
+            let upload = Post::new(SLACK, "/upload/v1/x", kind, content.as_bytes());
+            assert_eq!(
+                sent(rig, way, false, &upload).1.unwrap().body,
+                content.as_bytes()
+            );
+        }
+    }
+}
+
+/// In chunks, each of which ends within the phantom.
+fn content_of_unknown_length_is_filled_alike(rig: &Rig) {
+    for (way, host) in Way::SECURE
+        .into_iter()
+        .zip([PLACES, PLACES2, PLACES, PLACES2])
+    {
+        let (name, kind, template) = PLACES_OF[0];
+        let phantom = rig.phantom(way, name);
+        let content = filled(template, kind, phantom, phantom);
+        let chunks = content.as_bytes().chunks(7);
+        let chunks = chunks.map(|chunk| {
+            format!(
+                "{:x}\r\n{}\r\n",
+                chunk.len(),
+                String::from_utf8_lossy(chunk)
+            )
+        });
+        let head = format!(
+            "POST /x HTTP/1.1\r\nHost: {host}\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        );
+        let request = [head].into_iter().chain(chunks).collect::<String>() + "0\r\n\r\n";
+        assert_eq!(
+            rig.open(way, host).ask(request.as_bytes()).status,
+            200,
+            "{way:?}"
+        );
+        rig.record(way);
+        let expected = filled(template, kind, rig.secret(name), phantom);
+        assert_eq!(rig.seen().remove(0).body, expected.as_bytes(), "{way:?}");
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use zeroize::Zeroizing;
+
 use super::AttachFailure;
 use crate::body::Held;
 use crate::body::fact::escaped;
@@ -24,22 +26,30 @@ pub fn inject_in_content(
     found.sort_by_key(|(at, ..)| at.start);
     let held = request.content.held().map(Held::whole);
     let held = held.ok_or(AttachFailure::Moved)?;
-    let (mut pieces, mut from) = (Vec::new(), 0);
-    for (at, lend, secret) in found {
-        if secret.is(lend.phantom().reveal().as_bytes()) {
-            return Err(SecretUnsafe::Phantom.into());
-        }
-        let text = std::str::from_utf8(secret.expose()).map_err(|_| SecretUnsafe::Character)?;
-        // Some readers end a part at any `--BOUNDARY`, and the client chose the boundary.
-        if matches!(lend.place(), Place::Multipart(_)) && text.contains("--") {
-            return Err(SecretUnsafe::Place.into());
-        }
-        let before = held.get(from..at.start).ok_or(AttachFailure::Moved)?;
-        let text = escaped(lend.place(), text).into_bytes();
-        pieces.extend([before.to_vec(), text]);
+    let written = found.iter().map(|(_, lend, secret)| written(lend, secret));
+    let written: Vec<_> = written.collect::<Result<_, _>>()?;
+    // Allocate the full size at once: a growing vector would leave copies behind.
+    let more: usize = written.iter().map(|text| text.len()).sum();
+    let (mut content, mut from) = (Vec::with_capacity(held.len() + more), 0);
+    for ((at, ..), text) in found.iter().zip(&written) {
+        content.extend_from_slice(held.get(from..at.start).ok_or(AttachFailure::Moved)?);
+        content.extend_from_slice(text.as_bytes());
         from = at.end;
     }
-    pieces.push(held.get(from..).ok_or(AttachFailure::Moved)?.to_vec());
-    request.replace_content(pieces.concat().into());
+    content.extend_from_slice(held.get(from..).ok_or(AttachFailure::Moved)?);
+    request.replace_content(content.into());
     Ok(())
+}
+
+/// The secret as it is written in its place.
+fn written(lend: &CredentialUse, secret: &Secret) -> Result<Zeroizing<String>, SecretUnsafe> {
+    if secret.is(lend.phantom().reveal().as_bytes()) {
+        return Err(SecretUnsafe::Phantom);
+    }
+    let text = std::str::from_utf8(secret.expose()).map_err(|_| SecretUnsafe::Character)?;
+    // Some readers end a part at any `--BOUNDARY`, and the client chose the boundary.
+    if matches!(lend.place(), Place::Multipart(_)) && text.contains("--") {
+        return Err(SecretUnsafe::Place);
+    }
+    Ok(Zeroizing::new(escaped(lend.place(), text)))
 }
