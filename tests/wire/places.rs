@@ -456,6 +456,8 @@ fn content_is_held_only_where_a_credential_may_be_in_it(rig: &Rig) {
     let post = Post::new(PLACES, "/x", "application/octet-stream", &long);
     let (reason, seen) = sent(rig, Way::Connect, false, &post);
     assert_eq!((&*reason, seen.unwrap().body.len()), ("", long.len()));
+    // Searching so much for every secret takes a minute.
+    rig.origins.take_raw();
 }
 
 fn slacks_methods_take_the_token_in_their_forms(rig: &Rig) {
@@ -466,7 +468,7 @@ fn slacks_methods_take_the_token_in_their_forms(rig: &Rig) {
             let post = Post::new(SLACK, "/api/chat.postMessage", kind, content.as_bytes());
             let (reason, seen) = sent(rig, way, false, &post);
             let seen = seen.unwrap_or_else(|| panic!("{reason}"));
-            let expected = filled(template, kind, rig.secret("slack"), "x");
+            let expected = filled(template, kind, rig.secret("slack"), "x").replace("%2D", "-");
             assert_eq!(String::from_utf8_lossy(&seen.body), expected, "{way:?}");
             let bearer = format!("Bearer {phantom}");
             let twice = Post::new(SLACK, "/api/chat.postMessage", kind, content.as_bytes())
