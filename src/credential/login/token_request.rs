@@ -20,8 +20,8 @@ pub struct TokenRequest {
     pub grant: Option<String>,
     /// The client that they are for.
     pub client: Option<String>,
-    /// Where the tokens are to be used: a `resource` (RFC 8707), or the `service` of a Docker
-    /// registry.
+    /// Where the tokens are to be used: a `resource` (RFC 8707), the `service` of a Docker registry,
+    /// or the resource whose `/.default` scope is asked for.
     pub resource: Option<String>,
     /// The refresh token to renew by, or the token to revoke.
     pub presented: Option<Zeroizing<String>>,
@@ -72,6 +72,12 @@ impl TokenRequest {
             return Ok(None);
         }
         let resource = values("resource")?.into_iter().next().flatten();
+        // Microsoft Entra ID: all scopes of a resource.
+        let scope = values("scope")?.into_iter().next().flatten();
+        let of_scope = scope.as_deref().and_then(|scope| {
+            let mut each = scope.split(' ').filter(|one| one.starts_with("https://"));
+            each.find_map(|one| one.strip_suffix("/.default"))
+        });
         let presented = one("refreshtoken")?.or(one("token")?);
         let (mut client, mut secret) = (one("clientid")?, one("clientsecret")?.map(Zeroizing::new));
         if let Some((id, text)) = basic(fields) {
@@ -83,7 +89,7 @@ impl TokenRequest {
             client,
             secret,
             is_json: kind == FormKind::Json,
-            resource: resource.or(one("service")?),
+            resource: resource.or(one("service")?).or(of_scope.map(str::to_owned)),
             presented: presented.map(Zeroizing::new),
             camel_case: camel_case.get(),
         }))
@@ -134,6 +140,12 @@ mod tests {
         }
         let docker = read(FORM, "grant_type=password&service=registry.test").unwrap();
         assert_eq!(docker.resource.as_deref(), Some("registry.test"));
+        let entra =
+            "grant_type=client_credentials&scope=https%3A%2F%2Fgraph.test%2F.default+openid";
+        let entra = read(FORM, entra).unwrap();
+        assert_eq!(entra.resource.as_deref(), Some("https://graph.test"));
+        let google = "grant_type=x&scope=https%3A%2F%2Fwww.test%2Fauth%2Fdrive";
+        assert_eq!(read(FORM, google).unwrap().resource, None);
         let revoked = read(FORM, "token=t&token_type_hint=refresh_token").unwrap();
         assert_eq!(
             revoked.presented.as_ref().map(|one| one.as_str()),
