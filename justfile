@@ -29,3 +29,8 @@ compile-fail:
 # One fuzz target (`ls fuzz/targets`), for so many seconds.
 fuzz target='sigv4_chunks' seconds='60':
     .ci/fuzz {{seconds}} {{target}}
+
+# A real tailnet: headscale and tailscaled, built by Go, in networks of their own (as root; ten minutes the first time).
+tailnet:
+    cargo build --locked
+    tests/tailnet/run

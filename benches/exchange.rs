@@ -97,7 +97,7 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
-    let served = SessionListener::new(&shared, (asks, Arc::new(ca)), ListenerMode::Proxy, None);
+    let served = SessionListener::new(&shared, (asks, Arc::new(ca)), ListenerMode::Proxy);
     let slot = Arc::new(ListenerSlot::new(&shared, served));
     let worker = Worker::new(shared).unwrap();
     worker.listen(

@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+#[path = "callers/jwt.rs"]
+mod jwt;
+#[path = "callers/password.rs"]
+mod password;
 #[path = "control/program.rs"]
 #[expect(dead_code, reason = "the suite of the control socket uses the rest")]
 mod program;
@@ -26,6 +30,10 @@ use program::{Program, gateway};
 
 fn uid() -> u32 {
     rustix::process::getuid().as_raw()
+}
+
+fn gid() -> u32 {
+    rustix::process::getgid().as_raw()
 }
 
 /// A listener on a Unix socket of the folder.
@@ -122,6 +130,10 @@ fn a_caller_is_taken_or_refused_at_each_door_and_the_record_names_it() {
         for record in records {
             let user = named.then(|| format!("uid:{}", uid()));
             assert_eq!(record["user"].as_str(), user.as_deref(), "{record}");
+            let groups = record["groups"].as_array();
+            let first = groups.and_then(|all| all.first()?.as_str());
+            let group = (named && is_taken).then(|| format!("gid:{}", gid()));
+            assert_eq!(first, group.as_deref(), "{record}");
             let session = is_taken.then_some("agent-1");
             assert_eq!(record["session"].as_str(), session, "{record}");
             let reason = (!is_taken).then_some("caller_refused");
@@ -330,12 +342,12 @@ fn evidence_that_a_door_cannot_carry_is_refused_with_its_line() {
         (
             format!("kind = \"tls\"\n{tcp}\nwho = [\"token\"]"),
             4,
-            "a `tls` listener has no place for a token",
+            "a `tls` listener has no place for what a client presents",
         ),
         (
             format!("{unix}\nwho = [\"unix\", \"token\"]"),
             4,
-            "no token would count",
+            "what a client presents counts before all else",
         ),
         (
             format!("{unix}\nwho = [\"token\", \"listener\"]"),
@@ -343,11 +355,9 @@ fn evidence_that_a_door_cannot_carry_is_refused_with_its_line() {
             "`listener` is no evidence beside others",
         ),
         (
-            format!(
-                "{tcp}\nwho = [\"token\"]\nauthentication = {{ user = \"a\", password = \"env:A\" }}"
-            ),
+            format!("{tcp}\nwho = [\"token\"]\npasswords = {{ a = \"env:A\" }}"),
             5,
-            "a token and a password have one place",
+            "`passwords` and `\"password\"` in `who` go together",
         ),
         (
             "address = \"unix:run/x.sock\"".to_owned(),
@@ -554,7 +564,7 @@ fn a_token_is_its_session_at_each_door_and_allows_no_more_than_its_caveats() {
     let socket = program.path("agents.sock");
     let own = format!("uid:{}", uid());
     let other = format!("uid:{}", uid() + 1);
-    let (refused, caveat) = (Some("token_refused"), Some("token_caveat"));
+    let (refused, caveat) = (Some("proxy_authentication"), Some("token_caveat"));
     let cases: [(&[&str], Option<&str>, &str); 11] = [
         (&[], None, ""),
         (
@@ -587,7 +597,11 @@ fn a_token_is_its_session_at_each_door_and_allows_no_more_than_its_caveats() {
         (&["--as", &other], refused, "needs other evidence"),
         // Not minted here, and none at all.
         (&["cut"], refused, "none of this gateway's"),
-        (&["none"], refused, "no token was presented"),
+        (
+            &["none"],
+            refused,
+            "nothing that the listener takes was presented",
+        ),
     ];
     for (further, reason, cause) in cases {
         let token = match further {
@@ -612,13 +626,13 @@ fn a_token_is_its_session_at_each_door_and_allows_no_more_than_its_caveats() {
                 "{further:?}: {answer}"
             );
             match reason {
-                Some("token_refused") if is_socks => {
+                Some("proxy_authentication") if is_socks => {
                     assert_eq!(answer.as_bytes(), [5, 2, 1, 1], "{further:?}");
                 }
-                Some("token_refused") => {
+                Some("proxy_authentication") => {
                     let is_told = answer.starts_with("HTTP/1.1 407 ")
                         && answer.contains("proxy-authenticate: Basic")
-                        && answer.contains("token_refused");
+                        && answer.contains("proxy_authentication");
                     // Why is for the operator alone.
                     assert!(is_told && !answer.contains(cause), "{further:?}: {answer}");
                 }
@@ -748,7 +762,7 @@ fn a_token_is_of_its_sessions_record_and_not_of_its_name() {
         .stderr(Stdio::null())
         .spawn();
     program.follow(fresh.unwrap());
-    assert!(send_all(&socket, &asked(&token, "/", "")).contains("token_refused"));
+    assert!(send_all(&socket, &asked(&token, "/", "")).contains("proxy_authentication"));
     let token = text(&mint(&program, &[]));
     assert!(send(&socket, &asked(&token, "/", CLOSE)).ends_with("ok"));
 }
@@ -812,6 +826,16 @@ fn each_request_in_absolute_form_has_the_token_of_its_own() {
     assert!(code != 0 && said.contains("no such session"), "{said}");
 }
 
+/// Asks for a stream, which begins.
+fn stream(socket: &Path, asked: &[u8]) -> UnixStream {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.write_all(asked).unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    stream
+}
+
 /// Follows a stream until it breaks off; returns after how long.
 fn breaks_off(mut stream: UnixStream) -> Duration {
     let began = Instant::now();
@@ -828,20 +852,13 @@ fn breaks_off(mut stream: UnixStream) -> Duration {
 fn what_a_token_carries_ends_with_it_and_what_was_derived_falls_with_it() {
     let mut program = program("proxy", "session = \"agent-1\"\nwho = [\"token\"]");
     let socket = program.path("agents.sock");
-    let stream = |token: &str| {
-        let mut stream = UnixStream::connect(&socket).unwrap();
-        stream.write_all(&asked(token, "/endless", "")).unwrap();
-        let mut head = [0; 12];
-        stream.read_exact(&mut head).unwrap();
-        assert_eq!(&head, b"HTTP/1.1 200");
-        stream
-    };
+    let stream = |token: &str| stream(&socket, &asked(token, "/endless", ""));
     // Its time is over while a stream runs.
     let short = text(&mint(&program, &["--for", "3s"]));
     let took = breaks_off(stream(&short));
     println!("a stream of a token for 3 s broke off after {took:?}");
     assert!(took < Duration::from_secs(6), "{took:?}");
-    assert!(send(&socket, &asked(&short, "/", CLOSE)).contains("token_refused"));
+    assert!(send(&socket, &asked(&short, "/", CLOSE)).contains("proxy_authentication"));
     // It is revoked while a stream of one that was derived from it runs.
     let (parent, other) = (mint(&program, &[]), mint(&program, &[]));
     let file = program.path("token");
@@ -880,7 +897,7 @@ fn what_a_token_carries_ends_with_it_and_what_was_derived_falls_with_it() {
         }
         for token in [&parent, &child] {
             let answer = send(&socket, &asked(&text(token), "/", CLOSE));
-            assert!(answer.contains("token_refused"), "{answer}");
+            assert!(answer.contains("proxy_authentication"), "{answer}");
         }
         assert!(send(&socket, &asked(&text(&other), "/", CLOSE)).ends_with("ok"));
     }

@@ -222,7 +222,7 @@ fn env_prints_no_variable_that_the_configuration_does_not_know() {
         &["export TOKEN='phantom'", "export HTTPS_PROXY="],
     );
     let config = fs::read_to_string(at.join("gateway.toml")).unwrap();
-    let login = "kind = \"proxy\"\nauthentication = { user = \"ann\", password = \"env:PW\" }\n";
+    let login = "kind = \"proxy\"\nwho = [\"password\"]\npasswords = { ann = \"env:PW\" }\n";
     fs::write(
         at.join("gateway.toml"),
         config.replace("kind = \"proxy\"\n", login),

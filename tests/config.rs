@@ -94,7 +94,8 @@ fn a_whole_file_is_read_as_it_is_written() {
         address = "0.0.0.0:8080"
         session = "agent-1"
         groups = ["agents"]
-        authentication = { user = "agent", password = "env:PROXY_PASSWORD" }
+        who = ["password"]
+        passwords = { agent = "env:PROXY_PASSWORD" }
         [[listener]]
         kind = "tls"
         address = "127.0.0.1:8443"
@@ -147,9 +148,7 @@ fn a_whole_file_is_read_as_it_is_written() {
             .file_of(config.listeners[0].session.one().unwrap()),
         Some(at("run/agent-1.env"))
     );
-    assert!(
-        matches!(&config.listeners[0].kind, ListenerKind::Proxy { authentication: Some(known) } if known.user == "agent")
-    );
+    assert_eq!(config.listeners[0].proxy_user(), Some("agent"));
     assert!(matches!(
         config.listeners[1].kind,
         ListenerKind::Tls { port: 8443 }
@@ -229,9 +228,9 @@ fn open_listeners_are_refused() {
     refused(
         "[[listener]]\nkind = \"proxy\"\naddress = \"0.0.0.0:1\"\n[[listener]]\nkind = \"tls\"\naddress = \"[::]:2\"\n[[listener]]\nkind = \"proxy\"\naddress = \"192.168.1.2:3\"\n",
         &[
-            "3:11: a proxy without authentication listens beyond loopback | whoever reaches that address would be this session",
+            "3:11: a proxy that asks nobody who it is listens beyond loopback | whoever reaches that address would be this session",
             "6:11: a `tls` listener listens on every address",
-            "9:11: a proxy without authentication listens beyond loopback",
+            "9:11: a proxy that asks nobody who it is listens beyond loopback",
         ],
     );
     let warned = read("[[listener]]\nkind = \"tls\"\naddress = \"192.168.1.2:3\"\n").unwrap();
@@ -253,10 +252,10 @@ fn a_credential_of_every_request_needs_to_know_whose_requests_they_are() {
     refused(
         &file("", "always"),
         &[
-            "5:1: every user of this machine could use the credential `A` | it goes with every request, and the proxy at 127.0.0.1:1 asks for no password | add `authentication",
+            "5:1: every user of this machine could use the credential `A` | it goes with every request, and the proxy at 127.0.0.1:1 asks nobody who it is | add `who = [\"password\"]`",
         ],
     );
-    let login = "authentication = { user = \"a\", password = \"env:P\" }";
+    let login = "who = [\"password\"]\npasswords = { a = \"env:P\" }";
     for (listener, inject) in [
         (login, "always"),
         ("any_user = true", "always"),
@@ -269,14 +268,14 @@ fn a_credential_of_every_request_needs_to_know_whose_requests_they_are() {
 #[test]
 fn settings_of_a_listener_that_contradict_each_other_are_refused() {
     refused(
-        "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\nport = 443\n[[listener]]\nkind = \"tls\"\naddress = \"127.0.0.1:1\"\nauthentication = { user = \"a:b\" }\ngroups = [\"x\"]\n",
+        "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\nport = 443\n[[listener]]\nkind = \"tls\"\naddress = \"127.0.0.1:1\"\npasswords = { \"a:b\" = \"env:P\" }\nauthentication = {}\ngroups = [\"x\"]\n",
         &[
             "4:8: `port` contradicts `kind = \"proxy\"`",
             "5:1: a second listener listens on 127.0.0.1:1",
             "5:1: the listeners of session `default` differ in `groups`",
-            "8:18: `authentication` of [[listener]] has no `password`",
-            "8:18: `authentication` contradicts `kind = \"tls\"`",
-            "8:27: `user` of `authentication` of [[listener]] is `a:b`",
+            "8:13: `passwords` and `\"password\"` in `who` go together",
+            "8:15: unknown name `a:b` in `passwords` | a user is visible ASCII without `:`",
+            "9:1: unknown key `authentication` in [[listener]] | a key that nothing reads would be a setting that does not hold | write `who = [\"password\"]` and `passwords = { USER = \"REFERENCE\" }`",
         ],
     );
 }
@@ -293,12 +292,12 @@ fn doors_of_capture_listen_anywhere_and_answers_lead_to_one_of_them() {
     refused(
         &file(
             "b",
-            "port = 53\nauthentication = { user = \"a\", password = \"env:P\" }\n",
+            "port = 53\nwho = [\"password\"]\npasswords = { a = \"env:P\" }\n",
         ),
         &[
             "5:1: no listener takes what the answers for `a` lead to | a name gets an address of the session's own, which only capture brings back | add a [[listener]] with `kind = \"transparent\"` and `session = \"a\"`",
             "9:8: `port` contradicts `kind = \"dns\"`",
-            "10:18: `authentication` contradicts `kind = \"dns\"` | a client that is captured does not know of the gateway",
+            "10:7: a `dns` listener has no place for what a client presents",
         ],
     );
 }
@@ -335,7 +334,7 @@ fn a_base_listener_has_an_origin_for_each_alias_and_stays_on_this_machine() {
             &format!("{aliases}who = [\"token\"]\nport = 1\n"),
         ),
         &[
-            "5:7: a `base` listener has no place for a token",
+            "5:7: a `base` listener has no place for what a client presents",
             "6:8: `port` contradicts `kind = \"base\"`",
         ],
     );
@@ -1070,7 +1069,7 @@ fn an_account_is_a_number_or_a_canonical_id_and_a_star_stands_alone() {
 fn one_key(key: &keys::ConfigKey, value: &str) -> String {
     let assignment = format!("{} = {value}", key.name);
     match key.section {
-        "listener.authentication" => format!("[[listener]]\nauthentication = {{ {assignment} }}\n"),
+        "listener.jwt" => format!("[[listener]]\njwt = {{ {assignment} }}\n"),
         "listener.tls" => format!("[[listener]]\ntls = {{ {assignment} }}\n"),
         "credential.from" => format!("[[credential]]\nfrom = {{ {assignment} }}\n"),
         "credential.endpoints" => {
@@ -1128,7 +1127,7 @@ fn the_documentation_has_exactly_the_keys_of_the_code() {
     let mut known = BTreeSet::new();
     for key in keys::KEYS {
         let title = match key.section {
-            "listener.authentication" => "`authentication` of `[[listener]]`".to_owned(),
+            "listener.jwt" => "`jwt` of `[[listener]]`".to_owned(),
             "listener.tls" => "`tls` of `[[listener]]`".to_owned(),
             "credential.from" => "`from` of `[[credential]]` as a table".to_owned(),
             "credential.endpoints" => "`endpoints` of `[[credential]]`".to_owned(),
@@ -1172,7 +1171,7 @@ fn a_literal_secret_anywhere_is_refused_and_never_repeated() {
             "[[credential]]\nname = \"A\"\nenv = [\"{CANARY}\"]\nplaces = [\"{CANARY}\"]\nshape = \"{CANARY}\"\npath = \"{CANARY}\"\n"
         ),
         format!(
-            "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\nauthentication = {{ user = \"a\", password = \"{CANARY}\" }}\n"
+            "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\nwho = [\"password\"]\npasswords = {{ a = \"{CANARY}\" }}\n"
         ),
         format!("[ca]\n{CANARY} = \"{CANARY}\"\n"),
         format!("{CANARY} = 1\n"),

@@ -231,11 +231,15 @@ fn a_start_that_fails_publishes_nothing() {
     let other = free_address();
     let place = Place::new(&format!(
         "[[listener]]\nkind = \"proxy\"\naddress = \"{other}\"\nsession = \"agent-1\"\n\
-         authentication = {{ user = \"agent\", password = \"env:NOT_THERE\" }}\n"
+         who = [\"password\"]\npasswords = {{ agent = \"env:NOT_THERE\" }}\n"
     ));
     let mut failing = place.serve();
     assert_eq!(failing.ended(), Some(1), "{}", place.said());
-    assert!(place.said().contains("the proxy's password cannot be had"));
+    assert!(
+        place
+            .said()
+            .contains("the password of `agent` cannot be had")
+    );
     assert!(!place.at("ca.pem").exists() && !place.at("phantoms.env").exists());
 }
 

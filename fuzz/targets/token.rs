@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gateway_message::Host;
 use gateway_names::{CredentialName, PolicyId, SessionId};
 use gateway_token::{
-    Caveat, Door, TokenKey, TokenUse, Verified, attenuate, inspect, presented_in, verify,
+    Caveat, Door, TokenKey, TokenUse, Verified, attenuate, inspect, verify,
 };
 use http::Method;
 use libfuzzer_sys::fuzz_target;
@@ -24,7 +24,6 @@ fuzz_target!(|input: &[u8]| {
 
 /// A text that reads as a token is the one spelling of it, and not signed by us.
 fn text(text: &str) {
-    let _ = presented_in(text.as_bytes());
     let inside = inspect(text);
     let same = attenuate(text, &[]);
     assert_eq!(inside.is_ok(), same.is_ok());

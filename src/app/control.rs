@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::app::listen::change::unseen;
 use crate::app::listen::client_environment;
+use crate::app::listen::issuers;
 use crate::app::process::serving;
 use crate::app::project::{project, working_directory};
 use crate::app::reload::generation;
@@ -244,7 +245,8 @@ impl AppOperations {
 impl Operations for AppOperations {
     async fn unready(&self) -> Option<String> {
         for open in self.app.listening.open() {
-            if let Some((_, why)) = unseen(&open.known).await {
+            let unseen = async { Some(unseen(&open.known).await?.1) };
+            if let Some(why) = issuers::without_keys(&open).or(unseen.await) {
                 return Some(why);
             }
         }

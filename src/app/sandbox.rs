@@ -88,7 +88,7 @@ fn serve_network(
         own_port: None,
     };
     let live = (session.clone(), ca.clone());
-    let listener = SessionListener::new(&app.shared, live, mode, None);
+    let listener = SessionListener::new(&app.shared, live, mode);
     let tcp = nonblocking(listeners.tcp).map_err(unusable)?;
     serving::serve(&app.shared, worker, tcp, listener)?;
     let questions = nonblocking(listeners.dns_tcp)

@@ -64,6 +64,10 @@ Record {
     session: Option<Text>,
     /// User behind the connection.
     user: Option<Text>,
+    /// Groups that its evidence shows.
+    groups: Vec<Text>,
+    /// How many groups are not shown.
+    groups_more: Option<u64>,
     /// The client's trace, as it sent it.
     traceparent: Option<Text>,
     /// How the client connected.

@@ -117,9 +117,11 @@ impl Trail {
         self.draft.redact = Some(redact);
     }
 
-    /// Sets the user behind the connection.
-    pub fn user(&mut self, user: Option<&User>) {
-        self.draft.record.user = user.map(|user| user.as_str().into());
+    /// Sets who is behind the connection, as its evidence shows.
+    pub fn caller(&mut self, user: Option<&User>, groups: &[Arc<str>]) {
+        let record = &mut self.draft.record;
+        record.user = user.map(|user| user.as_str().into());
+        (record.groups, record.groups_more) = listed(groups, |group| group);
     }
 
     /// Checks that the session may write one more record. Call it once the session is set, before

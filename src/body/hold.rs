@@ -217,6 +217,11 @@ impl Held {
         self.pieces.iter()
     }
 
+    /// The trailer fields, if there are any.
+    pub fn trailers(&self) -> Option<&HeaderMap> {
+        self.trailers.as_ref()
+    }
+
     /// The length of all pieces, in bytes.
     pub fn len(&self) -> usize {
         self.length

@@ -9,6 +9,7 @@ mod coding;
 mod content;
 mod decode;
 mod decompress;
+pub mod digest;
 pub mod fact;
 mod form;
 mod hold;
@@ -24,7 +25,7 @@ pub use coding::{Coding, Error};
 pub use content::{Content, Meter};
 pub use decode::{DecodeBody, DecodeFault};
 pub use decompress::{Decoder, Step};
-pub use form::{FormFault, FormKind};
+pub use form::{FormFault, FormKind, Member};
 pub use hold::{Held, HoldBudget, HoldFault, Share};
 pub use limit::Limit;
 #[cfg(any(test, feature = "test-support"))]

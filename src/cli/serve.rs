@@ -119,7 +119,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     match address.ip().is_loopback() {
         true => Ok(address),
         false => Err(String::from(
-            "whoever reaches that address would spend the credentials: write 127.0.0.1, or a `[[listener]]` with `authentication` in a file",
+            "whoever reaches that address would spend the credentials: write 127.0.0.1, or a `[[listener]]` with `who` in a file",
         )),
     }
 }
@@ -174,6 +174,7 @@ impl Served<'_> {
         };
         serving::tend(&app.shared);
         tokio::spawn(app.clone().serve_callers());
+        tokio::spawn(app.clone().ask_issuers());
         // Before anything can reload.
         app.exports.start(&app.shared, &app.config, true)?;
         let (tell, told) = mpsc::unbounded_channel();

@@ -284,7 +284,7 @@ fn method(text: &str) -> Result<Method, Hint> {
 }
 
 fn path(text: &str) -> Result<String, Hint> {
-    let target = RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep);
+    let target = RequestTarget::judged(text.as_bytes(), EncodedSlash::Keep);
     let target = target.map_err(remedy("write for example `/repos/owner/name`"))?;
     if target.query().is_some() {
         return refused!("a path has no query"; "write the path alone; policies judge the query");

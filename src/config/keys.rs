@@ -4,7 +4,7 @@
 /// One key of the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConfigKey {
-    /// The section that holds it, such as `listener` or `listener.authentication`.
+    /// The section that holds it, such as `listener` or `listener.tls`.
     pub section: &'static str,
     /// The key itself.
     pub name: &'static str,
@@ -65,6 +65,9 @@ pub(super) fn instead(
     near: Option<String>,
     (what, all): (&str, Vec<String>),
 ) -> String {
+    if let Some((_, new)) = REPLACED.iter().find(|(old, _)| *old == word) {
+        return format!("write {new}");
+    }
     match (near, KEYS.iter().find(|key| key.name == word)) {
         (Some(near), _) => format!("did you mean {near}?"),
         (None, Some(key)) => format!("`{word}` belongs to {}", heading(key.section)),
@@ -73,6 +76,12 @@ pub(super) fn instead(
 }
 
 const MAX_WORD: usize = 64;
+
+/// Keys that there were, and what is written in their place.
+const REPLACED: &[(&str, &str)] = &[(
+    "authentication",
+    "`who = [\"password\"]` and `passwords = { USER = \"REFERENCE\" }`",
+)];
 
 /// Says which name was probably meant, or else what `otherwise` says.
 pub(super) fn did_you_mean<'a>(
@@ -174,7 +183,9 @@ keys! {
         kind: "`proxy`, `tls`, `transparent`, `dns` or `base`", "required";
         address: "address and port, or `unix:` and a path", "required";
         mode: "`0600`, `0660` or `0666`", "0600";
-        who: "list of `listener`, `token`, `certificate`, `tailnet` and `unix`", "listener";
+        who: "list of `listener`, `token`, `password`, `jwt`, `certificate`, `tailnet` and `unix`", "listener";
+        passwords: "table of references", "required with `password`";
+        jwt: "table", "required with `jwt`";
         uids: "list of user ids in quotes", "all that can connect";
         tailnet_socket: "path", "/var/run/tailscale/tailscaled.sock";
         capability: "name of an application capability", "none";
@@ -183,17 +194,19 @@ keys! {
         aliases: "table of origins", "required with `base`";
         port: "number", "443";
         tls: "table", "none: clear text";
-        authentication: "table", "none";
         any_user: "true or false", "false";
+    ["listener.jwt"]
+        issuer: "text", "required";
+        audience: "text", "required";
+        keys: "path, or `https` URL", "required";
+        user: "name of a claim", "sub";
+        groups: "list of names of claims", "none";
     ["listener.tls"]
         certificate: "path", "required";
         key: "path", "required";
         client_roots: "path", "none";
         client_crls: "path", "none";
         trust_domain: "text", "any";
-    ["listener.authentication"]
-        user: "text", "required";
-        password: "reference", "required";
     ["credential"]
         name: "name", "required" project;
         from: "reference", "`env:` and the name" project;

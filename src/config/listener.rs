@@ -2,6 +2,7 @@
 
 mod base;
 mod evidence;
+mod jwt;
 mod kind;
 mod tls;
 
@@ -11,16 +12,16 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::intercept::{Aliases, DoorTls, Evidence};
+use crate::credential::SecretRef;
+use crate::intercept::{Aliases, DoorTls, Evidence, PRESENTED_USER};
 use crate::names::SessionId;
-use crate::token::TOKEN_USER;
 
 use super::diagnostic::{Hint, remedy};
-use super::reference;
-use super::section::{Section, characters};
+use super::section::Section;
 
+pub use jwt::ListenerJwt;
 use kind::EACH_CALLER;
-pub use kind::{ListenerAddress, ListenerKind, ListenerSession, ProxyLogin};
+pub use kind::{ListenerAddress, ListenerKind, ListenerSession};
 pub use tls::ListenerTls;
 
 /// An address that accepts the connections of one session.
@@ -40,23 +41,27 @@ pub struct Listener {
     pub any_user: bool,
     /// What shows who is behind a connection; the listener alone, if there is nothing.
     pub who: Vec<Evidence>,
+    /// The users of a proxy, and where their passwords are kept.
+    pub passwords: Vec<(String, SecretRef)>,
+    /// The JWTs that a proxy takes, if it takes any.
+    pub jwt: Option<ListenerJwt>,
     /// The TLS of a proxy; `None` if its clients speak to it in clear text.
     pub tls: Option<ListenerTls>,
 }
 
 impl Listener {
-    /// A proxy of the session `default`, without authentication.
+    /// A proxy of the session `default`, which asks nobody who it is.
     pub(super) fn proxy(address: SocketAddr) -> Self {
         Self {
-            kind: ListenerKind::Proxy {
-                authentication: None,
-            },
+            kind: ListenerKind::Proxy,
             address: ListenerAddress::Tcp(address),
             mode: PRIVATE,
             session: ListenerSession::default(),
             groups: Vec::new(),
             any_user: false,
             who: Vec::new(),
+            passwords: Vec::new(),
+            jwt: None,
             tls: None,
         }
     }
@@ -81,15 +86,12 @@ impl Listener {
     /// Whether it is a proxy.
     #[must_use]
     pub fn is_proxy(&self) -> bool {
-        matches!(self.kind, ListenerKind::Proxy { .. })
+        self.kind == ListenerKind::Proxy
     }
 
     /// Whether every user of the machine can connect to it and ask for any origin that it carries.
     pub(super) fn is_open_to_users(&self) -> bool {
-        matches!(
-            self.kind,
-            ListenerKind::Proxy { .. } | ListenerKind::Base(_)
-        )
+        matches!(self.kind, ListenerKind::Proxy | ListenerKind::Base(_))
     }
 
     /// Whether clients reach it as a proxy by a URL, which names no socket of the file system.
@@ -98,20 +100,20 @@ impl Listener {
         self.is_proxy() && self.address.tcp().is_some()
     }
 
-    /// Returns what a client must present, if anything.
+    /// Whether its clients present who they are.
     #[must_use]
-    pub fn login(&self) -> Option<&ProxyLogin> {
-        match &self.kind {
-            ListenerKind::Proxy { authentication } => authentication.as_ref(),
-            _ => None,
-        }
+    pub fn is_presented_to(&self) -> bool {
+        self.who.iter().any(Evidence::is_presented)
     }
 
-    /// The user whose password its clients present, if any: that of a token is the token.
+    /// The user that its clients present, if that is always the same.
     #[must_use]
     pub fn proxy_user(&self) -> Option<&str> {
-        let by_token = self.who.contains(&Evidence::Token).then_some(TOKEN_USER);
-        self.login().map(|login| login.user.as_str()).or(by_token)
+        match &self.passwords[..] {
+            [] => self.is_presented_to().then_some(PRESENTED_USER),
+            [(user, _)] => Some(user),
+            _ => None,
+        }
     }
 
     /// Whether it takes IPv4 too if its address is `[::]`, as capture brings both to one port.
@@ -140,12 +142,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     require!(section, "address"; "there is nowhere to listen";
         "add `address = \"127.0.0.1:8080\"`");
     let kinds = [
-        (
-            "proxy",
-            ListenerKind::Proxy {
-                authentication: None,
-            },
-        ),
+        ("proxy", ListenerKind::Proxy),
         ("tls", ListenerKind::Tls { port: 443 }),
         ("transparent", ListenerKind::Transparent),
         ("dns", ListenerKind::Dns),
@@ -160,9 +157,9 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         false => Some(ListenerSession::default()),
     };
     let port = section.count("port", 1..=65_535);
-    let authentication = section
-        .inner("authentication", "listener.authentication")
-        .and_then(|inner| authentication(&inner));
+    let passwords = evidence::passwords(section);
+    let jwt = section.inner("jwt", "listener.jwt");
+    let jwt = jwt.and_then(|inner| jwt::jwt(&inner));
     let tls = section.inner("tls", "listener.tls");
     let tls = tls.and_then(|inner| tls::tls(&inner, &who));
     let groups = section.all("groups", |text| Ok(name(text)?.as_str().to_owned()));
@@ -172,10 +169,10 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     contradictions(section, &kind, &address);
     match address {
         ListenerAddress::Tcp(_) if section.has("tls") && !who.is_empty() => {}
-        ListenerAddress::Tcp(address) if who.contains(&Evidence::Token) => {
+        ListenerAddress::Tcp(address) if who.iter().any(is_of_others) => {
             warn_in_clear(section, address);
         }
-        ListenerAddress::Tcp(_) if evidence::asks_tailnet(&who) => {}
+        ListenerAddress::Tcp(_) if evidence::asks_network(&who) => {}
         ListenerAddress::Tcp(address) => refuse_open(section, &kind, address),
         ListenerAddress::Unix(_) => refuse_uncaptured(section, &kind),
     }
@@ -192,7 +189,6 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     );
     Some(Listener {
         kind: match kind {
-            ListenerKind::Proxy { .. } => ListenerKind::Proxy { authentication },
             ListenerKind::Tls { port: usual } => ListenerKind::Tls {
                 port: port.unwrap_or(usual),
             },
@@ -205,6 +201,8 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         groups,
         any_user,
         who,
+        passwords,
+        jwt,
         tls,
     })
 }
@@ -216,13 +214,8 @@ fn contradictions(section: &Section<'_, '_>, kind: &ListenerKind, address: &List
         mistake!(section, "port", "`port` contradicts `kind = \"{kind}\"`"; "{why}";
             "remove `port`, or write `kind = \"tls\"`");
     }
-    if let Some(why) = kind.no_password().filter(|_| section.has("authentication")) {
-        let kind = kind.as_str();
-        mistake!(section, "authentication", "`authentication` contradicts `kind = \"{kind}\"`";
-            "{why}"; "remove `authentication`, or write `kind = \"proxy\"`");
-    }
     base::check(section, kind);
-    if section.has("tls") && !matches!(kind, ListenerKind::Proxy { .. }) {
+    if section.has("tls") && *kind != ListenerKind::Proxy {
         let kind = kind.as_str();
         mistake!(section, "tls", "`tls` contradicts `kind = \"{kind}\"`";
             "its clients do not know that there is a gateway, and trust no certificate of it";
@@ -266,24 +259,9 @@ fn mode(text: &str) -> Result<u32, Hint> {
     }
 }
 
-fn authentication(section: &Section<'_, '_>) -> Option<ProxyLogin> {
-    for (key, remedy) in [
-        ("user", "add `user = \"agent\"`"),
-        ("password", "add `password = \"env:PROXY_PASSWORD\"`"),
-    ] {
-        require!(section, key; "a client presents a user and a password"; "{remedy}");
-    }
-    let user = section.get("user", |text| {
-        // RFC 7617 §2: a user-id contains no colon.
-        let fits = |byte: u8| byte.is_ascii_graphic() && byte != b':';
-        let hint = hint!("a user is visible ASCII without `:`"; "write for example `agent`");
-        characters(text, 128, fits).ok_or(hint)
-    });
-    let password = reference::read(section, "password", "");
-    Some(ProxyLogin {
-        user: user?,
-        password: password?,
-    })
+/// Whether it holds at other doors too, as a password does not.
+fn is_of_others(evidence: &Evidence) -> bool {
+    matches!(evidence, Evidence::Token | Evidence::Jwt)
 }
 
 /// Warns of a proxy beyond loopback to which tokens travel.
@@ -312,12 +290,11 @@ fn refuse_uncaptured(section: &Section<'_, '_>, kind: &ListenerKind) {
 fn refuse_open(section: &Section<'_, '_>, kind: &ListenerKind, address: SocketAddr) {
     let ip = address.ip().to_canonical();
     match kind {
-        ListenerKind::Proxy { .. } if !ip.is_loopback() && !section.has("authentication") => {
-            mistake!(section, "address", "a proxy without authentication listens beyond loopback";
+        ListenerKind::Proxy if !ip.is_loopback() => {
+            mistake!(section, "address", "a proxy that asks nobody who it is listens beyond loopback";
                 "whoever reaches that address would be this session and spend its credentials";
-                "listen on 127.0.0.1, or add \
-                 `who = [\"token\"]`, or \
-                 `authentication = {{ user = \"agent\", password = \"env:PROXY_PASSWORD\" }}`");
+                "listen on 127.0.0.1, or add `who = [\"token\"]`, or `who = [\"password\"]` and \
+                 `passwords = {{ agent = \"env:PROXY_PASSWORD\" }}`");
         }
         ListenerKind::Base(_) if !ip.is_loopback() => {
             mistake!(section, "address", "a `base` listener listens beyond loopback";

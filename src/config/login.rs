@@ -240,7 +240,7 @@ fn usual_places(grant: &str) -> Vec<Place> {
 }
 
 /// Reads the address of an endpoint.
-fn endpoint(text: &str) -> Result<TokenEndpoint, Hint> {
+pub(super) fn endpoint(text: &str) -> Result<TokenEndpoint, Hint> {
     if !text.contains("://") {
         return refused!("it has no scheme"; "write for example `https://issuer.example/token`");
     }

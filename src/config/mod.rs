@@ -46,7 +46,7 @@ pub use control::ControlSettings;
 pub use credential::Credential;
 pub use diagnostic::{Diagnostic, Hint, Position, Severity};
 pub use flags::{AGENTS, Flags, MORE, PORTS, REACH, SEE, SandboxFlags};
-pub use listener::{Listener, ListenerAddress, ListenerKind, ListenerSession, ProxyLogin};
+pub use listener::{Listener, ListenerAddress, ListenerJwt, ListenerKind, ListenerSession};
 pub use login::ConfiguredLogin;
 pub use origin::Origin;
 pub use port::PublishedPort;

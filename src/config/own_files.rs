@@ -10,7 +10,6 @@ use crate::files::Consent;
 use crate::names::hex;
 
 use super::credential::Credential;
-use super::listener::Listener;
 use super::login::ConfiguredLogin;
 use super::state::real;
 use super::{Config, state};
@@ -74,6 +73,8 @@ impl Config {
         files.extend(roots.chain(exports).flatten().cloned());
         let doors = self.listeners.iter().filter_map(|one| one.tls.as_ref());
         files.extend(doors.flat_map(|tls| &tls.files).cloned());
+        let jwts = self.listeners.iter().filter_map(|one| one.jwt.as_ref());
+        files.extend(jwts.filter_map(|jwt| jwt.file()).map(Path::to_owned));
         files
     }
 
@@ -123,9 +124,9 @@ impl Config {
     /// Returns the files that hold secrets.
     pub fn secret_files(&self) -> Vec<PathBuf> {
         let secrets = self.credentials.iter().flat_map(Credential::references);
-        let passwords = self.listeners.iter().filter_map(Listener::login);
+        let passwords = self.listeners.iter().flat_map(|one| &one.passwords);
         let all = secrets
-            .chain(passwords.map(|login| &login.password))
+            .chain(passwords.map(|(_, password)| password))
             .chain(self.own_references().map(|(_, one)| one))
             .chain(&self.state.key);
         let files = all.filter_map(|reference| reference.path().map(Path::to_owned));

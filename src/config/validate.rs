@@ -33,6 +33,7 @@ pub(super) struct Spans {
 
 pub(super) fn check(document: &Document<'_>, config: &Config, spans: &Spans) {
     duplicates(document, config, spans);
+    issuers(document, config, spans);
     sessions(document, config, spans);
     cleartext(document, config, spans);
     unproven(document, config, spans);
@@ -59,9 +60,9 @@ fn vaults(document: &Document<'_>, config: &Config, spans: &Spans) {
         }
     }
     for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
-        let password = listener.login().map(|login| &login.password);
-        if password.is_some_and(SecretRef::is_in_vault) {
-            mistake!(document, span, "`password` is kept in the vault";
+        let mut passwords = listener.passwords.iter();
+        if passwords.any(|(_, password)| password.is_in_vault()) {
+            mistake!(document, span, "a password is kept in the vault";
                 "the listener must be able to start while the vault is away";
                 "write `env:NAME`, `file:/path` or `keyring:gateway/NAME`");
         }
@@ -99,6 +100,20 @@ fn duplicates(document: &Document<'_>, config: &Config, spans: &Spans) {
 
 /// How the names of callers' sessions begin.
 const OF_CALLERS: [&str; 2] = ["uid:", "caller:"];
+
+/// Refuses JWTs of several issuers: nothing keeps one from naming the users of another.
+fn issuers(document: &Document<'_>, config: &Config, spans: &Spans) {
+    let mut known = None;
+    for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
+        let Some(jwt) = &listener.jwt else { continue };
+        let users = (&jwt.settings.issuer, &jwt.settings.user);
+        if *known.get_or_insert(users) != users {
+            mistake!(document, span, "its JWTs name users by another issuer or claim";
+                "`jwt:NAME` is one user, in policies and as a session of its own";
+                "write the same `issuer` and `user` at each listener, or run another gateway");
+        }
+    }
+}
 
 fn sessions(document: &Document<'_>, config: &Config, spans: &Spans) {
     let mut groups = HashMap::new();
@@ -171,8 +186,8 @@ fn unproven(document: &Document<'_>, config: &Config, spans: &Spans) {
         if credential.when == When::Always {
             let name = &credential.name;
             mistake!(document, span, "every user of this machine could use the credential `{name}`";
-                "it goes with every request, and the proxy at {address} asks for no password";
-                "add `authentication = {{ user = \"agent\", password = \"env:PROXY_PASSWORD\" }}` to \
+                "it goes with every request, and the proxy at {address} asks nobody who it is";
+                "add `who = [\"password\"]` and `passwords = {{ agent = \"env:PROXY_PASSWORD\" }}` to \
                  that [[listener]], or `any_user = true` where there is one user alone; or write \
                  `inject = \"phantom\"`");
         }
@@ -191,7 +206,7 @@ fn open_to_captured(document: &Document<'_>, config: &Config, spans: &Spans) {
             warning!(document, span, "a captured workload could use the proxy at {address}";
                 "if it shares the gateway's network namespace, it reaches loopback, and would be \
                  the session `{session}` there";
-                "add `authentication` or `who`, or `any_user = true` if the workload has a \
+                "add `who`, or `any_user = true` if the workload has a \
                  network namespace of its own");
         }
     }
@@ -199,9 +214,8 @@ fn open_to_captured(document: &Document<'_>, config: &Config, spans: &Spans) {
 
 /// Whether every user of the machine may be its session.
 fn is_open(listener: &Listener) -> bool {
-    let is_proven = listener.login().is_some() || !listener.who.is_empty();
     let is_of_tcp = listener.address.tcp().is_some();
-    listener.is_open_to_users() && !is_proven && !listener.any_user && is_of_tcp
+    listener.is_open_to_users() && listener.who.is_empty() && !listener.any_user && is_of_tcp
 }
 
 /// Returns the sandbox settings, from a file or from flags, that undo other settings.
@@ -311,7 +325,7 @@ fn unreachable(document: &Document<'_>, config: &Config, spans: &Spans) {
                 .listeners
                 .iter()
                 .any(|listener| match &listener.kind {
-                    ListenerKind::Proxy { .. } | ListenerKind::Transparent => true,
+                    ListenerKind::Proxy | ListenerKind::Transparent => true,
                     ListenerKind::Dns => false,
                     ListenerKind::Base(aliases) => {
                         aliases.0.values().any(|alias| origin.matches(alias))

@@ -10,6 +10,7 @@ use super::credentialed::{AnswerPlan, Credentialed};
 use super::credentials::Credentials;
 use super::error::Error;
 use super::fetch::{Fetched, have_expired, leased};
+use super::inject::content::inject_in_content;
 use super::inject::{AttachFailure, inject};
 use super::mint::Minting;
 use super::revocation::Revoked;
@@ -17,8 +18,9 @@ use super::search_snapshot::Wanted;
 use super::verify::{SignedGrant, Verified};
 use crate::body::{self, Share};
 use crate::intercept::Request;
+use crate::message::RequestHead;
 use crate::policy::Grant;
-use crate::session::{CredentialUse, Session, SigningContext, VerifiedSignature};
+use crate::session::{CredentialUse, Location, Session, SigningContext, VerifiedSignature};
 
 impl Credentials {
     /// Fetches each granted secret and replaces its phantom, or signs with it.
@@ -68,13 +70,8 @@ impl Credentials {
             signed_for: here.is_signed_for(),
         };
         let mut redactor = self.look_for(session, &wanted)?;
-        for (_, lend) in put_in() {
-            let ready = &self.slot(lend.index())?.ready;
-            let lease = leased(&fetched, lend.credential())?;
-            let secret = &lease.secret;
-            inject(&mut head.fields, &mut head.target, lend, secret, ready)
-                .map_err(Error::Unfit)?;
-        }
+        self.put_in(&mut request, put_in().map(|(_, lend)| lend), &fetched)?;
+        let head = &mut request.head;
         let mut decoding = Share::of(session.decoding_of(&self.holding().decoding).clone());
         match &redactor {
             Some(redactor) if redactor.is_strict() => ask_for_searchable(&mut head.fields),
@@ -123,6 +120,29 @@ impl Credentials {
             answer,
             revocations,
         })
+    }
+
+    /// Replaces the phantom of each use with the fetched secret.
+    fn put_in<'u>(
+        &self,
+        request: &mut Request,
+        uses: impl Iterator<Item = &'u CredentialUse>,
+        fetched: &Fetched,
+    ) -> Result<(), Error> {
+        let mut in_content = Vec::new();
+        for one in uses {
+            let ready = &self.slot(one.index())?.ready;
+            let secret = &leased(fetched, one.credential())?.secret;
+            let RequestHead { fields, target, .. } = &mut request.head;
+            match one.spot() {
+                Location::Content(at) => in_content.push((at.clone(), one, &**secret)),
+                _ => inject(fields, target, one, secret, ready).map_err(Error::Unfit)?,
+            }
+        }
+        match in_content.is_empty() {
+            true => Ok(()),
+            false => inject_in_content(request, in_content).map_err(Error::Unfit),
+        }
     }
 
     /// Signs a request with the fetched secrets, or with the session's temporary credentials.

@@ -1,16 +1,19 @@
 //! Replaces a phantom with its secret, exactly once, in fields that are never indexed or printed.
 
+pub(super) mod content;
+
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue, header};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use zeroize::Zeroizing;
 
 use super::secret::{Secret, SecretUnsafe};
-use crate::message::{EncodedSlash, Place, RequestTarget, TargetMalformed};
+use crate::message::pairs::ESCAPED;
+use crate::message::{Place, RequestTarget, TargetMalformed};
 use crate::names::ReasonCode;
 use crate::session::{CredentialUse, Location};
 
@@ -82,8 +85,11 @@ pub fn inject(
             fields.insert(header::COOKIE, value);
         }
         Place::Query(name) => *target = query(target, name, lend, secret)?,
-        // A secret that signs is never inserted.
-        Place::Signature(_) => return Err(AttachFailure::Moved),
+        Place::Path(_) => *target = path(target, secret)?,
+        // A secret that signs is never inserted, and content is changed at once.
+        Place::Form(_) | Place::Json(_) | Place::Multipart(_) | Place::Signature(_) => {
+            return Err(AttachFailure::Moved);
+        }
     }
     Ok(())
 }
@@ -199,15 +205,25 @@ fn query(
             Ok(target.with_query_value(at, text)?)
         }
         Location::Absent => {
-            let mark = if target.query().is_some() { '&' } else { '?' };
-            let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
-            let value = utf8_percent_encode(text, NON_ALPHANUMERIC);
-            let whole = Zeroizing::new(format!("{}{mark}{name}={value}", target.path_and_query()));
-            // Encoded slashes in it were already allowed when the target was first parsed.
-            Ok(RequestTarget::parse(whole.as_bytes(), EncodedSlash::Keep)?)
+            let mark = if target.query().is_some() { "&" } else { "" };
+            let name = utf8_percent_encode(name, ESCAPED);
+            let value = utf8_percent_encode(text, ESCAPED);
+            let before = target.query().unwrap_or_default();
+            let query = Zeroizing::new(format!("{before}{mark}{name}={value}"));
+            Ok(target.with_query(&query)?)
         }
         _ => Err(AttachFailure::Moved),
     }
+}
+
+/// The secret where `{}` stands in the path, which must remain the path that was judged.
+fn path(target: &RequestTarget, secret: &Secret) -> Result<RequestTarget, AttachFailure> {
+    let text = std::str::from_utf8(secret.expose()).map_err(|_| SecretUnsafe::Character)?;
+    target.with_lent(text).map_err(|why| match why {
+        TargetMalformed::NoSuchParameter => AttachFailure::Moved,
+        TargetMalformed::TooLong => why.into(),
+        _ => SecretUnsafe::Place.into(),
+    })
 }
 
 fn joined(parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {

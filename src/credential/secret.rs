@@ -7,7 +7,7 @@ use subtle::ConstantTimeEq as _;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::scrub;
-use crate::intercept::explicit::Authentication;
+use crate::intercept::UserPassword;
 use crate::recipe::{Algorithm, KeyFault, KeyForm};
 use crate::session::phantom::{Phantom, Shape};
 use crate::state::SealingKey;
@@ -127,9 +127,9 @@ impl Secret {
         Ok(KeyForm::of(algorithm, &self.bytes)?)
     }
 
-    /// What clients of a proxy port must present, with this secret as the password.
-    pub fn authentication(&self, user: &[u8]) -> Authentication {
-        Authentication::new(user, self.expose())
+    /// What a client of a proxy may present, with this secret as the password.
+    pub fn password_of(&self, user: &str) -> UserPassword {
+        UserPassword::new(user, self.expose())
     }
 
     /// A field's value with this secret behind a word such as `Bearer `, for a request of the

@@ -11,11 +11,10 @@ use super::credentials::Credentials;
 use super::error::Error;
 use super::login::AskedTokens;
 use super::revocation::{Revocation, Revocations, Revoked};
-use crate::body::FormKind;
 use crate::message::RequestHead;
 use crate::names::Identity;
 use crate::policy::Authorized;
-use crate::session::{CredentialRefusal, ParsedSignature, PartTexts, Session, VerifiedSignature};
+use crate::session::{ParsedSignature, PartTexts, Session, VerifiedSignature};
 
 /// An authorized request. If a credential of ours signs it, its signature was made with the
 /// session's phantom.
@@ -73,18 +72,12 @@ impl Verified {
 impl Credentials {
     /// Verifies the signature of a request with the key that the session holds: its phantom.
     ///
-    /// Content is held, within its limits, if the head does not state its hash, or if the service
-    /// would accept another party's credential in it. Nothing is fetched, and nothing is sent.
+    /// Content is held, within its limits, if the head does not state its hash. Nothing is fetched,
+    /// and nothing is sent.
     ///
     /// # Errors
     /// [`Error::Signing`], [`Error::Misplaced`] and [`Error::Held`]. The request is then dropped.
     pub async fn verify(&self, authorized: Authorized) -> Result<Verified, Error> {
-        let authorized = match authorized.watch() {
-            Some(_) if !authorized.content().is_empty() => {
-                Box::pin(self.watched(authorized)).await?
-            }
-            _ => authorized,
-        };
         let (authorized, asked) = match self.may_ask_for_tokens(authorized.head()) {
             // Boxed because it is large and rare.
             true => Box::pin(self.asked(authorized)).await?,
@@ -99,22 +92,6 @@ impl Credentials {
             None => self.verified(authorized, None),
         };
         Ok(Verified { asked, ..verified? })
-    }
-
-    /// Searches content that may be a form for foreign credentials.
-    async fn watched(&self, mut authorized: Authorized) -> Result<Authorized, Error> {
-        let unreadable = |why| Error::Misplaced(CredentialRefusal::Unreadable { why });
-        let Some(kind) = FormKind::of(&authorized.head().fields).map_err(unreadable)? else {
-            return Ok(authorized);
-        };
-        authorized = self.hold(authorized).await?;
-        let (Some(watch), Some(held)) = (authorized.watch(), authorized.content().held()) else {
-            return Err(Error::Unknown);
-        };
-        watch
-            .judge(kind, &held.whole(), &authorized.session().phantoms())
-            .map_err(Error::Misplaced)?;
-        Ok(authorized)
     }
 
     /// Verifies the signature of one of the grants.

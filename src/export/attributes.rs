@@ -69,6 +69,7 @@ const ATTRIBUTES: &[Attribute] = &[
     ("gateway.exchange.id", "/id", same),
     ("gateway.session", "/session", same),
     ("gateway.user", "/user", same),
+    ("gateway.groups", "/groups", same),
     ("gateway.entry", "/entry", same),
     ("client.address", "/client", ip),
     ("client.port", "/client", port),
@@ -129,8 +130,8 @@ mod tests {
     use super::*;
 
     /// Members that stand elsewhere in what is exported, or say nothing by themselves.
-    const OTHERS: &str = "v prev kind time traceparent query_more policies_more facts_more lent_more \
-                          version torn_at torn_sha256";
+    const OTHERS: &str = "v prev kind time traceparent groups_more query_more policies_more facts_more \
+                          lent_more version torn_at torn_sha256";
 
     #[test]
     fn every_member_of_a_record_has_its_place() {

@@ -19,12 +19,9 @@ use super::listener::{Inbound, ListenerState};
 use super::refusal::Refusal;
 use super::route::LatestRoute;
 use super::worker::Worker;
-use crate::intercept::explicit::Authentication;
 use crate::intercept::paced::{Flooded, Paced};
 use crate::intercept::strict::{Strict, ViolationHandle};
-use crate::intercept::{
-    Caller, ConnectionContext, Entry, Rejected, SessionCa, TokenDenied, token_in,
-};
+use crate::intercept::{ConnectionContext, Entry, Presented, PresentedDenied, Rejected, SessionCa};
 use crate::names::ReasonCode;
 
 /// How many bytes of one upload a client may send before the origin accepts them. A connection
@@ -46,7 +43,6 @@ impl Worker {
         self: Arc<Self>,
         inbound: Inbound<'_>,
         connection: ConnectionContext,
-        login: Option<Arc<Authentication>>,
     ) -> Conversation {
         let guard = self.watchdog.connection(&inbound.listener.state.leaves);
         guard.is_of(connection.caller.as_ref());
@@ -55,7 +51,6 @@ impl Worker {
             worker: self,
             connection: Arc::new(connection),
             listener: inbound.listener.state.clone(),
-            login,
             ca: inbound.selected.ca.clone(),
             latest: Arc::default(),
             violations: None,
@@ -68,8 +63,6 @@ pub(super) struct Conversation {
     worker: Arc<Worker>,
     connection: Arc<ConnectionContext>,
     listener: Arc<ListenerState>,
-    /// What its tunnel was opened with.
-    login: Option<Arc<Authentication>>,
     ca: Arc<SessionCa>,
     latest: Arc<LatestRoute>,
     guard: Arc<ConnectionGuard>,
@@ -164,12 +157,15 @@ impl Conversation {
         &self,
         request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<AnswerBody>, Infallible>> + Send + use<> {
-        let (refusal, connection) = match (self.refusal(&request), self.as_presented(&request)) {
-            (None, Ok(connection)) => (None, connection),
-            (None, Err(denied)) => (Some(Refusal::Token(denied)), self.connection.clone()),
-            (refused, _) => (refused, self.connection.clone()),
-        };
         let violations = self.violations.clone();
+        // Once for each request, in order.
+        let begun = violations.as_ref().map_or(Ok(()), ViolationHandle::begin);
+        let begun = begun.map_err(|malformed| Rejected::Wire(malformed).into());
+        let presented = || self.as_presented(&request).map_err(Refusal::Presented);
+        let (refusal, connection) = match begun.and_then(|()| presented()) {
+            Ok(connection) => (None, connection),
+            Err(refusal) => (Some(refusal), self.connection.clone()),
+        };
         let exchange = Exchange::begin(
             &self.worker,
             &connection,
@@ -198,59 +194,28 @@ impl Conversation {
         })
     }
 
-    /// The connection as a request in absolute-form presents it: each has the token of its own.
+    /// The connection as a request in absolute-form presents it: each shows who its client is.
     fn as_presented(
         &self,
         request: &Request<Incoming>,
-    ) -> Result<Arc<ConnectionContext>, TokenDenied> {
+    ) -> Result<Arc<ConnectionContext>, PresentedDenied> {
         let own = &self.connection;
-        if own.entry != Entry::Forward || self.listener.tokens.is_none() {
+        let by = self.listener.verifier.as_ref();
+        let Some(by) = by.filter(|_| own.entry == Entry::Forward) else {
             return Ok(own.clone());
-        }
-        let before = own.caller.as_deref();
-        let first = before.and_then(|caller| caller.token.as_ref());
-        let token = match (first, token_in(request.headers())) {
-            (None, None) => return Ok(own.clone()),
-            (None, Some(_)) => return Err(TokenDenied::Beside),
-            (Some(_), None) => return Err(TokenDenied::Missing),
-            (Some(first), Some(text)) if first.is(&text) => {
-                first.holds()?;
-                return Ok(own.clone());
-            }
-            (Some(first), Some(text)) => first.replaced_by(text)?,
         };
-        let (user, beside) = before
-            .map(|caller| (caller.user.clone(), caller.beside.clone()))
-            .unwrap_or_default();
-        let caller = Some(Arc::new(Caller::with_token(token, user, beside)));
-        Ok(Arc::new(ConnectionContext {
-            caller,
-            ..ConnectionContext::clone(own)
-        }))
-    }
-
-    /// Returns why the request is refused before it is read. Call it once per request, in order.
-    fn refusal(&self, request: &Request<Incoming>) -> Option<Refusal> {
-        if let Some(Err(malformed)) = self.violations.as_ref().map(ViolationHandle::begin) {
-            return Some(Rejected::Wire(malformed).into());
-        }
-        let asked = self.listener.login.load();
-        let asked = asked.as_ref()?;
-        // A tunnel was authenticated when it was opened. Requests in absolute-form authenticate one
-        // by one.
-        let is_authenticated = match (self.connection.entry, &self.login) {
-            (Entry::Forward, _) => asked.accepts_fields(request.headers()),
-            (_, Some(login)) => Arc::ptr_eq(login, asked),
-            (_, None) => false,
-        };
-        if is_authenticated {
-            return None;
-        }
-        if self.connection.entry != Entry::Forward {
-            // Its client must open another.
-            self.guard.close(Closing::Draining);
-        }
-        Some(Refusal::ProxyAuthentication)
+        let presented = Presented::of(request.headers());
+        let caller = by.take_again(own.caller.as_ref(), presented)?;
+        Ok(caller.map_or_else(
+            || own.clone(),
+            |caller| {
+                let caller = Some(caller);
+                Arc::new(ConnectionContext {
+                    caller,
+                    ..ConnectionContext::clone(own)
+                })
+            },
+        ))
     }
 }
 
@@ -294,7 +259,7 @@ mod tests {
             |worker: Arc<Worker>,
              stream: Tls,
              (inbound, context): (Inbound<'static>, ConnectionContext)| {
-                worker.conversation(inbound, context, None).http1(stream)
+                worker.conversation(inbound, context).http1(stream)
             },
         );
         let exchange = size(|exchange: Box<Exchange>, connection, request| {

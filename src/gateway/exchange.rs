@@ -19,7 +19,6 @@ use super::snapshot::Snapshot;
 use super::worker::Worker;
 use super::{clock, upgrade};
 use crate::audit::{self, Phase, Trail};
-use crate::body::HoldFault;
 use crate::credential::{Credentialed, Redactor, Verified};
 use crate::intercept::strict::ViolationHandle;
 use crate::intercept::{
@@ -28,7 +27,7 @@ use crate::intercept::{
 };
 use crate::message::{Authority, Origin, named_paths};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
-use crate::policy::{Asker, Authorized, Decision, Gathered};
+use crate::policy::{Asker, Authorized, Decision, Gathered, Ungathered};
 use crate::session::Identified;
 use crate::token::TokenUse;
 
@@ -105,7 +104,8 @@ impl Exchange {
             })?;
         let request = accepted.request();
         let target = &request.head.target;
-        self.trail.path(target.path());
+        self.trail
+            .path(route.bindings.shown(target.path()).as_bytes());
         self.trail.query(target.query().unwrap_or_default());
         if let Some(bytes) = request.content_length() {
             self.trail.request_bytes(bytes);
@@ -149,7 +149,7 @@ impl Exchange {
         &self,
         identified: Identified,
         route: &OriginRoute,
-    ) -> Result<Gathered, HoldFault> {
+    ) -> Result<Gathered, Ungathered> {
         let budget = self.snapshot.credentials.holding().content_budget();
         let policies = &self.snapshot.policies;
         policies.gather(identified, &route.rules, budget).await

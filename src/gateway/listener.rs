@@ -5,17 +5,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use zeroize::Zeroizing;
 
 use super::callers::ListenerSessions;
 use super::shared::SharedState;
-use crate::intercept::explicit::Authentication;
 use crate::intercept::{
-    Aliases, Caller, CallerRefused, ClientStream, DoorTls, Entry, Evidence, Responder, SessionCa,
-    TokenDenied, TokenPeer, TokenVerifier,
+    Aliases, Caller, CallerRefused, ClientStream, ClientVerifier, DoorTls, Entry, Evidence,
+    JwtKeys, JwtVerifier, Presented, PresentedDenied, Responder, SessionCa, Taken, TokenPeer,
+    UserPassword,
 };
 use crate::names::User;
 use crate::session::Session;
@@ -48,7 +47,15 @@ pub(super) struct Selected {
     pub(super) caller: Option<Arc<Caller>>,
 }
 
-/// Who is behind a connection by what it shows beside a token.
+/// Who a client is by what it presents.
+pub(super) enum Known {
+    /// Its token selected a session.
+    Selected(Selected),
+    /// A caller, who has yet to select one.
+    Caller(Arc<Caller>),
+}
+
+/// Who is behind a connection by what it shows beside that which its client presents.
 pub(super) type Beside = Result<Option<Arc<Caller>>, CallerRefused>;
 
 /// How the connections of a listener name their destination.
@@ -88,10 +95,8 @@ impl ListenerMode {
 
 /// What changes of a listener while its connections are open.
 pub(super) struct ListenerState {
-    /// What the clients of a proxy present now; `None` if that is nothing.
-    pub(super) login: ArcSwapOption<Authentication>,
-    /// What tokens are verified by; `None` if the listener takes none.
-    pub(super) tokens: Option<Arc<TokenVerifier>>,
+    /// What verifies that which clients present; `None` if they present nothing.
+    pub(super) verifier: Option<Arc<ClientVerifier>>,
     /// The TLS of a proxy now; `None` if its clients speak in clear text.
     pub(super) tls: Option<Arc<ArcSwap<DoorTls>>>,
     /// How many connections have no session yet.
@@ -103,17 +108,15 @@ pub(super) struct ListenerState {
 }
 
 impl SessionListener {
-    /// A listener of a gateway. The clients of a proxy present `login`, if there is one.
+    /// A listener of a gateway.
     #[must_use]
     pub fn new(
         shared: &SharedState,
         sessions: impl Into<ListenerSessions>,
         mode: ListenerMode,
-        login: Option<Authentication>,
     ) -> Self {
         let state = ListenerState {
-            login: ArcSwapOption::from_pointee(login),
-            tokens: None,
+            verifier: None,
             tls: None,
             without_session: Arc::default(),
             leaves: shared.draining.child_token(),
@@ -127,19 +130,18 @@ impl SessionListener {
         }
     }
 
-    /// Takes evidence of who is behind a connection, and no connection without. Tokens, if they are
-    /// among it, are verified by `tokens`. The clients of a proxy speak `tls` to it, if there is
-    /// one.
+    /// Takes evidence of who is behind a connection, and no connection without. What clients
+    /// present, if that is among it, is verified by `verifier`. Clients speak `tls` to it, if there
+    /// is one.
     #[must_use]
     pub fn with_evidence(
         self,
         evidence: Vec<Evidence>,
-        tokens: Option<Arc<TokenVerifier>>,
+        verifier: Option<Arc<ClientVerifier>>,
         tls: Option<Arc<DoorTls>>,
     ) -> Self {
         let state = ListenerState {
-            login: ArcSwapOption::new(self.state.login.load_full()),
-            tokens,
+            verifier,
             tls: tls.map(|tls| Arc::new(ArcSwap::new(tls))),
             without_session: Arc::default(),
             leaves: self.state.leaves.clone(),
@@ -150,6 +152,12 @@ impl SessionListener {
             state: Arc::new(state),
             ..self
         }
+    }
+
+    /// What verifies JWTs, if it takes them.
+    #[must_use]
+    pub fn jwts(&self) -> Option<&Arc<JwtVerifier>> {
+        self.state.verifier.as_ref()?.jwts.as_ref()
     }
 
     /// Where a connection comes from, if that tells clients of the session apart.
@@ -170,16 +178,19 @@ impl SessionListener {
         }
     }
 
-    /// Takes the token that a client presents, and the session that it selects. What stands
-    /// `beside` it goes on to say who the caller is; the user of a caller's session is that caller.
-    pub(super) fn by_token(
+    /// Takes what a client presents. A token selects a session; what stands `beside` it goes on to
+    /// say who the caller is, and the user of a caller's session is that caller.
+    pub(super) fn by_presented(
         &self,
-        text: Option<Zeroizing<String>>,
+        presented: Option<Presented>,
         (peer, beside): (&TokenPeer, &Beside),
-    ) -> Result<Selected, TokenDenied> {
-        let by = self.state.tokens.as_ref().zip(text);
-        let (by, text) = by.ok_or(TokenDenied::Missing)?;
-        let token = by.take(text, peer.clone())?;
+    ) -> Result<Known, PresentedDenied> {
+        let by = self.state.verifier.as_ref();
+        let by = by.ok_or(PresentedDenied::Missing)?;
+        let token = match by.take(presented, peer)? {
+            Taken::Caller(caller) => return Ok(Known::Caller(caller)),
+            Taken::Token(token) => token,
+        };
         let live = match &self.sessions {
             ListenerSessions::One(session, ca) => {
                 let is_it = session.id() == token.session();
@@ -187,18 +198,18 @@ impl SessionListener {
             }
             ListenerSessions::EachCaller(all) => all.live.get(token.session()),
         };
-        let (session, ca) = live.ok_or(TokenDenied::Session)?;
+        let (session, ca) = live.ok_or(PresentedDenied::Other)?;
         let (user, beside) = match beside {
             Ok(caller) => (None, caller.clone()),
             Err(refused) => (refused.user.clone(), None),
         };
         let user = session.user().cloned().or(user);
-        let caller = Caller::with_token(token, user, beside);
-        Ok(Selected {
+        let caller = Some(Arc::new(Caller::with_token(token, user, beside)));
+        Ok(Known::Selected(Selected {
             session,
             ca,
-            caller: Some(Arc::new(caller)),
-        })
+            caller,
+        }))
     }
 
     /// Finds the session that a caller selects.
@@ -218,24 +229,25 @@ impl SessionListener {
         })
     }
 
-    /// Replaces what the clients of a proxy present, and its TLS. The next request of each
-    /// connection must have the one, or have come through a tunnel that was opened with it. The
-    /// connections stay in the TLS that they came by, for as long as the next one takes their
-    /// certificates.
-    pub fn ask_for(&self, login: Option<Authentication>, tls: Option<Arc<DoorTls>>) {
+    /// Replaces the passwords of a proxy, the keys of its JWTs, and its TLS. What came with what is
+    /// no more ends. Connections stay in the TLS that they came by, for as long as the next one
+    /// takes their certificates.
+    pub fn ask_for(
+        &self,
+        (passwords, keys): (Vec<UserPassword>, Option<&JwtKeys>),
+        tls: Option<Arc<DoorTls>>,
+    ) {
         if let Some((door, tls)) = self.state.tls.as_ref().zip(tls)
             && *door.load_full() != *tls
         {
             door.store(tls);
         }
-        let now = self.state.login.load();
-        let is_same = match (now.as_deref(), &login) {
-            (Some(now), Some(login)) => now.is(login),
-            (None, None) => true,
-            _ => false,
-        };
-        if !is_same {
-            self.state.login.store(login.map(Arc::new));
+        let verifier = self.state.verifier.as_ref();
+        if let Some(known) = verifier.and_then(|by| by.passwords.as_ref()) {
+            known.replace(passwords);
+        }
+        if let Some((known, keys)) = self.jwts().zip(keys) {
+            known.replace(keys.clone());
         }
     }
 }

@@ -18,7 +18,7 @@ use super::refusal::Refusal;
 use super::respond::shown;
 use super::worker::Worker;
 use crate::audit::Trail;
-use crate::intercept::explicit::Asked;
+use crate::intercept::explicit::{Asked, OpeningRefused};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{CallerRefused, ClientStream, Entry, dns, explicit};
 use crate::message::{Authority, Origin, Scheme};
@@ -53,7 +53,7 @@ impl Worker {
         let mut known = listener.state.refused_callers.lock();
         if known.len() < REFUSED_CALLERS && known.insert((user.clone(), cause.clone())) {
             let mut trail = Trail::begin(&self.shared.log, id, listener.mode.entry().as_str());
-            trail.user(user.as_ref());
+            trail.caller(user.as_ref(), &[]);
             trail.client(client);
             trail.method("CONNECT");
             trail.refuse(reason);
@@ -71,6 +71,7 @@ impl Worker {
         mut io: Prefixed<ClientStream>,
         (listener, client): (&SessionListener, Option<SocketAddr>),
         refused: CallerRefused,
+        asked: Option<Result<Asked, OpeningRefused>>,
         deadline: Instant,
     ) {
         let reason = refused.reason;
@@ -78,9 +79,12 @@ impl Worker {
         if !matches!(listener.mode, ListenerMode::Proxy) {
             return;
         }
-        let asked = timeout_at(deadline, explicit::ask(&mut io, None));
+        let asked = match asked {
+            Some(asked) => Ok(asked),
+            None => timeout_at(deadline, explicit::ask(&mut io)).await,
+        };
         // The client may be gone.
-        let _ = match asked.await {
+        let _ = match asked {
             Ok(Ok(Asked::Socks(_))) => io.write_all(&Reply::NotAllowed.message()).await,
             Ok(Ok(_)) => write_refusal(&mut io, None, (id, Refusal::Caller(reason))).await,
             _ => Ok(()),
@@ -91,11 +95,11 @@ impl Worker {
         &self,
         mut io: Prefixed<ClientStream>,
         inbound: Inbound<'_>,
-        refused: explicit::OpeningRefused,
+        refused: OpeningRefused,
     ) {
         match refused {
-            explicit::OpeningRefused::Io(_) => {}
-            explicit::OpeningRefused::Socks(why) => {
+            OpeningRefused::Io(_) => {}
+            OpeningRefused::Socks(why) => {
                 self.record_opening(inbound, Entry::Socks, None, why.reason());
             }
             other => {
@@ -120,7 +124,9 @@ impl Worker {
         } = inbound.selected;
         trail.session(session.id(), session.clone());
         trail.client(inbound.client);
-        trail.user(caller.as_ref().and_then(|caller| caller.user.as_ref()));
+        if let Some(caller) = caller {
+            trail.caller(caller.user.as_ref(), &caller.groups);
+        }
         // The connection is refused either way. Beyond the session's share of the log, the refusal
         // is counted but not recorded.
         let _ = trail.admit();

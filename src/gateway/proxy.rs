@@ -6,7 +6,6 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 
 use super::listener::Inbound;
-use super::refusal::Refusal;
 use super::tunnel::TunnelTarget;
 use super::worker::Worker;
 use crate::intercept::explicit::{self, Asked, OpeningRefused};
@@ -21,61 +20,47 @@ impl Worker {
         self: Arc<Self>,
         mut io: Prefixed<ClientStream>,
         inbound: Inbound<'_>,
-        mut asked: Option<Result<Asked, OpeningRefused>>,
+        asked: Option<Result<Asked, OpeningRefused>>,
         deadline: Instant,
     ) {
-        let login = inbound.listener.state.login.load_full();
-        // A client may answer a 407 on the same connection (clients.md: Java does only that).
-        for _ in 0..3 {
-            let asking = async {
-                match asked.take() {
-                    Some(asked) => asked,
-                    None => explicit::ask(&mut io, login.as_deref()).await,
-                }
-            };
-            let asking = Box::pin(asking);
-            let asked = match self.opening(inbound.listener, deadline, asking).await {
-                Some(Ok(asked)) => asked,
-                Some(Err(why)) => return Box::pin(self.refuse_opening(io, inbound, why)).await,
-                None => return,
-            };
-            let opened = match asked {
-                Asked::Requests => {
-                    let context = absolute_form(inbound);
-                    return Box::pin(self.conversation(inbound, context, None).http1(io)).await;
-                }
-                Asked::ConnectUnauthenticated => {
-                    let refusal = Refusal::ProxyAuthentication;
-                    let answered = self.answer_opening(&mut io, inbound, None, refusal);
-                    match answered.await {
-                        Ok(()) => continue,
-                        Err(_) => return,
-                    }
-                }
-                Asked::Connect(authority) => {
-                    let opened = io.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
-                    opened.map(|()| (Entry::Connect, Some(authority), None))
-                }
-                Asked::Socks(to) => {
-                    let (named, destination) = match to {
-                        SocksTarget::Named(authority) => (Some(authority), None),
-                        SocksTarget::Address(address) => (None, Some(address)),
-                    };
-                    let opened = io.write_all(&Reply::Succeeded.message()).await;
-                    opened.map(|()| (Entry::Socks, named, destination))
-                }
-            };
-            // Whether policy allows anything there is told inside, where clients show it.
-            if let Ok((entry, named, destination)) = opened {
-                let target = TunnelTarget {
-                    entry,
-                    named,
-                    destination,
-                    login,
-                };
-                Box::pin(self.tunnel(io, inbound, target, deadline)).await;
+        let asking = async {
+            match asked {
+                Some(asked) => asked,
+                None => explicit::ask(&mut io).await,
             }
-            return;
+        };
+        let asking = Box::pin(asking);
+        let asked = match self.opening(inbound.listener, deadline, asking).await {
+            Some(Ok(asked)) => asked,
+            Some(Err(why)) => return Box::pin(self.refuse_opening(io, inbound, why)).await,
+            None => return,
+        };
+        let opened = match asked {
+            Asked::Requests => {
+                let context = absolute_form(inbound);
+                return Box::pin(self.conversation(inbound, context).http1(io)).await;
+            }
+            Asked::Connect(authority) => {
+                let opened = io.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+                opened.map(|()| (Entry::Connect, Some(authority), None))
+            }
+            Asked::Socks(to) => {
+                let (named, destination) = match to {
+                    SocksTarget::Named(authority) => (Some(authority), None),
+                    SocksTarget::Address(address) => (None, Some(address)),
+                };
+                let opened = io.write_all(&Reply::Succeeded.message()).await;
+                opened.map(|()| (Entry::Socks, named, destination))
+            }
+        };
+        // Whether policy allows anything there is told inside, where clients show it.
+        if let Ok((entry, named, destination)) = opened {
+            let target = TunnelTarget {
+                entry,
+                named,
+                destination,
+            };
+            Box::pin(self.tunnel(io, inbound, target, deadline)).await;
         }
     }
 }

@@ -11,7 +11,7 @@ use super::guard::Abort;
 use crate::audit;
 use crate::body::{HoldFault, TransformFault};
 use crate::credential::{StoreError, Unavailable};
-use crate::intercept::{Rejected, TokenDenied, explicit};
+use crate::intercept::{PresentedDenied, Rejected, TokenDenied, explicit};
 use crate::message::Authority;
 use crate::names::{CredentialName, ExchangeId, PolicyId, ReasonCode};
 use crate::{credential, origin, policy, session};
@@ -35,7 +35,7 @@ pub enum Refusal {
     Denied(#[from] Box<policy::Denied>),
     /// The verdict depends on content that cannot be buffered.
     #[error(transparent)]
-    Gathered(#[from] HoldFault),
+    Gathered(HoldFault),
     /// A credential cannot be used for the request.
     #[error(transparent)]
     Credential(#[from] credential::Error),
@@ -65,24 +65,30 @@ pub enum Refusal {
         /// Why a policy would change nothing, if so.
         floor: Option<ReasonCode>,
     },
-    /// The proxy port requires a user and password.
-    #[error("the proxy asks for a user and password")]
-    ProxyAuthentication,
     /// The listener does not take who is behind the connection.
     #[error("the listener does not take this caller")]
     Caller(ReasonCode),
     /// The proxy takes TLS, and the client does not speak it.
     #[error("the proxy takes TLS alone, and the client speaks in clear text")]
     ClearText,
-    /// The listener asks for a token, and takes none that was presented.
-    #[error("the listener asks for a token, and none that it takes was presented")]
-    Token(TokenDenied),
+    /// The proxy asks who its client is, and takes nothing that was presented.
+    #[error("the proxy asks who its client is, and nothing that it takes was presented")]
+    Presented(PresentedDenied),
     /// The connection's token does not allow the request.
     #[error(transparent)]
     Caveat(TokenDenied),
     /// The session was made to be lent other credentials alone.
     #[error("the session may not be lent `{0}`")]
     Unlent(CredentialName),
+}
+
+impl From<policy::Ungathered> for Refusal {
+    fn from(why: policy::Ungathered) -> Self {
+        match why {
+            policy::Ungathered::Held(why) => Self::Gathered(why),
+            policy::Ungathered::Refused(why) => Self::Session(why.into()),
+        }
+    }
 }
 
 impl Refusal {
@@ -108,10 +114,9 @@ impl Refusal {
             Self::Opening(why) => why.reason(),
             Self::Unreachable { .. } => ReasonCode::PolicyDefaultDeny,
             Self::Busy => ReasonCode::SessionLimit,
-            Self::ProxyAuthentication => ReasonCode::ProxyAuthentication,
             Self::Caller(reason) => *reason,
             Self::ClearText => ReasonCode::ProxyTls,
-            Self::Token(_) => ReasonCode::TokenRefused,
+            Self::Presented(_) => ReasonCode::ProxyAuthentication,
             Self::Caveat(_) => ReasonCode::TokenCaveat,
             Self::Unlent(_) => ReasonCode::SessionLend,
         }
@@ -160,7 +165,8 @@ impl Refusal {
             Self::Origin(_) | Self::Session(session::Error::Misplaced(_)) | Self::Unlent(_) => {
                 Some(self.cause())
             }
-            Self::Token(denied) | Self::Caveat(denied) => Some(denied.to_string()),
+            Self::Presented(denied) => Some(denied.to_string()),
+            Self::Caveat(denied) => Some(denied.to_string()),
             Self::Credential(error) if self.reason().status().is_server_error() => {
                 Some(chain(error))
             }

@@ -141,7 +141,9 @@ impl Exchange {
         };
         let place = session.exchange(self.snapshot.limits.exchanges_per_session);
         self.trail.session(&connection.session, session);
-        self.trail.user(connection.user());
+        if let Some(caller) = &connection.caller {
+            self.trail.caller(caller.user.as_ref(), &caller.groups);
+        }
         self.trail.admit()?;
         self.guard.holds(place.ok_or(Refusal::Busy)?);
         Ok(())

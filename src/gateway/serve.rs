@@ -136,37 +136,39 @@ impl Worker {
                 None => return,
             },
         };
-        if listener.state.tokens.is_some() {
-            return Box::pin(self.by_token(stream, listener, deadline)).await;
+        if listener.state.verifier.is_some() {
+            return Box::pin(self.by_presented(stream, listener, deadline)).await;
         }
         let from = (listener, listener.client(&stream));
         match listener.caller(&stream).await {
             Ok(caller) => {
-                self.select(Prefixed::new(stream), from, caller, deadline)
+                self.select(Prefixed::new(stream), from, caller, None, deadline)
                     .await;
             }
             Err(refused) => {
                 let io = Prefixed::new(stream);
-                Box::pin(self.refuse_caller(io, from, refused, deadline)).await;
+                Box::pin(self.refuse_caller(io, from, refused, None, deadline)).await;
             }
         }
     }
 
-    /// Serves a connection of a caller, in the session that it selects.
+    /// Serves a connection of a caller, in the session that it selects. The client of a proxy may
+    /// have `asked` already.
     pub(super) async fn select(
         self: Arc<Self>,
         io: Prefixed<ClientStream>,
         from: (&SessionListener, Option<SocketAddr>),
         caller: Option<Arc<Caller>>,
+        asked: Option<Result<Asked, OpeningRefused>>,
         deadline: Instant,
     ) {
         let selecting = timeout_at(deadline, from.0.select(caller));
         match Box::pin(selecting).await {
             Ok(Ok(selected)) => {
-                Box::pin(self.serve(io, from, &selected, None, deadline)).await;
+                Box::pin(self.serve(io, from, &selected, asked, deadline)).await;
             }
             Ok(Err(refused)) => {
-                Box::pin(self.refuse_caller(io, from, refused, deadline)).await;
+                Box::pin(self.refuse_caller(io, from, refused, asked, deadline)).await;
             }
             Err(_) => {}
         }
@@ -207,7 +209,6 @@ impl Worker {
                     entry: Entry::Tls,
                     named: None,
                     destination: Some(nowhere),
-                    login: None,
                 };
                 self.tunnel(io, inbound, target, deadline).await;
             }
@@ -217,7 +218,7 @@ impl Worker {
                     aliases: Some(aliases.clone()),
                     ..absolute_form(inbound)
                 };
-                Box::pin(self.conversation(inbound, context, None).http1(io)).await;
+                Box::pin(self.conversation(inbound, context).http1(io)).await;
             }
             ListenerMode::Proxy => self.proxied(io, inbound, asked, deadline).await,
         }
@@ -254,7 +255,6 @@ impl Worker {
             entry: Entry::Transparent,
             named,
             destination: Some(destination),
-            login: None,
         };
         self.tunnel(io, inbound, target, deadline).await;
     }

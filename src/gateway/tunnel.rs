@@ -8,7 +8,6 @@ use tokio::time::{Instant, timeout_at};
 
 use super::listener::{Inbound, Selected};
 use super::worker::Worker;
-use crate::intercept::explicit::Authentication;
 use crate::intercept::first::{FirstBytes, server_speaks_first};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{
@@ -26,8 +25,6 @@ pub(super) struct TunnelTarget {
     pub(super) entry: Entry,
     pub(super) named: Option<Authority>,
     pub(super) destination: Option<SocketAddr>,
-    /// What it was opened with, if the proxy asks for that.
-    pub(super) login: Option<Arc<Authentication>>,
 }
 
 impl TunnelTarget {
@@ -111,9 +108,8 @@ impl Worker {
             None => return,
             Some(FirstBytes::Tls) => {}
             Some(FirstBytes::Http) => {
-                let login = to.login.take();
                 let clear = to.context(inbound, Scheme::Http, None);
-                return Box::pin(self.conversation(inbound, clear, login).http1(io)).await;
+                return Box::pin(self.conversation(inbound, clear).http1(io)).await;
             }
             Some(FirstBytes::Foreign(reason)) => {
                 let host = to.authority();
@@ -143,9 +139,8 @@ impl Worker {
                         port: address.port(),
                     });
                 }
-                let login = to.login.take();
                 let context = to.context(inbound, Scheme::Https, sni);
-                let conversation = self.conversation(inbound, context, login);
+                let conversation = self.conversation(inbound, context);
                 if inside.http2 {
                     Box::pin(conversation.http2(inside.stream, inbound)).await;
                 } else {

@@ -45,7 +45,7 @@ fn of(session: &SessionId, access: &RequestedAccess, length: Option<u64>) -> Opt
     // The path of a signed request to an object store is not resolved.
     let target = [EncodedSlash::Keep, EncodedSlash::Key]
         .into_iter()
-        .filter_map(|slashes| RequestTarget::parse(path.as_bytes(), slashes).ok())
+        .filter_map(|slashes| RequestTarget::judged(path.as_bytes(), slashes).ok())
         .find(|target| target.path() == path)?;
     let batch = preset::is_batch(&authority.host, &target);
     let mut request = OwnedFacts::new(session.clone(), *scheme, authority.host.clone(), target);
@@ -96,7 +96,7 @@ pub fn access(request: &OwnedFacts) -> RequestedAccess {
 /// The request, once for each spelling of its path; `None` if one of them is no path.
 pub(super) fn in_each_spelling(request: &OwnedFacts) -> Option<Vec<OwnedFacts>> {
     let read = |path: &String| {
-        let target = RequestTarget::parse(path.as_bytes(), EncodedSlash::Keep).ok()?;
+        let target = RequestTarget::judged(path.as_bytes(), EncodedSlash::Keep).ok()?;
         let request = request.clone();
         Some(OwnedFacts { target, ..request })
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::evidence::{HeldCertificate, HeldToken};
+use super::evidence::{HeldCertificate, HeldJwt, HeldToken};
 use crate::names::{ReasonCode, User};
 
 /// Who is behind a connection, as a kind of evidence shows it: a user or none, and groups. Policy
@@ -16,8 +16,12 @@ pub struct Caller {
     pub groups: Vec<Arc<str>>,
     /// The token that was presented. No policy reads it: it narrows what policy allows.
     pub token: Option<HeldToken>,
+    /// Whether its client presents what shows who it is, with each request in absolute-form.
+    pub is_presented: bool,
     /// The certificate that shows who it is.
     pub certificate: Option<Arc<HeldCertificate>>,
+    /// The JWT that shows who it is.
+    pub jwt: Option<HeldJwt>,
     /// Who it is by other evidence, which is there as long as the token counts.
     pub beside: Option<Arc<Self>>,
     /// Whether the evidence says no more that it is there.
@@ -56,6 +60,7 @@ impl Caller {
             user: user.or_else(|| shown?.user.clone()),
             groups: shown.map(|one| one.groups.clone()).unwrap_or_default(),
             token: Some(token),
+            is_presented: true,
             beside,
             ..Self::default()
         }
@@ -68,6 +73,7 @@ impl Caller {
         let ended = |held: &Arc<HeldCertificate>| !held.holds();
         is_over
             || self.certificate.as_ref().is_some_and(ended)
+            || self.jwt.as_ref().is_some_and(|held| !held.holds())
             || self.beside.as_deref().is_some_and(Self::is_over)
     }
 

@@ -39,8 +39,9 @@ pub use destination::{is_of_this_machine, original_destination};
 pub use door::{DoorMalformed, DoorSettings, DoorTls, is_over};
 pub use enter::{DoorRefused, enter};
 pub use evidence::{
-    Evidence, HeldToken, KEY_NUMBER, PeerUsers, RevokedTokens, TAILNET_SOCKET, Tailnet,
-    TokenDenied, TokenPeer, TokenVerifier, token_in, token_of_login,
+    ClientVerifier, Evidence, HeldToken, JwtKeys, JwtSettings, JwtVerifier, KEY_NUMBER,
+    PRESENTED_USER, Passwords, PeerUsers, Presented, PresentedDenied, RevokedTokens,
+    TAILNET_SOCKET, Tailnet, Taken, TokenDenied, TokenPeer, TokenVerifier, UserPassword,
 };
 pub use hello::{Destination, terminate};
 pub use leaves::leaves_minted;

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::HeaderValue;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body::Body as _;
 use hyper::upgrade::OnUpgrade;
 
 use super::connection::ConnectionContext;
 use super::websocket;
-use crate::body::{Content, HoldBudget, HoldFault, Limit, Meter};
+use crate::body::{Content, HoldBudget, HoldFault, Limit, Meter, digest};
 use crate::message::RequestHead;
 
 /// One request on its way from the client to the origin.
@@ -56,6 +59,24 @@ impl Request {
     ) -> Result<Box<Self>, HoldFault> {
         self.content = self.content.hold(limit, budget).await?;
         Ok(self)
+    }
+
+    /// Sends the held content without its coding.
+    pub(crate) fn decoded(&mut self, content: Bytes) {
+        self.head.fields.remove(CONTENT_ENCODING);
+        self.replace_content(content);
+    }
+
+    /// Sends other content than was held, with its digests.
+    pub(crate) fn replace_content(&mut self, content: Bytes) {
+        let fields = &mut self.head.fields;
+        digest::make_anew(fields, &content);
+        if fields.contains_key(CONTENT_LENGTH) {
+            fields.insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
+        }
+        if let Some(held) = self.content.held_mut() {
+            held.replace(content);
+        }
     }
 
     /// The same request with all of its content in memory, if that is not longer than the limit.

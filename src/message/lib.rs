@@ -11,6 +11,7 @@ pub mod agree;
 mod authority;
 mod batch;
 mod canonical;
+pub mod content_name;
 pub mod fields;
 mod host;
 pub mod json;
@@ -18,6 +19,7 @@ pub mod method;
 mod named_path;
 pub mod pairs;
 mod parameter;
+mod path_place;
 mod pattern;
 mod place;
 pub mod route;
@@ -29,6 +31,7 @@ mod target_form;
 pub use agree::{ConnectionClaims, Disagreement, agree};
 pub use authority::{Authority, AuthorityMalformed};
 pub use batch::is_batch;
+pub use content_name::{FormName, Pointer};
 pub use fields::FieldsMalformed;
 pub use host::{Host, HostMalformed};
 pub use method::MethodRefused;
@@ -42,7 +45,7 @@ pub use taken::{
     Taken, TakenMalformed, TakenPart, credential_protocol, is_credential_parameter,
     sounds_like_credential,
 };
-pub use target::RequestTarget;
+pub use target::{LENT, RequestTarget};
 pub use target_form::{EncodedSlash, TargetMalformed};
 
 use std::fmt;

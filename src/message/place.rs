@@ -5,10 +5,14 @@ use std::str::FromStr;
 
 use http::{HeaderName, header};
 
+use super::content_name::{FormName, FormNameMalformed, Pointer, PointerMalformed};
+use super::path_place::{PathPlace, PathPlaceMalformed};
+
 /// Where a credential may be in a request. A phantom anywhere else is never replaced.
 ///
 /// Configuration and audit records use its text form: `header:authorization:Bearer`,
-/// `header:x-api-key`, `basic:user`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`.
+/// `header:x-api-key`, `basic:user`, `basic:password`, `cookie:sid`, `query:key`, `path:/bot{}/`,
+/// `form:token`, `json:/auth/token`, `multipart:token`, `sign:sigv4`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
     /// A field's value, after an authentication scheme if one is named.
@@ -27,6 +31,15 @@ pub enum Place {
     Cookie(String),
     /// The decoded value of the query parameter with this decoded name.
     Query(String),
+    /// A part of a segment of the path. From [`RequestTarget::lending`](super::RequestTarget) on, `{}`
+    /// stands there.
+    Path(PathPlace),
+    /// The value in a form (`application/x-www-form-urlencoded`).
+    Form(FormName),
+    /// The string at this place in a JSON document.
+    Json(Pointer),
+    /// The value of this field of a form in parts (`multipart/form-data`).
+    Multipart(FormName),
     /// Not in the request itself: the request is signed with the credential, by the scheme with
     /// this name (`sigv4`).
     Signature(String),
@@ -39,7 +52,12 @@ impl Place {
             Self::Header { name, .. } => Some(name.clone()),
             Self::BasicUser | Self::BasicPassword => Some(header::AUTHORIZATION),
             Self::Cookie(_) => Some(header::COOKIE),
-            Self::Query(_) | Self::Signature(_) => None,
+            Self::Query(_)
+            | Self::Path(_)
+            | Self::Form(_)
+            | Self::Json(_)
+            | Self::Multipart(_)
+            | Self::Signature(_) => None,
         }
     }
 
@@ -47,10 +65,26 @@ impl Place {
     /// credential can be in it.
     pub fn site(&self) -> String {
         match self {
-            Self::Cookie(_) | Self::Query(_) | Self::Signature(_) => self.to_string(),
+            Self::Cookie(_)
+            | Self::Query(_)
+            | Self::Form(_)
+            | Self::Json(_)
+            | Self::Multipart(_)
+            | Self::Signature(_) => self.to_string(),
+            Self::Path(_) => "path".to_owned(),
             Self::Header { name, .. } => name.to_string(),
             Self::BasicUser | Self::BasicPassword => header::AUTHORIZATION.to_string(),
         }
+    }
+
+    /// Whether it exists only where the client put the phantom.
+    pub fn is_made_by_the_client(&self) -> bool {
+        matches!(self, Self::Path(_)) || self.is_in_content()
+    }
+
+    /// Whether it is in the content.
+    pub fn is_in_content(&self) -> bool {
+        matches!(self, Self::Form(_) | Self::Json(_) | Self::Multipart(_))
     }
 
     /// Whether a user name or password accompanies the credential.
@@ -62,10 +96,11 @@ impl Place {
 /// Why a text does not name a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceMalformed {
-    /// The first word is not one of `header`, `basic`, `cookie`, `query`, `sign`.
+    /// The first word is not one of `header`, `basic`, `cookie`, `query`, `path`, `form`,
+    /// `json`, `multipart`, `sign`.
     #[error(
         "a place is one of `header:NAME`, `header:NAME:SCHEME`, `basic:user`, `basic:password`, `cookie:NAME`, `query:NAME`, \
-         `sign:NAME`"
+         `path:/PATH{{}}`, `form:NAME`, `json:/POINTER`, `multipart:NAME`, `sign:NAME`"
     )]
     Kind,
     /// The field name is not a token, or is a field that routes or frames the message.
@@ -78,6 +113,15 @@ pub enum PlaceMalformed {
          that place"
     )]
     Subprotocol,
+    /// The path is not that of a place.
+    #[error(transparent)]
+    Path(#[from] PathPlaceMalformed),
+    /// The name in a form has other characters.
+    #[error(transparent)]
+    Form(#[from] FormNameMalformed),
+    /// It is no pointer.
+    #[error(transparent)]
+    Pointer(#[from] PointerMalformed),
     /// The scheme, cookie or parameter name is empty or contains a character that is not allowed
     /// there.
     #[error("the place has an empty or impossible name")]
@@ -96,6 +140,10 @@ impl fmt::Display for Place {
             Place::BasicPassword => f.write_str("basic:password"),
             Place::Cookie(name) => write!(f, "cookie:{name}"),
             Place::Query(name) => write!(f, "query:{name}"),
+            Place::Path(path) => write!(f, "path:{path}"),
+            Place::Form(name) => write!(f, "form:{name}"),
+            Place::Json(pointer) => write!(f, "json:{pointer}"),
+            Place::Multipart(name) => write!(f, "multipart:{name}"),
             Place::Signature(name) => write!(f, "sign:{name}"),
         }
     }
@@ -114,6 +162,10 @@ impl FromStr for Place {
             ("basic", "password") => Ok(Place::BasicPassword),
             ("cookie", name) if is_token(name) => Ok(Place::Cookie(name.to_owned())),
             ("query", name) if is_parameter(name) => Ok(Place::Query(name.to_owned())),
+            ("path", path) => Ok(Place::Path(path.parse()?)),
+            ("form", name) => Ok(Place::Form(name.parse()?)),
+            ("json", pointer) => Ok(Place::Json(pointer.parse()?)),
+            ("multipart", name) => Ok(Place::Multipart(name.parse()?)),
             ("sign", name) if is_token(name) => Ok(Place::Signature(name.to_owned())),
             ("cookie" | "query" | "sign", _) => Err(PlaceMalformed::Name),
             _ => Err(PlaceMalformed::Kind),
@@ -163,6 +215,10 @@ mod tests {
             "cookie:sid",
             "query:key",
             "query:a:b",
+            "path:/bot{}/",
+            "form:card[number]",
+            "json:/a~1b/0",
+            "multipart:token",
             "sign:sigv4",
         ] {
             assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
@@ -179,6 +235,7 @@ mod tests {
             ("", PlaceMalformed::Kind),
             ("header", PlaceMalformed::Kind),
             ("body:x", PlaceMalformed::Kind),
+            ("sign:", PlaceMalformed::Name),
             ("basic:realm", PlaceMalformed::Kind),
             ("header:", PlaceMalformed::Field),
             ("header:a b", PlaceMalformed::Field),
@@ -193,6 +250,17 @@ mod tests {
             ("sign:", PlaceMalformed::Name),
         ] {
             assert_eq!(text.parse::<Place>(), Err(cause), "{text}");
+        }
+        for text in [
+            "path:/bot",
+            "form:",
+            "form:a b",
+            "json:",
+            "json:a",
+            "json:/~2",
+            "multipart:",
+        ] {
+            assert!(text.parse::<Place>().is_err(), "{text}");
         }
     }
 }

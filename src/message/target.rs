@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
-use percent_encoding::utf8_percent_encode;
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 
 use super::canonical::{canonical, is_plain, may_stand_in_query};
 use super::pairs::{ESCAPED, form_text};
@@ -80,6 +81,53 @@ impl RequestTarget {
         }
         let canonical = RequestTarget::from_canonical(canonical(bytes, slashes)?)?;
         Ok(canonical.sent_as(Some(target.clone())))
+    }
+
+    /// Parses a target as policies and records write it, in which [`LENT`] may stand once in the
+    /// path.
+    ///
+    /// # Errors
+    /// As [`RequestTarget::parse`].
+    pub fn judged(bytes: &[u8], slashes: EncodedSlash) -> Result<RequestTarget, TargetMalformed> {
+        let target = RequestTarget::parse(bytes, slashes)?;
+        let path = bytes.split(|byte| *byte == b'?').next().unwrap_or_default();
+        let written = memchr::memmem::find_iter(path, LENT.as_bytes()).count();
+        let mut escaped = memchr::memmem::find_iter(target.path().as_bytes(), ESCAPED_LENT);
+        match (written, escaped.next(), escaped.next()) {
+            (1, Some(at), None) => Ok(target.lending(at..at + ESCAPED_LENT.len())),
+            _ => Ok(target),
+        }
+    }
+
+    /// The same target with [`LENT`] in place of a part of the path.
+    #[must_use]
+    pub fn lending(&self, part: Range<usize>) -> RequestTarget {
+        let whole = self.canonical.as_str();
+        let whole = format!("{}{LENT}{}", &whole[..part.start], &whole[part.end..]);
+        RequestTarget {
+            canonical: whole.try_into().expect("a path with braces parses"),
+            sent: None,
+        }
+    }
+
+    /// The same target with a text in place of [`LENT`]. It is escaped and checked like a target
+    /// from a client, and stays one segment.
+    ///
+    /// # Errors
+    /// [`TargetMalformed::NoSuchParameter`] if nothing is lent there, and else by cause.
+    pub fn with_lent(&self, text: &str) -> Result<RequestTarget, TargetMalformed> {
+        let (before, after) = self
+            .canonical
+            .as_str()
+            .split_once(LENT)
+            .ok_or(TargetMalformed::NoSuchParameter)?;
+        let whole = format!("{before}{}{after}", utf8_percent_encode(text, IN_SEGMENT));
+        // Its encoded slashes were allowed when it was first parsed.
+        let target = RequestTarget::parse(whole.as_bytes(), EncodedSlash::Keep)?;
+        match target.canonical.as_str() == whole && !text.contains(['/', '?', '#', '%']) {
+            true => Ok(target),
+            false => Err(TargetMalformed::EncodedSlash),
+        }
     }
 
     /// The target as the client wrote it, if that differs from the canonical form. Use it only to
@@ -196,9 +244,7 @@ impl RequestTarget {
         let name = pair.split_once('=').map_or(pair, |(name, _)| name);
         let value = utf8_percent_encode(value, ESCAPED);
         let (before, after) = (&query[..range.start], &query[range.end..]);
-        let text = format!("{}?{before}{name}={value}{after}", self.path());
-        // Its encoded slashes were allowed when it was first parsed.
-        RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep)
+        self.with_query(&format!("{before}{name}={value}{after}"))
     }
 
     /// The same path, byte for byte, with another query, which must already be escaped.
@@ -285,6 +331,24 @@ const METHOD_PARAMETERS: [&str; 5] = [
 /// Query parameters that make Google's services use other fields (Cloud APIs, "System parameters";
 /// Closure's `HttpCors`).
 const FIELD_PARAMETERS: [&str; 4] = ["$httpHeaders", "$.httpHeaders", "$ct", "$.ct"];
+/// What stands in a path for a credential that is lent there. No client can write it: braces are
+/// always escaped in a canonical path.
+pub const LENT: &str = "{}";
+const ESCAPED_LENT: &str = "%7B%7D";
+/// What is escaped within a segment (RFC 3986 §3.3). Some origins cut a segment at a `;`.
+const IN_SEGMENT: &AsciiSet = &ESCAPED
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b'=');
 /// RFC 9110 §4.1 requires at least 8,000.
 const LONGEST: usize = 8192;
 const MOST_PARAMETERS: usize = 1000;

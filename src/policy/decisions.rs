@@ -400,7 +400,7 @@ fn authority(uri: &Uri) -> Result<(Scheme, Host, u16), String> {
 
 fn target(uri: &Uri) -> Result<RequestTarget, String> {
     let whole = uri.path_and_query().ok_or("`url` has no path")?;
-    RequestTarget::from_parsed(whole, EncodedSlash::default())
+    RequestTarget::judged(whole.as_str().as_bytes(), EncodedSlash::default())
         .map_err(|error| format!("`url`: {error}"))
 }
 

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use super::applicable::KnownRules;
 use super::content::{ContentFacts, Declared};
 use super::generation::Generation;
-use super::judged::JudgedRequest;
+use super::judged::{JudgedRequest, Refused};
 use super::policies::Policies;
 use crate::body::fact::{Plain, plain};
-use crate::body::{HoldBudget, HoldFault, Limit, Share};
+use crate::body::{FormFault, HoldBudget, HoldFault, Limit, Share};
 use crate::intercept::Request;
-use crate::session::{DetectedCredentials, Identified};
+use crate::message::RequestHead;
+use crate::session::{
+    ContentSearch, CredentialRefusal, CredentialUse, DetectedCredentials, Identified, Session,
+};
 
 /// The limits for reading content.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +26,17 @@ pub struct ContentBudget<'a> {
     pub decoding: &'a Arc<HoldBudget>,
 }
 
+/// Why a request is not judged. None of it was sent.
+#[derive(Debug, thiserror::Error)]
+pub enum Ungathered {
+    /// Its content cannot be held whole.
+    #[error(transparent)]
+    Held(#[from] HoldFault),
+    /// A credential in its content may not be there, or the content cannot be searched.
+    #[error(transparent)]
+    Refused(#[from] CredentialRefusal),
+}
+
 /// A request with everything its verdict depends on.
 pub struct Gathered {
     pub(super) request: Box<Request>,
@@ -30,92 +44,159 @@ pub struct Gathered {
     pub(super) judged: Arc<JudgedRequest>,
     /// The policies that judge it: those that decided whether to read its content.
     pub(super) generation: Arc<Generation>,
+    /// The denial by its head, if that is why its content was not read.
+    pub(super) refused: Option<Refused>,
 }
 
 impl Policies {
-    /// Reads the content of a request, if its verdict may depend on it.
+    /// Reads the content of a request, if its verdict may depend on it, or if the service takes
+    /// credentials in it.
     ///
-    /// That is so if, judging by the head, a policy that reads content may apply, and no other
-    /// policy already denies the request. Any other request passes through unchanged. `known` is
-    /// where the rules are looked up that can apply.
+    /// Any other request passes through unchanged, and so does one that a policy denies by its
+    /// head. `known` is where the rules are looked up that can apply.
     ///
     /// # Errors
-    /// [`HoldFault`] if the content cannot be held whole. None of it was sent.
+    /// [`Ungathered`] by cause.
     pub async fn gather(
         &self,
         identified: Identified,
         known: &KnownRules,
         budget: ContentBudget<'_>,
-    ) -> Result<Gathered, HoldFault> {
-        let (mut request, session, presented) = identified.into_parts();
+    ) -> Result<Gathered, Ungathered> {
+        let (mut request, session, mut presented) = identified.into_parts();
         let generation = self.current();
         let rules = known.of(
             generation.number(),
             (&session, request.connection.caller.as_ref()),
             &request.head.origin.authority.host,
         );
-        let judged = Arc::new(JudgedRequest::new(&request, session, rules, &presented));
-        if generation.needs_content(&judged, &request.head.fields) {
+        let mut judged = JudgedRequest::new(&request, session, rules, &presented);
+        let search = match request.content.is_empty() {
+            true => Ok(None),
+            false => presented.in_content(&request.head),
+        };
+        let is_searched = !matches!(search, Ok(None));
+        let fields = &request.head.fields;
+        let (is_read, refused) = match generation.asks_for_content(&judged, is_searched, fields) {
+            Some(Ok(_)) => (is_searched, None),
+            Some(Err(refused)) if refused.is_for_content() => (true, None),
+            Some(Err(refused)) => (false, Some(refused)),
+            None => (false, None),
+        };
+        if is_read {
+            let search = search?;
             // Boxed because the future is large and most requests do not need it.
-            let (held, content) = Box::pin(self.read(request, &judged, budget)).await?;
-            request = held;
-            judged.keep_content(content);
+            let read = self.read(request, &mut judged, &mut presented, search, budget);
+            request = Box::pin(read).await?;
         }
         Ok(Gathered {
             request,
             presented,
-            judged,
+            judged: Arc::new(judged),
             generation,
+            refused,
         })
     }
 
-    /// Holds the content, and reads the declared facts from it.
+    /// Holds the content, and reads the declared facts and the credentials in it.
     async fn read(
         &self,
         request: Box<Request>,
-        judged: &JudgedRequest,
+        judged: &mut JudgedRequest,
+        presented: &mut DetectedCredentials,
+        search: Option<ContentSearch>,
         budget: ContentBudget<'_>,
-    ) -> Result<(Box<Request>, ContentFacts), HoldFault> {
-        let held = judged.session().part_of(budget.held);
-        let request = request.hold(budget.limit, held).await?;
+    ) -> Result<Box<Request>, Ungathered> {
+        let session = judged.session().clone();
+        let held = session.part_of(budget.held);
+        let mut request = request.hold(budget.limit, held).await?;
         let mut share = Share::of(held.clone());
-        let decoding = Share::of(judged.session().decoding_of(budget.decoding).clone());
+        let decoding = Share::of(session.decoding_of(budget.decoding).clone());
         let fields = &request.head.fields;
         let plain = match request.content.held() {
             Some(held) => plain(fields, held, budget.limit, &mut share, decoding).await?,
             None => None,
         };
-        let content = match plain {
-            Some(plain) => facts_of(self.declared(), &request, plain, share).await,
-            None => ContentFacts::default(),
+        let is_searched = search.is_some();
+        let Some(plain) = plain else {
+            judged.keep_content(ContentFacts::default());
+            return match is_searched {
+                true => Err(unreadable(FormFault::Coded).into()),
+                false => Ok(request),
+            };
         };
-        Ok((request, content))
+        let (bytes, is_coded) = (plain.bytes.clone(), !plain.coded.is_empty());
+        let read = Reading {
+            declared: self.declared().clone(),
+            head: request.head.clone(),
+            upgrades: request.upgrade.is_some(),
+            search,
+            session,
+        };
+        let (facts, found) = read.of(plain, share).await;
+        judged.keep_content(facts);
+        presented.lend(found?)?;
+        if presented.is_in_content() || is_searched && is_coded {
+            presented.allow_change(&request)?;
+        }
+        if is_searched && is_coded {
+            request.decoded(bytes);
+        }
+        judged.present(presented);
+        Ok(request)
     }
 }
 
-/// Reads the declared facts. `share` is what the content takes from the budget, besides the held
-/// content.
-async fn facts_of(
-    declared: &Arc<Declared>,
-    request: &Request,
-    content: Plain,
-    share: Share,
-) -> ContentFacts {
-    let (head, upgrades) = (&request.head, request.upgrade.is_some());
-    if content.bytes.len() + content.coded.len() <= SHORT {
-        return declared.read(head, upgrades, &content);
+/// What to read from content.
+struct Reading {
+    declared: Arc<Declared>,
+    head: RequestHead,
+    upgrades: bool,
+    search: Option<ContentSearch>,
+    session: Arc<Session>,
+}
+
+/// The facts that were read, and the credentials that were found.
+type WasRead = (ContentFacts, Result<Vec<CredentialUse>, CredentialRefusal>);
+
+impl Reading {
+    /// Reads the content. `share` is what it takes from the budget, besides the held content.
+    async fn of(self, content: Plain, share: Share) -> WasRead {
+        if content.bytes.len() + content.coded.len() <= SHORT {
+            return self.at_once(&content);
+        }
+        // Other exchanges run on this thread.
+        let read = move || {
+            let read = self.at_once(&content);
+            // Released only now: this continues after the client has left, and the next request's
+            // content would come on top of it.
+            drop((content, share));
+            read
+        };
+        // If reading fails, no fact is read, so a policy that needs one denies.
+        let failed = |_| {
+            (
+                ContentFacts::default(),
+                Err(unreadable(FormFault::Disputed)),
+            )
+        };
+        tokio::task::spawn_blocking(read)
+            .await
+            .unwrap_or_else(failed)
     }
-    // Other exchanges run on this thread.
-    let (declared, head) = (declared.clone(), head.clone());
-    let read = move || {
-        let facts = declared.read(&head, upgrades, &content);
-        // Released only now: this continues after the client has left, and the next request's
-        // content would come on top of it.
-        drop((content, share));
-        facts
-    };
-    // If reading fails, no fact is read, so a policy that needs one denies.
-    tokio::task::spawn_blocking(read).await.unwrap_or_default()
+
+    fn at_once(&self, content: &Plain) -> WasRead {
+        let facts = self.declared.read(&self.head, self.upgrades, content);
+        let found = match &self.search {
+            Some(search) => self.session.find_in(search, &self.head, &content.bytes),
+            None => Ok(Vec::new()),
+        };
+        (facts, found)
+    }
+}
+
+fn unreadable(why: FormFault) -> CredentialRefusal {
+    CredentialRefusal::Unreadable { why }
 }
 
 /// Content up to this size is read faster than a thread is woken, or as GraphQL within three

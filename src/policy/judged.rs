@@ -39,6 +39,13 @@ pub(super) struct Refused {
     pub(super) credential: Option<usize>,
 }
 
+impl Refused {
+    /// Whether the verdict depends on content that has not been read.
+    pub(super) fn is_for_content(&self) -> bool {
+        self.verdict.outcome == Outcome::Unjudged(Fault::ContentUnread)
+    }
+}
+
 impl JudgedRequest {
     pub(super) fn new(
         request: &Request,
@@ -59,6 +66,11 @@ impl JudgedRequest {
         if names_path(fields) || self.is_read_by(generation, &OF_FIELDS) {
             self.fields.get_or_init(|| Box::new(fields.clone()));
         }
+    }
+
+    /// Judges the credentials that were found in its content, too.
+    pub(super) fn present(&mut self, presented: &DetectedCredentials) {
+        self.kept.present(presented);
     }
 
     /// Keeps the facts read from the content.
@@ -156,14 +168,16 @@ impl Generation {
         }
     }
 
-    /// Whether the verdict on a request depends on content that has not been read.
-    pub(super) fn needs_content(&self, judged: &JudgedRequest, fields: &HeaderMap) -> bool {
-        let unread =
-            |refused: &Refused| refused.verdict.outcome == Outcome::Unjudged(Fault::ContentUnread);
-        judged.is_read_by(self, &[Fact::Content])
-            && self
-                .judge_request(judged, fields)
-                .is_err_and(|refused| unread(&refused))
+    /// The verdict on a request by its head, if its content may be asked for: because it is
+    /// searched, or because a policy that can apply reads it.
+    pub(super) fn asks_for_content(
+        &self,
+        judged: &JudgedRequest,
+        is_searched: bool,
+        fields: &HeaderMap,
+    ) -> Option<Result<Verdict, Refused>> {
+        let is_asked = is_searched || judged.is_read_by(self, &[Fact::Content]);
+        is_asked.then(|| self.judge_request(judged, fields))
     }
 
     /// The names of the facts of content that were read to judge a request. For a refused request,

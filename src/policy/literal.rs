@@ -14,7 +14,7 @@ pub(super) fn literal_fault(fact: Fact, literal: &str) -> Option<String> {
 }
 
 fn path_fault(literal: &str) -> Option<String> {
-    match RequestTarget::parse(literal.as_bytes(), EncodedSlash::Keep) {
+    match RequestTarget::judged(literal.as_bytes(), EncodedSlash::Keep) {
         Ok(target) if target.query().is_some() => {
             Some("a path has no query; ask `context.query.unique`".into())
         }
@@ -108,6 +108,8 @@ mod tests {
             (Fact::Path, "/a%2Fb", "/a%2fb"),
             (Fact::Path, "/~x", "/%7Ex"),
             (Fact::Path, "/a", "/a?b=1"),
+            (Fact::Path, "/bot{}/x", "/{}/{}"),
+            (Fact::Prefixes, "/bot{}", "/bot{"),
             (Fact::Prefixes, "/", "/a/"),
             (Fact::Prefixes, "/a", "a"),
             (Fact::Prefixes, "/a/b", "/a/./b"),

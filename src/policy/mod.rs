@@ -38,7 +38,7 @@ mod verdict;
 pub use applicable::KnownRules;
 pub use content::{ContentFact, Declared, Endpoint, FactName};
 pub use explain::Explanation;
-pub use gather::{ContentBudget, Gathered};
+pub use gather::{ContentBudget, Gathered, Ungathered};
 pub use generation::{Generation, HostScope};
 pub use judged::JudgedRequest;
 pub use operators::{Operation, Operators};

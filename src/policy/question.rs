@@ -116,8 +116,7 @@ impl KeptFacts {
         session: Arc<Session>,
         presented: &DetectedCredentials,
     ) -> Self {
-        let lends = presented.lends();
-        Self {
+        let mut kept = Self {
             entry: request.connection.entry,
             session,
             origin: request.head.origin.clone(),
@@ -127,10 +126,20 @@ impl KeptFacts {
             content: OnceLock::new(),
             websocket: request.upgrade.is_some(),
             batch: presented.batch,
-            credentials: lends.iter().map(|lend| lend.credential().clone()).collect(),
-            places: lends.iter().map(|lend| lend.place_text().clone()).collect(),
-            actions: lends.iter().flat_map(CredentialUse::actions).collect(),
-        }
+            credentials: [].into(),
+            places: [].into(),
+            actions: [].into(),
+        };
+        kept.present(presented);
+        kept
+    }
+
+    /// Sets the credentials that the request presents.
+    pub(super) fn present(&mut self, presented: &DetectedCredentials) {
+        let lends = presented.lends();
+        self.credentials = lends.iter().map(|lend| lend.credential().clone()).collect();
+        self.places = lends.iter().map(|lend| lend.place_text().clone()).collect();
+        self.actions = lends.iter().flat_map(CredentialUse::actions).collect();
     }
 
     /// The facts to judge, with the user and the groups that ask.

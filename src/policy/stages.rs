@@ -14,7 +14,7 @@ use crate::body::{Content, HoldBudget, HoldFault, Limit};
 use crate::intercept::Request;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
-use crate::session::{CredentialUse, FormWatch, OriginBindings, Session};
+use crate::session::{CredentialUse, OriginBindings, Session};
 
 /// Permission to lend one credential to one request, in one place, at one origin. It cannot be
 /// copied or stored.
@@ -58,7 +58,6 @@ pub struct Authorized {
 pub(crate) struct Allowed {
     judged: Arc<JudgedRequest>,
     grants: SmallVec<[Grant; 1]>,
-    watch: Option<FormWatch>,
     here: Arc<OriginBindings>,
     identity: Identity,
     verdict: Verdict,
@@ -94,9 +93,11 @@ impl Policies {
             presented,
             judged,
             generation,
+            refused,
         } = gathered;
         let fields = &request.head.fields;
-        let verdict = match generation.judge_request(&judged, fields) {
+        let verdict = refused.map_or_else(|| generation.judge_request(&judged, fields), Err);
+        let verdict = match verdict {
             Ok(verdict) => verdict,
             Err(refused) => {
                 return Decision::Deny(Box::new(denied(&generation, &judged, &request, refused)));
@@ -114,7 +115,6 @@ impl Policies {
         };
         let allowed = Box::new(Allowed {
             grants: presented.lends.into_iter().map(grant).collect(),
-            watch: presented.watch,
             here: presented.here,
             identity,
             verdict,
@@ -192,11 +192,6 @@ impl Authorized {
     /// The session it belongs to.
     pub fn session(&self) -> &Arc<Session> {
         self.allowed.judged.session()
-    }
-
-    /// What its content must not contain.
-    pub fn watch(&self) -> Option<&FormWatch> {
-        self.allowed.watch.as_ref()
     }
 
     /// Returns the request with all of its content held.

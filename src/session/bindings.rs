@@ -6,10 +6,10 @@ use http::{HeaderMap, HeaderName, Method};
 
 use super::binding::{Binding, Foreign, is_below};
 use super::clash::{BindingMalformed, mistakes};
-use super::phantom::Phantoms;
+use super::phantom::{Phantom, Phantoms};
 use super::signing::Role;
 use crate::audit::Text;
-use crate::message::{Host, Origin, OriginPattern, Place, TakenPart, named_paths};
+use crate::message::{Host, Origin, OriginPattern, Place, Taken, TakenPart, named_paths};
 use crate::names::CredentialName;
 
 /// A binding in use.
@@ -170,6 +170,24 @@ impl Bound {
     /// Whether the service accepts batch requests at this path.
     pub(super) fn batches(&self, path: &str) -> bool {
         self.binding.batches.iter().any(|route| route.holds(path))
+    }
+
+    /// The phantom of its credential, if that is the token.
+    pub(super) fn presented(&self, phantoms: &Phantoms, token: &[u8]) -> Option<Phantom> {
+        let phantom = phantoms.of(&self.binding.credential)?;
+        (phantom.reveal().as_bytes() == token).then(|| phantom.clone())
+    }
+
+    /// Whether its origins take the credentials alone that are bound to them.
+    pub(super) fn guards(&self) -> bool {
+        self.binding.foreign != Foreign::Pass
+    }
+
+    /// Whether it, or another credential at its origins, may be in content.
+    pub(super) fn takes_content(&self) -> bool {
+        let in_form = |taken: &Taken| matches!(taken.part, TakenPart::Form(_));
+        let mut places = self.binding.places.iter();
+        places.any(Place::is_in_content) || self.binding.takes.iter().any(in_form)
     }
 
     /// Whether it is limited to some of its origins' requests.

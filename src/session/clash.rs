@@ -32,6 +32,14 @@ pub enum BindingMalformed {
         "credential `{0}` is always put in at a Basic place, and no preset knows the user beside it"
     )]
     BasicUser(CredentialName),
+    /// It is always injected at a place that exists only with its phantom.
+    #[error(
+        "credential `{0}` is always put in, and `{1}` is a place only where its phantom stands"
+    )]
+    Phantomless(CredentialName, Place),
+    /// It has a place in content, and is for methods alone that have none.
+    #[error("credential `{0}` has the place `{1}`, and none of its methods has content")]
+    Contentless(CredentialName, Place),
     /// One of the two would overwrite the other.
     #[error("credentials `{0}` and `{1}` share `{2}`, and one is always put there")]
     Clash(CredentialName, CredentialName, String),
@@ -53,6 +61,8 @@ impl BindingMalformed {
             Self::Places(_) => "name fewer places",
             Self::Cleartext(_) => "write `https://`",
             Self::BasicUser(_) => "name another place, or a preset that knows the user",
+            Self::Phantomless(..) => "name another place, or write `inject = \"phantom\"`",
+            Self::Contentless(..) => "name `POST` in `methods`, or another place",
             Self::Clash(..) => {
                 "narrow their `origins`, `methods` or `path`, or write `inject = \"phantom\"`"
             }
@@ -112,6 +122,18 @@ fn check(binding: &Binding) -> Result<(), BindingMalformed> {
         if origin.scheme == Scheme::Http && !origin.is_loopback() {
             return Err(BindingMalformed::Cleartext(name()));
         }
+    }
+    if let (When::Always, Some(place)) = (binding.when, binding.places.first())
+        && place.is_made_by_the_client()
+    {
+        return Err(BindingMalformed::Phantomless(name(), place.clone()));
+    }
+    let has_content = |method: &Method| !matches!(*method, Method::GET | Method::HEAD);
+    let is_contentless = !binding.methods.is_empty() && !binding.methods.iter().any(has_content);
+    if let Some(place) = binding.places.iter().find(|place| place.is_in_content())
+        && is_contentless
+    {
+        return Err(BindingMalformed::Contentless(name(), place.clone()));
     }
     let basic = binding.places.first().is_some_and(Place::needs_user);
     let usable = binding

@@ -2,6 +2,7 @@
 
 mod cookies;
 mod fields;
+mod path;
 mod query;
 mod signature;
 
@@ -12,12 +13,13 @@ use smallvec::SmallVec;
 
 use super::binding::{Foreign, When};
 use super::bindings::{Bindings, Bound};
-use super::detected::{CredentialUse, DetectedCredentials, FormWatch, Location};
+use super::detected::{CredentialUse, DetectedCredentials, Location};
+use super::in_path::find_in_path;
 use super::origin_bindings::OriginBindings;
 use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
 use super::refusal::{CredentialRefusal, RequestPart};
 use super::signer::ParsedSignature;
-use crate::message::{RequestHead, Scheme, Taken, TakenPart, is_batch};
+use crate::message::{RequestHead, RequestTarget, Scheme, Taken, is_batch};
 use crate::names::CredentialName;
 
 impl Bindings {
@@ -27,8 +29,7 @@ impl Bindings {
     /// A phantom is accepted if it is the exact value of one of its credential's places, and the
     /// credential is bound to this origin, method and path. The request is refused for a phantom
     /// anywhere else, in any form, or for a foreign credential at a managed origin. Content is not
-    /// inspected here: a phantom is inert there, and a [`FormWatch`] names what else to check
-    /// later. `Cookie` fields must already be joined.
+    /// inspected here, but by a [`ContentSearch`](super::ContentSearch). `Cookie` fields must already be joined.
     ///
     /// # Errors
     /// [`CredentialRefusal`] by cause: the first one found.
@@ -40,9 +41,12 @@ impl Bindings {
         registry: &Registry,
     ) -> Result<DetectedCredentials, CredentialRefusal> {
         let bound = &*here.bound;
+        let lent = find_in_path(head, bound, phantoms);
+        let masked = lent.as_ref().map(|lent| lent.target.clone());
         let mut search = Search {
             bindings: self,
             head,
+            target: masked.as_ref().unwrap_or(&head.target),
             phantoms,
             registry,
             bound,
@@ -52,21 +56,21 @@ impl Bindings {
                     || bound.iter().any(|bound| bound.batches(head.target.path())),
                 here: here.clone(),
                 lends: SmallVec::new(),
+                target: masked.clone(),
                 strip: SmallVec::new(),
                 cookies: None,
-                watch: None,
             },
         };
         search.host()?;
         search.signature()?;
+        search.path(lent)?;
         for (name, value) in &head.fields {
             let found = search.field(name, value);
             found.map_err(|refused| refused.in_field(name))?;
         }
-        search.target()?;
+        search.query()?;
         search.always()?;
         search.unsigned()?;
-        search.found.watch = search.form();
         Ok(search.found)
     }
 }
@@ -75,6 +79,8 @@ impl Bindings {
 struct Search<'a> {
     bindings: &'a Bindings,
     head: &'a RequestHead,
+    /// Its target, with `{}` in place of a phantom that is lent in the path.
+    target: &'a RequestTarget,
     phantoms: &'a Phantoms,
     registry: &'a Registry,
     /// The bindings that apply to the origin. The origin is managed if there is one.
@@ -107,21 +113,11 @@ impl<'a> Search<'a> {
     }
 
     fn takes(&self) -> impl Iterator<Item = &'a Taken> {
-        let path = self.head.target.path();
+        let path = self.target.path();
         self.bound
             .iter()
             .flat_map(|bound| &bound.binding.takes)
             .filter(move |taken| taken.is_at(path))
-    }
-
-    /// What the content must not contain, if the service accepts credentials in its content.
-    fn form(&self) -> Option<FormWatch> {
-        let names = self.takes().filter_map(|taken| match &taken.part {
-            TakenPart::Form(name) => Some(name.as_str().into()),
-            _ => None,
-        });
-        let names: Vec<Box<str>> = names.collect();
-        (!names.is_empty()).then_some(FormWatch { names })
     }
 
     /// Adds the credentials that are always injected, if the session holds them.
@@ -197,14 +193,12 @@ impl<'a> Search<'a> {
 
     /// Whether the credential may be used with the method and the paths of the request.
     fn is_lent(&self, bound: &Bound) -> bool {
-        let RequestHead { method, target, .. } = self.head;
-        bound.lends(method, target.path())
+        bound.lends(&self.head.method, self.target.path())
             && bound.lends_to_named(&self.head.fields, &self.head.origin)
     }
 
     fn is_phantom(&self, bound: &Bound, token: &[u8]) -> Option<Phantom> {
-        let phantom = self.phantoms.of(&bound.binding.credential)?;
-        (phantom.reveal().as_bytes() == token).then(|| phantom.clone())
+        bound.presented(self.phantoms, token)
     }
 
     /// Refuses text that contains any phantom, in any form, or a token of a gateway.
@@ -275,7 +269,7 @@ impl<'a> Search<'a> {
         if !self.is_managed() {
             return Ok(());
         }
-        let mut guarding = self.bound.iter().filter(|bound| guards(bound));
+        let mut guarding = self.bound.iter().filter(|bound| bound.guards());
         let stripped = guarding.all(|bound| bound.binding.foreign == Foreign::Strip);
         match field.filter(|_| stripped) {
             Some(name) => {
@@ -288,7 +282,7 @@ impl<'a> Search<'a> {
 
     /// Whether the origin takes the credentials alone that are bound to it.
     fn is_managed(&self) -> bool {
-        self.bound.iter().any(|bound| guards(bound))
+        self.bound.iter().any(|bound| bound.guards())
     }
 
     fn other_session(&self, token: &[u8], part: RequestPart) -> Result<(), CredentialRefusal> {
@@ -312,10 +306,6 @@ fn has_token(text: &[u8]) -> bool {
 const TOKEN: &[u8] = b"gwt1_";
 /// A MAC alone is longer.
 const SHORTEST_TOKEN: usize = 40;
-
-fn guards(bound: &Bound) -> bool {
-    bound.binding.foreign != Foreign::Pass
-}
 
 #[cfg(test)]
 mod tests;

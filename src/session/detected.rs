@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderName, HeaderValue, header};
 use smallvec::SmallVec;
 use zeroize::Zeroizing;
 
 use super::bindings::Bound;
 use super::origin_bindings::OriginBindings;
-use super::phantom::{Phantom, Phantoms};
-use super::refusal::{CredentialRefusal, RequestPart};
+use super::phantom::Phantom;
+use super::refusal::CredentialRefusal;
 use super::signer::ParsedSignature;
 use super::signing::Signing;
 use crate::audit::Text;
-use crate::body::FormKind;
-use crate::message::{Place, folded_parameters};
+use crate::body::{Held, digest};
+use crate::intercept::Request;
+use crate::message::{Place, RequestHead, RequestTarget};
 use crate::names::CredentialName;
 
 /// The credentials that a request asks to use, at most one use of each, and what must be removed
@@ -25,59 +26,14 @@ use crate::names::CredentialName;
 #[derive(Debug)]
 pub struct DetectedCredentials {
     pub(crate) lends: SmallVec<[CredentialUse; 1]>,
+    /// The target with `{}` in place of a phantom, if one is lent in the path.
+    pub(super) target: Option<RequestTarget>,
     pub(super) strip: SmallVec<[HeaderName; 1]>,
     /// The cookies that are sent on, if the origin is managed.
     pub(super) cookies: Option<HeaderValue>,
-    pub(crate) watch: Option<FormWatch>,
     pub(crate) batch: bool,
     /// The bindings of the origin.
     pub(crate) here: Arc<OriginBindings>,
-}
-
-/// What a request's content must not contain. It is checked once the content is held.
-///
-/// A phantom of the session may appear there: it is inert, since phantoms in content are never
-/// replaced.
-#[derive(Debug, Clone)]
-pub struct FormWatch {
-    /// The names of members in which the service accepts credentials, each folded by
-    /// [`folded_parameters`].
-    pub(super) names: Vec<Box<str>>,
-}
-
-impl FormWatch {
-    /// Judges the content, in the format announced by the request's fields.
-    ///
-    /// # Errors
-    /// [`CredentialRefusal::Foreign`], or [`CredentialRefusal::Unreadable`] if it cannot be judged.
-    pub(crate) fn judge(
-        &self,
-        kind: FormKind,
-        content: &[u8],
-        phantoms: &Phantoms,
-    ) -> Result<(), CredentialRefusal> {
-        let is_asked = |name: &str| {
-            let names = folded_parameters(name);
-            self.names
-                .iter()
-                .any(|taken| names.iter().any(|name| **taken == **name))
-        };
-        let values = kind
-            .values(content, is_asked)
-            .map_err(|why| CredentialRefusal::Unreadable { why })?;
-        let is_ours =
-            |text: &str| text.is_empty() || phantoms.all().iter().any(|ours| ours.reveal() == text);
-        if values
-            .iter()
-            .all(|value| value.as_deref().is_some_and(is_ours))
-        {
-            Ok(())
-        } else {
-            Err(CredentialRefusal::Foreign {
-                part: RequestPart::Content,
-            })
-        }
-    }
 }
 
 /// One credential at one place of one request.
@@ -100,6 +56,10 @@ pub(crate) enum Location {
     Cookie(std::ops::Range<usize>),
     /// The value of the query parameter with this index.
     Query(usize),
+    /// Where `{}` stands in the path.
+    Path,
+    /// These bytes of the content, still escaped.
+    Content(std::ops::Range<usize>),
     /// Nowhere: the credential is always injected.
     Absent,
     /// The key of this signature.
@@ -112,8 +72,33 @@ impl DetectedCredentials {
         &self.lends
     }
 
-    /// Removes fields with foreign credentials, and cookies that must not be sent on.
-    pub fn settle(&self, fields: &mut HeaderMap) {
+    /// Whether one of them is in the content.
+    pub fn is_in_content(&self) -> bool {
+        self.lends
+            .iter()
+            .any(|lend| matches!(lend.spot, Location::Content(_)))
+    }
+
+    /// Checks that the held content may be sent with other bytes.
+    ///
+    /// # Errors
+    /// [`CredentialRefusal::Digest`] if a digest or a signature covers it.
+    pub fn allow_change(&self, request: &Request) -> Result<(), CredentialRefusal> {
+        let trailers = request.content.held().and_then(Held::trailers);
+        let is_signed = self.lends.iter().any(|lend| lend.claimed().is_some());
+        match !is_signed && digest::may_change(&request.head.fields, trailers) {
+            true => Ok(()),
+            false => Err(CredentialRefusal::Digest),
+        }
+    }
+
+    /// Masks what is lent in the path, and removes fields with foreign credentials and cookies that
+    /// must not be sent on. Policy judges the result.
+    pub fn settle(&self, head: &mut RequestHead) {
+        if let Some(target) = &self.target {
+            head.target = target.clone();
+        }
+        let fields = &mut head.fields;
         for name in &self.strip {
             fields.remove(name);
         }

@@ -11,8 +11,9 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use super::bindings::Bindings;
+use super::content::ContentSearch;
 use super::creation::Creation;
-use super::detected::DetectedCredentials;
+use super::detected::{CredentialUse, DetectedCredentials};
 use super::groups::Groups;
 use super::idle::IdleClock;
 use super::lifetime::{Lifetime, Moment};
@@ -23,6 +24,7 @@ use super::status::{DecidedStatus, EndReason, SessionStatus};
 use crate::audit::{Account, Log, Redact};
 use crate::body::HoldBudget;
 use crate::intercept::{Accepted, Request};
+use crate::message::RequestHead;
 use crate::names::{Map, ReasonCode, SessionId, User};
 
 /// A session: one workload, what it may present, and until when.
@@ -197,6 +199,20 @@ impl Session {
             registry.enter(&self.id, next.all());
         }
         self.phantoms.rcu(|now| next.with_minted_of(now));
+    }
+
+    /// Finds the credentials in the content of one of its requests.
+    ///
+    /// # Errors
+    /// As [`ContentSearch::find`].
+    pub fn find_in(
+        &self,
+        search: &ContentSearch,
+        head: &RequestHead,
+        content: &[u8],
+    ) -> Result<Vec<CredentialUse>, CredentialRefusal> {
+        let registry = self.registry.get().map(Arc::as_ref);
+        search.find(head, content, (&self.phantoms.load(), registry))
     }
 
     /// Whether it has ended: its time is over, it was not used for too long, or an operator ended
@@ -424,9 +440,8 @@ impl Sessions {
         }
         let (head, phantoms) = (&request.head, session.phantoms.load());
         let presented = bindings.detect(head, here.clone(), &phantoms, &self.registry)?;
-        // Foreign credentials are removed before policy, so that it judges what the origin will
-        // see.
-        presented.settle(&mut request.head.fields);
+        // Before policy, so that it judges what the origin will see.
+        presented.settle(&mut request.head);
         Ok(Identified {
             request,
             session,

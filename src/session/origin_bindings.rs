@@ -1,10 +1,11 @@
 //! The bindings that apply to one origin, looked up once for all of its requests.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::bindings::{Bindings, Bound};
 use super::signing::Role;
-use crate::message::{EncodedSlash, Origin};
+use crate::message::{EncodedSlash, LENT, Origin, Place};
 
 /// The bindings that apply to an origin, in the order of the configuration, and what follows from
 /// them for each request.
@@ -17,6 +18,7 @@ pub struct OriginBindings {
     signed_paths: Option<EncodedSlash>,
     is_managed: bool,
     is_signed_for: bool,
+    takes_content: bool,
 }
 
 impl Bindings {
@@ -43,6 +45,7 @@ impl Bindings {
                 .iter()
                 .any(|bound| matches!(bound.binding.role, Role::Place)),
             is_signed_for: signers().next().is_some(),
+            takes_content: bound.iter().any(|bound| bound.takes_content()),
             bound,
         }
     }
@@ -59,10 +62,27 @@ impl OriginBindings {
         self.signed_paths
     }
 
+    /// A path as records show it: with `{}` for whatever stands in a place.
+    pub fn shown<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        let places = self.bound.iter().flat_map(|bound| &bound.binding.places);
+        let mut parts = places.filter_map(|place| match place {
+            Place::Path(place) => place.find(path).or_else(|| place.loosely(path)),
+            _ => None,
+        });
+        parts.next().map_or(Cow::Borrowed(path), |part| {
+            format!("{}{LENT}{}", &path[..part.start], &path[part.end..]).into()
+        })
+    }
+
     /// Whether a credential that is injected is bound to the origin, so that the origin may know a
     /// secret. Signing credentials do not count: they are never sent.
     pub(crate) fn is_managed(&self) -> bool {
         self.is_managed
+    }
+
+    /// Whether it takes credentials in content.
+    pub(super) fn takes_content(&self) -> bool {
+        self.takes_content
     }
 
     /// Whether a credential signs for the origin.

@@ -130,6 +130,11 @@ pub enum CredentialRefusal {
         /// What is wrong with it.
         why: FormFault,
     },
+    /// The content would be sent with other bytes than a digest or a signature covers.
+    #[error(
+        "the content would be sent with other bytes, and a digest or a signature of the request covers it"
+    )]
+    Digest,
     /// A credential limited to some requests would be used for a batch, whose requests are not
     /// judged one by one (F14).
     #[error("`{credential}` is for some methods or paths alone, and the request holds many")]
@@ -168,6 +173,7 @@ impl CredentialRefusal {
             Self::Foreign { .. } => ReasonCode::ForeignCredential,
             Self::Token { .. } => ReasonCode::TokenMisplaced,
             Self::Unreadable { .. } => ReasonCode::ContentUnreadable,
+            Self::Digest => ReasonCode::ContentDigest,
             Self::Batch { .. } => ReasonCode::Batch,
             Self::Signature { fault } => fault.reason(),
             Self::Unsignable { why, .. } => why.reason(),
@@ -205,6 +211,7 @@ impl CredentialRefusal {
             | Self::Foreign { .. }
             | Self::Token { .. }
             | Self::Unreadable { .. }
+            | Self::Digest
             | Self::Signature { .. } => None,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
 use super::phantom::{Issue, PhantomKey, Phantoms, Registry, Shape};
-use super::{Binding, Bindings, CredentialRefusal, DetectedCredentials};
+use super::{Binding, Bindings, CredentialRefusal, CredentialUse, DetectedCredentials};
 use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use crate::names::{CredentialName, SessionId};
 
@@ -170,6 +170,21 @@ impl Stage {
         let here = Arc::new(self.bindings.at_origin(&head.origin));
         self.bindings
             .detect(head, here, &self.phantoms, &self.registry)
+    }
+
+    /// What a request with this content asks to use in it.
+    pub(crate) fn find(
+        &self,
+        head: &RequestHead,
+        content: &str,
+    ) -> Result<Vec<CredentialUse>, CredentialRefusal> {
+        let search = self.detect(head)?.in_content(head)?;
+        let search = search.expect("the service takes credentials in content");
+        search.find(
+            head,
+            content.as_bytes(),
+            (&self.phantoms, Some(&self.registry)),
+        )
     }
 
     /// The code with which a request is refused. Also checks that the refusal contains no secret

@@ -129,7 +129,7 @@ fn method_token(text: &str) -> Option<Method> {
 /// A canonical path without what servers read differently: a doubled slash, a slash at the end, a
 /// segment's parameters.
 fn path(text: &str) -> Option<Box<str>> {
-    let target = RequestTarget::parse(text.as_bytes(), EncodedSlash::Refuse).ok()?;
+    let target = RequestTarget::judged(text.as_bytes(), EncodedSlash::Refuse).ok()?;
     let is_plain = text == "/" || !text.ends_with('/');
     let is_plain = is_plain && !text.contains("//") && !text.contains(';') && !text.contains("%3B");
     let path = target.path();

@@ -156,8 +156,9 @@ fn identified(identifier: &[u8]) -> Option<(u8, SessionId)> {
     Some((*key, session))
 }
 
-pub(crate) const PREFIX: &str = "gwt1_";
+/// How the text of a token begins.
+pub const PREFIX: &str = "gwt1_";
 /// No proxy's field is longer.
-pub(crate) const LONGEST: usize = 4096;
+const LONGEST: usize = 4096;
 const MOST_CAVEATS: usize = 64;
 const VERSION: u8 = 1;

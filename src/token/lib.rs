@@ -12,13 +12,11 @@ mod chain;
 mod format;
 mod judge;
 mod key;
-mod present;
 mod verify;
 
 pub use caveat::{Caveat, CaveatMalformed};
 pub use chain::PrefixId;
-pub use format::{Token, TokenInside, TokenMalformed, attenuate, inspect};
+pub use format::{PREFIX, Token, TokenInside, TokenMalformed, attenuate, inspect};
 pub use judge::{CaveatDenied, Door, TokenUse};
 pub use key::TokenKey;
-pub use present::{TOKEN_USER, presented, presented_in};
 pub use verify::{TokenRefused, Verified, verify};

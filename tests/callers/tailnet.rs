@@ -153,7 +153,7 @@ fn node(address: &str, login: &str) -> Value {
     json!({
         "Node": {
             "ID": 7, "StableID": format!("n{id}CNTRL"), "Name": format!("n{id}.tail.ts.net."),
-            "User": 9, "Key": "nodekey:00", "KeyExpiry": "0001-01-01T00:00:00Z",
+            "User": 9, "Key": "nodekey:00",
             "Machine": "mkey:00", "DiscoKey": "discokey:00", "Addresses": [own],
             "AllowedIPs": [own, "10.0.0.0/8"], "Hostinfo": {"OS": "linux", "Hostname": "n"},
             "Created": "2026-01-01T00:00:00Z", "MachineAuthorized": true,
@@ -499,7 +499,7 @@ fn each_door(program: &Program, nodes: &Nodes, netmap: &Netmap) {
     let mut other = stream.try_clone().unwrap();
     other.write_all(ASKED).unwrap();
     other.shutdown(std::net::Shutdown::Write).unwrap();
-    assert!(answer(stream, b"").contains("token_refused"));
+    assert!(answer(stream, b"").contains("proxy_authentication"));
 }
 
 /// What a field claims counts for nobody.

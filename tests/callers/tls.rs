@@ -600,7 +600,7 @@ fn tls_that_cannot_be_is_refused_with_its_line() {
                 "who = [\"certificate\", \"token\"]",
             ),
             5,
-            "a token counts before a certificate",
+            "what a client presents counts before all else",
         ),
         (
             format!(
@@ -617,7 +617,7 @@ fn tls_that_cannot_be_is_refused_with_its_line() {
         (
             format!("{open}tls = {{ {good} }}"),
             3,
-            "without authentication listens beyond loopback",
+            "asks nobody who it is listens beyond loopback",
         ),
         (
             format!("kind = \"tls\"\naddress = \"127.0.0.1:1\"\ntls = {{ {good} }}"),

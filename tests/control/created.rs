@@ -113,7 +113,7 @@ impl Made {
         let reasons = [
             "session_ended",
             "session_paused",
-            "token_refused",
+            "proxy_authentication",
             "session_lend",
         ];
         let reason = reasons.iter().find(|reason| text.contains(**reason));
@@ -321,7 +321,7 @@ fn a_created_session_outlives_a_kill_and_ends_when_it_is_to() {
     assert_eq!(made.ask(&longer), "session_ended");
     assert_eq!(made.program.call("POST", "/v1/sessions", body).0, 409);
     made.program.restart_after_a_crash();
-    assert_eq!(made.ask(&longer), "token_refused");
+    assert_eq!(made.ask(&longer), "proxy_authentication");
     assert_eq!(made.program.call("POST", "/v1/sessions", body).0, 409);
     // So many live at a time.
     for nth in 0..4 {
@@ -356,16 +356,16 @@ fn what_a_fresh_start_takes_away_no_later_start_gives_back() {
     let with_both = made.program.edit(|_| before.clone());
     stopped(&mut made.program);
     start_with(&mut made.program, &["--fresh"]);
-    assert_eq!(made.ask(&first), "token_refused");
+    assert_eq!(made.ask(&first), "proxy_authentication");
     stopped(&mut made.program);
     made.program.edit(|_| with_both);
     start_with(&mut made.program, &[]);
     for old in [&first, &second] {
-        assert_eq!(made.ask(old), "token_refused");
+        assert_eq!(made.ask(old), "proxy_authentication");
     }
     assert_eq!(made.listed("agent-2")["status"], "paused");
     assert_eq!(made.program.gateway(&["resume", "agent-2"]).0, 0);
-    assert_eq!(made.ask(&second), "token_refused");
+    assert_eq!(made.ask(&second), "proxy_authentication");
     assert_eq!(made.ask(&mint(&made)), "ok");
     let body = r#"{"name":"ci-1","seconds":60}"#;
     assert_eq!(made.program.call("POST", "/v1/sessions", body).0, 409);
@@ -389,7 +389,7 @@ fn what_one_gateway_extends_no_other_one_ends() {
     });
     // The first token has ended by itself.
     wait_for("the first token never ended", || {
-        made.ask(&first) == "token_refused"
+        made.ask(&first) == "proxy_authentication"
     });
     assert_eq!(made.ask(&longer), "ok");
 }

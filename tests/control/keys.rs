@@ -130,6 +130,8 @@ fn write_files(program: &Program) {
     write("other.pem", &other.cert.pem(), 0o644);
     write("other.key", &other.signing_key.serialize_pem(), 0o600);
     write("crls.pem", &list_of_revoked(), 0o644);
+    write("jwks.json", JWKS, 0o644);
+    write("jwks2.json", &JWKS.replace("one", "two"), 0o644);
     fs::create_dir_all(program.path("state")).unwrap();
     fs::set_permissions(program.path("state"), fs::Permissions::from_mode(0o700)).unwrap();
 }
@@ -152,6 +154,7 @@ fn list_of_revoked() -> String {
 
 const MORE: &str =
     "@id(\"more\")\npermit(principal, action, resource == Gateway::Host::\"later.test\");\n";
+const JWKS: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"one","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
 const ACCOUNT: &str = r#"{"type":"service_account","client_email":"a@b.test","private_key":"","token_uri":"https://127.0.0.1:4000/token"}"#;
 const NAME: &str =
     "@id(\"name\")\npermit(principal, action, resource == Gateway::Host::\"name.test\");\n";
@@ -172,6 +175,7 @@ fn every_key_reloads_as_the_documentation_says_and_a_refused_one_leaves_all_as_i
         ("fifth", free().to_string()),
         ("sixth", free().to_string()),
         ("seventh", free().to_string()),
+        ("eighth", free().to_string()),
         ("free", spare.to_string()),
         ("dns", dns.local_addr().unwrap().to_string()),
         ("dns2", dns2.local_addr().unwrap().to_string()),

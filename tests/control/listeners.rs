@@ -248,13 +248,13 @@ fn a_listener_of_another_session_keeps_its_socket_and_ends_what_was_open() {
 }
 
 #[test]
-fn another_password_holds_for_the_next_request_of_an_open_connection() {
+fn another_password_ends_what_came_with_the_former_one() {
     let program = program("");
     let asks = |password: &str| {
         let path = program.path(password);
         fs::write(&path, password).unwrap();
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-        format!("authentication = {{ user = \"agent\", password = \"file:{password}\" }}\n")
+        format!("who = [\"password\"]\npasswords = {{ agent = \"file:{password}\" }}\n")
     };
     let field = |password: &str| {
         use base64::Engine as _;
@@ -290,14 +290,11 @@ fn another_password_holds_for_the_next_request_of_an_open_connection() {
     let second = asks("new-password");
     program.edit(|_| plain.clone() + &listener(address, "agent-1", &second));
     program.reload();
-    assert_eq!(open.ask(ONE, &old).0, 407);
-    let mut open = Client::of(address);
-    assert_eq!(open.ask(ONE, &new).0, 200);
-    let (status, head) = inside(&mut tunnel);
-    assert!(
-        status == 407 && head.contains("connection: close"),
-        "{head}"
-    );
+    let mut late = Client::of(address);
+    assert_eq!(late.ask(ONE, &old).0, 407);
+    let mut late = Client::of(address);
+    assert_eq!(late.ask(ONE, &new).0, 200);
+    open.rest();
     tunnel.rest();
 }
 

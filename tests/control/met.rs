@@ -306,6 +306,10 @@ pub const MET: &[(&str, &str)] = &[
         "curl -sS -H 'Content-Type: application/json' -d '{not json' https://slack.test/api/chat.postMessage",
     ),
     (
+        "content_digest",
+        "curl -sS -H 'Content-MD5: x' -d \"token=$SLACK_BOT_TOKEN\" https://slack.test/api/chat.postMessage",
+    ),
+    (
         "phantom_foreign_session",
         "curl -sS -H \"Authorization: Bearer $(cat elsewhere)\" https://api.test/",
     ),
@@ -490,7 +494,7 @@ pub const UNMET: &[(&str, &str)] = &[
         "It takes a secret or a store that is not what its credential says, which is found at the start where it can be.",
     ),
     (
-        "alias browser caller_refused caller_session proxy_tls session_lend token_caveat token_misplaced token_refused",
+        "alias browser caller_refused caller_session proxy_tls session_lend token_caveat token_misplaced",
         "It takes a listener of another kind, a token, or TLS of a proxy: tests/callers.rs and tests/control play it.",
     ),
     (

@@ -470,7 +470,8 @@ drain_timeout = "1s"
 kind = "proxy"
 address = "LOGIN"
 session = "agent-1"
-authentication = { user = "agent", password = "env:KEY" }
+who = ["password"]
+passwords = { agent = "env:KEY" }
 [[origin]]
 match = "http://slow.test"
 connect = "SILENT"

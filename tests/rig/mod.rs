@@ -78,6 +78,10 @@ pub const SENTRY: &str = "sentry.rig.test";
 pub const DATADOG: &str = "datadog.rig.test";
 pub const GEMINI: &str = "gemini.rig.test";
 pub const HUGGINGFACE: &str = "huggingface.rig.test";
+pub const TELEGRAM: &str = "telegram.rig.test";
+/// A service that takes credentials in its content, and the same over HTTP/2.
+pub const PLACES: &str = "places.rig.test";
+pub const PLACES2: &str = "h2-places.rig.test";
 /// An authorization server that no preset knows, and a service that its tokens are for.
 pub const AUTH: &str = "auth.rig.test";
 pub const MCP: &str = "mcp.rig.test";
@@ -205,6 +209,10 @@ fn phantoms(pair: impl Fn(&str) -> Option<String>) -> std::collections::HashMap<
                 pair(variable).expect("a phantom for each service"),
             )
         }))
+        .chain(IN_CONTENT.iter().map(|(name, variable, ..)| {
+            let phantom = pair(variable).expect("a phantom for each place");
+            ((*name).to_owned(), phantom)
+        }))
         .chain(SIGNING.iter().map(|(name, variable, _)| {
             (
                 (*name).to_owned(),
@@ -240,7 +248,7 @@ const CREDENTIALS: [(&str, &str, &str, &[&str]); 6] = [
 ];
 
 /// Credentials of presets: name, variable, pattern of the secret, preset, host.
-const SERVICES: [(&str, &str, &str, &str, &str); 8] = [
+const SERVICES: [(&str, &str, &str, &str, &str); 9] = [
     ("slack", "SLACK_BOT_TOKEN", "xoxb-%%", "slack", SLACK),
     ("gitlab", "GITLAB_TOKEN", "glpat-%%", "gitlab", GITLAB),
     ("discord", "DISCORD_TOKEN", "dc-%%", "discord", DISCORD),
@@ -261,6 +269,22 @@ const SERVICES: [(&str, &str, &str, &str, &str); 8] = [
         "huggingface",
         HUGGINGFACE,
     ),
+    (
+        "telegram",
+        "TELEGRAM_BOT_TOKEN",
+        "7123456789:AA%%",
+        "telegram",
+        TELEGRAM,
+    ),
+];
+
+/// Credentials in content at `PLACES`: name, variable, pattern of the secret, place. That of
+/// `pinned-field` is for `/pinned` alone.
+const IN_CONTENT: [(&str, &str, &str, &str); 4] = [
+    ("field", "FIELD_TOKEN", "fm/%+%", "form:token"),
+    ("pointer", "POINTER_TOKEN", "js/%+%", "json:/auth/token"),
+    ("part", "PART_TOKEN", "mp/%+%", "multipart:token"),
+    ("pinned-field", "PINNED_FIELD", "pf/%+%", "form:pinned"),
 ];
 
 /// The parts of the signing credentials: name, variable, pattern of the secret. The access key id
@@ -314,7 +338,7 @@ unsigned = ["https://public.s3.rig.test"]
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's
 /// name server.
-pub const ALLOWED: [&str; 53] = [
+pub const ALLOWED: [&str; 56] = [
     AUTH,
     MCP,
     PASSED,
@@ -345,6 +369,9 @@ pub const ALLOWED: [&str; 53] = [
     DATADOG,
     GEMINI,
     HUGGINGFACE,
+    TELEGRAM,
+    PLACES,
+    PLACES2,
     "tls12.rig.test",
     "dark.rig.test",
     "expired.rig.test",
@@ -383,6 +410,7 @@ pub fn policies() -> String {
         .iter()
         .map(|one| one.0)
         .chain(SERVICES.iter().map(|one| one.0))
+        .chain(IN_CONTENT.iter().map(|one| one.0))
         .chain(["aws", "temp", "actor", "tenant", "exchange", "renewed"])
     {
         text.push_str(&format!(
@@ -420,6 +448,8 @@ forbid(principal, action == Gateway::Action::"DELETE", resource);
 forbid(principal, action == Gateway::Action::"other", resource);
 @id("rig/no-bad-repo")
 forbid(principal, action, resource) when { context.query.any.contains("repo=bad") };
+@id("rig/no-logout")
+forbid(principal, action, resource) when { context.path == "/bot{}/logOut" };
 @id("rig/no-role")
 forbid(principal, action, resource) when { context.fields.any.contains("x-role: admin") };
 "#;
@@ -435,6 +465,9 @@ when {
     ["gpt-4o-mini", "claude-haiku-4-5"].contains(context.content.model) && context.content.max_tokens <= 1024 &&
     ["/v1/chat/completions", "/v1/messages"].contains(context.path)
 };
+@id("rig/no-field")
+forbid(principal, action == Gateway::Action::"lend", resource)
+when { context.place == "form:token" && context.path == "/nolend" };
 @id("rig/small-payments")
 forbid(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"bearer")
 when { context.path == "/pay" && context.content.amount > 5000 };
@@ -521,6 +554,11 @@ impl Rig {
             .map(|(name, _, pattern, ..)| (*name, *pattern));
         let mut canaries: Vec<Canary> = patterns
             .chain(services)
+            .chain(
+                IN_CONTENT
+                    .iter()
+                    .map(|(name, _, pattern, _)| (*name, *pattern)),
+            )
             .chain(parts)
             .chain(RENEWALS)
             .chain(ISSUED)
@@ -1069,6 +1107,11 @@ fn settings(origins: &Origins, names: &Names, at: &Path) -> String {
         "http = \"2\"\n",
     );
     rule(
+        "https://h2-places.rig.test",
+        format!("connect = \"{e}\""),
+        "http = \"2\"\n",
+    );
+    rule(
         "https://h2-frail.rig.test",
         format!("connect = \"{e}\""),
         "http = \"2\"\n",
@@ -1126,6 +1169,15 @@ fn settings(origins: &Origins, names: &Names, at: &Path) -> String {
     for (name, variable, _, preset, host) in SERVICES {
         text.push_str(&format!(
             "[[credential]]\nname = \"{name}\"\nfrom = \"file:secrets/{name}\"\npreset = \"{preset}\"\norigins = [\"https://{host}\"]\nenv = [\"{variable}\"]\n"
+        ));
+    }
+    for (name, variable, _, place) in IN_CONTENT {
+        let pins = match name {
+            "pinned-field" => "path = \"/pinned\"\n",
+            _ => "",
+        };
+        text.push_str(&format!(
+            "[[credential]]\nname = \"{name}\"\nfrom = \"file:secrets/{name}\"\norigins = [\"https://{PLACES}\", \"https://{PLACES2}\"]\nplaces = [\"{place}\"]\nenv = [\"{variable}\"]\n{pins}"
         ));
     }
     text.push_str(
@@ -1207,9 +1259,7 @@ fn listeners(ports: &Ports) -> String {
             "[[listener]]\nkind = \"{kind}\"\naddress = \"{address}\"\nsession = \"{session}\"\n"
         ));
         if address == ports.guarded {
-            text.push_str(
-                "authentication = { user = \"agent\", password = \"file:secrets/proxy\" }\n",
-            );
+            text.push_str("who = [\"password\"]\npasswords = { agent = \"file:secrets/proxy\" }\n");
         }
     }
     text

@@ -32,15 +32,15 @@ const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
 
 /// One request with content, over HTTP/1.1 and over HTTP/2.
-struct Post<'a> {
-    host: &'a str,
-    path: &'a str,
-    fields: Vec<(&'a str, &'a str)>,
-    content: &'a [u8],
+pub struct Post<'a> {
+    pub host: &'a str,
+    pub path: &'a str,
+    pub fields: Vec<(&'a str, &'a str)>,
+    pub content: &'a [u8],
 }
 
 impl<'a> Post<'a> {
-    fn new(host: &'a str, path: &'a str, kind: &'a str, content: &'a [u8]) -> Self {
+    pub fn new(host: &'a str, path: &'a str, kind: &'a str, content: &'a [u8]) -> Self {
         let fields = vec![("content-type", kind)];
         Self {
             host,
@@ -50,13 +50,13 @@ impl<'a> Post<'a> {
         }
     }
 
-    fn with(mut self, name: &'a str, value: &'a str) -> Self {
+    pub fn with(mut self, name: &'a str, value: &'a str) -> Self {
         self.fields.push((name, value));
         self
     }
 
     /// Sends it, and gives the audit record.
-    fn record(&self, rig: &Rig, way: Way, http2: bool) -> Value {
+    pub fn record(&self, rig: &Rig, way: Way, http2: bool) -> Value {
         if http2 {
             let mut frames = rig.frames(way, self.host);
             let mut fields = vec![

@@ -23,6 +23,7 @@ mod logins;
 mod paths;
 mod pauses;
 mod phantoms;
+mod places;
 mod policy;
 mod reach;
 mod reload;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         change::ROWS,
         content::ROWS,
         phantoms::ROWS,
+        places::ROWS,
         policy::ROWS,
         reach::ROWS,
         reload::ROWS,

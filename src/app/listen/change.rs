@@ -16,14 +16,13 @@ use crate::app::session::recalled::OpenedSession;
 use crate::app::session::renewal::record_end;
 use crate::app::settings::project_file;
 use crate::app::{App, Context as _, Failure, Whose, made_by_operator};
-use crate::config::{Config, Listener, ListenerKind, ProxyLogin};
+use crate::config::{Config, Listener, ListenerJwt, ListenerKind};
 use crate::credential::Stores;
 use crate::gateway::{
     CallerSessions, ListenerMode, ListenerSessions, ListenerSlot, ListeningSocket, LivePair,
     SessionListener, SharedState, Snapshot,
 };
-use crate::intercept::explicit::Authentication;
-use crate::intercept::{DoorTls, Evidence};
+use crate::intercept::{ClientVerifier, DoorTls, Evidence, JwtVerifier, Passwords, UserPassword};
 use crate::names::{ReasonCode, SessionId};
 use crate::session::Session;
 
@@ -42,8 +41,8 @@ pub(crate) struct ListenerChange {
 
 /// What the slot of a kept listener gets.
 enum SlotChange {
-    /// What its clients present, and its TLS.
-    Same(Option<Authentication>, Option<Arc<DoorTls>>),
+    /// The passwords of its clients, and its TLS.
+    Same(Vec<UserPassword>, Option<Arc<DoorTls>>),
     /// The listener of another session, or of another kind.
     Listener(SessionListener),
 }
@@ -72,14 +71,14 @@ impl App {
         change.opened = opened;
         let at: HashMap<_, _> = open.iter().map(|one| (&one.known.address, one)).collect();
         for known in &config.listeners {
-            let (login, known_now) = (login(known).await?, known.clone());
+            let (passwords, known_now) = (passwords(known).await?, known.clone());
             let before = at.get(&known.address);
             before.map_or(Ok(()), |before| refuse_other_sockets(&before.known, known))?;
             let stays = before.filter(|before| !is_another(&before.known, known));
             let to = match stays {
-                Some(_) => SlotChange::Same(login, known.door()),
+                Some(_) => SlotChange::Same(passwords, known.door()),
                 None => {
-                    let listener = self.listener(next, config, known, &mut change, login);
+                    let listener = self.listener(next, config, known, &mut change, passwords);
                     SlotChange::Listener(listener.await?)
                 }
             };
@@ -211,7 +210,7 @@ impl App {
         config: &Config,
         known: &Listener,
         change: &mut ListenerChange,
-        login: Option<Authentication>,
+        passwords: Vec<UserPassword>,
     ) -> Result<SessionListener, Failure> {
         let sessions = match known.session.one() {
             Some(id) => self
@@ -226,23 +225,31 @@ impl App {
         let mode = match &known.kind {
             ListenerKind::Tls { port } => ListenerMode::Tls { port: *port },
             ListenerKind::Base(aliases) => ListenerMode::Base(Arc::new(aliases.clone())),
-            ListenerKind::Proxy { .. } => ListenerMode::Proxy,
+            ListenerKind::Proxy => ListenerMode::Proxy,
             ListenerKind::Transparent => ListenerMode::Transparent {
                 names: names::of_listener(self, known)?,
                 own_port: known.address.tcp().map(|address| address.port()),
             },
             ListenerKind::Dns => ListenerMode::Dns(names::of_listener(self, known)?),
         };
-        let tokens = known.who.contains(&Evidence::Token);
-        let tokens = tokens.then(|| Arc::new(self.token_verifier()));
+        let takes = |evidence| known.who.contains(&evidence);
+        let verifier = known.is_presented_to().then(|| {
+            Arc::new(ClientVerifier {
+                tokens: takes(Evidence::Token).then(|| self.token_verifier()),
+                passwords: takes(Evidence::Password).then(|| Passwords::new(passwords)),
+                jwts: known.jwt.as_ref().map(|jwt| {
+                    Arc::new(JwtVerifier::new(jwt.settings.clone(), jwt.keys().cloned()))
+                }),
+            })
+        });
         if let Some((socket, cause)) = unseen(known).await {
             let socket = socket.display();
             tracing::warn!(%socket, "{cause}; start tailscaled, or write `tailnet_socket`");
         }
         Ok(
-            SessionListener::new(&self.shared, sessions, mode, login).with_evidence(
+            SessionListener::new(&self.shared, sessions, mode).with_evidence(
                 known.who.clone(),
-                tokens,
+                verifier,
                 known.door(),
             ),
         )
@@ -282,7 +289,11 @@ impl ListenerChange {
             listener.known.set_mode();
             match to {
                 SlotChange::Listener(other) => closing.push(listener.slot.replace(other)),
-                SlotChange::Same(login, tls) => listener.slot.listener().ask_for(login, tls),
+                SlotChange::Same(passwords, tls) => {
+                    let jwt = listener.known.jwt.as_ref();
+                    let keys = jwt.and_then(ListenerJwt::keys);
+                    listener.slot.listener().ask_for((passwords, keys), tls);
+                }
             }
             open.push(listener);
         }
@@ -347,7 +358,12 @@ fn is_another(one: &Listener, other: &Listener) -> bool {
         (one, other) => discriminant(one) == discriminant(other),
     };
     let is_in_tls = one.tls.is_some() == other.tls.is_some();
-    one.session != other.session || one.who != other.who || !is_kind || !is_in_tls
+    let [jwt, other_jwt] = [one, other].map(|one| {
+        let jwt = one.jwt.as_ref()?;
+        Some((&jwt.settings, jwt.url()))
+    });
+    let is_evidence = one.who == other.who && jwt == other_jwt;
+    one.session != other.session || !is_evidence || !is_kind || !is_in_tls
 }
 
 /// Where it is asked who connects to a listener, and why that shows nobody now, if it does not.
@@ -426,12 +442,13 @@ pub(crate) fn refuse_none(config: &Config) -> Result<(), Failure> {
         .next("add one: kind = \"proxy\", address = \"127.0.0.1:8080\", session = \"agent-1\"; or `--listen 127.0.0.1:8080`"))
 }
 
-/// Reads what the clients of a listener present.
-async fn login(known: &Listener) -> Result<Option<Authentication>, Failure> {
-    let Some(ProxyLogin { user, password }) = known.login() else {
-        return Ok(None);
-    };
-    let lease = Stores::new([password]).source(password).resolve(None).await;
-    let lease = lease.context("the proxy's password cannot be had")?;
-    Ok(Some(lease.secret.authentication(user.as_bytes())))
+/// Reads the passwords of a listener.
+async fn passwords(known: &Listener) -> Result<Vec<UserPassword>, Failure> {
+    let mut all = Vec::new();
+    for (user, password) in &known.passwords {
+        let lease = Stores::new([password]).source(password).resolve(None).await;
+        let lease = lease.context(format!("the password of `{user}` cannot be had"))?;
+        all.push(lease.secret.password_of(user));
+    }
+    Ok(all)
 }

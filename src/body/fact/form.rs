@@ -1,8 +1,11 @@
 //! Facts of a form (`application/x-www-form-urlencoded`).
 
-use super::location::{FormName, Location, is_plain, parts};
+use std::ops::Range;
+
 use super::value::{FactType, FactValue, of_text};
-use crate::form::{Pair, begins_as_json, split_pairs};
+use crate::form::{begins_as_json, split_pairs};
+use gateway_message::FormName;
+use gateway_message::content_name::{is_plain, parts};
 use gateway_message::pairs::decoded;
 
 /// Reads the wanted values of one form.
@@ -15,17 +18,17 @@ struct Wanted<'w> {
     kind: FactType,
     /// The number of pairs that some reader would take for it.
     seen: usize,
-    value: Option<FactValue>,
+    value: Option<Value>,
 }
 
+/// A value, and where it stands in the form, still escaped.
+type Value = (FactValue, Range<usize>);
+
 impl<'w> FormReader<'w> {
-    pub fn new(wanted: &[(&'w Location, FactType)]) -> Self {
-        let wanted = wanted.iter().map(|(location, kind)| Wanted {
-            name: match location {
-                Location::Form(name) => Some(name),
-                Location::Json(_) => None,
-            },
-            kind: *kind,
+    pub fn new(wanted: impl Iterator<Item = (Option<&'w FormName>, FactType)>) -> Self {
+        let wanted = wanted.map(|(name, kind)| Wanted {
+            name,
+            kind,
             seen: 0,
             value: None,
         });
@@ -35,12 +38,7 @@ impl<'w> FormReader<'w> {
     }
 
     /// The values. `None` if some reader reads the content in another format.
-    pub fn read(
-        mut self,
-        query: &str,
-        content: &[u8],
-        coded: &[u8],
-    ) -> Option<Vec<Option<FactValue>>> {
+    pub fn read(mut self, query: &str, content: &[u8], coded: &[u8]) -> Option<Vec<Option<Value>>> {
         // Some readers detect the format from the content and would read JSON. Others stop after a
         // number of pairs and ignore the rest.
         let more = |pairs: &[u8], most| split_pairs(pairs).nth(most).is_some();
@@ -60,7 +58,9 @@ impl<'w> FormReader<'w> {
                 return None;
             }
             let agreed = pair.agreed;
-            self.see(&name.text, Some(pair).filter(|_| agreed));
+            let clear = pair.value.filter(|_| agreed);
+            let clear = clear.map(|raw| (raw, range_of(content, raw)));
+            self.see(&name.text, clear);
         }
         for pair in split_pairs(query.as_bytes()).chain(split_pairs(coded)) {
             self.see(&decoded(pair.name, b' ').text, None);
@@ -75,22 +75,27 @@ impl<'w> FormReader<'w> {
 
     /// Counts a pair for every wanted name it may match. Its value counts only if all readers agree
     /// on it.
-    fn see(&mut self, name: &str, clear: Option<Pair<'_>>) {
+    fn see(&mut self, name: &str, clear: Option<(&[u8], Range<usize>)>) {
         let seen = parts(name);
         for one in &mut self.wanted {
-            let Some(wanted) = one.name.filter(|wanted| may_be(&wanted.parts, &seen)) else {
+            let Some(wanted) = one.name.filter(|wanted| may_be(wanted.parts(), &seen)) else {
                 continue;
             };
             one.seen += 1;
-            let raw = clear.as_ref().filter(|_| wanted.text == name);
-            let value = raw
-                .and_then(|pair| pair.value)
-                .map(|raw| decoded(raw, b' '));
-            one.value = value
-                .filter(|value| value.clear)
-                .and_then(|value| of_text(&value.text, one.kind));
+            let clear = clear.clone().filter(|_| wanted.as_str() == name);
+            one.value = clear.and_then(|(raw, at)| {
+                let value = decoded(raw, b' ');
+                let value = Some(value).filter(|value| value.clear)?;
+                Some((of_text(&value.text, one.kind)?, at))
+            });
         }
     }
+}
+
+/// Where a part of the content stands in it.
+pub(super) fn range_of(content: &[u8], part: &[u8]) -> Range<usize> {
+    let from = part.as_ptr().addr() - content.as_ptr().addr();
+    from..from + part.len()
 }
 
 /// Whether a query has a parameter with this name, in any spelling.

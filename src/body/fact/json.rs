@@ -7,10 +7,11 @@ use serde::Deserialize as _;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::form::is_named;
-use super::location::{Location, Pointer, part};
+use super::location::Location;
 use super::value::{FactType, FactValue, of_number, of_string};
 use crate::form::begins_as_json;
-use gateway_message::folded;
+use gateway_message::content_name::part;
+use gateway_message::{Pointer, folded};
 
 /// Reads the wanted values of one document.
 pub(super) struct JsonReader {
@@ -65,7 +66,7 @@ impl JsonReader {
 
 /// Whether the query has a parameter with the pointer's name. Rails, for one, prefers the query to
 /// the document.
-fn is_in_query(pointer: &Pointer, query: &str) -> bool {
+pub(super) fn is_in_query(pointer: &Pointer, query: &str) -> bool {
     let tokens = pointer.tokens().iter();
     let name: Vec<String> = tokens.map(|token| part(token)).collect();
     is_named(query, &name)

@@ -8,13 +8,17 @@ mod form;
 mod json;
 mod kind;
 mod location;
+mod multipart;
 mod plain;
+mod spot;
 mod value;
 
 use http::HeaderMap;
 
-pub use location::{FormName, FormNameMalformed, Location, Pointer, PointerMalformed};
+pub use location::Location;
+pub use multipart::multipart_fields;
 pub use plain::{Plain, plain};
+pub use spot::{Spot, Unclear, escaped, spots};
 pub use value::{FactType, FactTypeUnknown, FactValue};
 
 pub(crate) use form::{FormReader, is_named};
@@ -37,7 +41,12 @@ pub fn read(
     let Plain { bytes, coded } = content;
     let read = match kind_of(fields, content) {
         Some(ContentKind::Json) => JsonReader::new(query, wanted).read(bytes),
-        Some(ContentKind::Form) => FormReader::new(wanted).read(query, bytes, coded),
+        Some(ContentKind::Form) => FormReader::new(wanted.iter().map(|(at, kind)| match at {
+            Location::Form(name) => (Some(name), *kind),
+            Location::Json(_) => (None, *kind),
+        }))
+        .read(query, bytes, coded)
+        .map(|read| read.into_iter().map(|one| Some(one?.0)).collect()),
         None => None,
     };
     read.unwrap_or_else(|| vec![None; wanted.len()])

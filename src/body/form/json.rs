@@ -25,7 +25,7 @@ pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) -> Result<(), F
         let members = Members {
             found,
             lists: 1,
-            asked: false,
+            asked: None,
         };
         let mut reader = serde_json::Deserializer::from_slice(&content[from..to]);
         members
@@ -41,15 +41,15 @@ struct Members<'f, 'a> {
     found: &'f mut MemberSearch<'a>,
     /// How many levels of lists are searched for objects.
     lists: u8,
-    /// Whether this is the value of a member that is asked for.
-    asked: bool,
+    /// The name of the member that this is the value of, if it is asked for.
+    asked: Option<&'f str>,
 }
 
 impl Members<'_, '_> {
     /// Handles a value that is neither an object nor a list.
     fn plain<E>(self, value: Option<&str>) -> Result<(), E> {
-        if self.asked {
-            self.found.value(value.map(str::to_owned));
+        if let Some(name) = self.asked {
+            self.found.found(name, value.map(str::to_owned));
         }
         Ok(())
     }
@@ -71,8 +71,8 @@ impl<'de> Visitor<'de> for Members<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        if self.asked {
-            self.found.value(None);
+        if let Some(name) = self.asked {
+            self.found.found(name, None);
             while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
             return Ok(());
         }
@@ -84,15 +84,15 @@ impl<'de> Visitor<'de> for Members<'_, '_> {
             map.next_value_seed(Members {
                 found: &mut *self.found,
                 lists: 0,
-                asked: true,
+                asked: Some(&name),
             })?;
         }
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        if self.asked {
-            self.found.value(None);
+        if let Some(name) = self.asked {
+            self.found.found(name, None);
         }
         if self.lists == 0 {
             while list.next_element::<IgnoredAny>()?.is_some() {}
@@ -102,7 +102,7 @@ impl<'de> Visitor<'de> for Members<'_, '_> {
             let inner = Members {
                 found: &mut *self.found,
                 lists: self.lists - 1,
-                asked: false,
+                asked: None,
             };
             if list.next_element_seed(inner)?.is_none() {
                 return Ok(());

@@ -8,8 +8,8 @@ mod search;
 use http::{HeaderMap, HeaderValue, header};
 
 pub(crate) use json::begins_as_json;
-pub(crate) use pairs::{Pair, split_pairs};
-pub use search::FormFault;
+pub(crate) use pairs::split_pairs;
+pub use search::{FormFault, Member};
 
 use search::MemberSearch;
 
@@ -32,6 +32,20 @@ impl FormKind {
     /// # Errors
     /// [`FormFault::Coded`] or [`FormFault::Charset`].
     pub fn of(fields: &HeaderMap) -> Result<Option<Self>, FormFault> {
+        let coded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+        match Self::of_decoded(fields) {
+            Ok(Some(_)) if fields.get_all(header::CONTENT_ENCODING).iter().any(coded) => {
+                Err(FormFault::Coded)
+            }
+            kind => kind,
+        }
+    }
+
+    /// The same for content whose coding is undone.
+    ///
+    /// # Errors
+    /// [`FormFault::Charset`].
+    pub fn of_decoded(fields: &HeaderMap) -> Result<Option<Self>, FormFault> {
         let value = fields
             .get(header::CONTENT_TYPE)
             .map_or(&b""[..], HeaderValue::as_bytes);
@@ -44,10 +58,6 @@ impl FormKind {
             kind if is_binary(kind) => return Ok(None),
             _ => Self::Pairs,
         };
-        let coded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
-        if fields.get_all(header::CONTENT_ENCODING).iter().any(coded) {
-            return Err(FormFault::Coded);
-        }
         let mut charsets = parameters
             .split(';')
             .filter_map(|parameter| parameter.trim().strip_prefix("charset"))
@@ -60,21 +70,20 @@ impl FormKind {
         }
     }
 
-    /// The values of the members that are asked for by name. An entry is `None` if the value is not
-    /// text, or is not read.
+    /// The members that are asked for by name.
     ///
     /// If in doubt, a member counts: it is found if any reader may see it, even if others do not.
     ///
     /// # Errors
     /// [`FormFault::Json`] or [`FormFault::Name`].
-    pub fn values(
+    pub fn members(
         self,
         content: &[u8],
         is_asked: impl Fn(&str) -> bool,
-    ) -> Result<Vec<Option<String>>, FormFault> {
+    ) -> Result<Vec<Member>, FormFault> {
         let mut found = MemberSearch {
             is_asked: &is_asked,
-            values: Vec::new(),
+            members: Vec::new(),
         };
         match self {
             Self::Pairs if begins_as_json(content) => {
@@ -85,7 +94,7 @@ impl FormKind {
             Self::Parts => multipart::find(content, &mut found)?,
             Self::Json => json::find(content, &mut found)?,
         }
-        Ok(found.values)
+        Ok(found.members)
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) -> Result<(), F
         if disposition {
             parameters(&value, found)?;
         } else {
-            found.part(value.trim().trim_matches(['<', '>']));
+            found.part(&[value.trim().trim_matches(['<', '>'])]);
         }
     }
     Ok(())
@@ -63,9 +63,7 @@ fn parameters(value: &str, found: &mut MemberSearch<'_>) -> Result<(), FormFault
                 .decode_utf8_lossy()
                 .into_owned()
         };
-        for reading in [&percent(&bare), &percent(tail), &unescaped, &bare] {
-            found.part(reading);
-        }
+        found.part(&[&percent(&bare), &percent(tail), &unescaped, &bare]);
     }
     Ok(())
 }

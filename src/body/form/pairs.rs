@@ -6,9 +6,10 @@ use gateway_message::pairs::decoded;
 /// Finds the members among the pairs.
 pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) {
     for pair in split_pairs(content) {
-        if (found.is_asked)(&decoded(pair.name, b' ').text) {
+        let name = decoded(pair.name, b' ').text;
+        if (found.is_asked)(&name) {
             let value = pair.value.unwrap_or_default();
-            found.value(Some(decoded(value, b' ').text));
+            found.found(&name, Some(decoded(value, b' ').text));
         }
     }
 }

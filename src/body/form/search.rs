@@ -15,32 +15,45 @@ pub enum FormFault {
     /// A part's name is split into several pieces, or has a charset of its own.
     #[error("the name of a part is written so that readers disagree about it")]
     Name,
+    /// A credential stands in it, and readers could disagree about where.
+    #[error("readers may disagree about a credential in it")]
+    Disputed,
     /// A member that may stand in it once stands in it twice, or is not text.
     #[error("a member that may stand in it once stands in it twice, or is not text")]
     Twice,
 }
 
+/// A member that was found.
+pub struct Member {
+    /// Its name, in the reading that was asked for.
+    pub name: String,
+    /// Its value; `None` if that is not text, or is not read.
+    pub value: Option<String>,
+}
+
 /// What to search for, and the values found.
 pub(super) struct MemberSearch<'a> {
     pub(super) is_asked: &'a dyn Fn(&str) -> bool,
-    pub(super) values: Vec<Option<String>>,
+    pub(super) members: Vec<Member>,
 }
 
 impl MemberSearch<'_> {
-    /// Adds a value. Values beyond the maximum, which no honest client reaches, count as one that
+    /// Adds a member. Those beyond the maximum, which no honest client reaches, count as one that
     /// is not text.
-    pub(super) fn value(&mut self, value: Option<String>) {
-        match self.values.len() {
-            0..MOST_VALUES => self.values.push(value),
-            MOST_VALUES => self.values.push(None),
-            _ => {}
+    pub(super) fn found(&mut self, name: &str, value: Option<String>) {
+        let count = self.members.len();
+        if count <= MOST_VALUES {
+            self.members.push(Member {
+                name: name.to_owned(),
+                value: value.filter(|_| count < MOST_VALUES),
+            });
         }
     }
 
-    /// Adds the name of a part, whose value is not read.
-    pub(super) fn part(&mut self, name: &str) {
-        if (self.is_asked)(name) {
-            self.value(None);
+    /// Adds a part, whose value is not read, if one of the readings of its name is asked for.
+    pub(super) fn part(&mut self, readings: &[&str]) {
+        if let Some(name) = readings.iter().find(|name| (self.is_asked)(name)) {
+            self.found(name, None);
         }
     }
 }

@@ -9,7 +9,8 @@ use http::Method;
 
 use super::asked::{Asked, Found, Unread, names};
 use super::document::{Json, LEAF, Shape, document, in_query};
-use crate::fact::{FactType, FactValue, FormReader, Location};
+use crate::fact::{FactType, FactValue, FormReader};
+use gateway_message::FormName;
 
 /// The facts that it gives.
 pub(super) const FACTS: [&str; 2] = ["graphql.operations", "graphql.fields"];
@@ -48,15 +49,14 @@ impl Said {
         if !asked.content.bytes.is_empty() {
             return Err("it has a query and content");
         }
-        let wanted = [DOCUMENT, CHOSEN].map(|name| name.parse().map(Location::Form));
-        let [Ok(document), Ok(chosen)] = &wanted else {
-            return Err("no such name");
-        };
-        let wanted = [document, chosen].map(|name| (name, FactType::String));
-        let read = FormReader::new(&wanted).read("", asked.query.as_bytes(), b"");
+        let wanted = [DOCUMENT, CHOSEN].map(str::parse::<FormName>);
+        let wanted = wanted
+            .iter()
+            .map(|name| (name.as_ref().ok(), FactType::String));
+        let read = FormReader::new(wanted).read("", asked.query.as_bytes(), b"");
         let mut values = read.unwrap_or_default().into_iter();
         let mut next = || match values.next().flatten() {
-            Some(FactValue::String(text)) => Some(text),
+            Some((FactValue::String(text), _)) => Some(text),
             _ => None,
         };
         let document = next().ok_or("the query does not say the document in exactly one way")?;

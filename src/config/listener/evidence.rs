@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
+use toml::Spanned;
+
 use super::kind::{ListenerAddress, ListenerKind, ListenerSession};
+use crate::config::reference;
 use crate::config::section::{Section, characters};
+use crate::credential::SecretRef;
 use crate::intercept::{Evidence, PeerUsers, TAILNET_SOCKET, Tailnet};
+use crate::names::User;
 
 /// What a listener is asked to be.
 pub(super) struct Asked<'l> {
@@ -22,7 +27,7 @@ pub(super) fn check(section: &Section<'_, '_>, kind: &ListenerKind, asked: &Aske
             "write `who = [\"unix\"]` or `who = [\"token\"]`, or the name of one session");
     }
     check_certificates(section, asked.who);
-    check_tokens(section, kind, asked.who);
+    check_presented(section, kind, asked.who);
     check_callers(section, asked.session, asked.who);
     check_evidence(
         section,
@@ -43,10 +48,12 @@ pub(super) fn who(section: &Section<'_, '_>) -> Vec<Evidence> {
         "listener" => Ok(None),
         "unix" => Ok(Some(Evidence::Unix(PeerUsers(uids.clone())))),
         "token" => Ok(Some(Evidence::Token)),
+        "password" => Ok(Some(Evidence::Password)),
+        "jwt" => Ok(Some(Evidence::Jwt)),
         "tailnet" => Ok(Some(Evidence::Tailnet(tailnet.clone()))),
         "certificate" => Ok(Some(Evidence::Certificate)),
         _ => refused!("it is no kind of evidence";
-            "write `listener`, `token`, `certificate`, `tailnet` or `unix`"),
+            "write `listener`, `token`, `password`, `jwt`, `certificate`, `tailnet` or `unix`"),
     });
     if kinds.len() > 1 && kinds.contains(&None) {
         mistake!(section, "who", "`listener` is no evidence beside others";
@@ -67,8 +74,13 @@ fn tailnet(section: &Section<'_, '_>) -> Tailnet {
     Tailnet::new(socket.unwrap_or_else(|| TAILNET_SOCKET.into()), capability)
 }
 
-pub(super) fn asks_tailnet(who: &[Evidence]) -> bool {
+fn asks_tailnet(who: &[Evidence]) -> bool {
     who.iter().any(|one| one.tailnet().is_some())
+}
+
+/// Whether nobody on the network is taken without evidence.
+pub(super) fn asks_network(who: &[Evidence]) -> bool {
+    asks_tailnet(who) || who.iter().any(Evidence::is_presented)
 }
 
 /// Refuses a tailnet where no node of it could come from an address of its own, and its settings
@@ -101,27 +113,49 @@ fn check_tailnet(
     }
 }
 
-/// Refuses tokens where nobody could present one, or where none would ever count.
-fn check_tokens(section: &Section<'_, '_>, kind: &ListenerKind, who: &[Evidence]) {
-    let Some(at) = who.iter().position(|one| *one == Evidence::Token) else {
-        return;
+/// The users that clients present with their passwords, and where these are kept.
+pub(super) fn passwords(section: &Section<'_, '_>) -> Vec<(String, SecretRef)> {
+    let texts = section.texts("passwords", |user| {
+        // RFC 7617 §2: a user-id contains no colon.
+        let is_user = user.len() <= 128 && !user.contains(':') && User::new(user).is_some();
+        let hint = || hint!("a user is visible ASCII without `:`"; "write for example `agent`");
+        is_user.then_some(()).ok_or_else(hint)
+    });
+    let read = |(user, text): (String, Spanned<String>)| {
+        let reference =
+            reference::read_at(section.document, &text.span(), "passwords", text.get_ref());
+        Some((user, reference?))
     };
-    if !matches!(kind, ListenerKind::Proxy { .. }) {
+    texts.into_iter().filter_map(read).collect()
+}
+
+/// Refuses what clients present where nobody could, or where it would never count.
+fn check_presented(section: &Section<'_, '_>, kind: &ListenerKind, who: &[Evidence]) {
+    if who.contains(&Evidence::Password) != section.has("passwords") {
+        mistake!(section, "passwords", "`passwords` and `\"password\"` in `who` go together";
+            "a client presents a user and its password";
+            "write `who = [\"password\"]` and `passwords = {{ agent = \"env:PROXY_PASSWORD\" }}`, \
+             or neither");
+    }
+    if who.contains(&Evidence::Jwt) != section.has("jwt") {
+        mistake!(section, "jwt", "`jwt` and `\"jwt\"` in `who` go together";
+            "it says whose JWTs are taken, and by which keys";
+            "write `who = [\"jwt\"]` and `jwt = {{ issuer = \"https://issuer.example\", audience = \
+             \"gateway\", keys = \"jwks.json\" }}`, or neither");
+    }
+    if !who.iter().any(Evidence::is_presented) {
+        return;
+    }
+    if *kind != ListenerKind::Proxy {
         let kind = kind.as_str();
-        mistake!(section, "who", "a `{kind}` listener has no place for a token";
-            "the client of a proxy alone presents one"; "leave it out, or write `kind = \"proxy\"`");
+        mistake!(section, "who", "a `{kind}` listener has no place for what a client presents";
+            "the client of a proxy alone presents a token, a password or a JWT";
+            "leave it out, or write `kind = \"proxy\"`");
     }
-    if section.has("authentication") {
-        mistake!(section, "authentication", "a token and a password have one place";
-            "a client presents either"; "remove `authentication`, or `token` from `who`");
-    }
-    if at > 0 && who[0] == Evidence::Certificate {
-        mistake!(section, "who", "a token counts before a certificate";
-            "a client that presents both is whom the token says"; "write `token` first");
-    } else if at > 0 {
-        mistake!(section, "who", "no token would count";
-            "the first evidence that is there counts, and the kernel always knows the user";
-            "write `token` first");
+    if !who.is_sorted_by_key(|one| !one.is_presented()) {
+        mistake!(section, "who", "what a client presents counts before all else";
+            "who presents it is whom that says, and the kernel always knows the user";
+            "write `token`, `password` and `jwt` first");
     }
 }
 
@@ -171,7 +205,10 @@ fn check_evidence(section: &Section<'_, '_>, (is_unix, mode): (bool, u32), who: 
         mistake!(section, "uids", "nothing shows which user connects"; "`uids` would not hold";
             "write `who = [\"unix\"]`");
     }
-    if mode == 0o666 && !section.has("uids") && *who != [Evidence::Token] {
+    if mode == 0o666
+        && !section.has("uids")
+        && (who.is_empty() || !who.iter().all(Evidence::is_presented))
+    {
         mistake!(section, "mode", "every user of this machine could connect";
             "each would be this session and spend its credentials";
             "write `who = [\"token\"]`, or `who = [\"unix\"]` and the `uids` that may, or another \

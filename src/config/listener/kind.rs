@@ -4,7 +4,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::credential::SecretRef;
 use crate::intercept::Aliases;
 use crate::names::SessionId;
 
@@ -86,10 +85,7 @@ impl fmt::Display for ListenerAddress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenerKind {
     /// CONNECT, absolute-form and SOCKS5, distinguished by their first bytes.
-    Proxy {
-        /// What a client must present; `None` only on loopback.
-        authentication: Option<ProxyLogin>,
-    },
+    Proxy,
     /// TLS from the first byte; the SNI names the host.
     Tls {
         /// The port that the client originally dialled.
@@ -103,15 +99,6 @@ pub enum ListenerKind {
     Base(Aliases),
 }
 
-/// What a proxy client must present.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProxyLogin {
-    /// The user.
-    pub user: String,
-    /// Where the password is kept.
-    pub password: SecretRef,
-}
-
 impl ListenerKind {
     /// Whether the kernel brings its clients, which dial other addresses.
     pub(super) fn is_captured(&self) -> bool {
@@ -121,7 +108,7 @@ impl ListenerKind {
     /// The kind as it is written.
     pub(super) fn as_str(&self) -> &'static str {
         match self {
-            Self::Proxy { .. } => "proxy",
+            Self::Proxy => "proxy",
             Self::Tls { .. } => "tls",
             Self::Transparent => "transparent",
             Self::Dns => "dns",
@@ -132,25 +119,11 @@ impl ListenerKind {
     /// Why its port is not configured; `None` if it is.
     pub(super) fn names_port(&self) -> Option<&'static str> {
         match self {
-            Self::Proxy { .. } => Some("clients of a proxy name the port themselves"),
+            Self::Proxy => Some("clients of a proxy name the port themselves"),
             Self::Tls { .. } => None,
             Self::Transparent => Some("the port that the client dialled is known"),
             Self::Dns => Some("a question has no port of an origin"),
             Self::Base(_) => Some("an alias names the port with its origin"),
-        }
-    }
-
-    /// Why its clients present no password; `None` if they may.
-    pub(super) fn no_password(&self) -> Option<&'static str> {
-        match self {
-            Self::Proxy { .. } => None,
-            Self::Tls { .. } => {
-                Some("a client that speaks TLS at once has no place for a proxy password")
-            }
-            Self::Base(_) => Some("a client of a base URL has no place for a proxy password"),
-            Self::Transparent | Self::Dns => {
-                Some("a client that is captured does not know of the gateway")
-            }
         }
     }
 }

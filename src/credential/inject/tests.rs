@@ -92,7 +92,7 @@ impl Lender {
 
     async fn try_forward(&self, mut head: RequestHead) -> Result<RequestHead, AttachFailure> {
         let presented = self.detect(&head);
-        presented.settle(&mut head.fields);
+        presented.settle(&mut head);
         for lend in presented.lends() {
             let lease = self
                 .credentials
@@ -433,6 +433,48 @@ async fn h09_a_secret_that_its_place_cannot_hold_is_not_put_in() {
         );
         assert!(!format!("{failed} {failed:?}").contains("CANARY"));
     }
+}
+
+#[tokio::test]
+async fn a_secret_in_the_path_stays_one_segment_or_is_not_put_in() {
+    let places = ["path:/bot{}/", "query:key"];
+    let bindings = vec![
+        binding("github", &["https://good.example"], &places),
+        binding("gemini", &["https://good.example"], &["query:key"]),
+    ];
+    let stage = lender(bindings, &SECRETS).await;
+    let (github, gemini) = (stage.of("github"), stage.of("gemini"));
+    let target = format!("/bot{github}/%7B%7D?key={gemini}");
+    let sent = || head("https://good.example", &target, &[]);
+    let out = stage.forward(sent()).await;
+    let expected = format!("/bot{GITHUB}/%7B%7D?key={GEMINI}");
+    assert_eq!(out.target.path_and_query().as_str(), expected);
+    for (secret, sent_as) in [
+        ("7000:AA-b_c", "7000:AA-b_c"),
+        ("a b;c@d=e{}f", "a%20b%3Bc@d=e%7B%7Df"),
+        ("a..b!$&'()*+,", "a..b!$&'()*+,"),
+    ] {
+        let target = sent().target.lending(4..4 + github.len());
+        let with = target.with_lent(secret).unwrap();
+        assert!(
+            with.path().starts_with(&format!("/bot{sent_as}/")),
+            "{with:?}"
+        );
+    }
+    for secret in ["CANARY/x", "CANARY?x", "CANARY#x", "CANARY%41", "CANARY\\x"] {
+        stage.rotate("github", secret);
+        let failed = stage.try_forward(sent()).await.unwrap_err();
+        assert_eq!(
+            failed,
+            AttachFailure::Unsafe(SecretUnsafe::Place),
+            "{secret}"
+        );
+        assert!(!format!("{failed} {failed:?}").contains("CANARY"));
+    }
+    let dots = head("https://good.example", "/x/y", &[])
+        .target
+        .lending(1..2);
+    assert!(dots.with_lent("..").is_err() && dots.with_lent(".").is_err());
 }
 
 #[tokio::test]

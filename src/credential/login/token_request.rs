@@ -52,13 +52,15 @@ impl TokenRequest {
         };
         let camel_case = Cell::new(false);
         let values = |wanted: &str| {
-            kind.values(content, |name| {
+            let members = kind.members(content, |name| {
                 let is_wanted = folded(name) == wanted;
                 if is_wanted && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
                     camel_case.set(true);
                 }
                 is_wanted
-            })
+            })?;
+            let values = members.into_iter().map(|member| member.value);
+            Ok::<Vec<_>, FormFault>(values.collect())
         };
         let one = |wanted: &str| match &mut values(wanted)?[..] {
             [] => Ok(None),

@@ -364,9 +364,11 @@ mod tests {
                 let mut binding = bind(given).unwrap();
                 binding.when = When::Always;
                 let loads = Bindings::new(vec![binding.clone()]);
-                let bare_basic = binding.basic_user.is_none()
-                    && binding.places[0].to_string().starts_with("basic");
-                assert_eq!(loads.is_err(), bare_basic, "{}", credential.name);
+                let first = &binding.places[0];
+                let bare_basic =
+                    binding.basic_user.is_none() && first.to_string().starts_with("basic");
+                let is_refused = bare_basic || first.is_made_by_the_client();
+                assert_eq!(loads.is_err(), is_refused, "{}", credential.name);
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Callers at listeners: their TLS, the tokens that they present, and the sessions that they
+//! Callers at listeners: their TLS, what they present, and the sessions that they
 //! select.
 
+mod by_presented;
 mod by_tls;
-mod by_token;
 mod sessions;
 
 pub use sessions::{AskedSession, CallerSessions, ListenerSessions, LivePair, LiveSessions};

@@ -1,17 +1,20 @@
 //! Evidence of who is behind a connection: one file for each kind.
 
 mod certificate;
+mod jwt;
+mod password;
+mod presented;
 mod tailnet;
 mod token;
 mod unix;
 mod x509;
 
 pub use certificate::HeldCertificate;
+pub use jwt::{HeldJwt, JwtKeys, JwtSettings, JwtVerifier};
+pub use password::{Passwords, UserPassword};
+pub use presented::{ClientVerifier, PRESENTED_USER, Presented, PresentedDenied, Taken};
 pub use tailnet::{TAILNET_SOCKET, Tailnet};
-pub use token::{
-    HeldToken, KEY_NUMBER, RevokedTokens, TokenDenied, TokenPeer, TokenVerifier, token_in,
-    token_of_login,
-};
+pub use token::{HeldToken, KEY_NUMBER, RevokedTokens, TokenDenied, TokenPeer, TokenVerifier};
 pub use unix::PeerUsers;
 pub(super) use x509::CertificateHolder;
 
@@ -30,6 +33,10 @@ pub enum Evidence {
     Tailnet(Arc<Tailnet>),
     /// A token that the client of a proxy presents, once it speaks.
     Token,
+    /// A user and a password, presented so.
+    Password,
+    /// A token of another issuer, presented so.
+    Jwt,
     /// The certificate of a client of a proxy with TLS.
     Certificate,
 }
@@ -40,8 +47,14 @@ impl Evidence {
     pub fn tailnet(&self) -> Option<&Arc<Tailnet>> {
         match self {
             Self::Tailnet(tailnet) => Some(tailnet),
-            Self::Unix(_) | Self::Token | Self::Certificate => None,
+            _ => None,
         }
+    }
+
+    /// Whether the client of a proxy presents it, in the one place that there is.
+    #[must_use]
+    pub fn is_presented(&self) -> bool {
+        matches!(self, Self::Token | Self::Password | Self::Jwt)
     }
 
     /// Returns the caller of a connection that says nothing: the first evidence that is there
@@ -56,7 +69,7 @@ impl Evidence {
                 // Boxed, so that a connection does not keep memory for the question.
                 Self::Tailnet(tailnet) => Some(Box::pin(tailnet.caller(stream)).await),
                 Self::Certificate => by_certificate(stream).map(|found| found.map(Arc::new)),
-                Self::Token => None,
+                Self::Token | Self::Password | Self::Jwt => None,
             };
             if let Some(found) = found {
                 return found;

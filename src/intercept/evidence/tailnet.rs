@@ -389,7 +389,7 @@ struct TailnetNode {
     stable_id: String,
     #[serde(default)]
     sharer: i64,
-    key_expiry: String,
+    key_expiry: Option<String>,
     #[serde(default)]
     expired: bool,
     addresses: Option<Vec<String>>,
@@ -402,8 +402,11 @@ struct TailnetNode {
 impl TailnetNode {
     /// When its key expires: never, or then. `None` if that cannot be read.
     fn key_expires(&self) -> Option<Option<OffsetDateTime>> {
-        let end = OffsetDateTime::parse(&self.key_expiry, &Rfc3339).ok()?;
-        // Go's zero time is in the year 1.
+        // Go's zero time is in the year 1, or left out.
+        let Some(end) = &self.key_expiry else {
+            return Some(None);
+        };
+        let end = OffsetDateTime::parse(end, &Rfc3339).ok()?;
         Some((end.year() > 1).then_some(end))
     }
 }
@@ -508,6 +511,11 @@ mod tests {
             ),
             (
                 json!({"Node/KeyExpiry": "0001-01-01T00:00:00Z"}),
+                "alice@example.com node:n7CNTRL",
+            ),
+            // A newer tailscaled leaves it out.
+            (
+                json!({"Node/KeyExpiry": null}),
                 "alice@example.com node:n7CNTRL",
             ),
             // Whose it is does not show, or is spelled as other evidence.

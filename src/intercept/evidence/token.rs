@@ -6,9 +6,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::HeaderMap;
-use http::header::PROXY_AUTHORIZATION;
-use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use super::certificate::HeldCertificate;
@@ -16,8 +13,7 @@ use crate::intercept::client_stream::ClientStream;
 use crate::intercept::door::now;
 use crate::names::{CredentialName, PolicyId, SessionId};
 use crate::token::{
-    CaveatDenied, Door, PrefixId, TokenKey, TokenRefused, TokenUse, Verified, presented,
-    presented_in, verify,
+    CaveatDenied, Door, PrefixId, TokenKey, TokenRefused, TokenUse, Verified, verify,
 };
 
 /// The number of the one key that tokens are made with.
@@ -71,24 +67,19 @@ impl TokenVerifier {
     ///
     /// # Errors
     /// [`TokenDenied`] if it is not genuine, was revoked, or is not for this peer and time.
-    pub fn take(
-        self: &Arc<Self>,
-        text: Zeroizing<String>,
-        peer: TokenPeer,
-    ) -> Result<HeldToken, TokenDenied> {
+    pub fn take(&self, text: &str, peer: TokenPeer) -> Result<HeldToken, TokenDenied> {
         let key = |number, session: &SessionId| {
             let root = (self.root_of)(session).filter(|_| number == KEY_NUMBER)?;
             Some(TokenKey::derive(&root, number, session))
         };
-        let verified = verify(&text, key).map_err(|refused| match refused {
+        let verified = verify(text, key).map_err(|refused| match refused {
             TokenRefused::NotOurs => TokenDenied::NotOurs,
             TokenRefused::Caveat(..) => TokenDenied::Unknown,
         })?;
         let held = HeldToken {
-            text,
             verified,
             peer,
-            by: self.clone(),
+            revoked: self.revoked.clone(),
         };
         held.holds()?;
         Ok(held)
@@ -96,7 +87,7 @@ impl TokenVerifier {
 }
 
 /// Who presents a token, as the connection shows it.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct TokenPeer {
     address: Option<IpAddr>,
     /// The names of other evidence, for `as`.
@@ -126,12 +117,11 @@ impl TokenPeer {
     }
 }
 
-/// A token that was taken. Its text is overwritten when dropped, and never shown.
+/// A token that was taken.
 pub struct HeldToken {
-    text: Zeroizing<String>,
     verified: Verified,
     peer: TokenPeer,
-    by: Arc<TokenVerifier>,
+    revoked: Arc<RevokedTokens>,
 }
 
 impl HeldToken {
@@ -141,20 +131,9 @@ impl HeldToken {
         self.verified.session()
     }
 
-    /// Whether it is this token. The time taken does not tell how much of it is right.
-    #[must_use]
-    pub fn is(&self, text: &str) -> bool {
-        self.text.as_bytes().ct_eq(text.as_bytes()).into()
-    }
-
-    /// Takes another token of the same peer.
-    ///
-    /// # Errors
-    /// As [`TokenVerifier::take`], and if it is of another session.
-    pub fn replaced_by(&self, text: Zeroizing<String>) -> Result<Self, TokenDenied> {
-        let other = self.by.take(text, self.peer.clone())?;
-        let is_same = other.session() == self.session();
-        is_same.then_some(other).ok_or(TokenDenied::Session)
+    /// Who presents it.
+    pub(super) fn peer(&self) -> TokenPeer {
+        self.peer.clone()
     }
 
     /// Whether it holds for its peer now.
@@ -162,7 +141,7 @@ impl HeldToken {
     /// # Errors
     /// [`TokenDenied`] if it was revoked, or has ended.
     pub fn holds(&self) -> Result<(), TokenDenied> {
-        if self.by.revoked.has(&self.verified) {
+        if self.revoked.has(&self.verified) {
             return Err(TokenDenied::Revoked);
         }
         let certificate = self.peer.certificate.as_deref();
@@ -209,9 +188,6 @@ impl fmt::Debug for HeldToken {
 /// Why a token is not taken, in words for the gateway's own record. None has text of the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenDenied {
-    /// There is none.
-    #[error("no token was presented")]
-    Missing,
     /// No key of this gateway made it.
     #[error("the token is none of this gateway's")]
     NotOurs,
@@ -221,34 +197,9 @@ pub enum TokenDenied {
     /// It was revoked.
     #[error("the token is revoked")]
     Revoked,
-    /// Its session is not the connection's, or does not live.
-    #[error("the token's session is another one, or does not live")]
-    Session,
-    /// Its connection began without one.
-    #[error("the connection began with other evidence")]
-    Beside,
     /// A caveat refuses.
     #[error(transparent)]
     Caveat(#[from] CaveatDenied),
-}
-
-/// The token in the fields of a request: of exactly one `Proxy-Authorization`.
-#[must_use]
-pub fn token_in(fields: &HeaderMap) -> Option<Zeroizing<String>> {
-    let mut values = fields.get_all(PROXY_AUTHORIZATION).iter();
-    match (values.next(), values.next()) {
-        (Some(only), None) => presented_in(only.as_bytes()),
-        _ => None,
-    }
-}
-
-/// The token of a user and a password.
-#[must_use]
-pub fn token_of_login(user: &[u8], password: &[u8]) -> Option<Zeroizing<String>> {
-    presented(
-        std::str::from_utf8(user).ok()?,
-        std::str::from_utf8(password).ok()?,
-    )
 }
 
 #[cfg(test)]
@@ -276,10 +227,10 @@ mod tests {
     fn a_token_is_taken_where_and_while_it_holds_and_a_derived_one_falls_with_it() {
         let revoked = Arc::<RevokedTokens>::default();
         let root_of = |id: &SessionId| (id.as_str() == "agent-1").then(|| [1; 32].into());
-        let by = Arc::new(TokenVerifier::new(root_of, revoked.clone()));
+        let by = TokenVerifier::new(root_of, revoked.clone());
         let soon = Caveat::Before(now() + 60).to_string();
         let here = "from 192.0.2.0/24";
-        let take = |caveats: &[&str], from| by.take(minted(&[1; 32], caveats), peer(from));
+        let take = |caveats: &[&str], from| by.take(&minted(&[1; 32], caveats), peer(from));
         let held = take(&[&soon, here], "192.0.2.1").unwrap();
         assert_eq!((held.session().as_str(), held.holds()), ("agent-1", Ok(())));
         let denied = |caveats: &[&str], from| take(caveats, from).unwrap_err();
@@ -292,12 +243,11 @@ mod tests {
             CaveatDenied::Before.into()
         );
         assert_eq!(denied(&[], "192.0.2.1"), CaveatDenied::Endless.into());
-        let other = by.take(minted(&[2; 32], &[&soon]), peer("192.0.2.1"));
+        let other = by.take(&minted(&[2; 32], &[&soon]), peer("192.0.2.1"));
         assert_eq!(other.unwrap_err(), TokenDenied::NotOurs);
         let parent = minted(&[1; 32], &[&soon]);
         let child = crate::token::attenuate(&parent, &["method in GET".parse().unwrap()]).unwrap();
-        let child = Zeroizing::new(child.as_str().to_owned());
-        let child = by.take(child, peer("192.0.2.1")).unwrap();
+        let child = by.take(child.as_str(), peer("192.0.2.1")).unwrap();
         let id = crate::token::inspect(&parent).unwrap().id;
         assert!(revoked.revoke(&BTreeSet::from([id])));
         assert!(!revoked.revoke(&BTreeSet::from([id])));

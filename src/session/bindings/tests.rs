@@ -103,6 +103,37 @@ fn weak_and_ambiguous_bindings_are_refused_at_load() {
         )])
         .is_ok()
     );
+    let always = Binding {
+        when: When::Always,
+        ..binding("one", "https://a.example", "path:/bot{}/")
+    };
+    for place in [
+        "path:/bot{}/",
+        "form:token",
+        "json:/token",
+        "multipart:token",
+    ] {
+        let places = vec![place.parse().unwrap()];
+        let always = Binding {
+            places: places.clone(),
+            ..always.clone()
+        };
+        let refused = load(vec![always]).err();
+        assert!(
+            matches!(refused, Some(BindingMalformed::Phantomless(..))),
+            "{place}"
+        );
+        let read = Binding {
+            methods: vec![Method::GET, Method::HEAD],
+            places,
+            ..ok.clone()
+        };
+        let refused = matches!(
+            load(vec![read]).err(),
+            Some(BindingMalformed::Contentless(..))
+        );
+        assert_eq!(refused, !place.starts_with("path"), "{place}");
+    }
     assert_eq!(
         load(vec![ok.clone(), ok.clone()]).err(),
         Some(BindingMalformed::Twice(name.clone()))

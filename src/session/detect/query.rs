@@ -1,4 +1,4 @@
-//! Checks the path and the query of a request.
+//! Checks the query of a request.
 
 use super::Search;
 use crate::message::{
@@ -8,19 +8,13 @@ use crate::session::detected::Location;
 use crate::session::refusal::{CredentialRefusal, RequestPart};
 
 impl Search<'_> {
-    pub(super) fn target(&mut self) -> Result<(), CredentialRefusal> {
-        let target = &self.head.target;
+    pub(super) fn query(&mut self) -> Result<(), CredentialRefusal> {
+        let target = self.target;
         let lent = if !self.bound.is_empty() && target.query().is_some() {
-            self.query()?
+            self.lent_in_query()?
         } else {
             Vec::new()
         };
-        self.clean(target.path().as_bytes(), RequestPart::Path)?;
-        if self.takes().any(|taken| taken.part == TakenPart::Path) {
-            return Err(CredentialRefusal::Foreign {
-                part: RequestPart::Path,
-            });
-        }
         if lent.is_empty() {
             return target.query().map_or(Ok(()), |query| {
                 self.clean(query.as_bytes(), RequestPart::Query)
@@ -36,10 +30,9 @@ impl Search<'_> {
     }
 
     /// Accepts phantoms in query places. Returns the indices of those parameters.
-    fn query(&mut self) -> Result<Vec<usize>, CredentialRefusal> {
+    fn lent_in_query(&mut self) -> Result<Vec<usize>, CredentialRefusal> {
         let mut lent = Vec::new();
-        let head = self.head;
-        for (at, (name, value)) in head.target.query_pairs().enumerate() {
+        for (at, (name, value)) in self.target.query_pairs().enumerate() {
             if self.signature_has(|signed| signed.has_parameter(&name)) {
                 lent.push(at);
                 continue;

@@ -9,12 +9,15 @@ use super::super::Binding;
 use super::super::phantom::Shape;
 use super::super::stage::{GITHUB, Stage, binding, field, head, stage, stage_of};
 use super::*;
-use crate::body::FormKind;
 use crate::credential::preset;
 use crate::credential::signing::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
-use crate::message::{Host, Place};
+use crate::message::{Host, Place, TakenPart, folded_parameter};
 use crate::session::Role;
 use crate::session::signing::Signing;
+
+const FORM: &str = "application/x-www-form-urlencoded";
+const JSON: &str = "application/json";
+const PARTS: &str = "multipart/form-data; boundary=b";
 
 #[test]
 fn h01_h02_a_phantom_to_an_origin_to_which_it_is_not_bound_is_out_of_scope() {
@@ -560,12 +563,7 @@ fn h13_a_foreign_credential_is_refused_wherever_a_service_is_known_to_take_one()
             let found = stage.detect(&head);
             let refused = match content {
                 None => found.err(),
-                Some(content) => {
-                    let watch = found.unwrap().watch.unwrap();
-                    watch
-                        .judge(FormKind::Pairs, content.as_bytes(), &stage.phantoms)
-                        .err()
-                }
+                Some(content) => stage.find(&head, &content).err(),
             };
             let refused = refused.unwrap_or_else(|| panic!("{} takes {taken}", credential.name));
             assert_eq!(
@@ -605,6 +603,35 @@ fn each_presets_phantom_passes_in_its_own_places() {
                 Place::Query(name) => {
                     let head = head(&origin, &format!("/x?{name}={phantom}"), &[]);
                     assert_eq!(stage.detect(&head).unwrap().lends().len(), 1, "{place}");
+                    continue;
+                }
+                Place::Path(path) => {
+                    let target = path.to_string().replace("{}", &phantom) + "x";
+                    let head = head(&origin, &target, &[]);
+                    assert_eq!(stage.detect(&head).unwrap().lends().len(), 1, "{place}");
+                    continue;
+                }
+                Place::Form(name) | Place::Multipart(name) => {
+                    let (kind, content) = match place {
+                        Place::Form(_) => (FORM, format!("{name}={phantom}")),
+                        _ => (
+                            PARTS,
+                            format!(
+                                "--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{phantom}\r\n--b--"
+                            ),
+                        ),
+                    };
+                    // A path where the service takes it.
+                    let takes = credential.takes.iter();
+                    let mut paths = takes.filter(|taken| {
+                        taken.part == TakenPart::Form(folded_parameter(name.as_str()))
+                    });
+                    let path = paths.next().and_then(|taken| taken.route.clone());
+                    let path =
+                        path.map_or("/x".to_owned(), |route| route.to_string().replace('*', "x"));
+                    let mut head = head(&origin, &path, &[("content-type", kind)]);
+                    head.method = Method::POST;
+                    assert_eq!(stage.find(&head, &content).unwrap().len(), 1, "{place}");
                     continue;
                 }
                 other => panic!("{other}"),
@@ -710,7 +737,7 @@ fn at_a_managed_origin_a_cookie_goes_on_that_is_known_to_hold_no_account() {
     let settled = |value: &str| {
         let mut head = head("https://good.example", "/", &[("cookie", value)]);
         let presented = stage.detect(&head).unwrap();
-        presented.settle(&mut head.fields);
+        presented.settle(&mut head);
         field(&head, "cookie").join("|")
     };
     let phantom = stage.of("github");
@@ -738,7 +765,7 @@ fn at_a_managed_origin_a_cookie_goes_on_that_is_known_to_hold_no_account() {
     };
     let stage = stage_of(vec![free]);
     let mut one = head("https://good.example", "/", &[("cookie", "a=b; c=d")]);
-    stage.detect(&one).unwrap().settle(&mut one.fields);
+    stage.detect(&one).unwrap().settle(&mut one);
     assert_eq!(field(&one, "cookie"), ["a=b; c=d"]);
 }
 
@@ -746,54 +773,40 @@ fn at_a_managed_origin_a_cookie_goes_on_that_is_known_to_hold_no_account() {
 fn content_may_hold_the_sessions_phantom_and_no_other_credential() {
     let slack = preset::named("slack").unwrap();
     let (stage, origin) = of_preset(&slack.credentials[0]);
-    let watch = stage
-        .detect(&head(&origin, "/api/chat.postMessage", &[]))
-        .unwrap()
-        .watch
-        .unwrap();
     let phantom = stage.of("slack");
-    let judge = |kind: FormKind, text: &str| {
-        let judged = watch.judge(kind, text.as_bytes(), &stage.phantoms);
-        judged.err().map(|refused| refused.reason().as_str())
+    let judge = |kind: &str, text: &str| {
+        let head = head(&origin, "/api/chat.postMessage", &[("content-type", kind)]);
+        let found = stage.find(&head, text).err();
+        found.map(|refused| refused.reason().as_str())
     };
     for (kind, text) in [
-        (FormKind::Pairs, "channel=C&text=token%3Dx"),
-        (FormKind::Pairs, &*format!("token={phantom}&channel=C")),
-        (FormKind::Pairs, "token=&channel=C"),
+        (FORM, "channel=C&text=token%3Dx"),
+        (FORM, &*format!("token={phantom}&channel=C")),
+        (FORM, "token=&channel=C"),
+        (JSON, r#"{"channel":"C","blocks":[{"token":"x"}]}"#),
         (
-            FormKind::Json,
-            r#"{"channel":"C","blocks":[{"token":"x"}]}"#,
-        ),
-        (
-            FormKind::Parts,
+            PARTS,
             "--b\r\nContent-Disposition: form-data; name=\"channel\"\r\n\r\ntoken\r\n--b--",
         ),
     ] {
         assert_eq!(judge(kind, text), None, "{text}");
     }
     for (kind, text) in [
-        (FormKind::Pairs, "token=xoxb-attackers"),
+        (FORM, "token=xoxb-attackers"),
+        (FORM, &*format!("token={phantom}&token=xoxb-attackers")),
+        (JSON, r#"{"token":"xoxb-attackers"}"#),
         (
-            FormKind::Pairs,
-            &*format!("token={phantom}&token=xoxb-attackers"),
-        ),
-        (FormKind::Json, r#"{"token":"xoxb-attackers"}"#),
-        (
-            FormKind::Parts,
+            PARTS,
             "--b\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\nx\r\n--b--",
         ),
     ] {
         assert_eq!(judge(kind, text), Some("foreign_credential"), "{text}");
     }
-    assert_eq!(judge(FormKind::Json, "{"), Some("content_unreadable"));
+    assert_eq!(judge(JSON, "{"), Some("content_unreadable"));
     // File uploads go to another path and are not held.
-    assert!(
-        stage
-            .detect(&head(&origin, "/upload/v1/x", &[]))
-            .unwrap()
-            .watch
-            .is_none()
-    );
+    let upload = head(&origin, "/upload/v1/x", &[]);
+    let found = stage.detect(&upload).unwrap();
+    assert!(found.in_content(&upload).unwrap().is_none());
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! Asks the issuers of JWTs for their keys, where a configuration names the URL.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{Request, StatusCode};
+use zeroize::Zeroizing;
+
+use crate::app::listen::listeners::OpenListener;
+use crate::app::store_clients;
+use crate::app::{App, Failure};
+use crate::credential::login::TokenEndpoint;
+use crate::gateway::chain;
+use crate::intercept::JwtKeys;
+
+impl App {
+    /// Has each listener know the keys of its issuer, for ever.
+    pub(crate) async fn ask_issuers(self: Arc<Self>) {
+        loop {
+            for open in self.listening.open() {
+                let listener = open.slot.listener();
+                let jwt = open.known.jwt.as_ref().and_then(|jwt| jwt.url());
+                let Some((url, by)) = jwt
+                    .zip(listener.jwts())
+                    .filter(|(_, by)| by.asks(Instant::now()))
+                else {
+                    continue;
+                };
+                let keys = self.keys_at(url).await;
+                let why = keys.as_ref().err().map(ToString::to_string);
+                if by.answered(keys.ok(), Instant::now())
+                    && let Some(why) = why
+                {
+                    tracing::warn!(%url, why, "the keys of an issuer of JWTs cannot be had");
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn keys_at(&self, url: &TokenEndpoint) -> Result<JwtKeys, Failure> {
+        let config = self.reloading.latest.lock().await.read.config.clone();
+        let client = store_clients::issuer(&config, &url.origin)?;
+        let request = Request::get(&url.path).body(Zeroizing::default());
+        let request = request.map_err(|error| Failure::new(error.to_string()))?;
+        let answer = client.send(&url.origin, request).await;
+        let answer = answer.map_err(|error| Failure::new(chain(&error)))?;
+        match answer.status {
+            StatusCode::OK => JwtKeys::read(&answer.content).map_err(Failure::new),
+            status => Err(Failure::new(format!("its status is {status}"))),
+        }
+    }
+}
+
+/// Why a listener takes nobody's JWT now, if it takes them at all.
+pub(crate) fn without_keys(open: &OpenListener) -> Option<String> {
+    let listener = open.slot.listener();
+    let url = open.known.jwt.as_ref()?.url()?;
+    let is_without = !listener.jwts()?.has_keys();
+    let address = &open.known.address;
+    is_without.then(|| format!("the keys for the JWTs at {address} are not known: {url} has none"))
+}
+
+/// How often it is looked whether an issuer is to be asked.
+const LOOK: Duration = Duration::from_secs(1);

@@ -1,0 +1,122 @@
+//! A proxy whose clients present who they are: that selects the session, before anything else of
+//! them is answered.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::gateway::listener::{Beside, Known, SessionListener};
+use crate::gateway::opening::write_refusal;
+use crate::gateway::refusal::Refusal;
+use crate::gateway::worker::Worker;
+use crate::intercept::explicit::{self, Asked, OpeningRefused};
+use crate::intercept::prefixed::Prefixed;
+use crate::intercept::{CallerRefused, ClientStream, Presented, PresentedDenied, TokenPeer, socks};
+
+/// Who a client is, and what it asked for if it had to be asked for that first.
+struct Shown {
+    by: Result<Known, PresentedDenied>,
+    asked: Option<Result<Asked, OpeningRefused>>,
+    /// Whether it knows that it is refused, and there is no more to say.
+    is_told: bool,
+}
+
+impl Worker {
+    /// Serves a connection to a proxy that takes what its clients present.
+    pub(in crate::gateway) async fn by_presented(
+        self: Arc<Self>,
+        stream: ClientStream,
+        listener: &SessionListener,
+        deadline: Instant,
+    ) {
+        let from = (listener, listener.client(&stream));
+        let (peer, beside) = (TokenPeer::of(&stream), listener.caller(&stream).await);
+        let mut io = Prefixed::new(stream);
+        // A client may answer a 407 on the same connection (clients.md: Java does only that).
+        for _ in 0..3 {
+            let showing = Box::pin(show(&mut io, listener, (&peer, &beside)));
+            let Some(Ok(shown)) = self.opening(listener, deadline, showing).await else {
+                return;
+            };
+            let (is_told, asked) = (shown.is_told, shown.asked);
+            let denied = match (shown.by, &beside) {
+                (Ok(Known::Selected(selected)), _) => {
+                    let serving = self.serve(io, from, &selected, asked, deadline);
+                    return Box::pin(serving).await;
+                }
+                (Ok(Known::Caller(caller)), _) => {
+                    let selecting = self.select(io, from, Some(caller), asked, deadline);
+                    return Box::pin(selecting).await;
+                }
+                (Err(PresentedDenied::Missing), Ok(caller)) if !is_told => {
+                    let selecting = self.select(io, from, caller.clone(), asked, deadline);
+                    return Box::pin(selecting).await;
+                }
+                (Err(PresentedDenied::Missing), Err(refused))
+                    if !is_told && refused.user.is_some() =>
+                {
+                    let refusing = self.refuse_caller(io, from, refused.clone(), asked, deadline);
+                    return Box::pin(refusing).await;
+                }
+                (Err(denied), _) => denied,
+            };
+            let refusal = Refusal::Presented(denied);
+            let refused = CallerRefused {
+                reason: refusal.reason(),
+                ..CallerRefused::of(None, denied.to_string())
+            };
+            let id = self.record_caller(from, refused);
+            let is_over = is_told
+                || write_refusal(&mut io, None, (id, refusal)).await.is_err()
+                || !explicit::forget_head(&mut io);
+            if is_over {
+                return;
+            }
+        }
+    }
+}
+
+/// Finds out who a client is by what it presents. Of HTTP, nothing is taken from the stream; a
+/// client of SOCKS has been told by then whether it is taken.
+async fn show(
+    io: &mut Prefixed<ClientStream>,
+    listener: &SessionListener,
+    beside: (&TokenPeer, &Beside),
+) -> io::Result<Shown> {
+    if !io.ensure(1).await? {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let only = |by, is_told| Shown {
+        by,
+        asked: None,
+        is_told,
+    };
+    if !explicit::is_socks(io) {
+        let presented = explicit::presented_ahead(io).await?;
+        return Ok(only(listener.by_presented(presented, beside), false));
+    }
+    if beside.1.is_ok() && !socks::offers_login(io).await? {
+        return Ok(only(Err(PresentedDenied::Missing), false));
+    }
+    let by = Mutex::new(Err(PresentedDenied::Missing));
+    let accepts = |user: &[u8], password: &[u8]| {
+        let login = Presented::login(user, password);
+        let known = listener.by_presented(Some(login), beside);
+        let is_taken = known.is_ok();
+        *by.lock() = known;
+        is_taken
+    };
+    let asked = socks::negotiate(io, Some(&accepts)).await;
+    let by = by.into_inner();
+    Ok(match asked {
+        Err(socks::Error::Io(error)) => return Err(error),
+        Err(_) if by.is_err() => only(by, true),
+        asked => Shown {
+            by,
+            is_told: false,
+            asked: Some(asked.map(Asked::Socks).map_err(OpeningRefused::Socks)),
+        },
+    })
+}

@@ -1,0 +1,263 @@
+//! Finds the phantoms in the content of a request, each in its place, and foreign credentials.
+
+use std::sync::Arc;
+
+use super::bindings::Bound;
+use super::detected::{CredentialUse, DetectedCredentials, Location};
+use super::origin_bindings::OriginBindings;
+use super::phantom::{Phantoms, Registry};
+use super::refusal::{CredentialRefusal, RequestPart};
+use crate::body::fact::{Spot, Unclear, multipart_fields, spots};
+use crate::body::{FormFault, FormKind, Member};
+use crate::message::{Place, RequestHead, Taken, TakenPart, folded_parameters};
+
+/// What the content of a request is searched for, because its service takes credentials there.
+pub struct ContentSearch {
+    here: Arc<OriginBindings>,
+    /// The places whose credentials may be lent to the request.
+    places: Vec<Searched>,
+    /// Names of members in which the service takes credentials of any kind, folded.
+    taken: Vec<String>,
+    kind: FormKind,
+}
+
+/// A place to search.
+struct Searched {
+    bound: Arc<Bound>,
+    /// Its index among the binding's.
+    index: usize,
+    /// The folded names of members that some reader may take for it. None if it is deeper in JSON.
+    names: Vec<String>,
+}
+
+impl DetectedCredentials {
+    /// What to search the content for; `None` if the service takes no credential in such content.
+    ///
+    /// # Errors
+    /// [`CredentialRefusal::Unreadable`] if the content cannot be searched.
+    pub fn in_content(
+        &self,
+        head: &RequestHead,
+    ) -> Result<Option<ContentSearch>, CredentialRefusal> {
+        if !self.here.takes_content() {
+            return Ok(None);
+        }
+        let path = head.target.path();
+        let is_lent = |bound: &Bound| {
+            bound.lends(&head.method, path) && bound.lends_to_named(&head.fields, &head.origin)
+        };
+        let (mut places, mut taken) = (Vec::new(), Vec::new());
+        for bound in &self.here.bound {
+            let all = bound.binding.places.iter().enumerate();
+            let mut all = all.filter(|(_, place)| place.is_in_content()).peekable();
+            if all.peek().is_some() && is_lent(bound) {
+                let searched = all.map(|(index, place)| Searched {
+                    bound: bound.clone(),
+                    index,
+                    names: names_of(place),
+                });
+                places.extend(searched.filter(|searched| searched.is_at(path)));
+            }
+            let here = bound.binding.takes.iter().filter(|taken| taken.is_at(path));
+            taken.extend(here.filter_map(|taken| match &taken.part {
+                TakenPart::Form(name) => Some(name.clone()),
+                _ => None,
+            }));
+        }
+        if places.is_empty() && taken.is_empty() {
+            return Ok(None);
+        }
+        let kind = FormKind::of_decoded(&head.fields).map_err(unreadable)?;
+        Ok(kind.map(|kind| ContentSearch {
+            here: self.here.clone(),
+            places,
+            taken,
+            kind,
+        }))
+    }
+
+    /// Adds what was found in the content.
+    ///
+    /// # Errors
+    /// [`CredentialRefusal::Batch`], or [`CredentialRefusal::Count`] for a credential that is in
+    /// the head too.
+    pub fn lend(&mut self, found: Vec<CredentialUse>) -> Result<(), CredentialRefusal> {
+        for one in found {
+            let credential = one.credential().clone();
+            if self.batch && one.bound.is_narrow() {
+                return Err(CredentialRefusal::Batch { credential });
+            }
+            if self
+                .lends
+                .iter()
+                .any(|lent| *lent.credential() == credential)
+            {
+                return Err(CredentialRefusal::Count { credential });
+            }
+            self.lends.push(one);
+        }
+        Ok(())
+    }
+}
+
+impl ContentSearch {
+    /// Finds the credentials that the content uses.
+    ///
+    /// A phantom outside of the places is inert: it goes on as it is.
+    ///
+    /// # Errors
+    /// [`CredentialRefusal`] by cause: a credential that is not ours, one that stands there twice,
+    /// or content that readers may disagree about.
+    pub fn find(
+        &self,
+        head: &RequestHead,
+        content: &[u8],
+        (phantoms, registry): (&Phantoms, Option<&Registry>),
+    ) -> Result<Vec<CredentialUse>, CredentialRefusal> {
+        let members = self.members(head, content)?;
+        let places: Vec<&Place> = self.places.iter().map(Searched::place).collect();
+        let query = head.target.query().unwrap_or_default();
+        let spots = spots(&head.fields, query, content, &places);
+        let found = spots.iter().flatten().zip(&self.places);
+        let deep = found.filter(|(_, searched)| searched.names.is_empty());
+        let deep = deep.filter_map(|(spot, _)| Some(spot.as_ref()?.text.as_deref()));
+        let texts = members.iter().map(|member| member.value.as_deref());
+        for text in texts.chain(deep) {
+            self.judge(text, phantoms, registry)?;
+        }
+        let spots = spots.map_err(|Unclear| unreadable(FormFault::Disputed))?;
+        let mut uses = Vec::new();
+        for (searched, spot) in self.places.iter().zip(spots) {
+            uses.extend(self.lent(searched, spot, &members, phantoms)?);
+        }
+        Ok(uses)
+    }
+
+    /// The use of a place, if the phantom of its credential stands there.
+    fn lent(
+        &self,
+        searched: &Searched,
+        spot: Option<Spot>,
+        members: &[Member],
+        phantoms: &Phantoms,
+    ) -> Result<Option<CredentialUse>, CredentialRefusal> {
+        let Some(phantom) = phantoms.of(&searched.bound.binding.credential) else {
+            return Ok(None);
+        };
+        let is_ours = |text: &Option<String>| text.as_deref() == Some(phantom.reveal());
+        let named = members.iter().filter(|member| {
+            searched.fits(self.kind) && is_ours(&member.value) && searched.is_named(&member.name)
+        });
+        match (spot.filter(|spot| is_ours(&spot.text)), named.count()) {
+            (None, 0) => Ok(None),
+            (Some(spot), 0 | 1) if spot.is_exact => Ok(Some(CredentialUse {
+                bound: searched.bound.clone(),
+                place: searched.index,
+                spot: Location::Content(spot.at),
+                phantom: phantom.clone(),
+            })),
+            (_, 0 | 1) => Err(unreadable(FormFault::Disputed)),
+            _ => Err(CredentialRefusal::Count {
+                credential: phantom.credential().clone(),
+            }),
+        }
+    }
+
+    /// The members in which credentials may be, in the reading of any origin.
+    fn members(
+        &self,
+        head: &RequestHead,
+        content: &[u8],
+    ) -> Result<Vec<Member>, CredentialRefusal> {
+        let is_asked = |name: &str| {
+            let names = folded_parameters(name);
+            let is_place = |one: &Searched| one.names.iter().any(|name| names.contains(name));
+            names.iter().any(|name| self.taken.contains(name)) || self.places.iter().any(is_place)
+        };
+        let members = self.kind.members(content, is_asked).map_err(unreadable)?;
+        if self.kind != FormKind::Parts || members.is_empty() {
+            return Ok(members);
+        }
+        // Their values are known if all readers split the form alike.
+        let fields = multipart_fields(&head.fields, content).unwrap_or_default();
+        let asked = fields.into_iter().filter(|(name, _)| is_asked(name));
+        let read: Vec<Member> = asked
+            .map(|(name, at)| Member {
+                name,
+                value: std::str::from_utf8(&content[at]).ok().map(str::to_owned),
+            })
+            .collect();
+        match read.len() == members.len() {
+            true => Ok(read),
+            false => Ok(members),
+        }
+    }
+
+    /// Refuses what is no phantom of the session.
+    fn judge(
+        &self,
+        text: Option<&str>,
+        phantoms: &Phantoms,
+        registry: Option<&Registry>,
+    ) -> Result<(), CredentialRefusal> {
+        let part = RequestPart::Content;
+        let is_ours = |text: &str| phantoms.all().iter().any(|ours| ours.reveal() == text);
+        match text {
+            Some(text) if text.is_empty() || is_ours(text) => Ok(()),
+            other => match other.and_then(|text| registry?.owner(text.as_bytes())) {
+                Some(owner) => Err(CredentialRefusal::ForeignSession { owner, part }),
+                None if self.here.bound.iter().any(|bound| bound.guards()) => {
+                    Err(CredentialRefusal::Foreign { part })
+                }
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+impl Searched {
+    fn place(&self) -> &Place {
+        &self.bound.binding.places[self.index]
+    }
+
+    /// Whether the place is on this path: where the service takes a member of its name, if the
+    /// binding limits that.
+    fn is_at(&self, path: &str) -> bool {
+        let is_it = |taken: &&Taken| match &taken.part {
+            TakenPart::Form(name) => self.names.contains(name),
+            _ => false,
+        };
+        let mut takes = self.bound.binding.takes.iter().filter(is_it).peekable();
+        takes.peek().is_none() || takes.any(|taken| taken.is_at(path))
+    }
+
+    /// Whether some reader may take a member of this name for what stands in the place.
+    fn is_named(&self, name: &str) -> bool {
+        let names = folded_parameters(name);
+        self.names.iter().any(|own| names.contains(own))
+    }
+
+    /// Whether the place is in content of this format.
+    fn fits(&self, kind: FormKind) -> bool {
+        match self.place() {
+            Place::Form(_) => kind == FormKind::Pairs,
+            Place::Multipart(_) => kind == FormKind::Parts,
+            _ => kind == FormKind::Json,
+        }
+    }
+}
+
+fn names_of(place: &Place) -> Vec<String> {
+    match place {
+        Place::Form(name) | Place::Multipart(name) => folded_parameters(name.as_str()),
+        Place::Json(pointer) => match pointer.tokens() {
+            [name] => folded_parameters(name),
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+fn unreadable(why: FormFault) -> CredentialRefusal {
+    CredentialRefusal::Unreadable { why }
+}

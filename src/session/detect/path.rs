@@ -1,0 +1,40 @@
+//! Checks the path of a request.
+
+use percent_encoding::percent_decode_str;
+
+use super::Search;
+use crate::message::{Place, TakenPart};
+use crate::session::detected::Location;
+use crate::session::in_path::InPath;
+use crate::session::refusal::{CredentialRefusal, RequestPart};
+
+impl Search<'_> {
+    /// Lends what stands in the path, and refuses any other credential there.
+    pub(super) fn path(&mut self, lent: Option<InPath>) -> Result<(), CredentialRefusal> {
+        let part = RequestPart::Path;
+        let is_lent = lent.is_some();
+        if let Some(InPath {
+            bound,
+            place,
+            phantom,
+            ..
+        }) = lent
+        {
+            self.lend(&bound, place, Location::Path, phantom, part.clone())?;
+        }
+        let path = self.target.path();
+        self.clean(path.as_bytes(), part.clone())?;
+        for place in self.bound.iter().flat_map(|bound| &bound.binding.places) {
+            if let Place::Path(kind) = place
+                && let Some(other) = kind.loosely(path)
+            {
+                let text: Vec<u8> = percent_decode_str(&path[other]).collect();
+                self.foreign(&text, part.clone(), None)?;
+            }
+        }
+        if !is_lent && self.takes().any(|taken| taken.part == TakenPart::Path) {
+            return Err(CredentialRefusal::Foreign { part });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! The phantom in the path of a request, which is masked there.
+
+use std::sync::Arc;
+
+use percent_encoding::percent_decode_str;
+
+use super::bindings::Bound;
+use super::phantom::{Phantom, Phantoms};
+use crate::message::{Place, RequestHead, RequestTarget};
+
+/// A phantom that stands in a place of the path.
+pub(super) struct InPath {
+    pub(super) bound: Arc<Bound>,
+    pub(super) place: usize,
+    pub(super) phantom: Phantom,
+    /// The target with `{}` in its place.
+    pub(super) target: RequestTarget,
+}
+
+/// Finds the phantom in the path. A second one stays there, and is refused.
+pub(super) fn find_in_path(
+    head: &RequestHead,
+    all: &[Arc<Bound>],
+    phantoms: &Phantoms,
+) -> Option<InPath> {
+    let path = head.target.path();
+    let found = |(bound, (place, kind)): (&Arc<Bound>, (usize, &Place))| {
+        let Place::Path(kind) = kind else {
+            return None;
+        };
+        let part = kind.find(path)?;
+        let text: Vec<u8> = percent_decode_str(&path[part.clone()]).collect();
+        Some(InPath {
+            bound: bound.clone(),
+            place,
+            phantom: bound.presented(phantoms, &text)?,
+            target: head.target.lending(part),
+        })
+    };
+    let places = all.iter().flat_map(|bound| {
+        let places = bound.binding.places.iter().enumerate();
+        places.map(move |place| (bound, place))
+    });
+    places.filter_map(found).next()
+}

@@ -1,0 +1,457 @@
+//! Credentials outside of fields, cookies and queries: in the path, and in content.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest as _, Sha256};
+
+use crate::content::Post;
+use crate::echoes::coded_pieces;
+use crate::rig::origin::{Seen, ok};
+use crate::rig::way::Way;
+use crate::rig::{PLACES, PLACES2, Rig, TELEGRAM, canary};
+use crate::rows;
+use crate::verdicts::allowed;
+
+rows![
+    a_credential_in_the_path_is_put_in_there_alone,
+    a_credential_in_the_path_goes_out_over_http2_alike,
+    a_path_is_judged_and_recorded_without_the_phantom,
+    what_stands_in_a_place_of_the_path_and_is_not_lent_is_refused,
+    a_credential_in_content_is_put_in_there_alone,
+    a_phantom_elsewhere_in_content_is_inert,
+    a_credential_that_is_twice_or_disputed_in_content_is_refused,
+    a_credential_of_others_in_a_place_of_content_is_refused,
+    a_policy_judges_a_credential_in_content_by_its_place,
+    content_with_a_coding_goes_out_without_it,
+    digests_of_content_are_made_anew_or_the_request_is_refused,
+    an_answer_that_repeats_the_content_shows_the_phantom,
+    content_is_held_only_where_a_credential_may_be_in_it,
+];
+
+fn get(target: &str) -> String {
+    format!("GET {{T}}{target} HTTP/1.1\r\nHost: {{H}}\r\n\r\n")
+}
+
+fn a_credential_in_the_path_is_put_in_there_alone(rig: &Rig) {
+    let secret = rig.secret("telegram").to_owned();
+    for way in Way::SECURE {
+        for (target, sent) in [
+            (
+                "/bot{PH:telegram}/sendMessage?chat_id=1&text={}",
+                "/bot{S}/sendMessage?chat_id=1&text=%7B%7D",
+            ),
+            ("/a/../bot{PH:telegram}/getMe", "/bot{S}/getMe"),
+            (
+                "/file/bot{PH:telegram}/photos/%7B%7D.jpg",
+                "/file/bot{S}/photos/%7B%7D.jpg",
+            ),
+        ] {
+            allowed(rig, way, TELEGRAM, &get(target));
+            assert_eq!(
+                rig.seen().remove(0).target,
+                sent.replace("{S}", &secret),
+                "{way:?}"
+            );
+        }
+        // An answer that repeats the path shows the phantom.
+        let echo = secret.clone();
+        rig.origins.on(&format!("/bot{secret}/getMe"), move |_| {
+            ok(
+                &format!("Location: /bot{echo}/x\r\n"),
+                format!("/bot{echo}/getMe").as_bytes(),
+            )
+        });
+        let answer = allowed(rig, way, TELEGRAM, &get("/bot{PH:telegram}/getMe"));
+        let phantom = rig.phantom(way, "telegram");
+        assert!(
+            answer.head.contains(&format!("/bot{phantom}/x")),
+            "{answer:?}"
+        );
+        assert_eq!(answer.body, format!("/bot{phantom}/getMe").as_bytes());
+        rig.seen();
+    }
+}
+
+fn a_credential_in_the_path_goes_out_over_http2_alike(rig: &Rig) {
+    for way in Way::SECURE {
+        let path = format!("/bot{}/getUpdates", rig.phantom(way, "telegram"));
+        let mut frames = rig.frames(way, TELEGRAM);
+        let fields = [
+            (":method", "GET"),
+            (":scheme", "https"),
+            (":authority", TELEGRAM),
+            (":path", &path),
+        ];
+        frames.headers(1, &fields, true);
+        assert!(frames.fate(1).answered, "{way:?}");
+        let record = rig.record(way);
+        assert_eq!(record["path"], "/bot{}/getUpdates", "{record}");
+        let seen = rig.seen().remove(0);
+        assert_eq!(
+            seen.target,
+            format!("/bot{}/getUpdates", rig.secret("telegram"))
+        );
+    }
+}
+
+fn a_path_is_judged_and_recorded_without_the_phantom(rig: &Rig) {
+    for way in Way::SECURE {
+        allowed(rig, way, TELEGRAM, &get("/bot{PH:telegram}/getMe"));
+        rig.seen();
+        for (target, reason) in [
+            ("/bot{PH:telegram}/getUpdates?repo=bad", "policy_forbids"),
+            ("/bot{PH:telegram}/logOut", "policy_forbids"),
+        ] {
+            let answer = rig.ask(way, TELEGRAM, &get(target));
+            let record = rig.record(way);
+            assert_eq!(
+                (answer.status, record["reason"].as_str()),
+                (403, Some(reason)),
+                "{record}"
+            );
+            let path = record["path"].as_str().unwrap();
+            assert!(path.starts_with("/bot{}/"), "{record}");
+        }
+    }
+}
+
+fn what_stands_in_a_place_of_the_path_and_is_not_lent_is_refused(rig: &Rig) {
+    let theirs = format!("/bot{}/getMe", rig.phantoms_b["telegram"]);
+    for (target, reason) in [
+        ("/bot7123456789:AAattackers/getMe", "foreign_credential"),
+        ("//bot7123456789:AAattackers/getMe", "foreign_credential"),
+        ("/BOT7123456789:AAattackers;x=1/getMe", "foreign_credential"),
+        ("/file/bot7123456789:AAattackers/x", "foreign_credential"),
+        ("/bot{}/getMe", "foreign_credential"),
+        ("//bot{PH:telegram}/getMe", "phantom_position"),
+        ("/bot{PH:telegram}x/getMe", "phantom_position"),
+        ("/bot{PH:telegram}/{PH:telegram}", "phantom_position"),
+        ("/x?token={PH:telegram}", "phantom_position"),
+        ("/bot{PH:gitlab}/getMe", "phantom_out_of_scope"),
+        (&theirs, "phantom_foreign_session"),
+    ] {
+        for way in Way::SECURE {
+            if way.is_transparent() && target == theirs {
+                continue;
+            }
+            let answer = rig.ask(way, TELEGRAM, &get(target));
+            let record = rig.record(way);
+            let refused = (answer.status, record["reason"].as_str());
+            assert_eq!(refused, (403, Some(reason)), "{way:?} {target} {record}");
+            assert!(rig.seen().is_empty());
+            let path = record["path"].as_str().unwrap();
+            assert!(
+                !path.contains("attackers") && !path.contains(&theirs),
+                "{record}"
+            );
+        }
+    }
+}
+
+const FORM: &str = "application/x-www-form-urlencoded";
+const JSON: &str = "application/json";
+const PARTS: &str = "multipart/form-data; boundary=b";
+
+/// Each place: its credential, its format, and content that has `{P}` there and `{X}` elsewhere.
+const PLACES_OF: [(&str, &str, &str); 3] = [
+    ("field", FORM, "a={X}&token={P}&token_type=%61{X}"),
+    (
+        "pointer",
+        JSON,
+        "{ \"token\": \"{X}\",\n\"auth\" : {\"a\":[1.0e3],\"token\":{P}}, \"x\":\"\\u00e9{X}\"}",
+    ),
+    (
+        "part",
+        PARTS,
+        "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n\0{X}\r\n--b\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\n{P}\r\n--b--\r\n",
+    ),
+];
+
+/// A text as it is written in content of a format.
+fn written(kind: &str, text: &str) -> String {
+    match kind {
+        FORM => canary::percent(text.as_bytes(), |byte| byte.is_ascii_alphanumeric()),
+        JSON => serde_json::Value::from(text).to_string(),
+        _ => text.to_owned(),
+    }
+}
+
+/// The content with a text in its place, and the phantom elsewhere.
+fn filled(template: &str, kind: &str, text: &str, phantom: &str) -> String {
+    let elsewhere = written(kind, phantom);
+    let filled = template.replace("{P}", &written(kind, text));
+    filled.replace("{X}", elsewhere.trim_matches('"'))
+}
+
+/// Sends it, and gives the record and what the origin got, if it did.
+fn sent(rig: &Rig, way: Way, http2: bool, post: &Post<'_>) -> (String, Option<Seen>) {
+    let record = post.record(rig, way, http2);
+    let mut seen = rig.seen();
+    assert!(seen.len() < 2, "{way:?}");
+    (
+        record["reason"].as_str().unwrap_or_default().to_owned(),
+        seen.pop(),
+    )
+}
+
+/// On every way, over both protocols, to origins of both.
+fn on_every_way(mut each: impl FnMut(Way, bool, &'static str)) {
+    for way in Way::SECURE {
+        for http2 in [false, true] {
+            for host in [PLACES, PLACES2] {
+                each(way, http2, host);
+            }
+        }
+    }
+}
+
+fn refused_as(rig: &Rig, kind: &str, content: &str, fields: &[(&str, &str)], reason: &str) {
+    on_every_way(|way, http2, host| {
+        let mut content = content.to_owned();
+        for (name, phantom) in &rig.gate(way).phantoms {
+            let is_form = !content.starts_with(['{', '-']);
+            let phantom = written(if is_form { FORM } else { PARTS }, phantom);
+            content = content.replace(&format!("{{PH:{name}}}"), &phantom);
+        }
+        let mut post = Post::new(host, "/x", kind, content.as_bytes());
+        post.fields.extend(fields);
+        let (got, seen) = sent(rig, way, http2, &post);
+        assert_eq!(got, reason, "{way:?} {http2} {kind} {content:?}");
+        assert!(seen.is_none());
+    });
+}
+
+fn a_credential_in_content_is_put_in_there_alone(rig: &Rig) {
+    on_every_way(|way, http2, host| {
+        for (name, kind, template) in PLACES_OF {
+            let phantom = rig.phantom(way, name);
+            let content = filled(template, kind, phantom, phantom);
+            let post = Post::new(host, "/x", kind, content.as_bytes());
+            let record = post.record(rig, way, http2);
+            let seen = rig.seen().remove(0);
+            let expected = filled(template, kind, rig.secret(name), phantom);
+            assert_eq!(
+                String::from_utf8_lossy(&seen.body),
+                expected,
+                "{way:?} {record}"
+            );
+            assert_eq!(seen.all("content-length"), [expected.len().to_string()]);
+            assert_eq!(seen.all("content-type"), [kind]);
+            assert_eq!(record["lent"][0]["credential"], name, "{record}");
+        }
+    });
+}
+
+fn a_phantom_elsewhere_in_content_is_inert(rig: &Rig) {
+    on_every_way(|way, http2, host| {
+        let phantom = rig.phantom(way, "field").to_owned();
+        for (path, kind, content) in [
+            (
+                "/x",
+                FORM,
+                format!("other={phantom}&text=token%3D{phantom}"),
+            ),
+            (
+                "/x",
+                JSON,
+                format!("{{\"token\":\"{phantom}\",\"auth\":{{\"x\":\"{phantom}\"}}}}"),
+            ),
+            ("/x", "application/octet-stream", format!("token={phantom}")),
+            ("/x", FORM, format!("pinned={phantom}")),
+        ] {
+            let post = Post::new(host, path, kind, content.as_bytes());
+            let (reason, seen) = sent(rig, way, http2, &post);
+            assert_eq!((&*reason, seen.unwrap().body), ("", content.into_bytes()));
+        }
+    });
+}
+
+fn a_credential_that_is_twice_or_disputed_in_content_is_refused(rig: &Rig) {
+    let disputed = "content_unreadable";
+    for (kind, content, reason) in [
+        (FORM, "token={PH:field}&token={PH:field}", "phantom_count"),
+        (FORM, "token={PH:field}&Token[]={PH:field}", "phantom_count"),
+        (FORM, "Token={PH:field}", disputed),
+        (FORM, "a=b;token={PH:field}", disputed),
+        ("text/plain", "token={PH:field}", disputed),
+        (FORM, "token={PH:field}&%zz=1", disputed),
+        (
+            JSON,
+            r#"{"auth":{"token":"{PH:pointer}","token":"{PH:pointer}"}}"#,
+            disputed,
+        ),
+        (
+            JSON,
+            r#"{"auth":{"token":"{PH:pointer}","TOKEN":""}}"#,
+            disputed,
+        ),
+        (JSON, r#"{"auth":{"Token":"{PH:pointer}"}}"#, disputed),
+        (JSON, r#"{"auth":{"token":"{PH:pointer}"}} {}"#, disputed),
+        (JSON, r#"{"a":1,"a":2}"#, disputed),
+        (
+            "text/plain",
+            r#"{"auth":{"token":"{PH:pointer}"}}"#,
+            disputed,
+        ),
+        (
+            PARTS,
+            "--b\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\n{PH:part}\r\n--b\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\n{PH:part}\r\n--b--\r\n",
+            "phantom_count",
+        ),
+        (
+            PARTS,
+            "--b\r\nContent-Disposition: form-data; name=\"token\"; filename=\"x\"\r\n\r\n{PH:part}\r\n--b--\r\n",
+            "foreign_credential",
+        ),
+    ] {
+        refused_as(rig, kind, content, &[], reason);
+    }
+    refused_as(
+        rig,
+        FORM,
+        "token={PH:field}",
+        &[("content-encoding", "gzip")],
+        disputed,
+    );
+    refused_as(
+        rig,
+        FORM,
+        "token={PH:field}",
+        &[("x-y", "gwt1_"), ("x-api-key", "strange")],
+        "foreign_credential",
+    );
+}
+
+fn a_credential_of_others_in_a_place_of_content_is_refused(rig: &Rig) {
+    for (name, kind, template) in PLACES_OF {
+        let foreign = filled(template, kind, "attackers", "x");
+        refused_as(rig, kind, &foreign, &[], "foreign_credential");
+        let theirs = filled(template, kind, &rig.phantoms_b[name], "");
+        for way in [Way::Connect, Way::Socks, Way::Tls] {
+            let post = Post::new(PLACES, "/x", kind, theirs.as_bytes());
+            assert_eq!(
+                sent(rig, way, false, &post).0,
+                "phantom_foreign_session",
+                "{name}"
+            );
+        }
+    }
+    for content in ["TOKEN[]=attackers", "t%6Fken=attackers"] {
+        refused_as(rig, FORM, content, &[], "foreign_credential");
+    }
+    for content in [
+        r#"{"auth":{"Token":"attackers"}}"#,
+        r#"{"auth":{"token":7}}"#,
+    ] {
+        refused_as(rig, JSON, content, &[], "foreign_credential");
+    }
+}
+
+fn a_policy_judges_a_credential_in_content_by_its_place(rig: &Rig) {
+    on_every_way(|way, http2, host| {
+        let content = format!("token={}", written(FORM, rig.phantom(way, "field")));
+        let post = Post::new(host, "/nolend", FORM, content.as_bytes());
+        let record = post.record(rig, way, http2);
+        assert_eq!(record["reason"], "policy_forbids", "{record}");
+        assert_eq!(record["unlent"]["place"], "form:token", "{record}");
+        let other = Post::new(host, "/nolend", FORM, b"a=b");
+        assert_eq!(sent(rig, way, http2, &other).0, "");
+    });
+}
+
+fn content_with_a_coding_goes_out_without_it(rig: &Rig) {
+    on_every_way(|way, http2, host| {
+        let phantom = rig.phantom(way, "pointer");
+        let (_, kind, template) = PLACES_OF[1];
+        let content = filled(template, kind, phantom, phantom);
+        let (first, last) = content.split_at(content.len() / 2);
+        for coding in ["gzip", "br", "zstd"] {
+            let coded = coded_pieces(coding, &[first.as_bytes(), last.as_bytes()]).concat();
+            let post = Post::new(host, "/x", kind, &coded).with("content-encoding", coding);
+            let (reason, seen) = sent(rig, way, http2, &post);
+            let seen = seen.unwrap_or_else(|| panic!("{reason}"));
+            let expected = filled(template, kind, rig.secret("pointer"), phantom);
+            assert_eq!(
+                String::from_utf8_lossy(&seen.body),
+                expected,
+                "{way:?} {coding}"
+            );
+            assert!(seen.all("content-encoding").is_empty());
+            let foreign = coded_pieces(coding, &[b"token=attackers"]).concat();
+            let post = Post::new(host, "/x", FORM, &foreign).with("content-encoding", coding);
+            assert_eq!(sent(rig, way, http2, &post).0, "foreign_credential");
+        }
+    });
+}
+
+fn digests_of_content_are_made_anew_or_the_request_is_refused(rig: &Rig) {
+    let digest = |text: &str| format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(text)));
+    on_every_way(|way, http2, host| {
+        let phantom = rig.phantom(way, "field");
+        let (_, kind, template) = PLACES_OF[0];
+        let content = filled(template, kind, phantom, phantom);
+        let own = digest(&content);
+        let post = Post::new(host, "/x", kind, content.as_bytes()).with("content-digest", &own);
+        let (reason, seen) = sent(rig, way, http2, &post);
+        let seen = seen.unwrap_or_else(|| panic!("{reason}"));
+        let expected = filled(template, kind, rig.secret("field"), phantom);
+        assert_eq!(seen.all("content-digest"), [digest(&expected)]);
+        // What is not changed keeps its own.
+        let post = Post::new(host, "/x", kind, b"a=b").with("content-md5", "x");
+        assert_eq!(sent(rig, way, http2, &post).0, "");
+    });
+    for field in [
+        ("digest", "SHA-256=x"),
+        ("content-md5", "x"),
+        ("content-digest", "md5=:x:"),
+        ("signature-input", "sig1=()"),
+    ] {
+        refused_as(rig, FORM, "token={PH:field}", &[field], "content_digest");
+    }
+}
+
+fn an_answer_that_repeats_the_content_shows_the_phantom(rig: &Rig) {
+    for (name, kind, template) in PLACES_OF {
+        rig.origins.on("/echo", |seen: &Seen| {
+            ok("Content-Type: text/plain\r\n", &seen.body)
+        });
+        for way in Way::SECURE {
+            let phantom = rig.phantom(way, name);
+            let content = filled(template, kind, phantom, phantom);
+            let mut wire = rig.open(way, PLACES);
+            let head = format!(
+                "POST /echo HTTP/1.1\r\nHost: {PLACES}\r\nContent-Type: {kind}\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+                content.len()
+            );
+            let answer = wire.ask(&[head.as_bytes(), content.as_bytes()].concat());
+            rig.record(way);
+            rig.seen();
+            let shown = String::from_utf8_lossy(&answer.body).into_owned();
+            assert!(
+                shown.contains(phantom) || shown.contains(&written(kind, phantom)),
+                "{shown}"
+            );
+        }
+    }
+}
+
+/// 17 MiB are more than may be held.
+fn content_is_held_only_where_a_credential_may_be_in_it(rig: &Rig) {
+    let long = vec![b'x'; 17 << 20];
+    for (path, kind, reason) in [
+        ("/x", FORM, "content_too_long"),
+        ("/x", "text/plain", "content_too_long"),
+        ("/secret", FORM, "policy_forbids"),
+    ] {
+        let mut wire = rig.open(Way::Connect, PLACES);
+        let length = long.len();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {PLACES}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n"
+        );
+        assert_eq!(wire.ask(head.as_bytes()).reason(), reason, "{path} {kind}");
+        rig.record(Way::Connect);
+    }
+    let post = Post::new(PLACES, "/x", "application/octet-stream", &long);
+    let (reason, seen) = sent(rig, Way::Connect, false, &post);
+    assert_eq!((&*reason, seen.unwrap().body.len()), ("", long.len()));
+}
