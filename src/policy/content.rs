@@ -150,7 +150,10 @@ impl Declared {
             .iter()
             .map(|fact| (&fact.location, fact.kind))
             .collect();
-        let values = read(&head.fields, query, content, &wanted);
+        let values = match wanted.is_empty() {
+            true => Vec::new(),
+            false => read(&head.fields, query, content, &wanted),
+        };
         let named = here.iter().zip(values);
         let declared = named.filter_map(|(fact, value)| Some((fact.name.clone(), Ok(value?))));
         let spoken = self.spoken(head).into_iter();
