@@ -20,8 +20,8 @@ pub struct TokenRequest {
     pub grant: Option<String>,
     /// The client that they are for.
     pub client: Option<String>,
-    /// Where the tokens are to be used: a `resource` (RFC 8707), the `service` of a Docker registry,
-    /// or the resource whose `/.default` scope is asked for.
+    /// Where the tokens are to be used: a `resource` (RFC 8707), the `service` of a Docker
+    /// registry, or the resource whose `/.default` scope is asked for.
     pub resource: Option<String>,
     /// The refresh token to renew by, or the token to revoke.
     pub presented: Option<Zeroizing<String>>,
