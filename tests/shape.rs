@@ -34,10 +34,10 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 94_564),
+    ("all", 94_668),
     ("app", 7_308),
     ("audit", 3_210),
-    ("body", 3_271),
+    ("body", 3_360),
     ("cli", 9_696),
     ("config", 5_273),
     ("control", 1_819),
@@ -49,11 +49,11 @@ const ROOMS: [(&str, usize); 25] = [
     ("grant", 1_367),
     ("intercept", 4_476),
     ("launch", 9_413),
-    ("message", 2_561),
+    ("message", 2_562),
     ("names", 739),
     ("origin", 2_886),
     ("policy", 5_176),
-    ("session", 4_039),
+    ("session", 4_053),
     ("signature", 9_101),
     ("src", 61),
     ("state", 1_097),

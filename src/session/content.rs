@@ -9,6 +9,7 @@ use super::phantom::{Phantoms, Registry};
 use super::refusal::{CredentialRefusal, RequestPart};
 use crate::body::fact::{Spot, Unclear, multipart_fields, spots};
 use crate::body::{FormFault, FormKind, Member};
+use crate::message::content_name::{part, parts};
 use crate::message::{Place, RequestHead, Taken, TakenPart, folded_parameters};
 
 /// What the content of a request is searched for, because its service takes credentials there.
@@ -172,7 +173,9 @@ impl ContentSearch {
         let is_asked = |name: &str| {
             let names = folded_parameters(name);
             let is_place = |one: &Searched| one.names.iter().any(|name| names.contains(name));
-            names.iter().any(|name| self.taken.contains(name)) || self.places.iter().any(is_place)
+            names.iter().any(|name| self.taken.contains(name))
+                || self.places.iter().any(is_place)
+                || self.places.iter().any(|one| one.is_nested_in_forms(name))
         };
         let members = self.kind.members(content, is_asked).map_err(unreadable)?;
         if self.kind != FormKind::Parts || members.is_empty() {
@@ -235,6 +238,17 @@ impl Searched {
     fn is_named(&self, name: &str) -> bool {
         let names = folded_parameters(name);
         self.names.iter().any(|own| names.contains(own))
+    }
+
+    /// Whether some reader of forms takes this name, such as `auth[token]`, for a place that is
+    /// deeper in JSON.
+    fn is_nested_in_forms(&self, name: &str) -> bool {
+        let Place::Json(pointer) = self.place() else {
+            return false;
+        };
+        let tokens = pointer.tokens();
+        let folded = tokens.iter().map(|token| part(token));
+        tokens.len() > 1 && folded.eq(parts(name))
     }
 
     /// Whether the place is in content of this format.

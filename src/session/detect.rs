@@ -53,7 +53,10 @@ impl Bindings {
             signed: None,
             found: DetectedCredentials {
                 batch: is_batch(&head.origin.authority.host, &head.target)
-                    || bound.iter().any(|bound| bound.batches(head.target.path())),
+                    || [Some(&head.target), masked.as_ref()]
+                        .into_iter()
+                        .flatten()
+                        .any(|target| bound.iter().any(|bound| bound.batches(target.path()))),
                 here: here.clone(),
                 lends: SmallVec::new(),
                 target: masked.clone(),

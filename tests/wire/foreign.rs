@@ -643,6 +643,19 @@ fn own(place: &str, phantom: &str) -> String {
         ["basic", "user"] => basic(format!("{phantom}:")),
         ["basic", "password"] => basic(format!("user:{phantom}")),
         ["query", name] => get(&format!("/x?{name}={phantom}"), ""),
+        ["path", path] => get(&(path.replace("{}", phantom) + "x"), ""),
+        ["form", name] => post(
+            "/x",
+            "Content-Type: application/x-www-form-urlencoded",
+            &format!("{name}={}", phantom.replace('%', "%25").replace('+', "%2B")),
+        ),
+        ["multipart", name] => post(
+            "/x",
+            "Content-Type: multipart/form-data; boundary=b",
+            &format!(
+                "--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{phantom}\r\n--b--\r\n"
+            ),
+        ),
         _ => panic!("{place}"),
     }
 }

@@ -46,9 +46,11 @@ impl FormKind {
     /// # Errors
     /// [`FormFault::Charset`].
     pub fn of_decoded(fields: &HeaderMap) -> Result<Option<Self>, FormFault> {
-        let value = fields
-            .get(header::CONTENT_TYPE)
-            .map_or(&b""[..], HeaderValue::as_bytes);
+        let mut values = fields.get_all(header::CONTENT_TYPE).iter();
+        let value = values.next().map_or(&b""[..], HeaderValue::as_bytes);
+        if values.next().is_some() {
+            return Err(FormFault::Charset);
+        }
         let text = String::from_utf8_lossy(value).to_ascii_lowercase();
         let (kind, parameters) = text.split_once(';').unwrap_or((&text, ""));
         let kind = match kind.trim() {
@@ -61,9 +63,10 @@ impl FormKind {
         let mut charsets = parameters
             .split(';')
             .filter_map(|parameter| parameter.trim().strip_prefix("charset"))
-            .filter_map(|rest| rest.trim_start().strip_prefix('='))
-            .map(|charset| charset.trim().trim_matches('"'));
-        if charsets.all(|charset| CHARSETS.contains(&charset)) {
+            // Nothing else begins so but `charset*=` (RFC 2231), which few readers know.
+            .map(|rest| rest.trim_start().strip_prefix('='))
+            .map(|charset| charset.map(|charset| charset.trim().trim_matches('"')));
+        if charsets.all(|charset| charset.is_some_and(|charset| CHARSETS.contains(&charset))) {
             Ok(Some(kind))
         } else {
             Err(FormFault::Charset)

@@ -63,6 +63,25 @@ impl Json {
 /// Reads the content as one document. The query must name no member that is wanted from it, since
 /// many origins merge both.
 pub(super) fn document(asked: &Asked<'_>, shape: Shape) -> Result<Json, Unread> {
+    let nothing = Watch {
+        below: &[],
+        names: &[],
+    };
+    watched(asked, shape, nothing).map(|(json, _)| json)
+}
+
+/// Names that matter wherever they stand below some members, which are not kept.
+pub(super) struct Watch {
+    pub below: &'static [&'static str],
+    pub names: &'static [&'static str],
+}
+
+/// The same, and whether one of the watched names is there.
+pub(super) fn watched(
+    asked: &Asked<'_>,
+    shape: Shape,
+    watch: Watch,
+) -> Result<(Json, bool), Unread> {
     if kind_of(asked.fields, asked.content) != Some(ContentKind::Json) {
         return Err("the content is not declared as JSON in UTF-8, once");
     }
@@ -73,14 +92,19 @@ pub(super) fn document(asked: &Asked<'_>, shape: Shape) -> Result<Json, Unread> 
     let mut room = Room {
         open_names: MOST_OPEN_NAMES,
         kept: MOST_KEPT,
+        watch,
+        is_seen: false,
     };
     let walk = Walk {
         shape: Some(shape),
+        is_watched: false,
         room: &mut room,
     };
     let read = walk.deserialize(&mut reader);
     let whole = read.and_then(|json| reader.end().map(|()| json));
-    whole.map_err(|_| "the content is not one JSON document that every reader reads alike")
+    let whole =
+        whole.map_err(|_| "the content is not one JSON document that every reader reads alike")?;
+    Ok((whole, room.is_seen))
 }
 
 /// Whether the query has a parameter with this name, in any spelling.
@@ -92,11 +116,28 @@ pub(super) fn in_query(asked: &Asked<'_>, name: &str) -> bool {
 struct Room {
     open_names: usize,
     kept: usize,
+    watch: Watch,
+    /// Whether a watched name has come.
+    is_seen: bool,
+}
+
+impl Room {
+    /// Notes a name. Returns whether what is below it is watched.
+    fn note(&mut self, name: &str, is_watched: bool) -> bool {
+        if self.watch.names.is_empty() {
+            return false;
+        }
+        let spelt = folded(name);
+        let is_one = |all: &[&str]| all.iter().any(|one| folded(one) == spelt);
+        self.is_seen |= is_watched && is_one(self.watch.names);
+        is_watched || is_one(self.watch.below)
+    }
 }
 
 struct Walk<'r> {
     /// What is kept of the value. `None` if it is not kept at all.
     shape: Option<Shape>,
+    is_watched: bool,
     room: &'r mut Room,
 }
 
@@ -182,6 +223,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
         loop {
             let walk = Walk {
                 shape,
+                is_watched: self.is_watched,
                 room: &mut *self.room,
             };
             match list.next_element_seed(walk)? {
@@ -199,8 +241,10 @@ impl<'de> Visitor<'de> for Walk<'_> {
         while let Some(name) = map.next_key::<String>()? {
             take(&mut self.room.open_names)?;
             let below = self.shape.map(|shape| shape.below(&name)).transpose()?;
+            let is_watched = self.room.note(&name, self.is_watched);
             let value = map.next_value_seed(Walk {
                 shape: below.flatten(),
+                is_watched,
                 room: &mut *self.room,
             })?;
             if self.shape.is_some() {

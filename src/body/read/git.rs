@@ -17,6 +17,10 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
     if *asked.method != Method::POST || !asked.path.ends_with("/git-receive-pack") || !is_push {
         return Err("it is no push");
     }
+    let coded = &asked.content.coded;
+    if !coded.is_empty() && !coded.starts_with(b"\x1f\x8b") {
+        return Err("git undoes no coding but gzip");
+    }
     let mut said = Said::default();
     let mut rest = &asked.content.bytes[..];
     while let Some(line) = line(&mut rest)? {

@@ -109,6 +109,18 @@ mod tests {
         kind: &str,
         content: &str,
     ) -> Result<String, Unread> {
+        let each = each(protocol, method, target, kind, content);
+        Ok(each.into_iter().collect::<Result<Vec<_>, _>>()?.join("; "))
+    }
+
+    /// Each of the facts.
+    pub(super) fn each(
+        protocol: Protocol,
+        method: &Method,
+        target: &str,
+        kind: &str,
+        content: &str,
+    ) -> Vec<Result<String, Unread>> {
         let kind = HeaderValue::from_str(kind).unwrap();
         let fields = HeaderMap::from_iter([(CONTENT_TYPE, kind)]);
         let content = Plain {
@@ -133,6 +145,6 @@ mod tests {
             Ok(FactValue::Bool(flag)) => Ok(flag.to_string()),
             Err(why) => Err(why),
         });
-        Ok(texts.collect::<Result<Vec<_>, _>>()?.join("; "))
+        texts.collect()
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use http::Method;
 
 use super::asked::{Asked, Found, Unread, names};
-use super::document::{Json, LEAF, Shape, document};
+use super::document::{Json, LEAF, Shape, Watch, watched};
 use crate::fact::FactValue;
 
 /// The facts that it gives.
@@ -24,7 +24,10 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
     if *asked.method != Method::POST {
         return Err("a model is asked by POST");
     }
-    let content = document(asked, SHAPE)?;
+    let (content, is_brought) = watched(asked, SHAPE, BROUGHT)?;
+    if is_brought {
+        return Err("what it says to the model brings tools");
+    }
     let Json::Object(_) = content else {
         return Err("the content is no object");
     };
@@ -36,16 +39,28 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
             }
             ("tools" | "functions", _) => return Err("its tools are no list"),
             ("model", _) => {}
+            ("mcp_servers" | "web_search_options", _) => tools.host(name),
             (name, _) if KNOWN.split_ascii_whitespace().any(|known| known == name) => {}
-            (name, _) => tools.host(name),
+            (name, _) => {
+                tools.host(name);
+                tools.is_other = true;
+            }
         }
     }
+    // Another model may answer, within other bounds.
+    let other = tools
+        .is_other
+        .then_some("it has a member that is not known");
+    let other = || other.map_or(Ok(()), Err);
     let [name, own, hosted, most] = FACTS;
     Ok(vec![
-        (name, model(asked.path, &content)),
+        (name, other().and_then(|()| model(asked.path, &content))),
         (own, names(tools.own)),
         (hosted, names(tools.hosted)),
-        (most, max_tokens(&content)),
+        (
+            most,
+            other().and_then(|()| max_tokens(asked.path, &content)),
+        ),
     ])
 }
 
@@ -53,6 +68,8 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
 struct Tools {
     own: BTreeSet<String>,
     hosted: BTreeSet<String>,
+    /// Whether something may bring another model or another bound.
+    is_other: bool,
 }
 
 impl Tools {
@@ -69,6 +86,7 @@ impl Tools {
             },
             Some(kind) => {
                 self.host(kind);
+                self.is_other |= tool.has("model");
                 return Ok(());
             }
             None if tool.has("name") => tool.member("name"),
@@ -113,11 +131,14 @@ impl Tools {
 
 /// The model's name, in the content or in the path: `/v1beta/models/NAME:generateContent`.
 fn model(path: &str, content: &Json) -> Result<FactValue, Unread> {
-    let mut parts = path.split('/').skip_while(|part| *part != "models").skip(1);
+    let is_models = |part: &&str| part.eq_ignore_ascii_case("models");
+    let mut parts = path.split('/').skip_while(|part| !is_models(part));
+    let is_in_path = parts.next().is_some();
     let in_path = parts.next().and_then(|part| part.split_once(':'));
+    let in_path = in_path.filter(|(name, _)| !name.contains('%') && parts.next().is_none());
     let name = match (content.member("model"), in_path) {
-        (Some(Json::Text(name)), None) => name.as_str(),
-        (None, Some((name, _))) if parts.next().is_none() => name,
+        (Some(Json::Text(name)), None) if !is_in_path => name.as_str(),
+        (None, Some((name, _))) => name,
         _ => return Err("it does not name one model"),
     };
     // Azure runs the deployment that the path names.
@@ -127,19 +148,29 @@ fn model(path: &str, content: &Json) -> Result<FactValue, Unread> {
     Ok(FactValue::String(name.to_owned()))
 }
 
-fn max_tokens(content: &Json) -> Result<FactValue, Unread> {
+/// By the names that the endpoint takes: others would bound nothing. Each answer has that bound.
+fn max_tokens(path: &str, content: &Json) -> Result<FactValue, Unread> {
     let generation = content.member("generationConfig");
-    let there = generation.and_then(|all| all.member("maxOutputTokens"));
-    let named = MAX_TOKENS.map(|name| content.member(name));
-    let mut said = named.into_iter().chain([there]).flatten();
+    let of_generation = |name| generation.and_then(|all| all.member(name));
+    let names: &[&str] = match path.rsplit('/').next() {
+        Some("responses") => &["max_output_tokens"],
+        Some("messages") => &["max_tokens"],
+        _ => &["max_tokens", "max_completion_tokens"],
+    };
+    let named = names.iter().map(|name| content.member(name));
+    let there = of_generation("maxOutputTokens");
+    let mut said = named.chain([there]).flatten();
+    let answers = [content.member("n"), of_generation("candidateCount")];
+    let is_one = |count: &Json| matches!(count, Json::Number(1));
     match (said.next(), said.next()) {
-        (Some(Json::Number(most)), None) => Ok(FactValue::Long(*most)),
+        (Some(Json::Number(most)), None) if answers.into_iter().flatten().all(is_one) => {
+            Ok(FactValue::Long(*most))
+        }
         _ => Err("it does not bound its answer by one number"),
     }
 }
 
 const UNNAMED: Unread = "a tool has no name";
-const MAX_TOKENS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
 const SHAPE: Shape = Shape(&[
     ("model", LEAF),
     ("tools", TOOL),
@@ -147,7 +178,11 @@ const SHAPE: Shape = Shape(&[
     ("max_tokens", LEAF),
     ("max_completion_tokens", LEAF),
     ("max_output_tokens", LEAF),
-    ("generationConfig", Shape(&[("maxOutputTokens", LEAF)])),
+    ("n", LEAF),
+    (
+        "generationConfig",
+        Shape(&[("maxOutputTokens", LEAF), ("candidateCount", LEAF)]),
+    ),
 ]);
 const NAMED: Shape = Shape(&[("name", LEAF)]);
 const TOOL: Shape = Shape(&[
@@ -157,6 +192,18 @@ const TOOL: Shape = Shape(&[
     ("custom", NAMED),
     ("functionDeclarations", NAMED),
 ]);
+
+/// Names by which items of a conversation bring tools.
+const BROUGHT: Watch = Watch {
+    below: &[
+        "input",
+        "messages",
+        "contents",
+        "system",
+        "systemInstruction",
+    ],
+    names: &["tools", "tool", "definition", "tool_changes", "mcp_servers"],
+};
 
 /// Members that bring neither a model nor a tool, of the three services' documented requests.
 const KNOWN: &str = "
@@ -172,7 +219,8 @@ const KNOWN: &str = "
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Protocol, tests::ask};
+    use super::super::Protocol;
+    use super::super::tests::{ask, each};
     use super::*;
 
     /// The four facts, of a request to a path.
@@ -192,7 +240,7 @@ mod tests {
         for (path, content, expected) in [
             (
                 "/v1/chat/completions",
-                r#"{"model":"gpt-5","messages":[{"tools":[{"type":"mcp"}]}],"max_completion_tokens":9,
+                r#"{"model":"gpt-5","messages":[{"role":"user","content":"tools"}],"max_completion_tokens":9,
                     "tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","name":"x"}}},{"type":"custom","custom":{"name":"c"}}],
                     "functions":[{"name":"old"}]}"#,
                 "gpt-5; c, f, old; ; 9",
@@ -226,10 +274,6 @@ mod tests {
             (r#""tools":[]"#, "m; ; ; 1"),
             (r#""tools":null"#, "m; ; ; 1"),
             (r#""web_search_options":{}"#, "m; ; web_search_options; 1"),
-            (r#""plugins":[]"#, "m; ; plugins; 1"),
-            (r#""prompt":{"id":"x"}"#, "m; ; prompt; 1"),
-            (r#""cachedContent":"x""#, "m; ; cached_content; 1"),
-            (r#""Temperature":1"#, "m; ; _temperature; 1"),
             (r#""tools":[{"type":"x","name":"f"}]"#, "m; ; x; 1"),
             (
                 r#""tools":[{"google_search":{},"functionDeclarations":[]}]"#,
@@ -238,6 +282,47 @@ mod tests {
         ] {
             assert_eq!(tools(rest).as_deref(), Ok(expected), "{rest}");
         }
+    }
+
+    #[test]
+    fn what_is_not_known_may_bring_another_model_and_another_bound() {
+        for (rest, hosted) in [
+            (r#""plugins":[]"#, "plugins"),
+            (r#""prompt":{"id":"x"}"#, "prompt"),
+            (r#""cachedContent":"x""#, "cached_content"),
+            (r#""Temperature":1"#, "_temperature"),
+            (r#""fallbacks":[{"model":"n","max_tokens":9}]"#, "fallbacks"),
+            (r#""models":["n"]"#, "models"),
+            (r#""tools":[{"type":"advisor","model":"n"}]"#, "advisor"),
+        ] {
+            let content = format!(r#"{{"model":"m","max_tokens":1,{rest}}}"#);
+            let json = "application/json";
+            let facts = each(
+                Protocol::Model,
+                &Method::POST,
+                "/v1/messages",
+                json,
+                &content,
+            );
+            let [name, own, found, most] = &facts[..] else {
+                panic!("{facts:?}");
+            };
+            assert!(name.is_err() && most.is_err(), "{rest}");
+            assert_eq!((own.as_deref(), found.as_deref()), (Ok(""), Ok(hosted)));
+        }
+    }
+
+    #[test]
+    fn a_conversation_that_brings_tools_gives_nothing() {
+        for rest in [
+            r#""messages":[{"tools":[{"type":"mcp"}]}]"#,
+            r#""input":[{"type":"additional_tools","role":"developer","Tools":[{"type":"mcp"}]}]"#,
+            r#""messages":[{"role":"user","content":[{"type":"tool_addition","tool":{"definition":{}}}]}]"#,
+            r#""messages":[{"content":[{"type":"compaction","toolChanges":[]}]}]"#,
+        ] {
+            assert!(tools(rest).is_err(), "{rest}");
+        }
+        assert!(tools(r#""messages":[{"role":"user","content":[{"type":"text"}]}]"#).is_ok());
     }
 
     #[test]
@@ -257,7 +342,8 @@ mod tests {
             r#""tools":[{"name":"f"}],"Tools":[]"#,
             r#""Tools":[]"#,
             r#""model":"n""#,
-            r#""max_output_tokens":2"#,
+            r#""n":2"#,
+            r#""generationConfig":{"candidateCount":3}"#,
         ] {
             assert!(tools(rest).is_err(), "{rest}");
         }
@@ -265,11 +351,22 @@ mod tests {
         let (named, unnamed) = (r#"{"model":"m","max_tokens":1}"#, r#"{"max_tokens":1}"#);
         assert!(model("/v1/messages", named) && !model("/v1/messages", unnamed));
         assert!(model("/v1/models/m:x", unnamed) && !model("/v1/models/m:x", named));
-        for path in ["/v1/models/m", "/v1/models/:x", "/models/m:x/y", "/models"] {
+        for path in [
+            "/v1/models/m",
+            "/v1/models/:x",
+            "/models/m:x/y",
+            "/models",
+            "/v1/models/m%3Ax",
+        ] {
             assert!(!model(path, unnamed), "{path}");
         }
         assert!(!model("/openai/deployments/d/chat/completions", named));
         assert!(!model("/v1/messages", r#"{"model":"m","max_tokens":1.5}"#));
+        assert!(!model("/v1/models/m%3Ax", named) && !model("/v1/responses", named));
+        assert!(!model(
+            "/v1/messages",
+            r#"{"model":"m","max_completion_tokens":1}"#
+        ));
         assert!(ask(Protocol::Model, &Method::GET, "/v1/messages", named).is_err());
     }
 }
