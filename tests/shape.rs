@@ -34,7 +34,7 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 94_668),
+    ("all", 94_686),
     ("app", 7_308),
     ("audit", 3_210),
     ("body", 3_360),
@@ -45,15 +45,15 @@ const ROOMS: [(&str, usize); 25] = [
     ("escape", 1_649),
     ("export", 1_046),
     ("files", 785),
-    ("gateway", 5_790),
+    ("gateway", 5_794),
     ("grant", 1_367),
-    ("intercept", 4_476),
+    ("intercept", 4_492),
     ("launch", 9_413),
     ("message", 2_562),
     ("names", 739),
     ("origin", 2_886),
     ("policy", 5_176),
-    ("session", 4_053),
+    ("session", 4_051),
     ("signature", 9_101),
     ("src", 61),
     ("state", 1_097),

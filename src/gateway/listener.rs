@@ -187,9 +187,9 @@ impl SessionListener {
     ) -> Result<Known, PresentedDenied> {
         let by = self.state.verifier.as_ref();
         let by = by.ok_or(PresentedDenied::Missing)?;
-        let token = match by.take(presented, peer)? {
+        let (token, presented) = match by.take(presented, peer)? {
             Taken::Caller(caller) => return Ok(Known::Caller(caller)),
-            Taken::Token(token) => token,
+            Taken::Token(token, presented) => (token, presented),
         };
         let live = match &self.sessions {
             ListenerSessions::One(session, ca) => {
@@ -204,7 +204,11 @@ impl SessionListener {
             Err(refused) => (refused.user.clone(), None),
         };
         let user = session.user().cloned().or(user);
-        let caller = Some(Arc::new(Caller::with_token(token, user, beside)));
+        let caller = Some(Arc::new(Caller::with_token(
+            (token, presented),
+            user,
+            beside,
+        )));
         Ok(Known::Selected(Selected {
             session,
             ca,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::evidence::{HeldCertificate, HeldJwt, HeldToken};
+use super::evidence::{HeldCertificate, HeldJwt, HeldToken, Presented};
 use crate::names::{ReasonCode, User};
 
 /// Who is behind a connection, as a kind of evidence shows it: a user or none, and groups. Policy
@@ -16,8 +16,8 @@ pub struct Caller {
     pub groups: Vec<Arc<str>>,
     /// The token that was presented. No policy reads it: it narrows what policy allows.
     pub token: Option<HeldToken>,
-    /// Whether its client presents what shows who it is, with each request in absolute-form.
-    pub is_presented: bool,
+    /// What its client presents, with each request in absolute-form, to show who it is.
+    pub presented: Option<Presented>,
     /// The certificate that shows who it is.
     pub certificate: Option<Arc<HeldCertificate>>,
     /// The JWT that shows who it is.
@@ -54,13 +54,17 @@ impl CallerRefused {
 impl Caller {
     /// A caller that presents a token, beside what other evidence shows.
     #[must_use]
-    pub fn with_token(token: HeldToken, user: Option<User>, beside: Option<Arc<Self>>) -> Self {
+    pub fn with_token(
+        (token, presented): (HeldToken, Presented),
+        user: Option<User>,
+        beside: Option<Arc<Self>>,
+    ) -> Self {
         let shown = beside.as_deref();
         Self {
             user: user.or_else(|| shown?.user.clone()),
             groups: shown.map(|one| one.groups.clone()).unwrap_or_default(),
             token: Some(token),
-            is_presented: true,
+            presented: Some(presented),
             beside,
             ..Self::default()
         }

@@ -29,7 +29,8 @@ impl Bindings {
     /// A phantom is accepted if it is the exact value of one of its credential's places, and the
     /// credential is bound to this origin, method and path. The request is refused for a phantom
     /// anywhere else, in any form, or for a foreign credential at a managed origin. Content is not
-    /// inspected here, but by a [`ContentSearch`](super::ContentSearch). `Cookie` fields must already be joined.
+    /// inspected here, but by a [`ContentSearch`](super::ContentSearch). `Cookie` fields must
+    /// already be joined.
     ///
     /// # Errors
     /// [`CredentialRefusal`] by cause: the first one found.
@@ -43,20 +44,18 @@ impl Bindings {
         let bound = &*here.bound;
         let lent = find_in_path(head, bound, phantoms);
         let masked = lent.as_ref().map(|lent| lent.target.clone());
+        let target = masked.as_ref().unwrap_or(&head.target);
         let mut search = Search {
             bindings: self,
             head,
-            target: masked.as_ref().unwrap_or(&head.target),
+            target,
             phantoms,
             registry,
             bound,
             signed: None,
             found: DetectedCredentials {
-                batch: is_batch(&head.origin.authority.host, &head.target)
-                    || [Some(&head.target), masked.as_ref()]
-                        .into_iter()
-                        .flatten()
-                        .any(|target| bound.iter().any(|bound| bound.batches(target.path()))),
+                batch: is_batch(&head.origin.authority.host, target)
+                    || bound.iter().any(|bound| bound.batches(target.path())),
                 here: here.clone(),
                 lends: SmallVec::new(),
                 target: masked.clone(),

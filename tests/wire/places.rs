@@ -338,7 +338,12 @@ fn a_credential_of_others_in_a_place_of_content_is_refused(rig: &Rig) {
             );
         }
     }
-    for content in ["TOKEN[]=attackers", "t%6Fken=attackers"] {
+    // The last one is where many origins read what `json:/auth/token` names.
+    for content in [
+        "TOKEN[]=attackers",
+        "t%6Fken=attackers",
+        "Auth[token]=attackers",
+    ] {
         refused_as(rig, FORM, content, &[], "foreign_credential");
     }
     for content in [

@@ -61,6 +61,17 @@ fn the_format_is_told_by_the_type_and_what_cannot_be_read_is_refused() {
         Err(FormFault::Charset)
     );
     assert_eq!(kind("", Some("gzip")), Err(FormFault::Coded));
+    for text in [
+        "text/x; charset*=utf-8''utf-7",
+        "image/x+json; charset*0=utf-7",
+    ] {
+        assert_eq!(kind(text, None), Err(FormFault::Charset), "{text}");
+    }
+    let mut two = HeaderMap::new();
+    for text in ["image/png", "application/json"] {
+        two.append(header::CONTENT_TYPE, text.parse().unwrap());
+    }
+    assert_eq!(FormKind::of_decoded(&two), Err(FormFault::Charset));
 }
 
 #[test]

@@ -138,8 +138,11 @@ const MALFORMED: Unread = "its list of commands is not valid, or signed as a who
 
 #[cfg(test)]
 mod tests {
+    use http::{HeaderMap, HeaderValue};
+
     use super::super::{Protocol, tests::asked};
     use super::*;
+    use crate::fact::Plain;
 
     const PATH: &str = "/o/r.git/git-receive-pack";
 
@@ -217,6 +220,23 @@ mod tests {
         ] {
             assert!(push(&content).is_err(), "{content:?}");
         }
+        let coded = |coded: &'static [u8]| {
+            let content = Plain {
+                bytes: "0000".into(),
+                coded: coded.into(),
+            };
+            let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(PUSH))]);
+            let asked = Asked {
+                method: &Method::POST,
+                path: PATH,
+                query: "",
+                fields: &fields,
+                upgrades: false,
+                content: &content,
+            };
+            read(&asked).is_ok()
+        };
+        assert!(coded(b"\x1f\x8b\x08") && !coded(b"\x28\xb5\x2f\xfd"));
         let elsewhere = |path: &str, kind: &str| {
             asked(Protocol::Git, &Method::POST, path, kind, "0000").is_err()
         };

@@ -7,15 +7,17 @@ mod presented;
 mod tailnet;
 mod token;
 mod unix;
+mod verifier;
 mod x509;
 
 pub use certificate::HeldCertificate;
 pub use jwt::{HeldJwt, JwtKeys, JwtSettings, JwtVerifier};
 pub use password::{Passwords, UserPassword};
-pub use presented::{ClientVerifier, PRESENTED_USER, Presented, PresentedDenied, Taken};
+pub use presented::{PRESENTED_USER, Presented};
 pub use tailnet::{TAILNET_SOCKET, Tailnet};
 pub use token::{HeldToken, KEY_NUMBER, RevokedTokens, TokenDenied, TokenPeer, TokenVerifier};
 pub use unix::PeerUsers;
+pub use verifier::{ClientVerifier, PresentedDenied, Taken};
 pub(super) use x509::CertificateHolder;
 
 use std::sync::Arc;

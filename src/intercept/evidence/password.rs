@@ -3,37 +3,28 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use subtle::ConstantTimeEq;
-use zeroize::Zeroizing;
 
+use super::presented::Presented;
 use crate::intercept::caller::Caller;
 use crate::names::User;
 
-/// A user, its password, and the caller of all connections with it.
-pub struct UserPassword {
-    user: Box<[u8]>,
-    password: Zeroizing<Box<[u8]>>,
-    caller: Arc<Caller>,
-}
+/// The caller of all connections with a user and its password.
+pub struct UserPassword(Arc<Caller>);
 
 impl UserPassword {
     /// The caller is `user:` and the name.
     #[must_use]
     pub fn new(user: &str, password: &[u8]) -> Self {
-        Self {
-            user: user.as_bytes().into(),
-            password: Zeroizing::new(password.into()),
-            caller: Arc::new(Caller {
-                user: User::new(&format!("user:{user}")),
-                is_presented: true,
-                ..Caller::default()
-            }),
-        }
+        Self(Arc::new(Caller {
+            user: User::new(&format!("user:{user}")),
+            presented: Some(Presented::login(user.as_bytes(), password)),
+            ..Caller::default()
+        }))
     }
 
-    /// The time taken does not tell how much of them is right.
-    fn is(&self, user: &[u8], password: &[u8]) -> bool {
-        bool::from(self.user.ct_eq(user) & self.password.ct_eq(password))
+    fn is(&self, presented: &Presented) -> bool {
+        let own = self.0.presented.as_ref();
+        own.is_some_and(|own| own.is(presented))
     }
 }
 
@@ -49,11 +40,11 @@ impl Passwords {
 
     /// The caller with this password. All are looked at, so that the time does not tell which users
     /// there are.
-    pub(super) fn caller(&self, user: &[u8], password: &[u8]) -> Option<Arc<Caller>> {
+    pub(super) fn caller(&self, presented: &Presented) -> Option<Arc<Caller>> {
         let all = self.0.load();
         let mut found = None;
-        for one in all.iter().filter(|one| one.is(user, password)) {
-            found = Some(one.caller.clone());
+        for one in all.iter().filter(|one| one.is(presented)) {
+            found = Some(one.0.clone());
         }
         found
     }
@@ -62,16 +53,17 @@ impl Passwords {
     pub fn replace(&self, mut next: Vec<UserPassword>) {
         let before = self.0.load_full();
         for one in &mut next {
-            let mut before = before.iter();
-            if let Some(same) = before.find(|before| before.is(&one.user, &one.password)) {
-                one.caller = same.caller.clone();
+            let is_same =
+                |before: &&UserPassword| before.0.presented.as_ref().is_some_and(|own| one.is(own));
+            if let Some(same) = before.iter().find(is_same) {
+                one.0 = same.0.clone();
             }
         }
         let next = Arc::new(next);
         self.0.store(next.clone());
         for one in before.iter() {
-            if !next.iter().any(|now| Arc::ptr_eq(&now.caller, &one.caller)) {
-                one.caller.end();
+            if !next.iter().any(|now| Arc::ptr_eq(&now.0, &one.0)) {
+                one.0.end();
             }
         }
     }
@@ -90,8 +82,11 @@ mod tests {
             ]
         };
         let known = Passwords::new(both(b"first"));
-        let agent = known.caller(b"agent", b"first").unwrap();
-        let other = known.caller(b"other", b"pass:word").unwrap();
+        let caller = |user: &str, password: &str| {
+            known.caller(&Presented::login(user.as_bytes(), password.as_bytes()))
+        };
+        let agent = caller("agent", "first").unwrap();
+        let other = caller("other", "pass:word").unwrap();
         assert_eq!(other.user.as_ref().unwrap().as_str(), "user:other");
         for (user, wrong) in [
             ("other", "pass"),
@@ -102,15 +97,12 @@ mod tests {
             ("user:agent", "first"),
             ("", ""),
         ] {
-            assert!(
-                known.caller(user.as_bytes(), wrong.as_bytes()).is_none(),
-                "{user}"
-            );
+            assert!(caller(user, wrong).is_none(), "{user}");
         }
         known.replace(both(b"second"));
-        assert!(known.caller(b"agent", b"first").is_none());
-        assert!(known.caller(b"agent", b"second").is_some());
-        let still = known.caller(b"other", b"pass:word").unwrap();
+        assert!(caller("agent", "first").is_none());
+        assert!(caller("agent", "second").is_some());
+        let still = caller("other", "pass:word").unwrap();
         assert!(Arc::ptr_eq(&other, &still));
         assert_eq!((agent.is_over(), other.is_over()), (true, false));
     }

@@ -1,0 +1,148 @@
+//! Takes what the client of a proxy presents, by each kind that a listener takes.
+
+use std::sync::Arc;
+
+use super::jwt::{JWT_PREFIX, JwtVerifier};
+use super::password::Passwords;
+use super::presented::Presented;
+use super::token::{HeldToken, TokenDenied, TokenPeer, TokenVerifier};
+use crate::intercept::caller::Caller;
+use crate::token::PREFIX;
+
+/// What verifies that which clients present: each kind that a listener takes.
+#[derive(Default)]
+pub struct ClientVerifier {
+    /// Tokens.
+    pub tokens: Option<TokenVerifier>,
+    /// Users and passwords.
+    pub passwords: Option<Passwords>,
+    /// JWTs of an issuer.
+    pub jwts: Option<Arc<JwtVerifier>>,
+}
+
+/// What was taken of that which a client presented.
+pub enum Taken {
+    /// A token, which selects a session, and how it was presented.
+    Token(HeldToken, Presented),
+    /// What shows who the caller is.
+    Caller(Arc<Caller>),
+}
+
+impl ClientVerifier {
+    /// Takes what a client presents now.
+    ///
+    /// # Errors
+    /// [`PresentedDenied`], also if it is none of the kinds.
+    pub fn take(
+        &self,
+        presented: Option<Presented>,
+        peer: &TokenPeer,
+    ) -> Result<Taken, PresentedDenied> {
+        let presented = presented.ok_or(PresentedDenied::Missing)?;
+        if let Some((by, text)) = self.tokens.as_ref().zip(presented.text(PREFIX)) {
+            return Ok(Taken::Token(by.take(&text, peer.clone())?, presented));
+        }
+        if let Some((by, text)) = self.jwts.as_ref().zip(presented.text(JWT_PREFIX)) {
+            let held = by.take(text).map_err(PresentedDenied::Jwt)?;
+            return Ok(Taken::Caller(Arc::new(Caller {
+                user: Some(held.user.clone()),
+                groups: held.groups.clone(),
+                presented: Some(presented),
+                jwt: Some(held),
+                ..Caller::default()
+            })));
+        }
+        let by = self.passwords.as_ref().filter(|_| presented.has_user());
+        let found = by.ok_or(PresentedDenied::Missing)?.caller(&presented);
+        found.map(Taken::Caller).ok_or(PresentedDenied::Password)
+    }
+
+    /// Takes what a further request of a connection presents: it must show the same session and
+    /// user as the `first` one. Returns the caller, if there is another one now.
+    ///
+    /// # Errors
+    /// As [`ClientVerifier::take`], and if it shows anybody else.
+    pub fn take_again(
+        &self,
+        first: Option<&Arc<Caller>>,
+        presented: Option<Presented>,
+    ) -> Result<Option<Arc<Caller>>, PresentedDenied> {
+        let first = first.filter(|caller| caller.presented.is_some());
+        let token = first.and_then(|caller| caller.token.as_ref());
+        // Verified once: what is the same says nothing new as long as it holds.
+        let before = first.and_then(|caller| caller.presented.as_ref());
+        let same = before.zip(presented.as_ref());
+        if same.is_some_and(|(before, now)| before.is(now))
+            && !first.is_some_and(|one| one.is_over())
+        {
+            token.map_or(Ok(()), HeldToken::holds)?;
+            return Ok(None);
+        }
+        let peer = token.map(HeldToken::peer).unwrap_or_default();
+        let (first, taken) = match (first, self.take(presented, &peer)) {
+            (None, Err(PresentedDenied::Missing)) => return Ok(None),
+            (None, _) => return Err(PresentedDenied::Beside),
+            (Some(first), taken) => (first, taken?),
+        };
+        match (taken, token) {
+            (Taken::Token(now, by), Some(before)) if now.session() == before.session() => {
+                let (user, beside) = (first.user.clone(), first.beside.clone());
+                Ok(Some(Arc::new(Caller::with_token((now, by), user, beside))))
+            }
+            (Taken::Caller(caller), None) if caller.user == first.user => Ok(Some(caller)),
+            _ => Err(PresentedDenied::Other),
+        }
+    }
+}
+
+/// Why what a client presents is not taken, in words for the gateway's own record. None has text of
+/// it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PresentedDenied {
+    /// There is nothing, or nothing that the listener takes.
+    #[error("nothing that the listener takes was presented")]
+    Missing,
+    /// Its connection began without.
+    #[error("the connection began with other evidence")]
+    Beside,
+    /// It is of another session or user than the connection, or of a session that does not live.
+    #[error("it is of another session or user, or its session does not live")]
+    Other,
+    /// No user has this password.
+    #[error("the user is unknown, or has another password")]
+    Password,
+    /// The JWT is not taken.
+    #[error("the JWT is not taken: {0}")]
+    Jwt(&'static str),
+    /// The token is not taken.
+    #[error(transparent)]
+    Token(#[from] TokenDenied),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intercept::evidence::password::UserPassword;
+
+    #[test]
+    fn what_is_presented_again_is_verified_once_as_long_as_it_holds() {
+        let user = |password: &[u8]| vec![UserPassword::new("agent", password)];
+        let by = ClientVerifier {
+            passwords: Some(Passwords::new(user(b"first"))),
+            ..ClientVerifier::default()
+        };
+        let login = |password: &[u8]| Some(Presented::login(b"agent", password));
+        let Ok(Taken::Caller(first)) = by.take(login(b"first"), &TokenPeer::default()) else {
+            panic!("it is not taken");
+        };
+        let again = |password: &[u8]| by.take_again(Some(&first), login(password));
+        assert!(matches!(again(b"first"), Ok(None)));
+        assert_eq!(again(b"second").unwrap_err(), PresentedDenied::Password);
+        let missing = by.take_again(Some(&first), None);
+        assert_eq!(missing.unwrap_err(), PresentedDenied::Missing);
+        by.passwords.as_ref().unwrap().replace(user(b"second"));
+        assert_eq!(again(b"first").unwrap_err(), PresentedDenied::Password);
+        assert!(matches!(again(b"second"), Ok(Some(_))));
+        assert_eq!(format!("{:?}", first.presented), "Some(Presented { .. })");
+    }
+}
