@@ -18,6 +18,7 @@ mod lasting;
 mod log;
 #[cfg(test)]
 mod memory;
+mod noted;
 mod private;
 mod read;
 mod record;
@@ -41,6 +42,7 @@ pub use error::Error;
 pub use file::files;
 pub use find::{Found, chain_of, find};
 pub use log::{Event, Log, Settings};
+pub use noted::Noted;
 pub use read::{Follower, read};
 pub use record::{Injected, PhaseTimes, Record, Text, Word};
 pub use redact::Redact;

@@ -112,6 +112,10 @@ Record {
     lent_more: Option<u64>,
     /// Credential that no policy lent, and where it was.
     unlent: Option<Injected>,
+    /// Credentials whose phantoms the content has outside of their places.
+    noted: Vec<Injected>,
+    /// How many of these are not shown.
+    noted_more: Option<u64>,
     /// Address of the connection to the origin.
     dialled: Option<SocketAddr>,
     /// Origin's protocol.
@@ -222,13 +226,13 @@ impl Serialize for Record {
     }
 }
 
-/// A credential that was lent to an exchange, and where it was placed.
+/// A credential of an exchange, and where it was.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Injected {
     /// The credential's name.
     pub credential: Text,
-    /// Where the secret was put.
+    /// Where the secret was put, or the phantom was seen.
     pub place: Text,
 }
 

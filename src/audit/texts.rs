@@ -23,10 +23,10 @@ pub(super) fn texts(record: &mut Record) -> impl Iterator<Item = (&mut Text, usi
 }
 
 /// An upper bound for an exchange's records in bytes, including recovery, if little more is
-/// learned.
-pub(super) fn most_bytes(record: &mut Record) -> u64 {
+/// learned. `noted` is how many credentials may yet be noted in its content, in either record.
+pub(super) fn most_bytes(record: &mut Record, noted: usize) -> u64 {
     let lent = record.lent.len() + usize::from(record.unlent.is_some());
-    let lists = record.policies.len() + record.facts.len() + 2 * lent;
+    let lists = record.policies.len() + record.facts.len() + 2 * (lent + noted);
     let texts: usize = texts(record)
         .map(|(text, most)| text.len().min(most) * LONGEST_ESCAPE)
         .sum();

@@ -8,6 +8,7 @@ use http::Version;
 
 use super::error::Error;
 use super::log::Log;
+use super::noted::Noted;
 use super::record::{Injected, Record, Text, Word};
 use super::redact::Redact;
 use super::share::Account;
@@ -35,6 +36,7 @@ pub struct Trail {
 struct Draft {
     record: Record,
     redact: Option<Arc<dyn Redact>>,
+    noted: Option<Arc<Noted>>,
     phase: Phase,
     began: Instant,
     stage: Stage,
@@ -71,6 +73,7 @@ impl Trail {
         let draft = Draft {
             record,
             redact: None,
+            noted: None,
             phase: Phase::Accept,
             began: Instant::now(),
             stage: Stage::Open,
@@ -231,6 +234,11 @@ impl Trail {
         self.draft.record.unlent = Some(Injected::new(credential, place));
     }
 
+    /// Tells what is noted there, in each record as far as it is known then.
+    pub fn tell(&mut self, noted: Arc<Noted>) {
+        self.draft.noted = Some(noted);
+    }
+
     /// Notes the address of the connection to the origin, and its protocol.
     pub fn dialled(&mut self, address: SocketAddr, protocol: Version) {
         self.draft.record.dialled = Some(address);
@@ -274,7 +282,8 @@ impl Trail {
     /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the log cannot take a record now.
     pub fn reserve(&mut self) -> Result<(), Error> {
         if self.draft.promised == 0 {
-            let bytes = most_bytes(&mut self.draft.record);
+            let noted = self.draft.noted.as_ref().map_or(0, |noted| noted.most());
+            let bytes = most_bytes(&mut self.draft.record, noted);
             self.log.promise(bytes)?;
             self.draft.promised = bytes;
         }
@@ -410,6 +419,9 @@ impl Trail {
             ..about
         };
         record.us.total = Some(self.us_until(Instant::now()));
+        if let Some(noted) = &self.draft.noted {
+            noted.tell(&mut record.noted, &mut record.noted_more);
+        }
         self.append(&record, end.reason.is_some())
     }
 
@@ -430,6 +442,9 @@ impl Trail {
         record.status = status;
         record.outcome = Some(outcome.name().into());
         record.us.total = Some(total);
+        if let Some(noted) = &self.draft.noted {
+            noted.tell(&mut record.noted, &mut record.noted_more);
+        }
     }
 
     /// Whether the record made at the answer already describes this end.
@@ -440,6 +455,11 @@ impl Trail {
         matches!(length, Length::Known(_))
             && end.outcome == Outcome::Whole
             && end.scrubbed == 0
+            && self
+                .draft
+                .noted
+                .as_ref()
+                .is_none_or(|noted| noted.is_told())
             && as_announced(record.response_bytes, end.response_bytes)
             && as_announced(record.request_bytes.or(Some(0)), end.request_bytes)
     }

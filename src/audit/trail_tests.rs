@@ -212,6 +212,31 @@ fn an_end_that_was_not_announced_is_recorded() {
 }
 
 #[test]
+fn what_is_noted_after_the_answer_is_in_the_end_record() {
+    let (log, memory) = log();
+    for (before, after) in [(&["a"][..], &["a"][..]), (&["a", "a"], &["b", "a"])] {
+        let noted = Arc::new(Noted::of(2));
+        let mut trail = begin(&log);
+        trail.tell(noted.clone());
+        before.iter().for_each(|one| noted.add(&name(one)));
+        wait(trail.answer(200, Length::Known(3))).expect("recorded");
+        after.iter().for_each(|one| noted.add(&name(one)));
+        trail.end(end(3)).expect("recorded");
+    }
+    let told = |record: &Record| {
+        let all = record.noted.iter();
+        all.map(|one| format!("{} in {}", one.credential, one.place))
+            .collect::<Vec<_>>()
+    };
+    let (answered, ended) = (of(&memory, "exchange"), of(&memory, "end"));
+    assert!(answered.iter().all(|one| told(one) == ["a in content"]));
+    assert_eq!(
+        ended.iter().map(told).collect::<Vec<_>>(),
+        [["b in content"]]
+    );
+}
+
+#[test]
 fn a_dropped_exchange_is_recorded_once_as_aborted() {
     let (log, memory) = log();
     let mut trail = begin(&log);

@@ -103,6 +103,9 @@ impl Gate {
 /// Decides which trailer fields of a request reach the origin.
 pub type TrailerFilter = fn(&mut HeaderMap);
 
+/// Sees each piece of content just before it is sent.
+pub type Watch = Box<dyn FnMut(&[u8]) + Send + Sync>;
+
 /// The content of one request.
 pub struct Content {
     source: Source,
@@ -110,6 +113,7 @@ pub struct Content {
     gate: Option<Arc<Gate>>,
     trailers: TrailerFilter,
     transforming: Option<Box<Transforming>>,
+    watch: Option<Watch>,
     /// The sent content; `None` if it was more than `keeps`.
     kept: Option<BytesMut>,
     keeps: usize,
@@ -148,6 +152,7 @@ impl Content {
             gate: None,
             trailers,
             transforming: None,
+            watch: None,
             kept: Some(BytesMut::new()),
             keeps: 0,
             again: Bytes::new(),
@@ -159,6 +164,11 @@ impl Content {
     /// only before the first byte.
     pub fn keep(&mut self) {
         self.keeps = MOST_KEPT;
+    }
+
+    /// Shows every piece that is sent.
+    pub fn watch(&mut self, watch: Watch) {
+        self.watch = Some(watch);
     }
 
     pub(super) fn keep_nothing(&mut self) {
@@ -176,6 +186,9 @@ impl Content {
     fn sent(&mut self, frame: &Frame<Bytes>) {
         let data = frame.data_ref();
         let length = data.map_or(0, Bytes::len);
+        if let (Some(watch), Some(data)) = (&mut self.watch, data) {
+            watch(data);
+        }
         self.meter.add_up(length);
         match (&mut self.kept, data) {
             (Some(kept), Some(data)) if kept.len() + length <= self.keeps => {

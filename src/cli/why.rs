@@ -278,6 +278,11 @@ fn print(terminal: &Terminal, found: &Found, remedy: &Remedy) {
     told.extend(listed("decided by {}", &record.policies));
     told.extend(listed("read {} of the content", &record.facts));
     told.extend(record.lent.iter().map(|one| loan("lent", one)));
+    let noted = record
+        .noted
+        .iter()
+        .chain(found.end.iter().flat_map(|end| &end.noted));
+    told.extend(noted.map(|one| loan("passed on the phantom of", one)));
     told.extend(record.unlent.iter().map(|one| loan("no policy lends", one)));
     told.extend(
         record

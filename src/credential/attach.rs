@@ -11,6 +11,7 @@ use super::credentials::Credentials;
 use super::error::Error;
 use super::fetch::{Fetched, have_expired, leased};
 use super::inject::content::inject_in_content;
+use super::inject::messages::InjectMessages;
 use super::inject::{AttachFailure, inject};
 use super::mint::Minting;
 use super::revocation::Revoked;
@@ -107,8 +108,26 @@ impl Credentials {
                 redactor.made = redactor.searched.load().signatures.keep(made);
             }
         }
+        let search = request
+            .upgrade
+            .as_ref()
+            .and_then(|_| here.in_messages(&request.head));
+        let messages = search.map(|search| {
+            let is_of = |lend: &&CredentialUse| matches!(lend.spot(), Location::Message);
+            let granted = grants.iter().map(Grant::lend).filter(is_of);
+            let secrets = granted.filter_map(|lend| {
+                let (name, lease) = (lend.credential(), leased(&fetched, lend.credential()));
+                Some((name.clone(), lease.ok()?.clone()))
+            });
+            Box::new(InjectMessages::new(
+                search,
+                session.clone(),
+                secrets.collect(),
+            ))
+        });
         let answer = AnswerPlan {
             lent: redactor,
+            messages,
             method: request.head.method.clone(),
             upgrade: request.upgrade.take(),
             minting,
@@ -135,6 +154,8 @@ impl Credentials {
             let secret = &leased(fetched, one.credential())?.secret;
             let RequestHead { fields, target, .. } = &mut request.head;
             match one.spot() {
+                // They come later.
+                Location::Message => {}
                 Location::Content(at) => in_content.push((at.clone(), one, &**secret)),
                 _ => inject(fields, target, one, secret, ready).map_err(Error::Unfit)?,
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::Method;
 use smallvec::SmallVec;
 
+use super::inject::messages::InjectMessages;
 use super::mint::Minting;
 use super::redactor::Redactor;
 use super::revocation::Revocation;
@@ -35,6 +36,8 @@ pub struct AnswerPlan {
     pub(crate) method: Method,
     /// The upgrade that the client asked for.
     pub(crate) upgrade: Option<Box<Upgrade>>,
+    /// What puts credentials into the messages that the client sends after it.
+    pub(crate) messages: Option<Box<InjectMessages>>,
     /// Keeps the temporary credentials in the answer, if it may contain any.
     pub(crate) minting: Option<Box<Minting>>,
     /// The decoder memory it may take from the session's budget.

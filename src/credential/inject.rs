@@ -1,6 +1,7 @@
 //! Replaces a phantom with its secret, exactly once, in fields that are never indexed or printed.
 
 pub(super) mod content;
+pub(super) mod messages;
 
 use std::sync::Arc;
 
@@ -87,9 +88,11 @@ pub fn inject(
         Place::Query(name) => *target = query(target, name, lend, secret)?,
         Place::Path(_) => *target = path(target, secret)?,
         // A secret that signs is never inserted, and content is changed at once.
-        Place::Form(_) | Place::Json(_) | Place::Multipart(_) | Place::Signature(_) => {
-            return Err(AttachFailure::Moved);
-        }
+        Place::Form(_)
+        | Place::Json(_)
+        | Place::Multipart(_)
+        | Place::WebSocket(_)
+        | Place::Signature(_) => return Err(AttachFailure::Moved),
     }
     Ok(())
 }

@@ -55,8 +55,8 @@ fn version(protocol: &Value) -> Option<Value> {
     same(&version.unwrap_or(protocol).into())
 }
 
-fn each(lent: &Value, member: &str) -> Option<Value> {
-    let all = lent.as_array()?.iter();
+fn each(listed: &Value, member: &str) -> Option<Value> {
+    let all = listed.as_array()?.iter();
     same(&all.map(|one| one[member].clone()).collect())
 }
 
@@ -92,6 +92,9 @@ const ATTRIBUTES: &[Attribute] = &[
     }),
     ("gateway.lent.places", "/lent", |lent| each(lent, "place")),
     ("gateway.unlent.credential", "/unlent/credential", same),
+    ("gateway.noted.credentials", "/noted", |noted| {
+        each(noted, "credential")
+    }),
     ("network.peer.address", "/dialled", ip),
     ("network.peer.port", "/dialled", port),
     (
@@ -131,7 +134,7 @@ mod tests {
 
     /// Members that stand elsewhere in what is exported, or say nothing by themselves.
     const OTHERS: &str = "v prev kind time traceparent groups_more query_more policies_more facts_more \
-                          lent_more version torn_at torn_sha256";
+                          lent_more noted_more version torn_at torn_sha256";
 
     #[test]
     fn every_member_of_a_record_has_its_place() {

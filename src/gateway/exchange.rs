@@ -131,7 +131,11 @@ impl Exchange {
     fn identify(&mut self, accepted: Accepted, route: &OriginRoute) -> Result<Identified, Refusal> {
         let credentials = &self.snapshot.credentials;
         let sessions = &self.worker.shared.sessions;
-        let identified = sessions.identify(accepted, credentials.bindings(), &route.bindings)?;
+        let mut identified =
+            sessions.identify(accepted, credentials.bindings(), &route.bindings)?;
+        if let Some(noted) = identified.note_phantoms() {
+            self.trail.tell(noted);
+        }
         credentials.admit(identified.presented())?;
         if let Some(caller) = &identified.request().connection.caller {
             self.guard.is_of(caller);
@@ -267,9 +271,13 @@ impl Exchange {
         let response = answer::clean(response, &plan.method, lent.as_ref(), plan.decoding);
         let response = response.await?;
         match (plan.upgrade, switched) {
-            (Some(upgrade), Some(switched)) => {
-                upgrade::switch(response, *upgrade, switched, lent, self.guard.clone())
-            }
+            (Some(upgrade), Some(switched)) => upgrade::switch(
+                response,
+                *upgrade,
+                switched,
+                (lent, plan.messages),
+                self.guard.clone(),
+            ),
             (None, Some(_)) => Err(origin::Error::BadUpgrade.into()),
             // RFC 8441 §5: any 2xx answer to an extended CONNECT says that the stream is open. Here
             // it is not.

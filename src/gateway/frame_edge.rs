@@ -7,9 +7,6 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
-/// A closing frame that says "going away" (RFC 6455 §5.5.1, §7.4.1).
-const GOING_AWAY: [u8; 4] = [0x88, 2, 0x03, 0xe9];
-
 /// The client's side of a WebSocket. Frames of a server are not masked (RFC 6455 §5.1).
 pub(super) struct FrameEdge<IO> {
     io: IO,
@@ -29,12 +26,14 @@ impl<IO: AsyncWrite + Unpin> FrameEdge<IO> {
         }
     }
 
-    /// Tells the client that the gateway ends the WebSocket, unless a frame is under way.
-    pub(super) async fn go_away(&mut self) -> io::Result<()> {
+    /// Tells the client that the gateway ends the WebSocket with this status (RFC 6455 §5.5.1),
+    /// unless a frame is under way.
+    pub(super) async fn close(&mut self, status: u16) -> io::Result<()> {
         if self.left > 0 || !self.header.is_empty() {
             return Ok(());
         }
-        self.io.write_all(&GOING_AWAY).await?;
+        let [high, low] = status.to_be_bytes();
+        self.io.write_all(&[0x88, 2, high, low]).await?;
         self.io.flush().await
     }
 
@@ -121,8 +120,8 @@ mod tests {
             for byte in &frames[..end] {
                 edge.write_all(&[*byte]).await.unwrap();
             }
-            edge.go_away().await.unwrap();
-            let is_told = edge.io.ends_with(&GOING_AWAY) && edge.io.len() == end + 4;
+            edge.close(1001).await.unwrap();
+            let is_told = edge.io.ends_with(&[0x88, 2, 0x03, 0xe9]) && edge.io.len() == end + 4;
             assert_eq!(is_told, borders.contains(&end), "{end}");
         }
     }

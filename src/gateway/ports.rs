@@ -369,7 +369,8 @@ impl Worker {
         let (near_in, near_out) = near.split();
         let (far_in, far_out) = far.split();
         let meter = &connection.meter;
-        let up = relay_up(near_in, far_out, meter);
+        let mut unread = None;
+        let up = relay_up(near_in, far_out, &mut unread, meter);
         let mut unsearched = None;
         let down = relay_down(far_in, near_out, &mut unsearched, meter);
         let (outcome, reason) = tokio::select! {

@@ -16,7 +16,7 @@ use super::guard::{Abort, ExchangeGuard};
 use super::refusal::Refusal;
 use crate::audit::Outcome;
 use crate::body::Meter;
-use crate::credential::{FrameFault, Redactor, ScrubFrames};
+use crate::credential::{FrameFault, InjectMessages, MessageFault, Redactor, ScrubFrames};
 use crate::intercept::Upgrade;
 use crate::names::ReasonCode;
 use crate::origin;
@@ -32,7 +32,7 @@ pub(super) fn switch(
     mut response: Response<AnswerBody>,
     upgrade: Upgrade,
     origin: OnUpgrade,
-    lent: Option<Redactor>,
+    (lent, mut messages): (Option<Redactor>, Option<Box<InjectMessages>>),
     guard: Arc<ExchangeGuard>,
 ) -> Result<Response<AnswerBody>, Refusal> {
     if !upgrade.expected.holds(response.headers()) {
@@ -60,7 +60,7 @@ pub(super) fn switch(
     // The two connections own this task: it ends when either of them ends, or on abort.
     tokio::spawn(async move {
         let mut frames = lent.map(|lent| lent.scrub_frames());
-        let joined = join(client, origin, &mut frames, &guard).await;
+        let joined = join(client, origin, (&mut messages, &mut frames), &guard).await;
         let fault = joined.as_ref().err().and_then(fault_of);
         let cut = fault.or(guard.abort_reason().map(Abort::reason));
         let outcome = cut.map_or(Outcome::Whole, |_| Outcome::Cut);
@@ -74,37 +74,52 @@ pub(super) fn switch(
 
 /// Why the gateway cut a WebSocket whose frames could not be passed on.
 fn fault_of(error: &io::Error) -> Option<ReasonCode> {
-    let fault = error.get_ref()?.downcast_ref::<FrameFault>()?;
-    Some(fault.reason())
+    let fault = error.get_ref()?;
+    let of_origin = fault
+        .downcast_ref()
+        .map(|fault: &FrameFault| fault.reason());
+    of_origin.or_else(|| Some(fault.downcast_ref::<MessageFault>()?.reason()))
+}
+
+/// The status with which the client's side is closed, if the gateway ends a WebSocket so.
+fn close_status(error: &io::Error) -> Option<u16> {
+    let fault = error.get_ref()?;
+    let cut = fault.downcast_ref().map(|_: &Abort| GOING_AWAY);
+    cut.or_else(|| Some(fault.downcast_ref::<MessageFault>()?.close_status()))
 }
 
 async fn join(
     client: OnUpgrade,
     origin: OnUpgrade,
-    frames: &mut Option<ScrubFrames>,
+    (messages, frames): (&mut Option<Box<InjectMessages>>, &mut Option<ScrubFrames>),
     guard: &ExchangeGuard,
 ) -> io::Result<()> {
     let (client, origin) = tokio::try_join!(client, origin).map_err(io::Error::other)?;
     let (client_in, client_out) = tokio::io::split(TokioIo::<Upgraded>::new(client));
     let (origin_in, origin_out) = tokio::io::split(TokioIo::<Upgraded>::new(origin));
-    let up = relay_up(client_in, origin_out, &guard.meter);
+    let up = relay_up(client_in, origin_out, messages, &guard.meter);
     let mut client_out = FrameEdge::new(client_out);
     let down = relay_down(origin_in, &mut client_out, frames, &guard.meter);
-    let why = tokio::select! {
-        ended = async { tokio::try_join!(up, down) } => return ended.map(|_| ()),
-        why = guard.aborted() => why,
+    let ended = tokio::select! {
+        ended = async { tokio::try_join!(up, down) } => ended.map(|_| ()),
+        why = guard.aborted() => Err(io::Error::other(why)),
     };
-    // A client that reads nothing is not waited for.
-    let _ = tokio::time::timeout(TOLD_WITHIN, client_out.go_away()).await;
-    Err(io::Error::other(why))
+    if let Some(status) = ended.as_ref().err().and_then(close_status) {
+        // A client that reads nothing is not waited for.
+        let _ = tokio::time::timeout(TOLD_WITHIN, client_out.close(status)).await;
+    }
+    ended
 }
 
+/// The status of a WebSocket that is cut (RFC 6455 §7.4.1).
+const GOING_AWAY: u16 = 1001;
 /// How long it may take to tell a client that its WebSocket was cut.
 const TOLD_WITHIN: Duration = Duration::from_millis(100);
 
 pub(super) async fn relay_up(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
+    messages: &mut Option<Box<InjectMessages>>,
     meter: &Meter,
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
@@ -113,7 +128,13 @@ pub(super) async fn relay_up(
         if count == 0 {
             return to.shutdown().await;
         }
-        to.write_all(&buffer[..count]).await?;
+        match messages {
+            Some(messages) => {
+                let settled = messages.push(&buffer[..count]).map_err(io::Error::other)?;
+                to.write_all(&settled).await?;
+            }
+            None => to.write_all(&buffer[..count]).await?,
+        }
         to.flush().await?;
         meter.add_up(count);
         // A WebSocket with many small frames leaves other tasks their turn.

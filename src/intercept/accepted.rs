@@ -192,6 +192,7 @@ impl Accepted {
             head,
             content,
             meter,
+            noted: None,
             upgrade,
         })))
     }

@@ -10,6 +10,7 @@ use hyper::upgrade::OnUpgrade;
 
 use super::connection::ConnectionContext;
 use super::websocket;
+use crate::audit::Noted;
 use crate::body::{Content, HoldBudget, HoldFault, Limit, Meter, digest};
 use crate::message::RequestHead;
 
@@ -26,6 +27,8 @@ pub struct Request {
     pub(crate) content: Content,
     /// Counts the bytes of content that moved.
     pub(crate) meter: Arc<Meter>,
+    /// Where phantoms in its content are noted, if that is searched.
+    pub(crate) noted: Option<Arc<Noted>>,
     /// What the client wants the connection to become.
     pub(crate) upgrade: Option<Box<Upgrade>>,
 }

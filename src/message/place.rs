@@ -12,7 +12,8 @@ use super::path_place::{PathPlace, PathPlaceMalformed};
 ///
 /// Configuration and audit records use its text form: `header:authorization:Bearer`,
 /// `header:x-api-key`, `basic:user`, `basic:password`, `cookie:sid`, `query:key`, `path:/bot{}/`,
-/// `form:token`, `json:/auth/token`, `multipart:token`, `sign:sigv4`.
+/// `form:token`, `json:/auth/token`, `multipart:token`, `websocket:/d/token`,
+/// `sign:sigv4`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
     /// A field's value, after an authentication scheme if one is named.
@@ -40,6 +41,9 @@ pub enum Place {
     Json(Pointer),
     /// The value of this field of a form in parts (`multipart/form-data`).
     Multipart(FormName),
+    /// The string at this place of a JSON document that the client sends as a text message, once the
+    /// connection is a WebSocket.
+    WebSocket(Pointer),
     /// Not in the request itself: the request is signed with the credential, by the scheme with
     /// this name (`sigv4`).
     Signature(String),
@@ -57,6 +61,7 @@ impl Place {
             | Self::Form(_)
             | Self::Json(_)
             | Self::Multipart(_)
+            | Self::WebSocket(_)
             | Self::Signature(_) => None,
         }
     }
@@ -70,6 +75,7 @@ impl Place {
             | Self::Form(_)
             | Self::Json(_)
             | Self::Multipart(_)
+            | Self::WebSocket(_)
             | Self::Signature(_) => self.to_string(),
             Self::Path(_) => "path".to_owned(),
             Self::Header { name, .. } => name.to_string(),
@@ -79,12 +85,17 @@ impl Place {
 
     /// Whether it exists only where the client put the phantom.
     pub fn is_made_by_the_client(&self) -> bool {
-        matches!(self, Self::Path(_)) || self.is_in_content()
+        matches!(self, Self::Path(_) | Self::WebSocket(_)) || self.is_in_content()
     }
 
     /// Whether it is in the content.
     pub fn is_in_content(&self) -> bool {
         matches!(self, Self::Form(_) | Self::Json(_) | Self::Multipart(_))
+    }
+
+    /// Whether it is in what follows a request of its kind, a WebSocket.
+    pub fn is_in_messages(&self) -> bool {
+        matches!(self, Self::WebSocket(_))
     }
 
     /// Whether a user name or password accompanies the credential.
@@ -97,10 +108,10 @@ impl Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceMalformed {
     /// The first word is not one of `header`, `basic`, `cookie`, `query`, `path`, `form`,
-    /// `json`, `multipart`, `sign`.
+    /// `json`, `multipart`, `websocket`, `sign`.
     #[error(
         "a place is one of `header:NAME`, `header:NAME:SCHEME`, `basic:user`, `basic:password`, `cookie:NAME`, `query:NAME`, \
-         `path:/PATH{{}}`, `form:NAME`, `json:/POINTER`, `multipart:NAME`, `sign:NAME`"
+         `path:/PATH{{}}`, `form:NAME`, `json:/POINTER`, `multipart:NAME`, `websocket:/POINTER`, `sign:NAME`"
     )]
     Kind,
     /// The field name is not a token, or is a field that routes or frames the message.
@@ -144,6 +155,7 @@ impl fmt::Display for Place {
             Place::Form(name) => write!(f, "form:{name}"),
             Place::Json(pointer) => write!(f, "json:{pointer}"),
             Place::Multipart(name) => write!(f, "multipart:{name}"),
+            Place::WebSocket(pointer) => write!(f, "websocket:{pointer}"),
             Place::Signature(name) => write!(f, "sign:{name}"),
         }
     }
@@ -166,6 +178,7 @@ impl FromStr for Place {
             ("form", name) => Ok(Place::Form(name.parse()?)),
             ("json", pointer) => Ok(Place::Json(pointer.parse()?)),
             ("multipart", name) => Ok(Place::Multipart(name.parse()?)),
+            ("websocket", pointer) => Ok(Place::WebSocket(pointer.parse()?)),
             ("sign", name) if is_token(name) => Ok(Place::Signature(name.to_owned())),
             ("cookie" | "query" | "sign", _) => Err(PlaceMalformed::Name),
             _ => Err(PlaceMalformed::Kind),
@@ -219,6 +232,7 @@ mod tests {
             "form:card[number]",
             "json:/a~1b/0",
             "multipart:token",
+            "websocket:/d/token",
             "sign:sigv4",
         ] {
             assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
@@ -259,6 +273,7 @@ mod tests {
             "json:a",
             "json:/~2",
             "multipart:",
+            "websocket:token",
         ] {
             assert!(text.parse::<Place>().is_err(), "{text}");
         }

@@ -7,6 +7,7 @@ use super::content::{ContentFacts, Declared};
 use super::generation::Generation;
 use super::judged::{JudgedRequest, Refused};
 use super::policies::Policies;
+use crate::audit::Noted;
 use crate::body::fact::{Plain, plain};
 use crate::body::{FormFault, HoldBudget, HoldFault, Limit, Share};
 use crate::intercept::Request;
@@ -126,11 +127,14 @@ impl Policies {
             };
         };
         let (bytes, is_coded) = (plain.bytes.clone(), !plain.coded.is_empty());
+        // What is sent is searched as it passes, and this is sent as the client coded it.
+        let noted = request.noted.clone().filter(|_| is_coded && !is_searched);
         let read = Reading {
             declared: self.declared().clone(),
             head: request.head.clone(),
             upgrades: request.upgrade.is_some(),
             search,
+            noted,
             session,
         };
         let (facts, found) = read.of(plain, share).await;
@@ -153,6 +157,7 @@ struct Reading {
     head: RequestHead,
     upgrades: bool,
     search: Option<ContentSearch>,
+    noted: Option<Arc<Noted>>,
     session: Arc<Session>,
 }
 
@@ -191,6 +196,9 @@ impl Reading {
             Some(search) => self.session.find_in(search, &self.head, &content.bytes),
             None => Ok(Vec::new()),
         };
+        if let Some(noted) = &self.noted {
+            self.session.note_in(&content.bytes, noted);
+        }
         (facts, found)
     }
 }

@@ -37,9 +37,12 @@ pub enum BindingMalformed {
         "credential `{0}` is always put in, and `{1}` is a place only where its phantom stands"
     )]
     Phantomless(CredentialName, Place),
-    /// It has a place in content, and is for methods alone that have none.
-    #[error("credential `{0}` has the place `{1}`, and none of its methods has content")]
-    Contentless(CredentialName, Place),
+    /// It has a place in content or in a WebSocket, and is for methods alone that have none.
+    #[error("credential `{0}` has the place `{1}`, and requests of its methods have none such")]
+    Unmet(CredentialName, Place),
+    /// It has several places in the messages of a WebSocket.
+    #[error("credential `{0}` has more than one place in the messages of a WebSocket")]
+    Messages(CredentialName),
     /// One of the two would overwrite the other.
     #[error("credentials `{0}` and `{1}` share `{2}`, and one is always put there")]
     Clash(CredentialName, CredentialName, String),
@@ -62,7 +65,8 @@ impl BindingMalformed {
             Self::Cleartext(_) => "write `https://`",
             Self::BasicUser(_) => "name another place, or a preset that knows the user",
             Self::Phantomless(..) => "name another place, or write `inject = \"phantom\"`",
-            Self::Contentless(..) => "name `POST` in `methods`, or another place",
+            Self::Unmet(..) => "name `POST` in `methods`, `GET` for a WebSocket, or another place",
+            Self::Messages(_) => "name one of them, and a credential of its own for the other",
             Self::Clash(..) => {
                 "narrow their `origins`, `methods` or `path`, or write `inject = \"phantom\"`"
             }
@@ -128,12 +132,21 @@ fn check(binding: &Binding) -> Result<(), BindingMalformed> {
     {
         return Err(BindingMalformed::Phantomless(name(), place.clone()));
     }
-    let has_content = |method: &Method| !matches!(*method, Method::GET | Method::HEAD);
-    let is_contentless = !binding.methods.is_empty() && !binding.methods.iter().any(has_content);
-    if let Some(place) = binding.places.iter().find(|place| place.is_in_content())
-        && is_contentless
+    if let Some(place) = binding
+        .places
+        .iter()
+        .find(|place| !can_be_met(binding, place))
     {
-        return Err(BindingMalformed::Contentless(name(), place.clone()));
+        return Err(BindingMalformed::Unmet(name(), place.clone()));
+    }
+    if binding
+        .places
+        .iter()
+        .filter(|place| place.is_in_messages())
+        .count()
+        > 1
+    {
+        return Err(BindingMalformed::Messages(name()));
     }
     let basic = binding.places.first().is_some_and(Place::needs_user);
     let usable = binding
@@ -144,6 +157,17 @@ fn check(binding: &Binding) -> Result<(), BindingMalformed> {
         return Err(BindingMalformed::BasicUser(name()));
     }
     Ok(())
+}
+
+/// Whether a request of one of the binding's methods can have the place.
+fn can_be_met(binding: &Binding, place: &Place) -> bool {
+    binding.methods.is_empty()
+        || binding.methods.iter().any(|method| match *method {
+            // A WebSocket begins with GET (RFC 6455 §4.1).
+            Method::GET => !place.is_in_content(),
+            Method::HEAD => !place.is_in_content() && !place.is_in_messages(),
+            _ => !place.is_in_messages(),
+        })
 }
 
 /// Whether every part of a signing credential, except the first, is bound exactly once.

@@ -123,8 +123,9 @@ impl ContentSearch {
         let deep = found.filter(|(_, searched)| searched.names.is_empty());
         let deep = deep.filter_map(|(spot, _)| Some(spot.as_ref()?.text.as_deref()));
         let texts = members.iter().map(|member| member.value.as_deref());
+        let guards = self.here.bound.iter().any(|bound| bound.guards());
         for text in texts.chain(deep) {
-            self.judge(text, phantoms, registry)?;
+            judge(text, phantoms, registry, guards)?;
         }
         let spots = spots.map_err(|Unclear| unreadable(FormFault::Disputed))?;
         let mut uses = Vec::new();
@@ -195,26 +196,25 @@ impl ContentSearch {
             false => Ok(members),
         }
     }
+}
 
-    /// Refuses what is no phantom of the session.
-    fn judge(
-        &self,
-        text: Option<&str>,
-        phantoms: &Phantoms,
-        registry: Option<&Registry>,
-    ) -> Result<(), CredentialRefusal> {
-        let part = RequestPart::Content;
-        let is_ours = |text: &str| phantoms.all().iter().any(|ours| ours.reveal() == text);
-        match text {
-            Some(text) if text.is_empty() || is_ours(text) => Ok(()),
-            other => match other.and_then(|text| registry?.owner(text.as_bytes())) {
-                Some(owner) => Err(CredentialRefusal::ForeignSession { owner, part }),
-                None if self.here.bound.iter().any(|bound| bound.guards()) => {
-                    Err(CredentialRefusal::Foreign { part })
-                }
-                None => Ok(()),
-            },
-        }
+/// Refuses another session's phantom, and any other text that is no phantom of the session if the
+/// service `guards` its places.
+pub(super) fn judge(
+    text: Option<&str>,
+    phantoms: &Phantoms,
+    registry: Option<&Registry>,
+    guards: bool,
+) -> Result<(), CredentialRefusal> {
+    let part = RequestPart::Content;
+    let is_ours = |text: &str| phantoms.all().iter().any(|ours| ours.reveal() == text);
+    match text {
+        Some(text) if text.is_empty() || is_ours(text) => Ok(()),
+        other => match other.and_then(|text| registry?.owner(text.as_bytes())) {
+            Some(owner) => Err(CredentialRefusal::ForeignSession { owner, part }),
+            None if guards => Err(CredentialRefusal::Foreign { part }),
+            None => Ok(()),
+        },
     }
 }
 

@@ -60,6 +60,8 @@ pub(crate) enum Location {
     Path,
     /// These bytes of the content, still escaped.
     Content(std::ops::Range<usize>),
+    /// In a message, once the request has made a WebSocket of its connection.
+    Message,
     /// Nowhere: the credential is always injected.
     Absent,
     /// The key of this signature.

@@ -17,11 +17,13 @@ use super::detected::{CredentialUse, DetectedCredentials};
 use super::groups::Groups;
 use super::idle::IdleClock;
 use super::lifetime::{Lifetime, Moment};
+use super::messages::MessageSearch;
+use super::noted::{PassingSearch, note};
 use super::origin_bindings::OriginBindings;
 use super::phantom::{Phantom, PhantomKey, Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
 use super::status::{DecidedStatus, EndReason, SessionStatus};
-use crate::audit::{Account, Log, Redact};
+use crate::audit::{Account, Log, Noted, Redact};
 use crate::body::HoldBudget;
 use crate::intercept::{Accepted, Request};
 use crate::message::RequestHead;
@@ -213,6 +215,24 @@ impl Session {
     ) -> Result<Vec<CredentialUse>, CredentialRefusal> {
         let registry = self.registry.get().map(Arc::as_ref);
         search.find(head, content, (&self.phantoms.load(), registry))
+    }
+
+    /// Finds the credentials in a text message that its workload sends by a WebSocket.
+    ///
+    /// # Errors
+    /// As [`MessageSearch::find`].
+    pub fn find_in_message(
+        &self,
+        search: &MessageSearch,
+        text: &str,
+    ) -> Result<Vec<CredentialUse>, CredentialRefusal> {
+        let registry = self.registry.get().map(Arc::as_ref);
+        search.find(text, (&self.phantoms.load(), registry))
+    }
+
+    /// Notes whose phantoms are in content.
+    pub fn note_in(&self, content: &[u8], noted: &Noted) {
+        note(&self.phantoms.load(), noted, content);
     }
 
     /// Whether it has ended: its time is over, it was not used for too long, or an operator ended
@@ -439,7 +459,10 @@ impl Sessions {
             _ => {}
         }
         let (head, phantoms) = (&request.head, session.phantoms.load());
-        let presented = bindings.detect(head, here.clone(), &phantoms, &self.registry)?;
+        let mut presented = bindings.detect(head, here.clone(), &phantoms, &self.registry)?;
+        if request.upgrade.is_some() {
+            presented.expect_messages(head, &phantoms);
+        }
         // Before policy, so that it judges what the origin will see.
         presented.settle(&mut request.head);
         Ok(Identified {
@@ -458,6 +481,23 @@ pub struct Identified {
 }
 
 impl Identified {
+    /// Searches the content for phantoms as it is sent, and returns where they are noted. `None` if
+    /// there is nothing to search, or nothing to search for.
+    pub fn note_phantoms(&mut self) -> Option<Arc<Noted>> {
+        let (phantoms, request) = (self.session.phantoms(), &mut self.request);
+        let most = phantoms.count();
+        if request.content.is_empty() || most == 0 {
+            return None;
+        }
+        let noted = Arc::new(Noted::of(most));
+        let mut search = PassingSearch::new(phantoms, noted.clone());
+        request
+            .content
+            .watch(Box::new(move |piece| search.pass(piece)));
+        request.noted = Some(noted.clone());
+        Some(noted)
+    }
+
     /// The request.
     pub fn request(&self) -> &Request {
         &self.request

@@ -478,8 +478,8 @@ pub const UNMET: &[(&str, &str)] = &[
         "With `dns = \"strict\"` the name does not exist, and the program is told nothing else; the summary names the code.",
     ),
     (
-        "client_io client_left content_broke_off revoked",
-        "The client, or a changed policy, ended the exchange under way: nobody is left to be told.",
+        "client_io client_left content_broke_off revoked websocket_message",
+        "The client, or a changed policy, ended the exchange under way: nobody is left to be told, but by a closing frame.",
     ),
     (
         "decoding_budget http2_flood mint_throttled secret_guessed",

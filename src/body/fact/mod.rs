@@ -18,7 +18,7 @@ use http::HeaderMap;
 pub use location::Location;
 pub use multipart::multipart_fields;
 pub use plain::{Plain, plain};
-pub use spot::{Spot, Unclear, escaped, spots};
+pub use spot::{Spot, Unclear, escaped, spot_in_message, spots};
 pub use value::{FactType, FactTypeUnknown, FactValue};
 
 pub(crate) use form::{FormReader, is_named};

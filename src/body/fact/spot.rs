@@ -65,11 +65,23 @@ pub fn spots(
     Ok(spots)
 }
 
+/// Finds what stands at the pointer of a text message, which may be JSON.
+///
+/// # Errors
+/// [`Unclear`] if it begins as JSON does, and readers may disagree about it.
+pub fn spot_in_message(text: &[u8], pointer: &Pointer) -> Result<Option<Spot>, Unclear> {
+    if !begins_as_json(text) {
+        return Ok(None);
+    }
+    is_json(Some(ContentKind::Json), text)?;
+    of_json(text, pointer, "")
+}
+
 /// A secret as it is written at a [`Spot`] of the place.
 pub fn escaped(place: &Place, secret: &str) -> String {
     match place {
         Place::Form(_) => utf8_percent_encode(secret, ESCAPED).to_string(),
-        Place::Json(_) => serde_json::Value::from(secret).to_string(),
+        Place::Json(_) | Place::WebSocket(_) => serde_json::Value::from(secret).to_string(),
         _ => secret.to_owned(),
     }
 }

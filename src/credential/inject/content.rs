@@ -21,24 +21,35 @@ use crate::session::CredentialUse;
 /// [`AttachFailure`] by cause. Nothing is changed then.
 pub fn inject_in_content(
     request: &mut Request,
-    mut found: Vec<(Range<usize>, &CredentialUse, &Secret)>,
+    found: Vec<(Range<usize>, &CredentialUse, &Secret)>,
 ) -> Result<(), AttachFailure> {
-    found.sort_by_key(|(at, ..)| at.start);
     let held = request.content.held().map(Held::whole);
-    let held = held.ok_or(AttachFailure::Moved)?;
+    let content = spliced(&held.ok_or(AttachFailure::Moved)?, found)?;
+    request.replace_content(content.into());
+    Ok(())
+}
+
+/// The text with the secrets where their phantoms were found.
+///
+/// # Errors
+/// [`AttachFailure`] by cause.
+pub(super) fn spliced(
+    text: &[u8],
+    mut found: Vec<(Range<usize>, &CredentialUse, &Secret)>,
+) -> Result<Vec<u8>, AttachFailure> {
+    found.sort_by_key(|(at, ..)| at.start);
     let written = found.iter().map(|(_, lend, secret)| written(lend, secret));
     let written: Vec<_> = written.collect::<Result<_, _>>()?;
     // Allocate the full size at once: a growing vector would leave copies behind.
     let more: usize = written.iter().map(|text| text.len()).sum();
-    let (mut content, mut from) = (Vec::with_capacity(held.len() + more), 0);
-    for ((at, ..), text) in found.iter().zip(&written) {
-        content.extend_from_slice(held.get(from..at.start).ok_or(AttachFailure::Moved)?);
-        content.extend_from_slice(text.as_bytes());
+    let (mut content, mut from) = (Vec::with_capacity(text.len() + more), 0);
+    for ((at, ..), secret) in found.iter().zip(&written) {
+        content.extend_from_slice(text.get(from..at.start).ok_or(AttachFailure::Moved)?);
+        content.extend_from_slice(secret.as_bytes());
         from = at.end;
     }
-    content.extend_from_slice(held.get(from..).ok_or(AttachFailure::Moved)?);
-    request.replace_content(content.into());
-    Ok(())
+    content.extend_from_slice(text.get(from..).ok_or(AttachFailure::Moved)?);
+    Ok(content)
 }
 
 /// The secret as it is written in its place.

@@ -20,19 +20,19 @@ use crate::session::stage::{
 use crate::session::{Binding, DetectedCredentials, Foreign, When};
 
 /// A gateway's credentials, a session of it, and the store behind them.
-struct Lender {
+pub(super) struct Lender {
     store: Arc<MemoryStore>,
-    credentials: Credentials,
+    pub(super) credentials: Credentials,
     stores: Stores,
     ready: Vec<ArcSwapOption<Prepared>>,
-    phantoms: Phantoms,
+    pub(super) phantoms: Phantoms,
 }
 
-fn session() -> SessionId {
+pub(super) fn session() -> SessionId {
     SessionId::new("ours").unwrap()
 }
 
-async fn lender(bindings: Vec<Binding>, secrets: &[(&str, &str)]) -> Lender {
+pub(super) async fn lender(bindings: Vec<Binding>, secrets: &[(&str, &str)]) -> Lender {
     let store = Arc::new(MemoryStore::default());
     for (credential, secret) in secrets {
         store.put(&format!("env:{credential}"), secret.as_bytes(), None);

@@ -3,9 +3,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 
 use super::{EchoSearch, Guessed, Scrubber};
+use crate::credential::frame::{FrameHeaders, FrameMalformed};
 use crate::names::ReasonCode;
 
 /// Scrubs what an origin sends after an upgrade to WebSocket, without extensions.
@@ -17,31 +18,17 @@ use crate::names::ReasonCode;
 pub struct ScrubFrames {
     scrubber: Scrubber,
     reading: FrameState,
-    header: Vec<u8>,
+    headers: FrameHeaders,
     control: Vec<u8>,
-    /// Whether a fragmented message is open.
-    fragmented: bool,
     queue: VecDeque<Queued>,
 }
 
-/// How the origin violated RFC 6455. The caller must close the connection.
+/// Why the origin's frames cannot be passed on. The caller must close the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameFault {
-    /// §5.1: a server must not mask a frame.
-    #[error("origin masked a WebSocket frame")]
-    Masked,
-    /// §5.2: a reserved bit or opcode, with no extension that defines it.
-    #[error("origin used a reserved bit or opcode of WebSocket")]
-    Reserved,
-    /// §5.5: a control frame must be unfragmented and have at most 125 bytes.
-    #[error("origin sent a fragmented or too long WebSocket control frame")]
-    Control,
-    /// §5.4: a continuation without a message, or a new message inside another.
-    #[error("origin sent WebSocket fragments out of order")]
-    Sequence,
-    /// §5.2: a length not in its shortest form, or with its highest bit set.
-    #[error("origin sent a WebSocket frame with a malformed length")]
-    Length,
+    /// They violate RFC 6455.
+    #[error("the origin's frames: {0}")]
+    Malformed(#[from] FrameMalformed),
     /// Too many frames without payload wait for the rest of a possible echo.
     #[error("origin sent too many empty WebSocket frames")]
     Flood,
@@ -85,9 +72,8 @@ impl ScrubFrames {
         Self {
             scrubber,
             reading: FrameState::Header,
-            header: Vec::with_capacity(LONGEST_HEADER),
+            headers: FrameHeaders::new(false),
             control: Vec::new(),
-            fragmented: false,
             queue: VecDeque::new(),
         }
     }
@@ -128,29 +114,22 @@ impl ScrubFrames {
     /// Whether nothing at all is held back.
     fn is_clear(&self) -> bool {
         self.queue.is_empty()
-            && self.header.is_empty()
+            && self.headers.is_between()
             && self.control.is_empty()
             && self.scrubber.held() == 0
     }
 
     fn read_header(&mut self, rest: &mut Bytes, out: &mut Vec<Bytes>) -> Result<(), FrameFault> {
-        while self.header.len() < header_length(&self.header) {
-            if !rest.has_remaining() {
-                return Ok(());
-            }
-            self.header.push(rest.get_u8());
-        }
-        let (opcode, last, length) = self.check_header()?;
-        self.queue
-            .push_back(Queued::Literal(Bytes::copy_from_slice(&self.header)));
-        self.header.clear();
-        self.flush(out);
-        self.reading = if opcode >= CLOSE {
-            FrameState::Control { left: length }
-        } else {
-            self.fragmented = !last;
-            FrameState::Data { left: length, last }
+        let Some(frame) = self.headers.read(rest)? else {
+            return Ok(());
         };
+        let (left, last) = (frame.length, frame.last);
+        self.reading = match frame.is_control() {
+            true => FrameState::Control { left },
+            false => FrameState::Data { left, last },
+        };
+        self.queue.push_back(Queued::Literal(frame.raw));
+        self.flush(out);
         // An empty frame has no byte that would complete it.
         match self.reading {
             FrameState::Data { left: 0, last } => self.read_data(0, last, &mut Bytes::new(), out),
@@ -158,36 +137,6 @@ impl ScrubFrames {
             _ => {}
         }
         Ok(())
-    }
-
-    /// Returns the opcode, whether this is the last fragment, and the payload length.
-    fn check_header(&self) -> Result<(u8, bool, u64), FrameFault> {
-        let (first, second) = (self.header[0], self.header[1]);
-        let (opcode, last) = (first & 0x0f, first & 0x80 != 0);
-        let extended = self.header[2..]
-            .iter()
-            .fold(0, |length, &byte| length << 8 | u64::from(byte));
-        let (length, least) = match second & 0x7f {
-            126 => (extended, 126),
-            127 => (extended, 1 << 16),
-            short => (u64::from(short), 0),
-        };
-        if second & 0x80 != 0 {
-            return Err(FrameFault::Masked);
-        }
-        if first & 0x70 != 0 || !matches!(opcode, CONTINUATION | TEXT | BINARY | CLOSE..=PONG) {
-            return Err(FrameFault::Reserved);
-        }
-        if opcode >= CLOSE && (!last || length > 125) {
-            return Err(FrameFault::Control);
-        }
-        if opcode < CLOSE && self.fragmented != (opcode == CONTINUATION) {
-            return Err(FrameFault::Sequence);
-        }
-        if length < least || length >> 63 != 0 {
-            return Err(FrameFault::Length);
-        }
-        Ok((opcode, last, length))
     }
 
     fn read_data(&mut self, left: u64, last: bool, rest: &mut Bytes, out: &mut Vec<Bytes>) {
@@ -256,23 +205,6 @@ impl ScrubFrames {
         }
     }
 }
-
-/// The length of a frame header whose first bytes are known (RFC 6455 §5.2, without a mask).
-fn header_length(known: &[u8]) -> usize {
-    match known.get(1).map(|second| second & 0x7f) {
-        Some(126) => 4,
-        Some(127) => LONGEST_HEADER,
-        _ => 2,
-    }
-}
-
-const CONTINUATION: u8 = 0;
-const TEXT: u8 = 1;
-const BINARY: u8 = 2;
-const CLOSE: u8 = 8;
-const PONG: u8 = 10;
-
-const LONGEST_HEADER: usize = 10;
 
 /// How many headers and payloads may wait for the rest of a possible echo; each takes at most 136
 /// bytes, apart from the held payload.

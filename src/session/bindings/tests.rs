@@ -128,10 +128,7 @@ fn weak_and_ambiguous_bindings_are_refused_at_load() {
             places,
             ..ok.clone()
         };
-        let refused = matches!(
-            load(vec![read]).err(),
-            Some(BindingMalformed::Contentless(..))
-        );
+        let refused = matches!(load(vec![read]).err(), Some(BindingMalformed::Unmet(..)));
         assert_eq!(refused, !place.starts_with("path"), "{place}");
     }
     assert_eq!(

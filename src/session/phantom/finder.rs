@@ -2,10 +2,12 @@
 
 use std::sync::OnceLock;
 
-use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind, Input, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind, Input, MatchKind, packed};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use percent_encoding::utf8_percent_encode;
 
+use crate::message::pairs::ESCAPED;
 use crate::names::hex;
 
 /// The form in which a phantom appears in a text.
@@ -43,7 +45,19 @@ pub(super) struct Finder {
     /// How many layers of base64 are seen through.
     times: usize,
     exact: OnceLock<Exact>,
+    passing: OnceLock<Passing>,
     folded: OnceLock<Option<AhoCorasick>>,
+}
+
+/// The search of content as it passes. The automaton of [`Exact`] would take milliseconds a MiB.
+struct Passing {
+    /// Vector search for [`GROUP`] patterns each; empty where the processor has none.
+    groups: Vec<packed::Searcher>,
+    otherwise: Option<AhoCorasick>,
+    /// The phantom of each pattern.
+    indexes: Vec<usize>,
+    /// The length of the longest pattern.
+    longest: usize,
 }
 
 /// The automaton of all forms, and what each of its patterns is.
@@ -65,6 +79,7 @@ impl Finder {
             phantoms,
             times,
             exact: OnceLock::new(),
+            passing: OnceLock::new(),
             folded: OnceLock::new(),
         }
     }
@@ -83,6 +98,50 @@ impl Finder {
                     form,
                 }
             })
+    }
+
+    /// The phantoms in a part of content, as they were issued or as forms and JSON write them.
+    pub(super) fn find_passing<'a>(&'a self, part: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+        let Passing {
+            groups,
+            otherwise,
+            indexes,
+            ..
+        } = self.passing();
+        let grouped = groups.iter().enumerate().flat_map(move |(nth, group)| {
+            let found = group.find_iter(part);
+            found.map(move |found| nth * GROUP + found.pattern().as_usize())
+        });
+        let others = otherwise.iter().flat_map(move |all| all.find_iter(part));
+        let others = others.map(|found| found.pattern().as_usize());
+        grouped.chain(others).map(|pattern| indexes[pattern])
+    }
+
+    /// The length of the longest text that [`Self::find_passing`] finds.
+    pub(super) fn longest_passing(&self) -> usize {
+        self.passing().longest
+    }
+
+    fn passing(&self) -> &Passing {
+        self.passing.get_or_init(|| {
+            let (mut patterns, mut indexes) = (Vec::new(), Vec::new());
+            for (index, phantom) in self.phantoms.iter().enumerate() {
+                let spellings = spellings(phantom);
+                indexes.extend(spellings.iter().map(|_| index));
+                patterns.extend(spellings);
+            }
+            let groups: Option<Vec<_>> =
+                patterns.chunks(GROUP).map(packed::Searcher::new).collect();
+            Passing {
+                otherwise: match groups {
+                    Some(_) => None,
+                    None => automaton(&patterns, false),
+                },
+                groups: groups.unwrap_or_default(),
+                indexes,
+                longest: patterns.iter().map(String::len).max().unwrap_or_default(),
+            }
+        })
     }
 
     pub(super) fn find_folded(&self, text: &[u8]) -> Option<Sighting> {
@@ -158,6 +217,33 @@ fn forms_of(phantom: &[u8], times: usize) -> Vec<(Vec<u8>, Form)> {
     forms
 }
 
+/// A phantom as it was issued, as forms write it, and as JSON does.
+fn spellings(phantom: &str) -> Vec<String> {
+    let form = utf8_percent_encode(phantom, ESCAPED).to_string();
+    let json = phantom.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut all = vec![
+        phantom.to_owned(),
+        lower_escapes(&form),
+        form,
+        json.replace('/', "\\/"),
+        json,
+    ];
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The same text with its percent-escapes in lower case.
+fn lower_escapes(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut lower = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (digits, rest) = part.split_at(part.len().min(2));
+        lower.extend(["%", &digits.to_ascii_lowercase(), rest]);
+    }
+    lower
+}
+
 /// The digits shared by every base64 text that contains the bytes, for each of the three
 /// alignments (RFC 4648 §4, §5).
 ///
@@ -230,6 +316,8 @@ fn hex_pair(high: u8, low: u8) -> Option<u8> {
     Some(digit(high)? << 4 | digit(low)?)
 }
 
+/// How many patterns are searched for at once. More would slow the vector search.
+const GROUP: usize = 32;
 /// The fewest base64 digits to search for. Fewer would match by chance.
 const MIN_CORE: usize = 8;
 /// How many layers of escapes are removed.

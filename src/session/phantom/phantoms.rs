@@ -153,6 +153,31 @@ impl Phantoms {
         self.issued.finder.find(text).chain(minted)
     }
 
+    /// Finds the credentials whose phantoms are in a part of content, as they were issued or as
+    /// forms and JSON write them.
+    pub fn find_passing<'a>(
+        &'a self,
+        part: &'a [u8],
+    ) -> impl Iterator<Item = &'a CredentialName> + 'a {
+        let issued = self.issued.finder.find_passing(part);
+        let issued = issued.map(|index| &self.issued.phantoms[index]);
+        let minted = self.finder.find_passing(part);
+        let minted = minted.map(|index| &self.minted[index / 3].parts()[index % 3]);
+        issued.chain(minted).map(Phantom::credential)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        let minted = self.minted.iter().flat_map(|set| set.parts());
+        self.issued.phantoms.len() + minted.count()
+    }
+
+    /// The length of the longest text that [`Self::find_passing`] finds.
+    pub fn longest_passing(&self) -> usize {
+        let issued = self.issued.finder.longest_passing();
+        issued.max(self.finder.longest_passing())
+    }
+
     /// Finds a phantom that appears once escapes are removed: percent-encoding up to three layers
     /// deep, JSON `\u` and HTML references.
     pub fn find_unescaped(&self, text: &[u8]) -> Option<Sighting> {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::credential::frame::FrameMalformed;
 
 /// A frame from the origin.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
@@ -109,27 +110,34 @@ fn frames_without_an_echo_pass_as_the_same_bytes() {
 
 #[test]
 fn what_is_not_a_frame_of_a_server_is_a_fault() {
-    let faults: [(&[u8], FrameFault); 13] = [
-        (&[0x81, 0x81, 0, 0, 0, 0, b'x'], FrameFault::Masked),
-        (&[0xc1, 0x01, b'x'], FrameFault::Reserved),
-        (&[0xa1, 0x01, b'x'], FrameFault::Reserved),
-        (&[0x91, 0x01, b'x'], FrameFault::Reserved),
-        (&[0x83, 0x00], FrameFault::Reserved),
-        (&[0x8b, 0x00], FrameFault::Reserved),
-        (&[0x09, 0x00], FrameFault::Control),
-        (&[0x89, 126, 0, 126], FrameFault::Control),
-        (&[0x80, 0x00], FrameFault::Sequence),
-        (&[0x01, 0x00, 0x81, 0x00], FrameFault::Sequence),
-        (&[0x81, 126, 0, 125], FrameFault::Length),
+    let faults: [(&[u8], FrameMalformed); 13] = [
+        (&[0x81, 0x81, 0, 0, 0, 0, b'x'], FrameMalformed::Masked),
+        (&[0xc1, 0x01, b'x'], FrameMalformed::Reserved),
+        (&[0xa1, 0x01, b'x'], FrameMalformed::Reserved),
+        (&[0x91, 0x01, b'x'], FrameMalformed::Reserved),
+        (&[0x83, 0x00], FrameMalformed::Reserved),
+        (&[0x8b, 0x00], FrameMalformed::Reserved),
+        (&[0x09, 0x00], FrameMalformed::Control),
+        (&[0x89, 126, 0, 126], FrameMalformed::Control),
+        (&[0x80, 0x00], FrameMalformed::Sequence),
+        (&[0x01, 0x00, 0x81, 0x00], FrameMalformed::Sequence),
+        (&[0x81, 126, 0, 125], FrameMalformed::Length),
         (
             &[0x81, 127, 0, 0, 0, 0, 0, 0, 0xff, 0xff],
-            FrameFault::Length,
+            FrameMalformed::Length,
         ),
-        (&[0x82, 127, 0x80, 0, 0, 0, 0, 0, 0, 0], FrameFault::Length),
+        (
+            &[0x82, 127, 0x80, 0, 0, 0, 0, 0, 0, 0],
+            FrameMalformed::Length,
+        ),
     ];
     for (bytes, fault) in faults {
         for chunk in [1, bytes.len()] {
-            assert_eq!(scrub_frames(bytes, chunk), Err(fault), "{bytes:02x?}");
+            assert_eq!(
+                scrub_frames(bytes, chunk),
+                Err(fault.into()),
+                "{bytes:02x?}"
+            );
         }
     }
 }

@@ -1,0 +1,228 @@
+//! Replaces phantoms with their secrets in the text messages that a client sends by a WebSocket.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use zeroize::Zeroizing;
+
+use super::AttachFailure;
+use super::content::spliced;
+use crate::credential::frame::{
+    CONTINUATION, FrameHeaders, FrameMalformed, MASK, TEXT, masked, text_frame,
+};
+use crate::credential::store::CachedSecret;
+use crate::names::{CredentialName, ReasonCode};
+use crate::session::{CredentialRefusal, CredentialUse, Location, MessageSearch, Session};
+
+/// Reads the client's frames after an upgrade, without extensions.
+///
+/// A text message is held until it is whole. If a phantom stands in its place, the message goes on
+/// as one frame with the secret there, which is never searched again. Everything else goes on byte
+/// for byte. Control frames do not wait for the message that they come in.
+pub struct InjectMessages {
+    headers: FrameHeaders,
+    reading: Reading,
+    /// The frames of the message that is held, as they came.
+    held: Vec<u8>,
+    /// Its payload.
+    text: Vec<u8>,
+    search: MessageSearch,
+    session: Arc<Session>,
+    /// The secrets that the request was granted.
+    secrets: Vec<(CredentialName, CachedSecret)>,
+}
+
+/// Why a client's message does not go on. The caller must close the connection.
+#[derive(Debug, thiserror::Error)]
+pub enum MessageFault {
+    /// Its frames violate RFC 6455.
+    #[error("the client's frames: {0}")]
+    Malformed(#[from] FrameMalformed),
+    /// It is not UTF-8 (RFC 6455 §8.1).
+    #[error("a text message of a WebSocket is not UTF-8")]
+    Encoding,
+    /// It is longer than may be searched.
+    #[error("a text message of a WebSocket is longer than 64 KiB, or in too many frames")]
+    TooLong,
+    /// A credential in it may not be there, or readers may disagree about it.
+    #[error("in a message of a WebSocket: {0}")]
+    Refused(#[from] CredentialRefusal),
+    /// The secret cannot be put in.
+    #[error(transparent)]
+    Unfit(#[from] AttachFailure),
+}
+
+impl MessageFault {
+    /// The reason code in audit.
+    pub fn reason(&self) -> ReasonCode {
+        match self {
+            Self::Malformed(_) | Self::Encoding | Self::TooLong => ReasonCode::WebsocketMessage,
+            Self::Refused(why) => why.reason(),
+            Self::Unfit(why) => why.reason(),
+        }
+    }
+
+    /// The status in the closing frame that the client gets (RFC 6455 §7.4.1).
+    pub fn close_status(&self) -> u16 {
+        match self {
+            Self::Malformed(_) => 1002,
+            Self::Encoding => 1007,
+            Self::TooLong => 1009,
+            Self::Refused(_) | Self::Unfit(_) => 1008,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Reading {
+    Header,
+    /// The payload of a frame that goes on as it comes.
+    Passing {
+        left: u64,
+    },
+    /// The payload of a text message's frame; `last` ends the message.
+    Text {
+        left: u64,
+        mask: [u8; MASK],
+        last: bool,
+    },
+}
+
+impl InjectMessages {
+    /// Starts right after the head of the upgrade.
+    pub(in crate::credential) fn new(
+        search: MessageSearch,
+        session: Arc<Session>,
+        secrets: Vec<(CredentialName, CachedSecret)>,
+    ) -> Self {
+        Self {
+            headers: FrameHeaders::new(true),
+            reading: Reading::Header,
+            held: Vec::new(),
+            text: Vec::new(),
+            search,
+            session,
+            secrets,
+        }
+    }
+
+    /// Takes the next bytes, and returns those that go on.
+    ///
+    /// # Errors
+    /// [`MessageFault`]. Nothing of the message goes on.
+    pub fn push(&mut self, chunk: &[u8]) -> Result<Vec<u8>, MessageFault> {
+        let (mut rest, mut out) = (Bytes::copy_from_slice(chunk), Vec::new());
+        while !rest.is_empty() {
+            match self.reading {
+                Reading::Header => self.read_header(&mut rest, &mut out)?,
+                Reading::Passing { left } => {
+                    let part = take(&mut rest, left);
+                    out.extend_from_slice(&part);
+                    self.passing(left - part.len() as u64);
+                }
+                Reading::Text { left, mask, last } => {
+                    let part = take(&mut rest, left);
+                    self.held.extend_from_slice(&part);
+                    self.text.extend(masked(&part, mask));
+                    let mut mask = mask;
+                    mask.rotate_left(part.len() % MASK);
+                    let left = left - part.len() as u64;
+                    self.reading = Reading::Text { left, mask, last };
+                    self.end_frame(&mut out)?;
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn read_header(&mut self, rest: &mut Bytes, out: &mut Vec<u8>) -> Result<(), MessageFault> {
+        let Some(frame) = self.headers.read(rest)? else {
+            return Ok(());
+        };
+        let continues = frame.opcode == CONTINUATION && !self.held.is_empty();
+        if frame.opcode != TEXT && !continues {
+            out.extend_from_slice(&frame.raw);
+            self.passing(frame.length);
+            return Ok(());
+        }
+        self.held.extend_from_slice(&frame.raw);
+        let text = (self.text.len() as u64).saturating_add(frame.length);
+        let headers = self.held.len() - self.text.len();
+        if text > MOST_TEXT || headers > MOST_HEADERS {
+            return Err(MessageFault::TooLong);
+        }
+        self.reading = Reading::Text {
+            left: frame.length,
+            mask: frame.mask(),
+            last: frame.last,
+        };
+        self.end_frame(out)
+    }
+
+    fn passing(&mut self, left: u64) {
+        self.reading = match left {
+            0 => Reading::Header,
+            left => Reading::Passing { left },
+        };
+    }
+
+    /// Ends a frame of the held message, and the message with its last one.
+    fn end_frame(&mut self, out: &mut Vec<u8>) -> Result<(), MessageFault> {
+        let Reading::Text { left: 0, last, .. } = self.reading else {
+            return Ok(());
+        };
+        self.reading = Reading::Header;
+        if !last {
+            return Ok(());
+        }
+        let text = std::mem::take(&mut self.text);
+        let text = std::str::from_utf8(&text).map_err(|_| MessageFault::Encoding)?;
+        let found = self.session.find_in_message(&self.search, text)?;
+        match found.is_empty() {
+            true => out.append(&mut self.held),
+            false => out.extend(self.replaced(text, &found)?),
+        }
+        self.held.clear();
+        Ok(())
+    }
+
+    /// The frame of the message with the secrets.
+    fn replaced(&self, text: &str, found: &[CredentialUse]) -> Result<Vec<u8>, MessageFault> {
+        let mut put_in = Vec::new();
+        for one in found {
+            let credential = one.credential();
+            let mut secrets = self.secrets.iter();
+            let granted = secrets.find(|(name, _)| name == credential);
+            // Its phantom was in the request itself, or came to the session since.
+            let count = || CredentialRefusal::Count {
+                credential: credential.clone(),
+            };
+            let (_, lease) = granted.ok_or_else(count)?;
+            if lease.expires.is_some_and(|end| Instant::now() >= end) {
+                return Err(AttachFailure::Expired.into());
+            }
+            let Location::Content(at) = one.spot() else {
+                return Err(AttachFailure::Moved.into());
+            };
+            put_in.push((at.clone(), one, &*lease.secret));
+        }
+        let text = Zeroizing::new(spliced(text.as_bytes(), put_in)?);
+        let mut mask = [0; MASK];
+        getrandom::fill(&mut mask).map_err(|_| AttachFailure::Moved)?;
+        Ok(text_frame(&text, mask))
+    }
+}
+
+fn take(rest: &mut Bytes, most: u64) -> Bytes {
+    rest.split_to(usize::try_from(most).map_or(rest.len(), |most| most.min(rest.len())))
+}
+
+/// The longest text message that is searched.
+const MOST_TEXT: u64 = 64 << 10;
+/// The most bytes of its frames' headers.
+const MOST_HEADERS: usize = 4 << 10;
+
+#[cfg(test)]
+#[path = "messages_tests.rs"]
+mod tests;

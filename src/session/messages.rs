@@ -1,0 +1,107 @@
+//! Finds phantoms in the text messages that a client sends by a WebSocket, each in its place.
+
+use std::sync::Arc;
+
+use super::bindings::Bound;
+use super::content::judge;
+use super::detected::{CredentialUse, DetectedCredentials, Location};
+use super::origin_bindings::OriginBindings;
+use super::phantom::{Phantom, Phantoms, Registry};
+use super::refusal::CredentialRefusal;
+use crate::body::FormFault;
+use crate::body::fact::{Unclear, spot_in_message};
+use crate::message::{Place, RequestHead};
+
+/// What the text messages are searched for, after a request to a service that takes credentials in
+/// them.
+pub struct MessageSearch {
+    /// The bindings of such places, and the index of the place in each.
+    places: Vec<(Arc<Bound>, usize)>,
+    /// Whether the service takes the credentials alone that are bound to it.
+    guards: bool,
+}
+
+impl OriginBindings {
+    /// What the messages after this request are searched for; `None` if the service takes no
+    /// credential in them.
+    pub fn in_messages(&self, head: &RequestHead) -> Option<MessageSearch> {
+        let at = |bound: &Bound| {
+            let mut places = bound.binding.places.iter();
+            places.position(Place::is_in_messages)
+        };
+        let is_lent = |bound: &Bound| {
+            bound.lends(&head.method, head.target.path())
+                && bound.lends_to_named(&head.fields, &head.origin)
+        };
+        let all = self.bound.iter().filter(|bound| is_lent(bound));
+        let places: Vec<_> = all
+            .filter_map(|bound| Some((bound.clone(), at(bound)?)))
+            .collect();
+        (!places.is_empty()).then(|| MessageSearch {
+            places,
+            guards: self.bound.iter().any(|bound| bound.guards()),
+        })
+    }
+}
+
+impl DetectedCredentials {
+    /// Asks to use the session's credentials that may come in the messages after an upgrade, unless
+    /// the request itself uses them.
+    pub(super) fn expect_messages(&mut self, head: &RequestHead, phantoms: &Phantoms) {
+        let search = self.here.in_messages(head);
+        for (bound, place) in search.into_iter().flat_map(|search| search.places) {
+            let credential = &bound.binding.credential;
+            let mut lends = self.lends.iter();
+            if let Some(phantom) = phantoms.of(credential).cloned()
+                && !lends.any(|lend| lend.credential() == credential)
+            {
+                self.lends.push(CredentialUse {
+                    bound,
+                    place,
+                    spot: Location::Message,
+                    phantom,
+                });
+            }
+        }
+    }
+}
+
+impl MessageSearch {
+    /// Finds the credentials that a text message uses.
+    ///
+    /// A phantom outside of its place is inert: it goes on as it is.
+    ///
+    /// # Errors
+    /// [`CredentialRefusal`] by cause: a credential that is not ours, or a message that readers may
+    /// disagree about.
+    pub fn find(
+        &self,
+        text: &str,
+        (phantoms, registry): (&Phantoms, Option<&Registry>),
+    ) -> Result<Vec<CredentialUse>, CredentialRefusal> {
+        let why = FormFault::Disputed;
+        let mut uses = Vec::new();
+        for (bound, place) in &self.places {
+            let Place::WebSocket(pointer) = &bound.binding.places[*place] else {
+                continue;
+            };
+            let spot = spot_in_message(text.as_bytes(), pointer);
+            let spot = spot.map_err(|Unclear| CredentialRefusal::Unreadable { why });
+            let Some(spot) = spot? else { continue };
+            judge(spot.text.as_deref(), phantoms, registry, self.guards)?;
+            let phantom = phantoms.of(&bound.binding.credential);
+            let is_it = |phantom: &&_| spot.text.as_deref() == Some(Phantom::reveal(phantom));
+            match phantom.filter(is_it) {
+                Some(phantom) if spot.is_exact => uses.push(CredentialUse {
+                    bound: bound.clone(),
+                    place: *place,
+                    spot: Location::Content(spot.at),
+                    phantom: phantom.clone(),
+                }),
+                Some(_) => return Err(CredentialRefusal::Unreadable { why }),
+                None => {}
+            }
+        }
+        Ok(uses)
+    }
+}
