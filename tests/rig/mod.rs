@@ -468,6 +468,9 @@ when {
 @id("rig/no-field")
 forbid(principal, action == Gateway::Action::"lend", resource)
 when { context.place == "form:token" && context.path == "/nolend" };
+@id("rig/no-messages")
+forbid(principal, action == Gateway::Action::"lend", resource)
+when { context.place == "websocket:/d/token" && context.path == "/nolend" };
 @id("rig/small-payments")
 forbid(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"bearer")
 when { context.path == "/pay" && context.content.amount > 5000 };
@@ -903,6 +906,12 @@ impl Rig {
     pub fn uncounted(&self, count: usize) {
         self.pull();
         self.books().requests -= count;
+    }
+
+    /// Declares that so many loans, each for a WebSocket, were not used.
+    pub fn unlent(&self, count: usize) {
+        self.pull();
+        self.books().lent -= count;
     }
 
     /// Discards the records so far, whatever they are.

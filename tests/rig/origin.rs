@@ -62,6 +62,9 @@ pub enum Step {
     Far(Vec<u8>, u64),
     /// Returns every byte that arrives from now on.
     Echo,
+    /// Reads the messages of a WebSocket, keeps them without their masks, and returns each frame,
+    /// until one closes it.
+    Messages,
     /// Closes the connection.
     Close,
 }
@@ -187,6 +190,11 @@ impl Origins {
         std::mem::take(&mut self.state.raw.lock().unwrap())
     }
 
+    /// Gives back bytes that were looked at, to be counted.
+    pub fn put_raw(&self, bytes: &[u8]) {
+        self.state.raw.lock().unwrap().extend_from_slice(bytes);
+    }
+
     /// Forgets that X was touched, for the test that touches it itself.
     pub fn forget_touches(&self) {
         self.state.touched.store(0, Ordering::SeqCst);
@@ -291,6 +299,7 @@ async fn http1(
                     }
                     return;
                 }
+                Step::Messages => return messages(&mut io, &state).await,
                 Step::Close => {
                     let _ = io.shutdown().await;
                     return;
@@ -298,6 +307,44 @@ async fn http1(
             }
         }
     }
+}
+
+async fn messages(io: &mut (impl AsyncRead + AsyncWrite + Unpin), state: &State) {
+    let mut bytes = Vec::new();
+    loop {
+        while let Some((frame, length)) = unmasked(&bytes) {
+            bytes.drain(..length);
+            state.raw.lock().unwrap().extend_from_slice(&frame);
+            if io.write_all(&frame).await.is_err() || io.flush().await.is_err() {
+                return;
+            }
+            if frame[0] == 0x88 {
+                let _ = io.shutdown().await;
+                return;
+            }
+        }
+        if !matches!(io.read_buf(&mut bytes).await, Ok(1..)) {
+            return;
+        }
+    }
+}
+
+/// The first frame of a client as a server would write it, and its length as it came.
+fn unmasked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let (length, at) = match bytes.get(1)? & 0x7f {
+        126 => (
+            u64::from(u16::from_be_bytes(*bytes.get(2..4)?.first_chunk()?)),
+            4,
+        ),
+        127 => (u64::from_be_bytes(*bytes.get(2..10)?.first_chunk()?), 10),
+        short => (u64::from(short), 2),
+    };
+    let (mask, end) = (bytes.get(at..at + 4)?, at + 4 + length as usize);
+    let payload = bytes.get(at + 4..end)?.iter().zip(mask.iter().cycle());
+    let mut frame = bytes[..at].to_vec();
+    frame[1] &= 0x7f;
+    frame.extend(payload.map(|(byte, mask)| byte ^ mask));
+    Some((frame, end))
 }
 
 /// Reads bytes until `enough` returns how many of them belong together.

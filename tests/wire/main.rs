@@ -35,6 +35,7 @@ mod shares;
 mod shown;
 mod signing;
 mod verdicts;
+mod websockets;
 
 use std::collections::VecDeque;
 use std::process::ExitCode;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         phantoms::ROWS,
         places::ROWS,
         policy::ROWS,
+        websockets::ROWS,
         reach::ROWS,
         reload::ROWS,
         renewed::ROWS,

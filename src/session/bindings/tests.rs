@@ -112,6 +112,7 @@ fn weak_and_ambiguous_bindings_are_refused_at_load() {
         "form:token",
         "json:/token",
         "multipart:token",
+        "websocket:/token",
     ] {
         let places = vec![place.parse().unwrap()];
         let always = Binding {
@@ -123,14 +124,27 @@ fn weak_and_ambiguous_bindings_are_refused_at_load() {
             matches!(refused, Some(BindingMalformed::Phantomless(..))),
             "{place}"
         );
+        let method = match place.starts_with("websocket") {
+            true => Method::POST,
+            false => Method::GET,
+        };
         let read = Binding {
-            methods: vec![Method::GET, Method::HEAD],
+            methods: vec![method, Method::HEAD],
             places,
             ..ok.clone()
         };
         let refused = matches!(load(vec![read]).err(), Some(BindingMalformed::Unmet(..)));
         assert_eq!(refused, !place.starts_with("path"), "{place}");
     }
+    let two = ["websocket:/a", "websocket:/b"].map(|place| place.parse().unwrap());
+    let twice = Binding {
+        places: two.into(),
+        ..ok.clone()
+    };
+    assert_eq!(
+        load(vec![twice]).err(),
+        Some(BindingMalformed::Messages(name.clone()))
+    );
     assert_eq!(
         load(vec![ok.clone(), ok.clone()]).err(),
         Some(BindingMalformed::Twice(name.clone()))

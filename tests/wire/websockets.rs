@@ -1,0 +1,221 @@
+//! Credentials in the messages that a client sends by a WebSocket.
+
+use serde_json::Value;
+
+use crate::echoes::accept;
+use crate::policy::reload;
+use crate::rig::frames::DATA;
+use crate::rig::origin::Step;
+use crate::rig::way::{Way, Wire};
+use crate::rig::{DISCORD, OTHER, Rig, policies};
+use crate::rows;
+
+rows![
+    a_credential_in_a_message_is_put_in_there_alone,
+    a_credential_in_a_message_over_http2_is_put_in_alike,
+    a_message_that_may_not_go_on_ends_its_websocket,
+    a_policy_judges_a_credential_in_messages_before_the_upgrade,
+    a_withdrawn_loan_ends_the_websocket_that_it_was_for,
+    without_such_a_place_messages_are_not_read,
+];
+
+/// A frame of a client.
+fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let length = match payload.len() {
+        short @ ..126 => vec![0x80 | short as u8],
+        medium @ ..0x1_0000 => [&[0xfe][..], &(medium as u16).to_be_bytes()].concat(),
+        long => [&[0xff][..], &(long as u64).to_be_bytes()].concat(),
+    };
+    let mask = [7, 0, 0xa5, 0xff];
+    let masked = payload.iter().zip(mask.iter().cycle());
+    let masked: Vec<u8> = masked.map(|(byte, mask)| byte ^ mask).collect();
+    [&[first][..], &length, &mask, &masked].concat()
+}
+
+fn identify(token: &str, other: &str) -> String {
+    format!(r#"{{"op":2,"s":"{other}","d":{{"properties":{{"os":"x"}},"token":"{token}"}}}}"#)
+}
+
+/// Has E return each message.
+fn serve(rig: &Rig, path: &str) {
+    rig.origins.on(path, |seen| {
+        let accept = accept(seen.all("sec-websocket-key")[0]);
+        assert!(seen.all("sec-websocket-extensions").is_empty());
+        let head = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
+        );
+        vec![Step::Bytes(head.into_bytes()), Step::Messages]
+    });
+}
+
+const ASK: &str = "GET {P} HTTP/1.1\r\nHost: {H}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n";
+
+/// Opens a WebSocket, and gives its record.
+fn open(rig: &Rig, way: Way, host: &str, path: &str) -> (Wire, Value) {
+    let mut wire = rig.open(way, host);
+    let answer = wire.ask(&rig.fill(way, host, &ASK.replace("{P}", path)));
+    let record = rig.record(way);
+    assert_eq!(answer.status, 101, "{way:?} {answer:?} {record}");
+    (wire, record)
+}
+
+fn a_credential_in_a_message_is_put_in_there_alone(rig: &Rig) {
+    serve(rig, "/gateway");
+    for way in Way::SECURE {
+        rig.ends_now();
+        let (mut wire, record) = open(rig, way, DISCORD, "/gateway?v=10&encoding=json");
+        assert_eq!(
+            record["lent"],
+            serde_json::json!([{ "credential": "discord", "place": "websocket:/d/token" }])
+        );
+        let (phantom, secret) = (rig.phantom(way, "discord"), rig.secret("discord"));
+        let inert = format!("{{\"op\":1,\"token\":\"{phantom}\"}}");
+        let message = identify(phantom, phantom);
+        let (one, two) = message.as_bytes().split_at(message.len() / 2);
+        for bytes in [
+            frame(0x81, inert.as_bytes()),
+            frame(0x82, message.as_bytes()),
+            frame(0x01, one),
+            frame(0x89, b"ping"),
+            frame(0x80, two),
+            frame(0x88, &1000_u16.to_be_bytes()),
+        ] {
+            wire.send(&bytes);
+        }
+        let (rest, _) = wire.rest();
+        let shown = String::from_utf8_lossy(&rest).into_owned();
+        // E returns what it got: the secret is its phantom again.
+        assert_eq!(shown.matches(&*message).count(), 2, "{way:?} {shown:?}");
+        assert!(
+            shown.contains(&inert) && shown.contains("ping"),
+            "{shown:?}"
+        );
+        let end = rig.ends().remove(0);
+        assert_eq!(
+            (&end["outcome"], &end["scrubbed"]),
+            (&"whole".into(), &1.into()),
+            "{end}"
+        );
+        let raw = rig.origins.take_raw();
+        rig.origins.put_raw(&raw);
+        let raw = String::from_utf8_lossy(&raw).into_owned();
+        assert_eq!(
+            raw.matches(&identify(secret, phantom)).count(),
+            1,
+            "{way:?}"
+        );
+        rig.seen();
+    }
+}
+
+fn a_credential_in_a_message_over_http2_is_put_in_alike(rig: &Rig) {
+    serve(rig, "/gateway");
+    for way in Way::SECURE {
+        let mut frames = rig.frames(way, DISCORD);
+        let fields = [
+            (":method", "CONNECT"),
+            (":protocol", "websocket"),
+            (":scheme", "https"),
+            (":authority", DISCORD),
+            (":path", "/gateway"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-extensions", "permessage-deflate"),
+        ];
+        frames.headers(1, &fields, false);
+        let message = identify(rig.phantom(way, "discord"), "x");
+        let bytes = [frame(0x81, message.as_bytes()), frame(0x88, b"")].concat();
+        for piece in bytes.chunks(7) {
+            frames.frame(DATA, 0, 1, piece);
+        }
+        let fate = frames.fate(1);
+        rig.record(way);
+        let shown = String::from_utf8_lossy(&fate.body).into_owned();
+        assert!(shown.contains(&message), "{way:?} {fate:?} {shown}");
+        rig.seen();
+    }
+}
+
+fn a_message_that_may_not_go_on_ends_its_websocket(rig: &Rig) {
+    serve(rig, "/gateway");
+    let doubled = r#"{"d":{"token":"{PH:discord}"},"d":{}}"#;
+    let theirs = identify(&rig.phantoms_b["discord"], "x");
+    for way in [Way::Connect, Way::Tls] {
+        let phantom = rig.phantom(way, "discord");
+        let text = |text: &str| frame(0x81, text.replace("{PH:discord}", phantom).as_bytes());
+        for (bytes, status, reason) in [
+            (text(doubled), 1008, "content_unreadable"),
+            (
+                text(&identify("attackers", "x")),
+                1008,
+                "foreign_credential",
+            ),
+            (text(&theirs), 1008, "phantom_foreign_session"),
+            (text(&" ".repeat(65_537)), 1009, "websocket_message"),
+            (frame(0xc1, b"deflated"), 1002, "websocket_message"),
+            (vec![0x81, 1, b'x'], 1002, "websocket_message"),
+            (frame(0x81, b"\xff"), 1007, "websocket_message"),
+        ] {
+            rig.ends_now();
+            let (mut wire, _) = open(rig, way, DISCORD, "/gateway");
+            wire.send(&bytes);
+            let (rest, _) = wire.rest();
+            let [high, low] = u16::to_be_bytes(status);
+            assert_eq!(rest, [0x88, 2, high, low], "{way:?} {reason}");
+            let end = rig.ends().remove(0);
+            assert_eq!(
+                (&end["outcome"], &end["reason"]),
+                (&"cut".into(), &reason.into()),
+                "{end}"
+            );
+            rig.seen();
+            rig.unlent(1);
+        }
+    }
+}
+
+fn a_policy_judges_a_credential_in_messages_before_the_upgrade(rig: &Rig) {
+    serve(rig, "/nolend");
+    for way in Way::SECURE {
+        let answer = rig.ask(way, DISCORD, &ASK.replace("{P}", "/nolend"));
+        let record = rig.record(way);
+        assert_eq!(answer.reason(), "policy_forbids", "{way:?} {record}");
+        assert_eq!(record["unlent"]["place"], "websocket:/d/token", "{record}");
+        // What is no upgrade has no messages.
+        let answer = rig.ask(way, DISCORD, "GET /x HTTP/1.1\r\nHost: {H}\r\n\r\n");
+        let record = rig.record(way);
+        assert_eq!(answer.status, 200, "{way:?} {record}");
+        assert!(record.get("lent").is_none(), "{record}");
+        rig.seen();
+    }
+}
+
+fn a_withdrawn_loan_ends_the_websocket_that_it_was_for(rig: &Rig) {
+    serve(rig, "/gateway");
+    rig.ends_now();
+    let (mut wire, _) = open(rig, Way::Connect, DISCORD, "/gateway");
+    wire.send(&frame(0x81, b"first"));
+    assert_eq!(wire.exactly(7).unwrap(), b"\x81\x05first");
+    let forbid = "@id(\"withdrawn\")\nforbid(principal, action == Gateway::Action::\"lend\", resource == Gateway::Credential::\"discord\");\n";
+    assert!(reload(rig, &format!("{}{forbid}", policies())));
+    let (rest, _) = wire.rest();
+    assert_eq!(rest, [0x88, 2, 0x03, 0xe9]);
+    assert_eq!(rig.ends().remove(0)["reason"], "revoked");
+    rig.seen();
+    rig.unlent(1);
+    assert!(reload(rig, &policies()));
+}
+
+fn without_such_a_place_messages_are_not_read(rig: &Rig) {
+    serve(rig, "/gateway");
+    for way in Way::SECURE {
+        let (mut wire, record) = open(rig, way, OTHER, "/gateway");
+        assert!(record.get("lent").is_none(), "{record}");
+        let message = identify(rig.phantom(way, "discord"), "x");
+        wire.send(&frame(0x81, message.as_bytes()));
+        wire.send(&frame(0x82, &[b'{'; 70_000]));
+        wire.send(&frame(0x88, b""));
+        let (rest, _) = wire.rest();
+        assert!(String::from_utf8_lossy(&rest).contains(&message), "{way:?}");
+        rig.seen();
+    }
+}
