@@ -183,7 +183,8 @@ impl InjectMessages {
             true => out.append(&mut self.held),
             false => out.extend(self.replaced(text, &found)?),
         }
-        self.held.clear();
+        // Most WebSockets are quiet for long.
+        self.held = Vec::new();
         Ok(())
     }
 
