@@ -1,6 +1,5 @@
 //! Facts of a JSON document (RFC 8259), found by JSON Pointer (RFC 6901) in one pass.
 
-use std::collections::HashSet;
 use std::fmt;
 
 use serde::Deserialize as _;
@@ -8,6 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::form::is_named;
 use super::location::Location;
+use super::names::{Names, next_name};
 use super::value::{FactType, FactValue, of_number, of_string};
 use crate::form::begins_as_json;
 use gateway_message::content_name::part;
@@ -208,8 +208,8 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut names = HashSet::new();
-        while let Some(name) = map.next_key::<String>()? {
+        let mut names = Names::default();
+        while let Some(name) = next_name(&mut map)? {
             if self.reading.open_names == MOST_OPEN_NAMES {
                 return Err(A::Error::custom("too many names"));
             }
@@ -226,7 +226,8 @@ impl<'de> Visitor<'de> for Walk<'_> {
         self.reading.open_names -= names.len();
         for (wanted, node) in self.node.iter().flat_map(|node| &node.below) {
             let wanted = folded(wanted);
-            if names.iter().filter(|name| folded(name) == wanted).count() > 1 {
+            let alike = names.iter().filter(|name| folded(name) == wanted);
+            if alike.count() > 1 {
                 node.clear(self.reading);
             }
         }

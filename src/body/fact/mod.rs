@@ -9,6 +9,7 @@ mod json;
 mod kind;
 mod location;
 mod multipart;
+mod names;
 mod plain;
 mod spot;
 mod value;
@@ -23,6 +24,7 @@ pub use value::{FactType, FactTypeUnknown, FactValue};
 
 pub(crate) use form::{FormReader, is_named};
 pub(crate) use kind::ContentKind;
+pub(crate) use names::{Names, next_name};
 pub(crate) use value::{of_number, of_string};
 
 use json::JsonReader;

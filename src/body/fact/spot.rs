@@ -5,6 +5,7 @@ use std::ops::Range;
 use gateway_message::pairs::ESCAPED;
 use gateway_message::{Place, Pointer, folded};
 use http::HeaderMap;
+use memchr::memchr2;
 use percent_encoding::utf8_percent_encode;
 
 use super::form::FormReader;
@@ -229,13 +230,19 @@ impl Scan<'_> {
 
     fn string(&mut self) {
         self.at += 1;
-        while let Some(byte) = self.next() {
-            self.at += if byte == b'\\' { 2 } else { 1 };
-            if byte == b'"' {
-                break;
+        while let Some(rest) = self.content.get(self.at..) {
+            let next = memchr2(b'"', b'\\', rest);
+            self.at += next.unwrap_or(rest.len());
+            match self.next() {
+                Some(b'\\') => self.at += 2,
+                Some(_) => {
+                    self.at += 1;
+                    return;
+                }
+                None => return,
             }
         }
-        self.at = self.at.min(self.content.len());
+        self.at = self.content.len();
     }
 }
 

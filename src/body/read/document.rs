@@ -1,12 +1,13 @@
 //! One JSON document, of which only the wanted members are kept.
 
-use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::asked::{Asked, Unread};
-use crate::fact::{ContentKind, FactValue, is_named, kind_of, of_number, of_string};
+use crate::fact::{
+    ContentKind, FactValue, Names, is_named, kind_of, next_name, of_number, of_string,
+};
 use gateway_message::{folded, folded_parameter};
 
 /// The members of an object that are kept, each with those of its own. A list is transparent: its
@@ -92,7 +93,8 @@ pub(super) fn watched(
     let mut room = Room {
         open_names: MOST_OPEN_NAMES,
         kept: MOST_KEPT,
-        watch,
+        below: watch.below.iter().map(|name| folded(name)).collect(),
+        names: watch.names.iter().map(|name| folded(name)).collect(),
         is_seen: false,
     };
     let walk = Walk {
@@ -116,7 +118,9 @@ pub(super) fn in_query(asked: &Asked<'_>, name: &str) -> bool {
 struct Room {
     open_names: usize,
     kept: usize,
-    watch: Watch,
+    /// What is watched, folded.
+    below: Vec<String>,
+    names: Vec<String>,
     /// Whether a watched name has come.
     is_seen: bool,
 }
@@ -124,13 +128,12 @@ struct Room {
 impl Room {
     /// Notes a name. Returns whether what is below it is watched.
     fn note(&mut self, name: &str, is_watched: bool) -> bool {
-        if self.watch.names.is_empty() {
+        if self.names.is_empty() {
             return false;
         }
         let spelt = folded(name);
-        let is_one = |all: &[&str]| all.iter().any(|one| folded(one) == spelt);
-        self.is_seen |= is_watched && is_one(self.watch.names);
-        is_watched || is_one(self.watch.below)
+        self.is_seen |= is_watched && self.names.contains(&spelt);
+        is_watched || self.below.contains(&spelt)
     }
 }
 
@@ -236,9 +239,9 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
-        let mut names = HashSet::new();
+        let mut names = Names::default();
         let mut all = Vec::new();
-        while let Some(name) = map.next_key::<String>()? {
+        while let Some(name) = next_name(&mut map)? {
             take(&mut self.room.open_names)?;
             let below = self.shape.map(|shape| shape.below(&name)).transpose()?;
             let is_watched = self.room.note(&name, self.is_watched);
@@ -249,7 +252,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
             })?;
             if self.shape.is_some() {
                 take(&mut self.room.kept)?;
-                all.push((name.clone(), value));
+                all.push((name.clone().into_owned(), value));
             }
             if !names.insert(name) {
                 return Err(A::Error::custom("a name occurs twice"));

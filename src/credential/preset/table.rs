@@ -9,8 +9,8 @@ macro_rules! services {
 /// Each preset's name and text.
 pub(super) const SERVICES: &[(&str, &str)] = services! {
     "airtable" "anthropic" "asana" "atlassian" "azure" "azure-openai" "bitbucket" "cloudflare" "cohere"
-    "crates" "databricks" "datadog" "deepseek" "digitalocean" "discord" "docker" "figma"
-    "fireworks" "gemini" "git" "github" "gitlab" "go" "google" "groq" "heroku" "hubspot"
+    "crates" "databricks" "datadog" "deepseek" "digitalocean" "discord" "discord-webhook" "docker"
+    "figma" "fireworks" "gemini" "git" "github" "gitlab" "go" "google" "groq" "heroku" "hubspot"
     "huggingface" "linear" "mailgun" "maven" "mistral" "netlify" "notion" "npm" "openai"
     "openrouter" "packagist" "perplexity" "postmark" "pypi" "replicate" "resend" "rubygems"
     "sendgrid" "sentry" "shopify" "slack" "stripe" "telegram" "together" "twilio" "vercel" "xai"

@@ -18,8 +18,14 @@ const PHANTOM: &str = "ghp_Z9y8X7w6V5u4T3s2R1q0P9o8N7m6L5k4J3i2";
 
 /// A phantom that differs from its secret in every letter and digit, but keeps their classes.
 fn phantom_of(secret: &str) -> String {
-    let turn =
-        |c: char, first: u8, count: u8| char::from(first + (c as u8 - first + count / 2) % count);
+    turned(secret, 2)
+}
+
+/// A text whose every letter and digit is another: the one that follows by a `part` of all.
+fn turned(secret: &str, part: u8) -> String {
+    let turn = |c: char, first: u8, count: u8| {
+        char::from(first + (c as u8 - first + count / part) % count)
+    };
     let one = |c: char| match c {
         'a'..='z' => turn(c, b'a', 26),
         'A'..='Z' => turn(c, b'A', 26),

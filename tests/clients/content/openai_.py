@@ -18,4 +18,21 @@ for more in ({"model": "o3-pro"}, {"max_tokens": 257}, {"max_tokens": None}, {"e
     except PermissionDeniedError:
         continue
     raise AssertionError(f"{more} was allowed")
+
+
+# What the provider runs is refused, also where it stands beside tools of one's own.
+def respond(*tools, **more):
+    asked = {"model": "gpt-5-mini", "max_output_tokens": 100, "input": "web_search", "tools": list(tools)}
+    return client.responses.create(**(asked | more)).output_text
+
+
+own = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {"x": {"$ref": "#/$defs/web_search"}}}}
+assert respond() == respond(own) == "yes"
+for tools, more in (((own, {"type": "web_search"}), {}), (({"type": "mcp", "server_label": "x", "server_url": "https://x.test"},), {}),
+                    ((), {"max_output_tokens": 257}), ((), {"prompt": {"id": "pmpt_1"}})):
+    try:
+        respond(*tools, **more)
+    except PermissionDeniedError:
+        continue
+    raise AssertionError(f"{tools} {more} was allowed")
 print("ok openai")

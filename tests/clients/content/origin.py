@@ -9,6 +9,13 @@ ANSWERS = {
         "id": "c", "object": "chat.completion", "created": 1, "model": "gpt-4o-mini",
         "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "yes"}}],
     },
+    "/v1/responses": {
+        "id": "r", "object": "response", "created_at": 1, "model": "gpt-5-mini", "status": "completed", "parallel_tool_calls": True,
+        "tool_choice": "auto", "tools": [], "output": [{
+            "id": "m", "type": "message", "role": "assistant", "status": "completed",
+            "content": [{"type": "output_text", "text": "yes", "annotations": []}],
+        }],
+    },
     "/v1/messages": {
         "id": "m", "type": "message", "role": "assistant", "model": "claude-haiku-4-5", "stop_reason": "end_turn",
         "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}, "content": [{"type": "text", "text": "yes"}],

@@ -217,7 +217,7 @@ pub(super) fn cut<'c>(content: &'c [u8], lengths: &[usize]) -> Vec<&'c [u8]> {
     pieces
 }
 
-type Frames = Vec<Result<Frame<Bytes>, &'static str>>;
+pub(super) type Frames = Vec<Result<Frame<Bytes>, &'static str>>;
 
 /// What gets through, and whether the session was shown all of it.
 fn through(
@@ -314,9 +314,13 @@ fn search(secrets: &[String], phantoms: &[String]) -> Arc<EchoSearch> {
 }
 
 fn phantoms_of(secrets: &[String]) -> Vec<String> {
+    phantoms_by(secrets, 2)
+}
+
+fn phantoms_by(secrets: &[String], part: u8) -> Vec<String> {
     let phantom = |secret: &String| {
         let from = secret.find(['_', '-']).map_or(0, |at| at + 1);
-        format!("{}{}", &secret[..from], phantom_of(&secret[from..]))
+        format!("{}{}", &secret[..from], turned(&secret[from..], part))
     };
     secrets.iter().map(phantom).collect()
 }
@@ -341,7 +345,6 @@ proptest! {
         ],
         breaks in any::<bool>(),
     ) {
-        let phantoms = phantoms_of(&secrets);
         let contents: Vec<Vec<u8>> = contents.iter().map(|content| render(content, &secrets)).collect();
         let content = match kind {
             "text/plain" => contents.concat(),
@@ -349,19 +352,28 @@ proptest! {
             kind => messages(kind, &contents),
         };
         let pieces = cut(&content, &cuts);
-        let (out, _) = through(&search(&secrets, &phantoms), kind, coding, &pieces, breaks);
-        prop_assert!(out.len() <= content.len());
-        prop_assert_eq!(seen(&out, &secrets, &phantoms), None, "{:?}", String::from_utf8_lossy(&out));
+        // What is there by chance, since a piece of a phantom stands behind one of the secret, is not
+        // there with other phantoms.
+        let mut leaks = Vec::new();
+        for phantoms in [2, 3].map(|part| phantoms_by(&secrets, part)) {
+            let (out, _) = through(&search(&secrets, &phantoms), kind, coding, &pieces, breaks);
+            prop_assert!(out.len() <= content.len());
+            let leak = seen(&out, &secrets, &phantoms);
 
-        let mut socket = ScrubFrames::new(search(&secrets, &phantoms));
-        let mut out = Vec::new();
-        for piece in cut(&frames(&contents), &cuts) {
-            match socket.push(Bytes::copy_from_slice(piece)) {
-                Ok(settled) => out.extend_from_slice(&settled),
-                Err(fault) => { prop_assert_eq!(fault, FrameFault::Guessed(Guessed)); break }
+            let mut socket = ScrubFrames::new(search(&secrets, &phantoms));
+            let mut framed = Vec::new();
+            for piece in cut(&frames(&contents), &cuts) {
+                match socket.push(Bytes::copy_from_slice(piece)) {
+                    Ok(settled) => framed.extend_from_slice(&settled),
+                    Err(fault) => { prop_assert_eq!(fault, FrameFault::Guessed(Guessed)); break }
+                }
+            }
+            match leak.or_else(|| seen(&framed, &secrets, &phantoms)) {
+                Some(leak) => leaks.push((leak, String::from_utf8_lossy(&[out, framed].concat()).into_owned())),
+                None => return Ok(()),
             }
         }
-        prop_assert_eq!(seen(&out, &secrets, &phantoms), None, "{:?}", String::from_utf8_lossy(&out));
+        prop_assert_eq!(leaks, []);
     }
 
     #[test]
