@@ -20,7 +20,7 @@ use super::verify::{SignedGrant, Verified};
 use crate::body::{self, Share};
 use crate::intercept::Request;
 use crate::message::RequestHead;
-use crate::policy::Grant;
+use crate::policy::{Allowed, Grant};
 use crate::session::{CredentialUse, Location, Session, SigningContext, VerifiedSignature};
 
 impl Credentials {
@@ -108,23 +108,7 @@ impl Credentials {
                 redactor.made = redactor.searched.load().signatures.keep(made);
             }
         }
-        let search = request
-            .upgrade
-            .as_ref()
-            .and_then(|_| here.in_messages(&request.head));
-        let messages = search.map(|search| {
-            let is_of = |lend: &&CredentialUse| matches!(lend.spot(), Location::Message);
-            let granted = grants.iter().map(Grant::lend).filter(is_of);
-            let secrets = granted.filter_map(|lend| {
-                let (name, lease) = (lend.credential(), leased(&fetched, lend.credential()));
-                Some((name.clone(), lease.ok()?.clone()))
-            });
-            Box::new(InjectMessages::new(
-                search,
-                session.clone(),
-                secrets.collect(),
-            ))
-        });
+        let messages = messages(&request, &allowed, &fetched);
         let answer = AnswerPlan {
             lent: redactor,
             messages,
@@ -200,6 +184,24 @@ impl Credentials {
         };
         Ok(proof.sign(&mut request.head, &mut request.content, &with)?)
     }
+}
+
+/// What puts the granted secrets into the messages after an upgrade.
+fn messages(
+    request: &Request,
+    allowed: &Allowed,
+    fetched: &Fetched,
+) -> Option<Box<InjectMessages>> {
+    request.upgrade.as_ref()?;
+    let search = allowed.here().in_messages(&request.head)?;
+    let granted = allowed.grants().iter().map(Grant::lend);
+    let granted = granted.filter(|lend| matches!(lend.spot(), Location::Message));
+    let secrets = granted.filter_map(|lend| {
+        let lease = leased(fetched, lend.credential()).ok()?;
+        Some((lend.credential().clone(), lease.clone()))
+    });
+    let (session, secrets) = (allowed.session().clone(), secrets.collect());
+    Some(Box::new(InjectMessages::new(search, session, secrets)))
 }
 
 /// No content coding.

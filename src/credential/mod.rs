@@ -9,7 +9,6 @@ mod credentials;
 mod error;
 mod exposed;
 mod fetch;
-mod frame;
 mod guesses;
 mod inject;
 mod issue;

@@ -18,6 +18,7 @@ mod body;
 mod fault;
 mod form;
 mod forms;
+pub(super) mod frame;
 mod frames;
 mod index;
 mod messages;

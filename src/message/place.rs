@@ -41,8 +41,8 @@ pub enum Place {
     Json(Pointer),
     /// The value of this field of a form in parts (`multipart/form-data`).
     Multipart(FormName),
-    /// The string at this place of a JSON document that the client sends as a text message, once the
-    /// connection is a WebSocket.
+    /// The string at this place of a JSON document that the client sends as a text message of a
+    /// WebSocket.
     WebSocket(Pointer),
     /// Not in the request itself: the request is signed with the credential, by the scheme with
     /// this name (`sigv4`).

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::AttachFailure;
 use super::content::spliced;
-use crate::credential::frame::{
+use crate::credential::scrub::frame::{
     CONTINUATION, FrameHeaders, FrameMalformed, MASK, TEXT, masked, text_frame,
 };
 use crate::credential::store::CachedSecret;

@@ -5,8 +5,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 
+use super::frame::{FrameHeaders, FrameMalformed};
 use super::{EchoSearch, Guessed, Scrubber};
-use crate::credential::frame::{FrameHeaders, FrameMalformed};
 use crate::names::ReasonCode;
 
 /// Scrubs what an origin sends after an upgrade to WebSocket, without extensions.

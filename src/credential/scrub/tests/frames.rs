@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::credential::frame::FrameMalformed;
+use crate::credential::scrub::frame::FrameMalformed;
 
 /// A frame from the origin.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes};
 
 /// Reads the headers of the frames that one side sends.
-pub(super) struct FrameHeaders {
+pub(in crate::credential) struct FrameHeaders {
     /// Whether that side is the client, which masks its frames.
     masked: bool,
     header: Vec<u8>,
@@ -12,14 +12,14 @@ pub(super) struct FrameHeaders {
 }
 
 /// What a frame's header says.
-pub(super) struct FrameHeader {
-    pub(super) opcode: u8,
+pub(in crate::credential) struct FrameHeader {
+    pub(in crate::credential) opcode: u8,
     /// Whether the frame is its message's last.
-    pub(super) last: bool,
+    pub(in crate::credential) last: bool,
     /// The length of the payload.
-    pub(super) length: u64,
+    pub(in crate::credential) length: u64,
     /// The header as it came.
-    pub(super) raw: Bytes,
+    pub(in crate::credential) raw: Bytes,
 }
 
 /// How a side violated RFC 6455. The caller must close the connection.
@@ -44,7 +44,7 @@ pub enum FrameMalformed {
 
 impl FrameHeaders {
     /// Starts right after the head of the 101 answer.
-    pub(super) fn new(masked: bool) -> Self {
+    pub(in crate::credential) fn new(masked: bool) -> Self {
         Self {
             masked,
             header: Vec::with_capacity(LONGEST_HEADER),
@@ -53,7 +53,7 @@ impl FrameHeaders {
     }
 
     /// Whether no part of a header is known.
-    pub(super) fn is_between(&self) -> bool {
+    pub(in crate::credential) fn is_between(&self) -> bool {
         self.header.is_empty()
     }
 
@@ -61,7 +61,10 @@ impl FrameHeaders {
     ///
     /// # Errors
     /// [`FrameMalformed`].
-    pub(super) fn read(&mut self, rest: &mut Bytes) -> Result<Option<FrameHeader>, FrameMalformed> {
+    pub(in crate::credential) fn read(
+        &mut self,
+        rest: &mut Bytes,
+    ) -> Result<Option<FrameHeader>, FrameMalformed> {
         while self.header.len() < self.length() {
             if !rest.has_remaining() {
                 return Ok(None);
@@ -127,18 +130,18 @@ impl FrameHeaders {
 
 impl FrameHeader {
     /// Whether it is a control frame, which may stand between the fragments of a message.
-    pub(super) fn is_control(&self) -> bool {
+    pub(in crate::credential) fn is_control(&self) -> bool {
         self.opcode >= CLOSE
     }
 
     /// The mask, which a client's header ends with.
-    pub(super) fn mask(&self) -> [u8; MASK] {
+    pub(in crate::credential) fn mask(&self) -> [u8; MASK] {
         self.raw.last_chunk().copied().unwrap_or_default()
     }
 }
 
 /// A frame that is a whole text message, as a client sends it.
-pub(super) fn text_frame(text: &[u8], mask: [u8; MASK]) -> Vec<u8> {
+pub(in crate::credential) fn text_frame(text: &[u8], mask: [u8; MASK]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(text.len() + LONGEST_HEADER);
     frame.push(0x80 | TEXT);
     match text.len() {
@@ -158,18 +161,18 @@ pub(super) fn text_frame(text: &[u8], mask: [u8; MASK]) -> Vec<u8> {
 }
 
 /// Masks a payload from its start, or unmasks it (RFC 6455 §5.3).
-pub(super) fn masked(bytes: &[u8], mask: [u8; MASK]) -> impl Iterator<Item = u8> {
+pub(in crate::credential) fn masked(bytes: &[u8], mask: [u8; MASK]) -> impl Iterator<Item = u8> {
     let masks = mask.into_iter().cycle();
     bytes.iter().zip(masks).map(|(byte, mask)| byte ^ mask)
 }
 
-pub(super) const CONTINUATION: u8 = 0;
-pub(super) const TEXT: u8 = 1;
+pub(in crate::credential) const CONTINUATION: u8 = 0;
+pub(in crate::credential) const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
 const PONG: u8 = 10;
 
 /// The bytes of a mask.
-pub(super) const MASK: usize = 4;
+pub(in crate::credential) const MASK: usize = 4;
 /// The longest header, with its mask.
-pub(super) const LONGEST_HEADER: usize = 14;
+pub(in crate::credential) const LONGEST_HEADER: usize = 14;
