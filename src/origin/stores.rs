@@ -16,7 +16,9 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
 use zeroize::Zeroizing;
 
 use super::resolve::{Resolve, ResolverSettings, ResolverUnusable, StubResolver};
@@ -154,19 +156,38 @@ impl StoreClient {
         let Some((at, known)) = known.find(|(_, known)| known.origin == *server) else {
             return Err(not_connected(&"it is no server of the configuration"));
         };
-        let (rule, resolver) = (Some(self.settings.at(at).0), self.resolver.as_ref());
-        let to = &server.authority;
-        let stream = match &known.via {
-            Some(proxy) => upstream::connect(proxy, to, resolver, CONNECT).await,
-            None => dial::connect(server, rule, resolver, &self.settings).await,
-        };
+        let stream = self.dial(at, known).await;
         let stream = stream.map_err(|error| refused(&error))?;
         if server.scheme == Scheme::Http {
             return exchange(stream, server, request).await;
         }
-        let host = &server.authority.host;
-        let stream = dial::handshake(stream, host, known.config.clone(), &self.settings).await;
+        let stream = self.shake_hands(stream, known).await;
         exchange(stream.map_err(|error| refused(&error))?, server, request).await
+    }
+
+    /// A connection to the first of its servers, in TLS.
+    pub(super) async fn connect(&self) -> Result<TlsStream<TcpStream>, Error> {
+        let first = self.servers.first().ok_or(Error::WrongChannel)?;
+        let stream = self.dial(0, first).await?;
+        self.shake_hands(stream, first).await
+    }
+
+    async fn dial(&self, at: usize, server: &StoreServer) -> Result<TcpStream, Error> {
+        let (rule, resolver) = (Some(self.settings.at(at).0), self.resolver.as_ref());
+        let origin = &server.origin;
+        match &server.via {
+            Some(proxy) => upstream::connect(proxy, &origin.authority, resolver, CONNECT).await,
+            None => dial::connect(origin, rule, resolver, &self.settings).await,
+        }
+    }
+
+    async fn shake_hands(
+        &self,
+        stream: TcpStream,
+        server: &StoreServer,
+    ) -> Result<TlsStream<TcpStream>, Error> {
+        let host = &server.origin.authority.host;
+        dial::handshake(stream, host, server.config.clone(), &self.settings).await
     }
 }
 
