@@ -144,8 +144,10 @@ fn a_sidecar_leads_to_a_gateway_elsewhere_for_as_long_as_its_token_holds() {
         format!("GET http://forbidden.test/ HTTP/1.1\r\nHost: forbidden.test\r\n{CLOSE}\r\n");
     assert!(sidecar.send(refused.as_bytes()).starts_with("HTTP/1.1 403"));
     // What a client presents beside is taken for nobody's.
-    let presents = String::from_utf8_lossy(ASKED)
-        .replace("\r\n\r\n", "\r\nProxy-Authorization: Bearer gwt1_AgI\r\n\r\n");
+    let presents = String::from_utf8_lossy(ASKED).replace(
+        "\r\n\r\n",
+        "\r\nProxy-Authorization: Bearer gwt1_AgI\r\n\r\n",
+    );
     assert!(
         sidecar
             .send(presents.as_bytes())
