@@ -1,5 +1,5 @@
-//! The way to the `proxy` listener of a gateway elsewhere, by TLS: for a sidecar, whose only secret is
-//! what it presents there.
+//! The way to the `proxy` of a gateway elsewhere, by TLS: for a sidecar, whose one secret is what it
+//! presents there.
 
 use std::time::Duration;
 
