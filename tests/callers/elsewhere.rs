@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -278,4 +278,117 @@ fn the_command_of_a_sidecar_has_its_way_and_not_its_token() {
         (Some(7), "ok none\n"),
         "{output:?}"
     );
+}
+
+/// What processes have used of the processor.
+fn used(ids: &[u32]) -> Duration {
+    let ticks = |id: &u32| -> u64 {
+        let text = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+        let after = text.rsplit(')').next().unwrap().split_ascii_whitespace();
+        after
+            .skip(11)
+            .take(2)
+            .map(|one| one.parse::<u64>().unwrap())
+            .sum()
+    };
+    Duration::from_secs_f64(ids.iter().map(ticks).sum::<u64>() as f64 / 100.0)
+}
+
+/// An origin of as much as its path says, in MiB.
+fn large() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || gives(stream));
+        }
+    });
+    address
+}
+
+fn gives(mut stream: TcpStream) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let part = vec![b'x'; 1 << 20];
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            (reader.read_line(&mut head).ok()? > 0).then_some(())?;
+        }
+        let parts: usize = head[5..].split(' ').next()?.parse().ok()?;
+        let length = parts << 20;
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).ok()?;
+        (0..parts).try_for_each(|_| stream.write_all(&part).ok())?;
+    }
+}
+
+/// Asks so many times for so many MiB, by so many connections to a proxy.
+fn ask(proxy: SocketAddr, (connections, times, parts): (u32, u32, usize)) {
+    for _ in 0..connections {
+        let mut stream = TcpStream::connect(proxy).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut reader = BufReader::with_capacity(1 << 20, stream.try_clone().unwrap());
+        for _ in 0..times {
+            write!(
+                stream,
+                "GET http://large.test/{parts} HTTP/1.1\r\nHost: large.test\r\n\r\n"
+            )
+            .unwrap();
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+            }
+            assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+            let mut content = (&mut reader).take((parts as u64) << 20);
+            let read = std::io::copy(&mut content, &mut std::io::sink()).unwrap();
+            assert_eq!(read, (parts as u64) << 20);
+        }
+    }
+}
+
+/// The processor time of gateway and sidecar, against that of the gateway whose proxy is asked in
+/// clear text, and of the parts.
+#[test]
+fn what_a_sidecar_costs_beside_the_gateway() {
+    let rig = Rig::start("", "session = \"agent-1\"\nwho = [\"token\"]");
+    let large = large();
+    rig.program.edit(|text| {
+        format!("{text}[[origin]]\nmatch = \"http://large.test\"\nconnect = \"{large}\"\ncleartext = true\n")
+    });
+    let rules = "permit(principal, action, resource == Gateway::Host::\"large.test\");";
+    rig.write("rules.cedar", rules);
+    rig.program.reload();
+    keep(&rig, "token", &text(&mint(&rig.program, &[])));
+    let sidecar = Sidecar::start(&rig, &PRESENTS);
+    let ids = [rig.program.child.id(), sidecar.child.id()];
+    for (what, asked, count) in [
+        ("request", (1, 500, 0), 500),
+        ("MiB", (1, 4, 16), 64),
+        ("connection", (50, 1, 0), 50),
+    ] {
+        let mut pairs: Vec<_> = (0..5)
+            .map(|_| {
+                let before = ids.map(|id| used(&[id]));
+                ask(rig.program.proxy, asked);
+                let between = ids.map(|id| used(&[id]));
+                ask(sidecar.at, asked);
+                let after = ids.map(|id| used(&[id]));
+                let direct = between[0] - before[0];
+                let (gateway, own) = (after[0] - between[0], after[1] - between[1]);
+                let of = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(count);
+                (
+                    of(gateway + own) / of(direct).max(1.0),
+                    of(direct),
+                    of(gateway),
+                    of(own),
+                )
+            })
+            .collect();
+        pairs.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let (ratio, direct, gateway, own) = pairs[2];
+        println!(
+            "a {what}, in microseconds of processor: direct {direct:.0}; by a sidecar {gateway:.0} and its own \
+             {own:.0}: {ratio:.2} of direct (median of 5 pairs)"
+        );
+    }
 }
