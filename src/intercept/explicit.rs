@@ -20,8 +20,8 @@ const CONNECT_HEAD: usize = 16 << 10;
 /// more than one that is not refused.
 const FIRST_HEAD: usize = 64 << 10;
 
-/// The port of the gateway's own name where a CONNECT leads to the proxy itself: what comes inside is
-/// of the caller who opened it, and presents nothing.
+/// The port of the gateway's own name where a CONNECT leads to the proxy itself: what comes inside
+/// is of the caller who opened it, and presents nothing.
 const ITSELF_PORT: u16 = 3128;
 
 /// What the client of the proxy port wants.

@@ -44,7 +44,7 @@ pub(crate) struct Relay {
     /// Its key
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
-    /// Where clients find that proxy, on loopback [default: 127.0.0.1:3128, without `--transparent`]
+    /// Where clients find that proxy, on loopback [default: 127.0.0.1:3128, unless `--transparent`]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = loopback)]
     listen: Option<SocketAddr>,
     /// Where `gateway sidecar rules` lead connections to
