@@ -167,22 +167,93 @@ impl World {
         own(self.folder.path());
         own(&self.at("gateway.toml"));
         let said = fs::File::create(self.at("said")).unwrap();
-        let child = Command::new("setpriv")
-            .args(["--reuid", GATEWAY, "--regid", GATEWAY, "--clear-groups"])
-            .args(["--inh-caps", "+net_raw", "--ambient-caps", "+net_raw", "--"])
-            .arg(env!("CARGO_BIN_EXE_gateway"))
-            .args(["serve", "--config", "gateway.toml"])
+        let mut serve = self.as_gateway(None, &["serve", "--config", "gateway.toml"]);
+        let child = serve.stderr(said).spawn().unwrap();
+        self.gateway = Some(child);
+        self.wait("the gateway starts", || self.log().contains(":15053"));
+    }
+
+    /// The program as the gateway's user, here or in another network.
+    fn as_gateway(&self, network: Option<&Network>, words: &[&str]) -> Command {
+        let user = ["setpriv", "--reuid", GATEWAY, "--regid", GATEWAY];
+        let may = ["--clear-groups", "--inh-caps", "+net_raw", "--ambient-caps"];
+        let program = ["+net_raw", "--", env!("CARGO_BIN_EXE_gateway")];
+        let words = [&user[..], &may, &program, words].concat();
+        let mut command = match network {
+            Some(network) => network.command(&words),
+            None => Command::new(words[0]),
+        };
+        if network.is_none() {
+            command.args(&words[1..]);
+        }
+        command
             .current_dir(self.folder.path())
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", self.folder.path())
             .env("XDG_RUNTIME_DIR", self.folder.path())
-            .stdin(Stdio::null())
-            .stderr(said)
-            .spawn()
-            .unwrap();
-        self.gateway = Some(child);
-        self.wait("the gateway starts", || self.log().contains(":15053"));
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the gateway in a network beyond the router.
+    fn serve_elsewhere(&mut self, far: &Network) {
+        let said = fs::File::create(self.at("said")).unwrap();
+        let serve = ["serve", "--config", "gateway.toml"];
+        let mut serve = self.as_gateway(Some(far), &serve);
+        self.gateway = Some(serve.stderr(said).spawn().unwrap());
+        self.wait("the gateway starts", || self.log().contains(":8443"));
+    }
+
+    /// Writes what the gateway elsewhere needs.
+    fn configure_elsewhere(&self) {
+        let pair = rcgen::generate_simple_self_signed(["10.7.0.2".into()]).unwrap();
+        let key = pair.signing_key.serialize_pem();
+        let listeners = CONFIG.find("[[listener]]").unwrap()..CONFIG.find("[[origin]]").unwrap();
+        let mut config = CONFIG.to_owned();
+        config.replace_range(listeners, ELSEWHERE);
+        fs::set_permissions(self.folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        own(self.folder.path());
+        for (name, text) in [
+            ("gateway.toml", config),
+            ("proxy.pem", pair.cert.pem()),
+            ("proxy.key", key),
+        ] {
+            fs::write(self.at(name), text).unwrap();
+            fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o600)).unwrap();
+            own(&self.at(name));
+        }
+    }
+
+    /// A network beyond the router.
+    fn far(&self) -> Network {
+        let far = Network::new();
+        let id = far.0.id();
+        for line in [
+            &format!("ip link add far0 type veth peer name eth0 netns {id}"),
+            "ip addr add 10.7.0.1/24 dev far0",
+            "ip -6 addr add fd07::1/64 dev far0 nodad",
+            "ip link set far0 up",
+            "sh -c echo${IFS}1>/proc/sys/net/ipv4/ip_forward",
+        ] {
+            self.out.run(line);
+        }
+        behind(&far, "eth0", "10.7.0", "fd07:");
+        far
+    }
+
+    /// A sidecar that leads there.
+    fn sidecar(&self) -> Command {
+        let to = [
+            "sidecar",
+            "--to",
+            "https://10.7.0.2:8443",
+            "--ca",
+            "proxy.pem",
+        ];
+        let token = ["--token-from", "file:token", "--transparent", "[::]:15001"];
+        let words = [&to[..], &token, &["--dns", "[::]:15053"]].concat();
+        self.as_gateway(None, &words)
     }
 
     fn stop(&mut self) {
@@ -760,6 +831,104 @@ fn a_router_captures_everything_of_an_interface() {
     );
 }
 
+/// The same by a sidecar without a secret or a policy, whose gateway is elsewhere.
+fn leads_elsewhere(mode: &'static str) {
+    let is_router = mode == "router";
+    let mut world = World::new(mode);
+    assert_eq!(world.rules("--apply").0, 0);
+    world.sees(&[(&["tcp", V4, "80"], "refused at once")]);
+    world.configure_elsewhere();
+    let none = world.sidecar().output().unwrap();
+    let words = said(&none);
+    assert!(
+        none.status.code() == Some(2) && words.contains("`--token-from`"),
+        "{words}"
+    );
+    let far = world.far();
+    world.serve_elsewhere(&far);
+    let mint = ["token", "mint", "--session", "agent-1", "--for", "1h"];
+    let minted = world.as_gateway(None, &mint).output().unwrap();
+    fs::write(world.at("token"), minted.stdout).unwrap();
+    fs::set_permissions(world.at("token"), fs::Permissions::from_mode(0o600)).unwrap();
+    own(&world.at("token"));
+    let told = fs::File::create(world.at("told")).unwrap();
+    let mut sidecar = Ending(world.sidecar().stderr(told).spawn().unwrap());
+    let tells = |words: &str| {
+        fs::read_to_string(world.at("told"))
+            .unwrap()
+            .contains(words)
+    };
+    world.wait("the sidecar", || {
+        tells("[::]:15001 leads to https://10.7.0.2:8443")
+    });
+    world.sees(&[
+        (&["get", V4, "80", V4], "200 origin"),
+        (&["get", V6, "8081", V6], "200 origin"),
+        (&["get", V4, "8081", V4], "403"),
+        (&["get", V4, "80", "evil.test"], "403"),
+        (&["dns", "9.9.9.9", "good.test"], "200 origin"),
+        (&["dns", "2620:fe::fe", "good.test"], "200 origin"),
+        (&["dns-tcp", "9.9.9.9", "good.test"], "200 origin"),
+        (&["dns", "9.9.9.9", "evil.test"], "403"),
+        (&["udp", V4, "443"], "refused at once"),
+        (&["udp", V6, "443"], "refused at once"),
+    ]);
+    for address in if is_router {
+        ["10.8.0.1", "fd08::1"]
+    } else {
+        ["127.0.0.1", "::1"]
+    } {
+        world.sees(&[(&["ended", address, "15001"], "refused at once")]);
+    }
+    let more: &[&str] = if is_router {
+        &[]
+    } else {
+        &["--bounding-set", "-all", "--no-new-privs"]
+    };
+    let told = world.check_as(if is_router { "0" } else { WORKLOAD }, more, mode);
+    assert_eq!(told.0, 0, "{told:?}");
+    world.stop();
+    world.sees(&[
+        (&["ended", V4, "80"], "refused at once"),
+        (&["ended", V6, "443"], "refused at once"),
+        (&["udp", V4, "443"], "refused at once"),
+    ]);
+    world.serve_elsewhere(&far);
+    world.wait("the gateway again", || {
+        world.probe(&["get", V4, "80", V4]) == "200 origin"
+    });
+    world.sees(&[(&["dns", "9.9.9.9", "good.test"], "200 origin")]);
+    sidecar.0.kill().unwrap();
+    sidecar.0.wait().unwrap();
+    world.sees(&[(&["tcp", V4, "80"], "refused at once")]);
+    let log = fs::read_to_string(world.at("audit.jsonl")).unwrap();
+    assert!(
+        log.contains("\"good.test\"") && !log.contains("gwt1_"),
+        "{log}"
+    );
+}
+
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn what_is_redirected_leads_to_a_gateway_elsewhere() {
+    let name = "what_is_redirected_leads_to_a_gateway_elsewhere";
+    apart(name, "redirect", leads_elsewhere);
+}
+
+#[test]
+fn what_a_router_captures_leads_to_a_gateway_elsewhere() {
+    let name = "what_a_router_captures_leads_to_a_gateway_elsewhere";
+    apart(name, "router", leads_elsewhere);
+}
+
 /// A relay on a port of its own, to a socket.
 fn relay(socket: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
@@ -862,6 +1031,10 @@ fn a_relay_ends_as_its_command() {
     }
     for (words, told) in [
         ("--to tls:gateway:443", "unix:/run/gateway.sock"),
+        (
+            "--to unix:/x --ca /y",
+            "nothing is presented at a Unix socket",
+        ),
         ("--to unix:/x --listen 0.0.0.0:1", "loopback"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_gateway"))
@@ -919,6 +1092,15 @@ match = "http://[2606:2800::34]:8081"
 cleartext = true
 "#;
 
+const ELSEWHERE: &str = r#"
+[[listener]]
+kind = "proxy"
+address = "10.7.0.2:8443"
+session = "agent-1"
+who = ["token"]
+tls = { certificate = "proxy.pem", key = "proxy.key" }
+"#;
+
 const ORIGIN: &str = r#"
 import http.server, socket, threading
 class Server(http.server.ThreadingHTTPServer):
@@ -952,6 +1134,13 @@ def refused(attempt):
 
 def tcp(host, port):
     return refused(lambda: socket.create_connection((host, int(port)), 1))
+
+def ended(host, port):
+    def attempt():
+        to = socket.create_connection((host, int(port)), 1)
+        to.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        to.recv(1)
+    return refused(attempt)
 
 def udp(host, port):
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -1024,7 +1213,7 @@ def icmp(host):
         return "lost"
 
 what, *words = sys.argv[1:]
-done = {"tcp": tcp, "udp": udp, "get": get, "dns": dns, "icmp": icmp, "bound": bound,
+done = {"tcp": tcp, "ended": ended, "udp": udp, "get": get, "dns": dns, "icmp": icmp, "bound": bound,
         "dns-tcp": lambda server, name: dns(server, name, socket.SOCK_STREAM)}
 print(done[what](*words))
 "#;

@@ -9,11 +9,14 @@ use super::diagnostic::Hint;
 use crate::files;
 
 /// Certificates, and the file they were read from.
-pub(super) type Certificates = (PathBuf, Vec<CertificateDer<'static>>);
+pub type Certificates = (PathBuf, Vec<CertificateDer<'static>>);
 
 /// Reads a file that contains at least one certificate and nothing else. Anyone who can change this
 /// file decides whom the gateway trusts.
-pub(super) fn certificates(path: PathBuf) -> Result<Certificates, Hint> {
+///
+/// # Errors
+/// Returns a [`Hint`] if the file cannot be read or holds something else.
+pub fn certificates(path: PathBuf) -> Result<Certificates, Hint> {
     let read = files::read(&path, MOST_MIB).map_err(|unfit| Hint::of(&unfit, &path))?;
     let found: Vec<_> = CertificateDer::pem_slice_iter(read.as_bytes())
         .collect::<Result<_, _>>()

@@ -7,7 +7,7 @@ mod kind;
 mod tls;
 
 use std::fs::Permissions;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -114,13 +114,6 @@ impl Listener {
             [(user, _)] => Some(user),
             _ => None,
         }
-    }
-
-    /// Whether it takes IPv4 too if its address is `[::]`, as capture brings both to one port.
-    #[must_use]
-    pub fn is_dual_stack(&self) -> bool {
-        let ip = self.address.tcp().map(|address| address.ip());
-        self.kind.is_captured() && ip == Some(Ipv6Addr::UNSPECIFIED.into())
     }
 }
 

@@ -42,6 +42,7 @@ mod ways;
 
 use std::path::PathBuf;
 
+pub use certificates::certificates;
 pub use control::ControlSettings;
 pub use credential::Credential;
 pub use diagnostic::{Diagnostic, Hint, Position, Severity};
@@ -50,6 +51,7 @@ pub use listener::{Listener, ListenerAddress, ListenerJwt, ListenerKind, Listene
 pub use login::ConfiguredLogin;
 pub use origin::Origin;
 pub use port::PublishedPort;
+pub use reference::parse as parse_reference;
 pub use sandbox::{Sandbox, SandboxDns};
 pub use settings::{Audit, Ca, PhantomFile, Runtime, SessionSettings, StateSettings};
 pub use units::{duration, show_duration, size};

@@ -151,6 +151,14 @@ impl Secret {
         is_pair.then_some(value)
     }
 
+    /// The value of a field for Bearer (RFC 6750); `None` if it has what no field may have.
+    pub fn bearer_field(&self) -> Option<HeaderValue> {
+        let text = Zeroizing::new([b"Bearer ", self.expose()].concat());
+        let mut value = HeaderValue::from_bytes(&text).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
     /// The key that seals the gateway's state, with this secret as its text; `None` if it has
     /// another form.
     pub fn sealing_key(&self) -> Option<SealingKey> {

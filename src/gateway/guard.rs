@@ -330,7 +330,7 @@ impl ExchangeGuard {
 
     /// The token of its caller.
     pub(super) fn token(&self) -> Option<&HeldToken> {
-        self.caller.get()?.token.as_ref()
+        self.caller.get()?.token.as_deref()
     }
 
     fn is_revoked(&self) -> bool {

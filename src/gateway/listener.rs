@@ -47,6 +47,17 @@ pub(super) struct Selected {
     pub(super) caller: Option<Arc<Caller>>,
 }
 
+impl Selected {
+    /// The same inside a tunnel to the proxy itself.
+    pub(super) fn inside(&self) -> Self {
+        Self {
+            session: self.session.clone(),
+            ca: self.ca.clone(),
+            caller: self.caller.as_ref().map(Caller::inside),
+        }
+    }
+}
+
 /// Who a client is by what it presents.
 pub(super) enum Known {
     /// Its token selected a session.

@@ -16,6 +16,8 @@ use crate::wire::socks::{Reply, SocksTarget};
 
 impl Worker {
     /// Serves a connection to the proxy port, whose client may have `asked` already.
+    ///
+    /// A tunnel to the proxy itself carries another such connection, of the same caller, once.
     pub(super) async fn proxied(
         self: Arc<Self>,
         mut io: Prefixed<ClientStream>,
@@ -23,16 +25,51 @@ impl Worker {
         asked: Option<Result<Asked, OpeningRefused>>,
         deadline: Instant,
     ) {
-        let asking = async {
-            match asked {
-                Some(asked) => asked,
-                None => explicit::ask(&mut io).await,
+        let asked = Box::pin(self.asked(&mut io, inbound, asked, deadline)).await;
+        match asked {
+            Some(Ok(Asked::Connect(to))) if explicit::is_itself(&to) => {
+                if io.write_all(CONNECTED).await.is_err() {
+                    return;
+                }
+                let inside = inbound.selected.inside();
+                let inbound = Inbound {
+                    selected: &inside,
+                    ..inbound
+                };
+                let asked = Box::pin(self.asked(&mut io, inbound, None, deadline)).await;
+                Box::pin(self.opened(io, inbound, asked, deadline)).await;
             }
-        };
-        let asking = Box::pin(asking);
-        let asked = match self.opening(inbound.listener, deadline, asking).await {
+            asked => Box::pin(self.opened(io, inbound, asked, deadline)).await,
+        }
+    }
+
+    /// What the client asks for; `None` if it does not say in time.
+    async fn asked(
+        &self,
+        io: &mut Prefixed<ClientStream>,
+        inbound: Inbound<'_>,
+        asked: Option<Result<Asked, OpeningRefused>>,
+        deadline: Instant,
+    ) -> Option<Result<Asked, OpeningRefused>> {
+        match asked {
+            None => {
+                self.opening(inbound.listener, deadline, explicit::ask(io))
+                    .await
+            }
+            asked => asked,
+        }
+    }
+
+    async fn opened(
+        self: Arc<Self>,
+        mut io: Prefixed<ClientStream>,
+        inbound: Inbound<'_>,
+        asked: Option<Result<Asked, OpeningRefused>>,
+        deadline: Instant,
+    ) {
+        let asked = match asked {
             Some(Ok(asked)) => asked,
-            Some(Err(why)) => return Box::pin(self.refuse_opening(io, inbound, why)).await,
+            Some(Err(why)) => return self.refuse_opening(io, inbound, why).await,
             None => return,
         };
         let opened = match asked {
@@ -41,7 +78,7 @@ impl Worker {
                 return Box::pin(self.conversation(inbound, context).http1(io)).await;
             }
             Asked::Connect(authority) => {
-                let opened = io.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+                let opened = io.write_all(CONNECTED).await;
                 opened.map(|()| (Entry::Connect, Some(authority), None))
             }
             Asked::Socks(to) => {
@@ -64,6 +101,8 @@ impl Worker {
         }
     }
 }
+
+const CONNECTED: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
 
 /// The context of requests in absolute form. Each request names its own destination.
 pub(super) fn absolute_form(inbound: Inbound<'_>) -> ConnectionContext {

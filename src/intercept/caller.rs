@@ -15,7 +15,7 @@ pub struct Caller {
     /// The groups, beside those of the session.
     pub groups: Vec<Arc<str>>,
     /// The token that was presented. No policy reads it: it narrows what policy allows.
-    pub token: Option<HeldToken>,
+    pub token: Option<Arc<HeldToken>>,
     /// What its client presents, with each request in absolute-form, to show who it is.
     pub presented: Option<Presented>,
     /// The certificate that shows who it is.
@@ -63,11 +63,23 @@ impl Caller {
         Self {
             user: user.or_else(|| shown?.user.clone()),
             groups: shown.map(|one| one.groups.clone()).unwrap_or_default(),
-            token: Some(token),
+            token: Some(Arc::new(token)),
             presented: Some(presented),
             beside,
             ..Self::default()
         }
+    }
+
+    /// The same caller inside a tunnel that it opened: who it is was shown there, and ends there.
+    #[must_use]
+    pub fn inside(outside: &Arc<Self>) -> Arc<Self> {
+        Arc::new(Self {
+            user: outside.user.clone(),
+            groups: outside.groups.clone(),
+            token: outside.token.clone(),
+            beside: Some(outside.clone()),
+            ..Self::default()
+        })
     }
 
     /// Whether evidence that it was taken by has ended.

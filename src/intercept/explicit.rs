@@ -7,7 +7,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::evidence::Presented;
 use super::prefixed::Prefixed;
 use super::socks;
-use crate::message::{Authority, AuthorityMalformed};
+use super::synthetic::GATEWAY_NAME;
+use crate::message::{Authority, AuthorityMalformed, Host};
 use crate::names::ReasonCode;
 use crate::wire::socks::SocksTarget;
 use crate::wire::{HeadReader, WireMalformed, parse_head};
@@ -18,6 +19,10 @@ const CONNECT_HEAD: usize = 16 << 10;
 /// The longest head of a first request that is looked at before its session is known, in bytes:
 /// more than one that is not refused.
 const FIRST_HEAD: usize = 64 << 10;
+
+/// The port of the gateway's own name where a CONNECT leads to the proxy itself: what comes inside
+/// is of the caller who opened it, and presents nothing.
+const ITSELF_PORT: u16 = 3128;
 
 /// What the client of the proxy port wants.
 pub enum Asked {
@@ -78,6 +83,21 @@ pub async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
         b'C' => connect(io).await,
         _ => Ok(Asked::Requests),
     }
+}
+
+/// Where a CONNECT leads to the proxy itself.
+#[must_use]
+pub fn itself() -> Authority {
+    Authority {
+        host: Host::parse(GATEWAY_NAME.as_bytes()).expect("it is a host's name"),
+        port: ITSELF_PORT,
+    }
+}
+
+/// Whether a CONNECT leads there.
+#[must_use]
+pub fn is_itself(target: &Authority) -> bool {
+    target.port == ITSELF_PORT && target.host.as_str() == GATEWAY_NAME
 }
 
 /// Whether the first byte that was read ahead begins SOCKS5.

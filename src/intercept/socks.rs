@@ -1,10 +1,12 @@
 //! SOCKS5 (RFC 1928, RFC 1929): CONNECT only.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use super::prefixed::Prefixed;
+use crate::message::Host;
 use crate::names::ReasonCode;
 use crate::wire::Cursor;
 use crate::wire::socks::{
@@ -84,6 +86,32 @@ pub async fn offers_login<IO: AsyncRead + Unpin>(io: &mut Prefixed<IO>) -> io::R
     Ok(is_whole && known)
 }
 
+/// All that a client without a login sends to go to a name, or to an address without one.
+#[must_use]
+pub fn head_to(name: Option<&Host>, address: SocketAddr) -> Vec<u8> {
+    let mut head = vec![VERSION, 1, NO_AUTHENTICATION, VERSION, CONNECT, 0];
+    match (name, address.ip()) {
+        // A host's name has at most 253 bytes.
+        (Some(name), _) => {
+            head.extend([3, name.as_str().len() as u8]);
+            head.extend(name.as_str().as_bytes());
+        }
+        (None, IpAddr::V4(ip)) => head.extend([&[1][..], &ip.octets()].concat()),
+        (None, IpAddr::V6(ip)) => head.extend([&[4][..], &ip.octets()].concat()),
+    }
+    head.extend(address.port().to_be_bytes());
+    head
+}
+
+/// All that it is answered if it may: the choice of no login, and the reply.
+#[must_use]
+pub fn answer_to_head() -> [u8; 12] {
+    let mut answer = [0; 12];
+    answer[..2].copy_from_slice(&[VERSION, NO_AUTHENTICATION]);
+    answer[2..].copy_from_slice(&Reply::Succeeded.message());
+    answer
+}
+
 /// Reads ahead until a message is complete, and takes it from the stream.
 async fn message<IO: AsyncRead + Unpin, T>(
     io: &mut Prefixed<IO>,
@@ -129,7 +157,7 @@ async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Authority, Host};
+    use crate::message::Authority;
     use tokio::io::AsyncReadExt;
 
     /// Runs a negotiation with known client bytes; returns the outcome and what the client read.
@@ -195,6 +223,28 @@ mod tests {
         };
         assert_eq!(target.unwrap(), SocksTarget::Named(expected));
         assert_eq!(seen, [5, 0]);
+    }
+
+    #[test]
+    fn what_a_sidecar_sends_is_read_as_what_it_means() {
+        let name = Host::parse(b"good.example").unwrap();
+        for (name, address) in [
+            (Some(&name), "198.18.0.20:443"),
+            (None, "192.0.2.1:80"),
+            (None, "[2001:db8::1]:8443"),
+        ] {
+            let address: SocketAddr = address.parse().unwrap();
+            let (target, seen) = run(&head_to(name, address), None);
+            let expected = match name.cloned() {
+                Some(host) => SocksTarget::Named(Authority {
+                    host,
+                    port: address.port(),
+                }),
+                None => SocksTarget::Address(address),
+            };
+            assert_eq!(target.unwrap(), expected);
+            assert_eq!(seen, answer_to_head()[..2]);
+        }
     }
 
     #[test]

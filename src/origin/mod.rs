@@ -36,7 +36,7 @@ pub use origin_body::OriginBody;
 pub use rule::{
     ClientIdentity, OriginDefaults, OriginProtocol, OriginRule, OriginSettings, UpstreamProxy, Via,
 };
-pub use stores::{StoreClient, StoreWay};
+pub use stores::{RemoteProxy, RemoteRefused, StoreClient, StoreClientUnusable, StoreWay};
 pub use tls::warm_roots;
 pub use upstream_failure::UpstreamFailure;
 

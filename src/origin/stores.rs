@@ -1,4 +1,5 @@
-//! The client for the servers of secret stores: the gateway's own requests.
+//! The client for the servers of secret stores: the gateway's own requests. And that of a sidecar
+//! for the `proxy` of its gateway, by TLS.
 //!
 //! The operator's configuration names the servers, and no session can send a request anywhere else.
 //! Their addresses may be private ones, but never those of cloud metadata. Redirects are not
@@ -16,7 +17,9 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
 use zeroize::Zeroizing;
 
 use super::resolve::{Resolve, ResolverSettings, ResolverUnusable, StubResolver};
@@ -25,9 +28,12 @@ use super::rule::{
     UpstreamProxy,
 };
 use super::tls::{self, Offer};
+use super::upstream_failure::UpstreamFault;
 use super::{Error, dial, reach, upstream};
-use crate::credential::{HttpAnswer, HttpClient, StoreError, StoreFuture};
-use crate::message::{HostPattern, Origin, OriginPattern, Scheme};
+use crate::credential::{
+    HttpAnswer, HttpClient, LoginUnavailable, StoreError, StoreFuture, UpstreamLogin,
+};
+use crate::message::{Authority, HostPattern, Origin, OriginPattern, Scheme};
 
 /// A client for the servers of one store. It keeps no connection, because it is used only every few
 /// minutes.
@@ -154,19 +160,38 @@ impl StoreClient {
         let Some((at, known)) = known.find(|(_, known)| known.origin == *server) else {
             return Err(not_connected(&"it is no server of the configuration"));
         };
-        let (rule, resolver) = (Some(self.settings.at(at).0), self.resolver.as_ref());
-        let to = &server.authority;
-        let stream = match &known.via {
-            Some(proxy) => upstream::connect(proxy, to, resolver, CONNECT).await,
-            None => dial::connect(server, rule, resolver, &self.settings).await,
-        };
+        let stream = self.dial(at, known).await;
         let stream = stream.map_err(|error| refused(&error))?;
         if server.scheme == Scheme::Http {
             return exchange(stream, server, request).await;
         }
-        let host = &server.authority.host;
-        let stream = dial::handshake(stream, host, known.config.clone(), &self.settings).await;
+        let stream = self.shake_hands(stream, known).await;
         exchange(stream.map_err(|error| refused(&error))?, server, request).await
+    }
+
+    /// A connection to the first of its servers, in TLS.
+    pub(super) async fn connect(&self) -> Result<TlsStream<TcpStream>, Error> {
+        let first = self.servers.first().ok_or(Error::WrongChannel)?;
+        let stream = self.dial(0, first).await?;
+        self.shake_hands(stream, first).await
+    }
+
+    async fn dial(&self, at: usize, server: &StoreServer) -> Result<TcpStream, Error> {
+        let (rule, resolver) = (Some(self.settings.at(at).0), self.resolver.as_ref());
+        let origin = &server.origin;
+        match &server.via {
+            Some(proxy) => upstream::connect(proxy, &origin.authority, resolver, CONNECT).await,
+            None => dial::connect(origin, rule, resolver, &self.settings).await,
+        }
+    }
+
+    async fn shake_hands(
+        &self,
+        stream: TcpStream,
+        server: &StoreServer,
+    ) -> Result<TlsStream<TcpStream>, Error> {
+        let host = &server.origin.authority.host;
+        dial::handshake(stream, host, server.config.clone(), &self.settings).await
     }
 }
 
@@ -180,6 +205,80 @@ impl HttpClient for StoreClient {
             let answer = timeout(DEADLINE, self.ask(server, request)).await;
             answer.unwrap_or(Err(StoreError::TimedOut(DEADLINE)))
         })
+    }
+}
+
+/// The `proxy` listener of a gateway elsewhere.
+pub struct RemoteProxy {
+    client: StoreClient,
+    login: Option<UpstreamLogin>,
+}
+
+/// Why a gateway elsewhere opens no tunnel. Holds no text of it, and nothing that was presented.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteRefused {
+    /// What is to be presented cannot be read.
+    #[error("the token cannot be read")]
+    NoToken(#[source] LoginUnavailable),
+    /// There is no connection, or it cannot be trusted.
+    #[error("there is no way there")]
+    Unreached(#[source] Error),
+    /// It does not answer, or not as a proxy does. One that wants a certificate ends TLS.
+    #[error("there is no answer of a proxy")]
+    Unanswered(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// It asks for something that shows who asks.
+    #[error("it asks who this is (407), and nothing was presented")]
+    Asks,
+    /// It does not take what was presented.
+    #[error("it does not take the token (407): it is none of its own, was revoked, or has ended")]
+    Token,
+    /// It refuses for another reason.
+    #[error("it refuses this caller ({0})")]
+    Refuses(u16),
+}
+
+impl RemoteProxy {
+    /// The proxy at an `https` origin. If there are `roots`, no others are trusted.
+    ///
+    /// # Errors
+    /// [`StoreClientUnusable`] by cause.
+    pub fn new(
+        at: Origin,
+        roots: Vec<CertificateDer<'static>>,
+        identity: Option<ClientIdentity>,
+        login: Option<UpstreamLogin>,
+    ) -> Result<Self, StoreClientUnusable> {
+        let servers = vec![at];
+        let way = StoreWay::of(&OriginSettings::default(), &servers);
+        let client = StoreClient::new(servers, roots, identity, way)?;
+        Ok(Self { client, login })
+    }
+
+    /// Opens a tunnel, and sends something into it at once. Returns what came of it already.
+    ///
+    /// # Errors
+    /// [`RemoteRefused`] by cause, within seconds.
+    pub async fn open(
+        &self,
+        to: &Authority,
+        then: &[u8],
+    ) -> Result<(TlsStream<TcpStream>, Vec<u8>), RemoteRefused> {
+        let login = match &self.login {
+            None => None,
+            Some(login) => Some(login.field().await.map_err(RemoteRefused::NoToken)?),
+        };
+        let stream = self.client.connect().await;
+        let mut stream = stream.map_err(RemoteRefused::Unreached)?;
+        let asked = upstream::ask(&mut stream, to, login.as_ref(), then);
+        let asked = timeout(ANSWERS, asked).await;
+        let answer = asked.unwrap_or(Err(UpstreamFault::Late));
+        let (status, came) = answer.map_err(|fault| RemoteRefused::Unanswered(fault.into()))?;
+        match status {
+            200..300 => Ok((stream, came)),
+            407 if login.is_some() => Err(RemoteRefused::Token),
+            407 => Err(RemoteRefused::Asks),
+            status => Err(RemoteRefused::Refuses(status)),
+        }
     }
 }
 
@@ -252,6 +351,7 @@ fn broken_off(error: hyper::Error) -> StoreError {
 /// Short, so that another server can be tried within the store's own deadline.
 const CONNECT: Duration = Duration::from_secs(3);
 const HANDSHAKE: Duration = Duration::from_secs(5);
+const ANSWERS: Duration = Duration::from_secs(5);
 /// For one request, from name resolution to the end of the answer.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The longest answer that is read, in bytes.

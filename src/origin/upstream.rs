@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use http::HeaderValue;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
@@ -48,8 +48,12 @@ async fn open(
     // A person named it, wherever it is; metadata services stay prohibited.
     let stream = to_authority(&proxy.authority, &anywhere(), resolver, limit).await;
     let mut stream = stream.map_err(|error| UpstreamFault::Unreached(error.into()))?;
-    let answered = timeout(limit, ask(&mut stream, origin, login.as_ref())).await;
-    match answered.map_err(|_| UpstreamFault::Late)?? {
+    let asked = ask(&mut stream, origin, login.as_ref(), &[]);
+    let answered = timeout(limit, asked).await;
+    let (status, early) = answered.map_err(|_| UpstreamFault::Late)??;
+    match status {
+        // An origin does not speak before it is spoken to.
+        200..300 if !early.is_empty() => Err(UpstreamFault::Malformed),
         200..300 => Ok(stream),
         407 if login.is_some() => Err(UpstreamFault::RefusesLogin),
         407 => Err(UpstreamFault::AsksLogin),
@@ -58,13 +62,14 @@ async fn open(
     }
 }
 
-/// Sends CONNECT, and returns the status of the answer. After one of success, all that comes is the
-/// origin's.
-async fn ask(
-    stream: &mut TcpStream,
+/// Sends CONNECT, and then something for the other end. Returns the status of the answer, and what
+/// came after its head. After one of success, that is the other end's.
+pub(super) async fn ask(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     origin: &Authority,
     login: Option<&HeaderValue>,
-) -> Result<u16, UpstreamFault> {
+    then: &[u8],
+) -> Result<(u16, Vec<u8>), UpstreamFault> {
     let mut request = Zeroizing::new(Vec::with_capacity(LONGEST));
     request.extend(format!("CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n").bytes());
     if let Some(login) = login {
@@ -73,24 +78,19 @@ async fn ask(
             .iter()
             .for_each(|part| request.extend_from_slice(part));
     }
-    request.extend(b"\r\n");
-    stream
-        .write_all(&request)
-        .await
-        .map_err(UpstreamFault::Ended)?;
+    request.extend([b"\r\n", then].concat());
+    let sent = async {
+        stream.write_all(&request).await?;
+        stream.flush().await
+    };
+    sent.await.map_err(UpstreamFault::Ended)?;
     let mut head = Vec::new();
     loop {
         let read = stream.read_buf(&mut head).await;
         let is_over = read.map_err(UpstreamFault::Ended)? == 0;
         if let Some(end) = memchr::memmem::find(&head, b"\r\n\r\n") {
             let status = status(&head).ok_or(UpstreamFault::Malformed)?;
-            // An origin does not speak before it is spoken to.
-            let is_early = status < 300 && head.len() > end + 4;
-            return if is_early {
-                Err(UpstreamFault::Malformed)
-            } else {
-                Ok(status)
-            };
+            return Ok((status, head.split_off(end + 4)));
         }
         if is_over || head.len() > LONGEST {
             return Err(UpstreamFault::Malformed);

@@ -24,10 +24,10 @@ use super::program::{Program, free, gateway};
 use super::{ASKED, CLOSE, CONNECTED, TUNNELLED, asked, mint, text};
 
 /// An authority, and its own certificate as PEM.
-struct Authority(Issuer<'static, KeyPair>, String);
+pub struct Authority(Issuer<'static, KeyPair>, pub String);
 
 impl Authority {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -39,7 +39,7 @@ impl Authority {
     }
 
     /// Writes `NAME.pem` and `NAME.key`.
-    fn issue(&self, folder: &Path, name: &str, change: impl FnOnce(&mut CertificateParams)) {
+    pub fn issue(&self, folder: &Path, name: &str, change: impl FnOnce(&mut CertificateParams)) {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         change(&mut params);
@@ -73,7 +73,7 @@ impl Authority {
 }
 
 /// A client of this common name and these URIs.
-fn client<'a>(name: &'a str, uris: &'a [&str]) -> impl FnOnce(&mut CertificateParams) + 'a {
+pub fn client<'a>(name: &'a str, uris: &'a [&str]) -> impl FnOnce(&mut CertificateParams) + 'a {
     move |params| {
         if !name.is_empty() {
             params.distinguished_name.push(DnType::CommonName, name);
@@ -86,15 +86,15 @@ fn client<'a>(name: &'a str, uris: &'a [&str]) -> impl FnOnce(&mut CertificatePa
 }
 
 /// A program whose proxy has a certificate of `server` and takes those of `clients`.
-struct Rig {
-    program: Program,
-    address: SocketAddr,
+pub struct Rig {
+    pub program: Program,
+    pub address: SocketAddr,
     server: Authority,
-    clients: Authority,
+    pub clients: Authority,
 }
 
 impl Rig {
-    fn start(tls: &str, further: &str) -> Self {
+    pub fn start(tls: &str, further: &str) -> Self {
         let (program, address) = (Program::start(""), free());
         let rig = Self {
             program,
@@ -123,7 +123,7 @@ impl Rig {
             });
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub fn write(&self, name: &str, text: &str) {
         fs::write(self.program.path(name), text).unwrap();
     }
 
@@ -291,7 +291,7 @@ fn curl_reaches_an_origin_by_tls_within_tls_and_a_renewed_certificate_cuts_nothi
 
 const ID: &str = "spiffe://example.org/ns/ci/sa/build";
 const GROUP: &str = "spiffe://example.org";
-const TRUST: &str = ", client_roots = \"clients.pem\", client_crls = \"crls.pem\"";
+pub const TRUST: &str = ", client_roots = \"clients.pem\", client_crls = \"crls.pem\"";
 
 #[test]
 fn a_certificate_names_the_user_of_a_proxy_or_is_refused() {

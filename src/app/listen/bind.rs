@@ -160,7 +160,7 @@ fn own(
 ) -> std::io::Result<Vec<BoundSocket>> {
     let mut sockets = Vec::new();
     for at in 0..threads.get() {
-        let socket = socket(address, listener, Type::STREAM, at > 0)?;
+        let socket = socket(address, &listener.kind, Type::STREAM, at > 0)?;
         socket.set_reuse_port(threads.get() > 1)?;
         socket.listen(BACKLOG)?;
         sockets.push(BoundSocket::Tcp(socket.into()));
@@ -173,16 +173,20 @@ fn questions(listener: &Listener) -> Result<Option<UdpSocket>, Failure> {
     let address = listener.address.tcp();
     let address = address.filter(|_| listener.kind == ListenerKind::Dns);
     let bind = |address| {
-        let socket = socket(address, listener, Type::DGRAM, false);
+        let socket = socket(address, &listener.kind, Type::DGRAM, false);
         let socket = socket.map_err(|error| unusable(address, &error))?;
         Ok(socket.into())
     };
     address.map(bind).transpose()
 }
 
-fn socket(
+/// Binds a socket of a listener.
+///
+/// # Errors
+/// The error of the system.
+pub(crate) fn socket(
     address: SocketAddr,
-    listener: &Listener,
+    of: &ListenerKind,
     kind: Type,
     shares: bool,
 ) -> std::io::Result<Socket> {
@@ -192,12 +196,12 @@ fn socket(
     // Two sockets of UDP would share their address.
     socket.set_reuse_address(is_stream)?;
     if address.is_ipv6() {
-        socket.set_only_v6(!listener.is_dual_stack())?;
+        socket.set_only_v6(!of.is_dual_stack(address))?;
     }
     if shares {
         socket.set_reuse_port(true)?;
     }
-    if listener.kind == ListenerKind::Transparent
+    if *of == ListenerKind::Transparent
         && let Err(error) = socket.set_ip_transparent_v4(true)
     {
         // The option is the same for IPv6. Without it REDIRECT works, and what TPROXY would bring

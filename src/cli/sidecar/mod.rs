@@ -2,10 +2,12 @@
 //! out of it.
 
 mod attempts;
+mod captured;
 mod check;
 mod nearby;
 mod relay;
 mod rules;
+mod way;
 
 use clap::{Args, Subcommand};
 
@@ -34,7 +36,7 @@ impl Sidecar {
             (Some(SidecarCommand::Rules(command)), _) => command.run(terminal),
             (None, Some(relay)) => relay.run(*terminal),
             (None, None) => Err(Failure::usage("there is nothing to do")
-                .next("write `gateway sidecar --to unix:PATH`, or one of its commands")),
+                .next("write `gateway sidecar --to unix:PATH` or `--to https://HOST:PORT`, or one of its commands")),
         }
     }
 }

@@ -1,11 +1,9 @@
-//! `gateway sidecar --to`: a port of loopback that leads to the Unix socket of a gateway's `proxy`,
-//! for a sandbox without a network. It holds nothing, and reads nothing of what it passes on.
+//! `gateway sidecar --to`: leads what comes to a port of loopback, and what is captured, to a
+//! gateway's `proxy`. It holds no secret but its token, and reads nothing of what it passes on.
 
-use std::cell::Cell;
-use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -13,27 +11,48 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tokio::io::copy_bidirectional_with_sizes;
-use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::io::{AsyncReadExt as _, copy_bidirectional_with_sizes};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
-use tokio::task::LocalSet;
+use tokio::task::{JoinSet, LocalSet};
 
+use super::captured::{Captured, Questions};
 use super::nearby::Nearby;
+use super::way::{Place, Way, WaySettings, place, reference};
 use crate::app::listen::client_environment::proxy_variables;
 use crate::app::process::serving;
 use crate::app::{Advise as _, Code, Context as _, Failure, Terminal, safe};
+use crate::credential::SecretRef;
+use crate::intercept::socks::answer_to_head;
 
 #[derive(Args)]
 pub(crate) struct Relay {
-    /// Relay connections to a gateway's `proxy` listener on a Unix socket, from a sandbox without a
-    /// network
-    #[arg(long, value_name = "unix:PATH", value_parser = socket)]
-    to: PathBuf,
-    /// Where clients find that proxy, on loopback
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3128", value_parser = loopback)]
-    listen: SocketAddr,
+    /// Lead connections to a gateway's `proxy` listener: on a Unix socket, or elsewhere by TLS
+    #[arg(long, value_name = "unix:PATH|https://HOST:PORT", value_parser = place)]
+    to: Place,
+    /// Where the token is that is presented elsewhere: `file:PATH` or `env:NAME`
+    #[arg(long, value_name = "REFERENCE", value_parser = reference)]
+    token_from: Option<SecretRef>,
+    /// The CA of the gateway's certificate [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// The certificate that is presented elsewhere
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// Where clients find that proxy, on loopback [default: 127.0.0.1:3128, unless `--transparent`]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = loopback)]
+    listen: Option<SocketAddr>,
+    /// Where `gateway sidecar rules` lead connections to
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = with_port)]
+    transparent: Option<SocketAddr>,
+    /// Where they lead DNS to
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = with_port, requires = "transparent")]
+    dns: Option<SocketAddr>,
     /// The command to run with the proxy in its environment; with it the relay ends
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -42,38 +61,94 @@ pub(crate) struct Relay {
 impl Relay {
     pub(super) fn run(self, terminal: Terminal) -> Result<Code, Failure> {
         let runtime = serving::runtime()?;
-        let ended = LocalSet::new().block_on(&runtime, async {
-            let listener = TcpListener::bind(self.listen).await;
-            let listener = listener
-                .context(format!("cannot listen on {}", self.listen))
-                .advise("name another port: `--listen 127.0.0.1:PORT`")?;
-            let at = listener.local_addr().context("the port has no address")?;
-            let relay = relay(listener, self.to.clone(), terminal);
-            if !Nearby::all().is_empty() {
-                terminal.note(SHARED);
-            }
-            if self.command.is_empty() {
-                let to = self.to.display();
-                terminal.note(format!("gateway: http://{at} leads to unix:{to}"));
-                match relay.await {}
-            }
-            tokio::select! {
-                never = relay => match never {},
-                code = run(&self.command, at) => code,
-            }
-        });
+        let ended = LocalSet::new().block_on(&runtime, self.lead(terminal));
         runtime.shutdown_background();
         ended
+    }
+
+    async fn lead(self, terminal: Terminal) -> Result<Code, Failure> {
+        let settings = WaySettings {
+            token_from: self.token_from,
+            ca: self.ca,
+            certificate: self.certificate,
+            key: self.key,
+        };
+        let way = Rc::new(settings.way(self.to, terminal)?);
+        if way.is_elsewhere() {
+            way.try_open(&[]).await?;
+        } else if !Nearby::all().is_empty() {
+            terminal.note(SHARED);
+        }
+        let usual = || self.transparent.is_none().then_some(USUAL);
+        let proxy = match self.listen.or_else(usual) {
+            Some(at) => Some(bind(at).await?),
+            None => None,
+        };
+        let captured = self.transparent.map(|at| Captured::bind(at, self.dns));
+        let captured = captured.transpose()?;
+        let at = proxy.as_ref().map(TcpListener::local_addr);
+        let at = at.transpose().context("the port has no address")?;
+        let is_alone = self.command.is_empty();
+        if let Some(at) = at.filter(|_| is_alone) {
+            terminal.note(format!("gateway: http://{at} leads to {way}"));
+        }
+        if let Some(at) = self.transparent.filter(|_| is_alone) {
+            terminal.note(format!("gateway: what is captured at {at} leads to {way}"));
+        }
+        let relayed = relay(proxy, captured, way.clone());
+        if is_alone {
+            return Err(relayed.await);
+        }
+        tokio::select! {
+            failure = relayed => Err(failure),
+            code = run(&self.command, at, way.variable.as_deref()) => code,
+        }
+    }
+}
+
+async fn bind(at: SocketAddr) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(at).await;
+    listener
+        .context(format!("cannot listen on {at}"))
+        .advise("name another port: `--listen 127.0.0.1:PORT`")
+}
+
+/// Relays what comes to the proxy and what is captured, and answers for names.
+async fn relay(
+    proxy: Option<TcpListener>,
+    captured: Option<(TcpListener, Captured, Option<Questions>)>,
+    way: Rc<Way>,
+) -> Failure {
+    let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let (mut doors, mut questions) = (JoinSet::new(), None);
+    if let Some(listener) = proxy {
+        doors.spawn_local(accept(listener, way.clone(), free.clone(), None));
+    }
+    if let Some((listener, captured, asked)) = captured {
+        let captured = Some(Rc::new(captured));
+        doors.spawn_local(accept(listener, way, free, captured));
+        questions = asked;
+    }
+    let failed = match questions {
+        Some(questions) => questions.answer().await,
+        None => std::future::pending().await,
+    };
+    match failed {
+        Ok(never) => match never {},
+        Err(error) => Failure::of("names can no longer be answered", &error),
     }
 }
 
 /// Relays connections, so many at once; the others wait.
-async fn relay(listener: TcpListener, to: PathBuf, terminal: Terminal) -> Infallible {
-    let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let is_told = Rc::new(Cell::new(false));
+async fn accept(
+    listener: TcpListener,
+    way: Rc<Way>,
+    free: Arc<Semaphore>,
+    captured: Option<Rc<Captured>>,
+) {
     loop {
         let place = free.clone().acquire_owned().await;
-        let client = match listener.accept().await {
+        let mut client = match listener.accept().await {
             Ok((client, _)) => client,
             // Out of descriptors: some connection ends.
             Err(_) => {
@@ -81,41 +156,42 @@ async fn relay(listener: TcpListener, to: PathBuf, terminal: Terminal) -> Infall
                 continue;
             }
         };
-        let (to, is_told) = (to.clone(), is_told.clone());
+        let (way, captured) = (way.clone(), captured.clone());
         tokio::task::spawn_local(async move {
             let _place = place;
-            match UnixStream::connect(&to).await {
-                Ok(gateway) => {
-                    is_told.set(false);
-                    pass(client, gateway).await;
-                }
-                Err(error) => {
-                    // The client is to see it at once.
-                    let _ = client.set_zero_linger();
-                    if !is_told.replace(true) {
-                        let (to, error) = (to.display().to_string(), error.to_string());
-                        terminal.note(format!(
-                            "gateway: no gateway at {}: {error}; connections are refused",
-                            safe(&to)
-                        ));
-                    }
-                }
+            if pass(&mut client, &way, captured.as_deref()).await.is_err() {
+                // The client is to see it at once.
+                let _ = client.set_zero_linger();
             }
         });
     }
 }
 
 /// Passes bytes both ways until both ends have closed, or one is gone.
-async fn pass(mut client: TcpStream, mut gateway: UnixStream) {
-    let _ = client.set_nodelay(true);
-    let passed = copy_bidirectional_with_sizes(&mut client, &mut gateway, BUFFER, BUFFER).await;
-    if passed.is_err() {
-        let _ = client.set_zero_linger();
+async fn pass(client: &mut TcpStream, way: &Way, captured: Option<&Captured>) -> io::Result<()> {
+    client.set_nodelay(true)?;
+    let head = captured.map(|captured| captured.head(client)).transpose()?;
+    let opened = way.open(head.as_deref().unwrap_or_default()).await;
+    let (mut gateway, mut came) = opened.ok_or(io::ErrorKind::ConnectionRefused)?;
+    let wanted = head.map_or_else(Vec::new, |_| answer_to_head().to_vec());
+    let begun = came.len();
+    came.resize(wanted.len(), 0);
+    if let Some(rest) = came.get_mut(begun..) {
+        gateway.read_exact(rest).await?;
     }
+    if came != wanted {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    copy_bidirectional_with_sizes(client, &mut gateway, BUFFER, BUFFER).await?;
+    Ok(())
 }
 
 /// Runs the command, and ends as it does.
-async fn run(command: &[OsString], at: SocketAddr) -> Result<Code, Failure> {
+async fn run(
+    command: &[OsString],
+    at: Option<SocketAddr>,
+    variable: Option<&str>,
+) -> Result<Code, Failure> {
     let [program, arguments @ ..] = command else {
         return Err(Failure::usage("there is no command"));
     };
@@ -129,10 +205,13 @@ async fn run(command: &[OsString], at: SocketAddr) -> Result<Code, Failure> {
     let [terminate, hangup, interrupt, quit] = signals;
     // A terminal sends the last two to the command as well.
     let (_interrupt, _quit) = (interrupt?, quit?);
-    let child = Command::new(program)
-        .args(arguments)
-        .envs(proxy_variables(&at.to_string(), false))
-        .spawn();
+    let proxy = at.map(|at| proxy_variables(&at.to_string(), false));
+    let mut command = Command::new(program);
+    command.args(arguments).envs(proxy.into_iter().flatten());
+    if let Some(variable) = variable {
+        command.env_remove(variable);
+    }
+    let child = command.spawn();
     let child = child.map_err(|error| {
         let program = program.to_string_lossy();
         let code = match error.kind() {
@@ -170,14 +249,6 @@ async fn ended(
     }
 }
 
-/// Reads `--to`.
-fn socket(text: &str) -> Result<PathBuf, String> {
-    let path = text.strip_prefix("unix:").map(PathBuf::from);
-    path.filter(|path| path.is_absolute()).ok_or_else(|| {
-        "it is the Unix socket of a `proxy` listener, such as `unix:/run/gateway.sock`; no other way leads to a gateway".to_owned()
-    })
-}
-
 /// Reads `--listen`.
 fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address: Option<SocketAddr> = text.parse().ok();
@@ -187,6 +258,14 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// Reads `--transparent` or `--dns`.
+fn with_port(text: &str) -> Result<SocketAddr, String> {
+    let address: Option<SocketAddr> = text.parse().ok();
+    let address = address.filter(|address| address.port() > 0);
+    address.ok_or_else(|| "write an address and a port, such as `[::]:15001`".to_owned())
+}
+
+const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3128);
 const SHARED: &str = "gateway: this network namespace is not the sandbox's alone: whoever is in it \
      is this user for the gateway, with `who = [\"unix\"]`";
 const CONNECTIONS_MAX: usize = 256;

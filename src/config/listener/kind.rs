@@ -1,7 +1,7 @@
 //! What a listener is: where it listens, what its clients speak, and whose session they are in.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::intercept::Aliases;
@@ -103,6 +103,12 @@ impl ListenerKind {
     /// Whether the kernel brings its clients, which dial other addresses.
     pub(super) fn is_captured(&self) -> bool {
         matches!(self, Self::Transparent | Self::Dns)
+    }
+
+    /// Whether it takes IPv4 too at this address, as capture brings both to one port.
+    #[must_use]
+    pub fn is_dual_stack(&self, address: SocketAddr) -> bool {
+        self.is_captured() && address.ip() == Ipv6Addr::UNSPECIFIED
     }
 
     /// The kind as it is written.

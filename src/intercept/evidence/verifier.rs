@@ -68,7 +68,7 @@ impl ClientVerifier {
         presented: Option<Presented>,
     ) -> Result<Option<Arc<Caller>>, PresentedDenied> {
         let first = first.filter(|caller| caller.presented.is_some());
-        let token = first.and_then(|caller| caller.token.as_ref());
+        let token = first.and_then(|caller| caller.token.as_deref());
         // Verified once: what is the same says nothing new as long as it holds.
         let before = first.and_then(|caller| caller.presented.as_ref());
         let same = before.zip(presented.as_ref());

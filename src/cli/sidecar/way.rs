@@ -1,0 +1,220 @@
+//! The way of a sidecar to its gateway: a Unix socket, or TLS to a gateway elsewhere. The token is
+//! its only secret.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
+
+use crate::app::{Advise as _, Code, Context as _, Failure, Terminal, safe};
+use crate::config::{Hint, certificates, parse_reference};
+use crate::credential::{SecretRef, UpstreamLogin};
+use crate::intercept::explicit;
+use crate::message::{Authority, Origin, OriginPattern, Scheme};
+use crate::origin::{ClientIdentity, Error, RemoteProxy, RemoteRefused};
+
+/// What is presented to a gateway elsewhere, and whom to trust.
+pub(super) struct WaySettings {
+    pub(super) token_from: Option<SecretRef>,
+    pub(super) ca: Option<PathBuf>,
+    pub(super) certificate: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
+}
+
+/// Where the gateway's `proxy` listener is.
+#[derive(Clone)]
+pub(super) enum Place {
+    Unix(PathBuf),
+    Elsewhere(Origin),
+}
+
+/// The way to the gateway, as it is now.
+pub(super) struct Way {
+    place: Place,
+    elsewhere: Option<RemoteProxy>,
+    /// The variable that holds the token. It is the sidecar's alone.
+    pub(super) variable: Option<String>,
+    terminal: Terminal,
+    /// What was told of a gateway that is not reached.
+    told: RefCell<Option<String>>,
+    is_tried: Cell<bool>,
+}
+
+/// A connection that the gateway took.
+pub(super) type Taken = Either<UnixStream, TlsStream<TcpStream>>;
+
+impl WaySettings {
+    pub(super) fn way(self, to: Place, terminal: Terminal) -> Result<Way, Failure> {
+        let variable = self.token_from.as_ref().and_then(SecretRef::env_name);
+        let variable = variable.map(str::to_owned);
+        let elsewhere = match &to {
+            Place::Elsewhere(at) => Some(self.proxy(at)?),
+            Place::Unix(_) => None,
+        };
+        let is_shown = [&self.ca, &self.certificate].map(Option::is_some);
+        if elsewhere.is_none() && (is_shown.contains(&true) || self.token_from.is_some()) {
+            return Err(Failure::usage("nothing is presented at a Unix socket")
+                .because("its clients present what they have, and the kernel tells who they are")
+                .next("leave out `--token-from`, `--ca` and `--certificate`"));
+        }
+        Ok(Way {
+            place: to,
+            elsewhere,
+            variable,
+            terminal,
+            told: RefCell::default(),
+            is_tried: Cell::new(false),
+        })
+    }
+
+    fn proxy(&self, at: &Origin) -> Result<RemoteProxy, Failure> {
+        let unusable = |what: &str, Hint { why, remedy }| {
+            let what = format!("`{what}` cannot be used");
+            Failure::usage(what).because(why).next(remedy)
+        };
+        let read = |what: &'static str, path: &Path| {
+            let read = certificates(path.to_owned()).map_err(|hint| unusable(what, hint));
+            read.map(|(_, found)| found)
+        };
+        let private = |what, reference: &SecretRef| {
+            let checked = reference.check();
+            checked.map_err(|malformed| unusable(what, malformed.into()))
+        };
+        let roots = self.ca.as_deref().map(|path| read("--ca", path));
+        let pair = self.certificate.as_deref().zip(self.key.as_ref());
+        let identity = pair.map(|(certificate, key)| {
+            private("--key", &SecretRef::file(key))?;
+            Ok::<_, Failure>(ClientIdentity {
+                chain: read("--certificate", certificate)?,
+                key: key.clone(),
+            })
+        });
+        if let Some(from) = &self.token_from {
+            private("--token-from", from)?;
+        }
+        let login = self.token_from.clone().map(UpstreamLogin::token_at);
+        let (roots, identity) = (roots.transpose()?, identity.transpose()?);
+        RemoteProxy::new(at.clone(), roots.unwrap_or_default(), identity, login)
+            .context("the way to the gateway cannot be set up")
+            .coded(Code::Usage.number())
+    }
+}
+
+impl Way {
+    /// Whether the gateway is elsewhere.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.elsewhere.is_some()
+    }
+
+    /// Opens a connection to the gateway's proxy, and sends something there. Returns it with what
+    /// came already. What is wrong is told once; while it is, one connection tries, and the others
+    /// need not wait for it.
+    pub(super) async fn open(&self, then: &[u8]) -> Option<(Taken, Vec<u8>)> {
+        let is_down = self.told.borrow().is_some();
+        if is_down && self.is_tried.replace(true) {
+            return None;
+        }
+        let opened = self.try_open(then).await;
+        self.is_tried.set(false);
+        match opened {
+            Ok(opened) => {
+                self.told.replace(None);
+                Some(opened)
+            }
+            Err(failure) => {
+                let text = failure.to_string();
+                if self.told.replace(Some(text.clone())).as_ref() != Some(&text) {
+                    let note = format!("gateway: connections are refused: {text}");
+                    self.terminal.note(safe(&note));
+                }
+                None
+            }
+        }
+    }
+
+    pub(super) async fn try_open(&self, then: &[u8]) -> Result<(Taken, Vec<u8>), Failure> {
+        let Some(elsewhere) = &self.elsewhere else {
+            let Place::Unix(path) = &self.place else {
+                return Err(Failure::new("there is no way"));
+            };
+            let opened = async {
+                let mut stream = UnixStream::connect(path).await?;
+                stream.write_all(then).await?;
+                Ok((Either::Left(stream), Vec::new()))
+            };
+            let opened: std::io::Result<_> = opened.await;
+            return opened.context(format!("no gateway at {}", path.display()));
+        };
+        let opened = elsewhere.open(&explicit::itself(), then).await;
+        let (stream, came) = opened.map_err(|refused| self.failure(&refused))?;
+        Ok((Either::Right(stream), came))
+    }
+
+    fn failure(&self, refused: &RemoteRefused) -> Failure {
+        let next = match refused {
+            RemoteRefused::NoToken(_) => "write it to the place that `--token-from` names",
+            RemoteRefused::Unreached(Error::Tls(_)) => {
+                "`--ca FILE` names the CA of its certificate, if that is none of the system's"
+            }
+            RemoteRefused::Unreached(_) => "is `gateway serve` running there?",
+            RemoteRefused::Unanswered(_) => {
+                "it must be a `proxy` listener with `tls`; some want `--certificate` and `--key`"
+            }
+            RemoteRefused::Asks => "name what is presented: `--token-from file:PATH`",
+            RemoteRefused::Token => "mint another one there: `gateway token mint`",
+            RemoteRefused::Refuses(_) => "its log says why",
+        };
+        Failure::of(format!("no way through {}", self.place), refused).next(next)
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.place.fmt(f)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Elsewhere(Origin { authority, .. }) => {
+                let Authority { host, port } = authority;
+                write!(f, "https://{}:{port}", host.to_uri())
+            }
+        }
+    }
+}
+
+/// Reads `--to`.
+pub(super) fn place(text: &str) -> Result<Place, String> {
+    let path = text.strip_prefix("unix:").map(PathBuf::from);
+    if let Some(path) = path.filter(|path| path.is_absolute()) {
+        return Ok(Place::Unix(path));
+    }
+    let is_url = text.starts_with("https://");
+    let origin = is_url.then(|| text.parse::<OriginPattern>().ok()?.exact());
+    let origin = origin.flatten();
+    let origin = origin.filter(|origin| origin.scheme == Scheme::Https);
+    origin.map(Place::Elsewhere).ok_or_else(|| {
+        "it is a `proxy` listener: its Unix socket, such as `unix:/run/gateway.sock`, or one with `tls`, such as `https://gateway.example.com:8443`".to_owned()
+    })
+}
+
+/// Reads `--token-from`. What is said of it never repeats it: it may be the token.
+pub(super) fn reference(text: &str) -> Result<SecretRef, String> {
+    let absolute = |path: &str| {
+        let unread = |error: std::io::Error| Hint::new(error.to_string(), "name its whole path");
+        std::path::absolute(path).map_err(unread)
+    };
+    let reference = parse_reference(text, absolute);
+    let reference = reference.map_err(|hint| format!("{}: {}", hint.why, hint.remedy))?;
+    match reference.is_in_vault() {
+        true => Err("write `file:PATH` or `env:NAME`".to_owned()),
+        false => Ok(reference),
+    }
+}

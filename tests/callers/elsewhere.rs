@@ -1,0 +1,394 @@
+//! `gateway sidecar --to https://…`: what a sandbox far from its gateway sees.
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use super::program::{command, free};
+use super::tls::{Authority, Rig, TRUST, client};
+use super::{ASKED, CLOSE, CONNECTED, TUNNELLED, mint, text};
+
+/// A sidecar, where it listens, and what it says.
+struct Sidecar {
+    child: Child,
+    at: SocketAddr,
+    says: Receiver<String>,
+}
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A command that leads to the gateway of the rig.
+fn leads(rig: &Rig, more: &[&str]) -> Command {
+    let mut leads = command(rig.program.folder.path());
+    let to = format!("https://{}", rig.address);
+    leads.args(["sidecar", "--to", &to, "--ca", "server-root.pem"]);
+    leads.args(["--listen", "127.0.0.1:0"]).args(more);
+    leads
+}
+
+impl Sidecar {
+    fn start(rig: &Rig, more: &[&str]) -> Self {
+        let mut child = leads(rig, more).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (tells, says) = channel();
+        std::thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .try_for_each(|line| tells.send(line))
+        });
+        let first = says.recv_timeout(Duration::from_secs(10)).unwrap();
+        let at = first.split(['/', ' ']).find_map(|word| word.parse().ok());
+        let at = at.unwrap_or_else(|| panic!("{first}"));
+        Self { child, at, says }
+    }
+
+    fn send(&self, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(self.at).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        // It may be refused already.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// Waits until it has said this.
+    fn says(&self, words: &str) {
+        let until = Instant::now() + Duration::from_secs(10);
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            match self.says.recv_timeout(left) {
+                Ok(line) if line.contains(words) => return,
+                Ok(line) => assert!(!line.contains("gwt1_"), "{line}"),
+                Err(error) => panic!("{words}: {error}"),
+            }
+        }
+    }
+
+    /// A new connection ends at once, without a byte.
+    fn refuses(&self) {
+        let began = Instant::now();
+        let mut stream = TcpStream::connect(self.at).unwrap();
+        let _ = stream.write_all(ASKED);
+        let mut byte = [0];
+        let error = stream.read(&mut byte).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        let took = began.elapsed();
+        println!("refused after {took:?}");
+        assert!(took < Duration::from_millis(50), "{took:?}");
+    }
+
+    /// What it said before is of no matter; new connections come to be served.
+    fn serves(&self) {
+        let until = Instant::now() + Duration::from_secs(10);
+        while !self.send(ASKED).ends_with("\r\n\r\nok") {
+            assert!(Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn stream(&self) -> TcpStream {
+        let mut stream = TcpStream::connect(self.at).unwrap();
+        let asked = b"GET http://stream.test/endless HTTP/1.1\r\nHost: stream.test\r\n\r\n";
+        stream.write_all(asked).unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        stream
+    }
+}
+
+/// Follows a stream until it breaks off; returns after how long.
+fn breaks_off(mut stream: TcpStream) -> Duration {
+    let (began, mut part) = (Instant::now(), [0; 4096]);
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    while stream.read(&mut part).is_ok_and(|read| read > 0) {
+        assert!(began.elapsed() < Duration::from_secs(20), "it goes on");
+    }
+    began.elapsed()
+}
+
+fn keep(rig: &Rig, name: &str, token: &str) {
+    let (beside, path) = (rig.program.path("beside"), rig.program.path(name));
+    fs::write(&beside, token).unwrap();
+    fs::set_permissions(&beside, Permissions::from_mode(0o600)).unwrap();
+    fs::rename(beside, path).unwrap();
+}
+
+const PRESENTS: [&str; 2] = ["--token-from", "file:token"];
+
+#[test]
+fn a_sidecar_leads_to_a_gateway_elsewhere_for_as_long_as_its_token_holds() {
+    let mut rig = Rig::start("", "session = \"agent-1\"\nwho = [\"token\"]");
+    let minted = mint(&rig.program, &[]);
+    keep(&rig, "token", &text(&minted));
+    let sidecar = Sidecar::start(&rig, &PRESENTS);
+    for asked in [ASKED, CONNECTED, TUNNELLED] {
+        let answer = sidecar.send(asked);
+        assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
+    }
+    let refused =
+        format!("GET http://forbidden.test/ HTTP/1.1\r\nHost: forbidden.test\r\n{CLOSE}\r\n");
+    assert!(sidecar.send(refused.as_bytes()).starts_with("HTTP/1.1 403"));
+    // What a client presents beside is taken for nobody's.
+    let presents = String::from_utf8_lossy(ASKED).replace(
+        "\r\n\r\n",
+        "\r\nProxy-Authorization: Bearer gwt1_AgI\r\n\r\n",
+    );
+    assert!(
+        sidecar
+            .send(presents.as_bytes())
+            .starts_with("HTTP/1.1 407")
+    );
+    // The proxy leads to itself once, not in a circle.
+    let itself = "CONNECT gateway.internal:3128 HTTP/1.1\r\nHost: gateway.internal:3128\r\n\r\n";
+    let circle = [itself.as_bytes(), itself.as_bytes(), ASKED].concat();
+    assert!(!sidecar.send(&circle).contains("\r\n\r\nok"));
+    for record in rig.program.records("exchange") {
+        let is_known = record["session"] == "agent-1" || record["decision"] != "allow";
+        assert!(is_known, "{record}");
+    }
+    // The token is revoked while a stream runs.
+    let stream = sidecar.stream();
+    let (code, said) = rig
+        .program
+        .gateway(&["token", "revoke", minted["id"].as_str().unwrap()]);
+    assert_eq!(code, 0, "{said}");
+    let took = breaks_off(stream);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    sidecar.refuses();
+    sidecar.says("does not take the token (407)");
+    sidecar.refuses();
+    // Another one is there within seconds.
+    keep(&rig, "token", &text(&mint(&rig.program, &[])));
+    sidecar.serves();
+    // The gateway dies while a stream runs, and comes again.
+    let stream = sidecar.stream();
+    rig.program.child.kill().unwrap();
+    rig.program.child.wait().unwrap();
+    assert!(breaks_off(stream) < Duration::from_secs(1));
+    sidecar.refuses();
+    sidecar.says("is `gateway serve` running there?");
+    sidecar.refuses();
+    rig.program.restart_after_a_crash();
+    sidecar.serves();
+    assert!(sidecar.stream().shutdown(Shutdown::Both).is_ok());
+}
+
+#[test]
+fn a_sidecar_that_has_no_way_says_so_at_its_start() {
+    let rig = Rig::start(
+        TRUST,
+        "session = \"agent-1\"\nwho = [\"token\", \"certificate\"]",
+    );
+    let token = text(&mint(&rig.program, &[]));
+    keep(&rig, "token", &token);
+    keep(&rig, "forged", &format!("{}A", &token[..token.len() - 1]));
+    fs::write(rig.program.path("open"), &token).unwrap();
+    rig.clients.issue(
+        rig.program.folder.path(),
+        "spiffe",
+        client("", &["spiffe://example.org/a"]),
+    );
+    rig.write("other-root.pem", &Authority::new().1);
+    let nowhere = format!("https://{}", free());
+    let certificate = ["--certificate", "spiffe.pem", "--key", "spiffe.key"];
+    let rows: [(&[&str], i32, &str); 12] = [
+        (&PRESENTS, 0, ""),
+        (&certificate, 0, ""),
+        (&[], 1, "it asks who this is (407)"),
+        (
+            &["--token-from", "file:forged"],
+            1,
+            "does not take the token (407)",
+        ),
+        (
+            &["--token-from", "file:absent"],
+            2,
+            "`--token-from` cannot be used",
+        ),
+        (
+            &["--token-from", "file:open"],
+            2,
+            "`--token-from` cannot be used",
+        ),
+        (&["--token-from", &token], 2, "never secrets"),
+        (
+            &["--token-from", "env:ABSENT"],
+            1,
+            "the token cannot be read",
+        ),
+        (&["--ca", "other-root.pem"], 1, "`--ca FILE` names the CA"),
+        (&["--ca", "spiffe.key"], 2, "`--ca` cannot be used"),
+        (&["--to", &nowhere], 1, "is `gateway serve` running there?"),
+        (
+            &["--to", "http://127.0.0.1:1"],
+            2,
+            "such as `https://gateway.example.com:8443`",
+        ),
+    ];
+    for (more, code, words) in rows {
+        let mut leads = command(rig.program.folder.path());
+        leads.arg("sidecar");
+        let of = |name: &str| more.contains(&name);
+        let to = format!("https://{}", rig.address);
+        let usual = [
+            ("--to", &to[..]),
+            ("--ca", "server-root.pem"),
+            ("--listen", "127.0.0.1:0"),
+        ];
+        for (name, value) in usual.into_iter().filter(|(name, _)| !of(name)) {
+            leads.args([name, value]);
+        }
+        let output = leads.args(more).args(["--", "true"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{more:?}: {said}");
+        assert!(
+            said.contains(words) && !said.contains(&token[8..]),
+            "{more:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn the_command_of_a_sidecar_has_its_way_and_not_its_token() {
+    let rig = Rig::start("", "session = \"agent-1\"\nwho = [\"token\"]");
+    let asks = "curl -sS http://stream.test/; echo \" ${TOKEN-none}\"; exit 7";
+    let words = ["--token-from", "env:TOKEN", "--", "sh", "-c", asks];
+    let output = leads(&rig, &words)
+        .env("TOKEN", text(&mint(&rig.program, &[])))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        (output.status.code(), &*said),
+        (Some(7), "ok none\n"),
+        "{output:?}"
+    );
+}
+
+/// What processes have used of the processor.
+fn used(ids: &[u32]) -> Duration {
+    let ticks = |id: &u32| -> u64 {
+        let text = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+        let after = text.rsplit(')').next().unwrap().split_ascii_whitespace();
+        after
+            .skip(11)
+            .take(2)
+            .map(|one| one.parse::<u64>().unwrap())
+            .sum()
+    };
+    Duration::from_secs_f64(ids.iter().map(ticks).sum::<u64>() as f64 / 100.0)
+}
+
+/// An origin of as much as its path says, in MiB.
+fn large() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || gives(stream));
+        }
+    });
+    address
+}
+
+fn gives(mut stream: TcpStream) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let part = vec![b'x'; 1 << 20];
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            (reader.read_line(&mut head).ok()? > 0).then_some(())?;
+        }
+        let parts: usize = head[5..].split(' ').next()?.parse().ok()?;
+        let length = parts << 20;
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).ok()?;
+        (0..parts).try_for_each(|_| stream.write_all(&part).ok())?;
+    }
+}
+
+/// Asks so many times for so many MiB, by so many connections to a proxy.
+fn ask(proxy: SocketAddr, (connections, times, parts): (u32, u32, usize)) {
+    for _ in 0..connections {
+        let mut stream = TcpStream::connect(proxy).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut reader = BufReader::with_capacity(1 << 20, stream.try_clone().unwrap());
+        for _ in 0..times {
+            write!(
+                stream,
+                "GET http://large.test/{parts} HTTP/1.1\r\nHost: large.test\r\n\r\n"
+            )
+            .unwrap();
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+            }
+            assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+            let mut content = (&mut reader).take((parts as u64) << 20);
+            let read = std::io::copy(&mut content, &mut std::io::sink()).unwrap();
+            assert_eq!(read, (parts as u64) << 20);
+        }
+    }
+}
+
+/// The processor time of gateway and sidecar, against that of the gateway whose proxy is asked in
+/// clear text, and of the parts.
+#[test]
+fn what_a_sidecar_costs_beside_the_gateway() {
+    let rig = Rig::start("", "session = \"agent-1\"\nwho = [\"token\"]");
+    let large = large();
+    rig.program.edit(|text| {
+        format!("{text}[[origin]]\nmatch = \"http://large.test\"\nconnect = \"{large}\"\ncleartext = true\n")
+    });
+    let rules = "permit(principal, action, resource == Gateway::Host::\"large.test\");";
+    rig.write("rules.cedar", rules);
+    rig.program.reload();
+    keep(&rig, "token", &text(&mint(&rig.program, &[])));
+    let sidecar = Sidecar::start(&rig, &PRESENTS);
+    let ids = [rig.program.child.id(), sidecar.child.id()];
+    for (what, asked, count) in [
+        ("request", (1, 500, 0), 500),
+        ("MiB", (1, 4, 16), 64),
+        ("connection", (50, 1, 0), 50),
+    ] {
+        let mut pairs: Vec<_> = (0..5)
+            .map(|_| {
+                let before = ids.map(|id| used(&[id]));
+                ask(rig.program.proxy, asked);
+                let between = ids.map(|id| used(&[id]));
+                ask(sidecar.at, asked);
+                let after = ids.map(|id| used(&[id]));
+                let direct = between[0] - before[0];
+                let (gateway, own) = (after[0] - between[0], after[1] - between[1]);
+                let of = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(count);
+                (
+                    of(gateway + own) / of(direct).max(1.0),
+                    of(direct),
+                    of(gateway),
+                    of(own),
+                )
+            })
+            .collect();
+        pairs.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let (ratio, direct, gateway, own) = pairs[2];
+        println!(
+            "a {what}, in microseconds of processor: direct {direct:.0}; by a sidecar {gateway:.0} and its own \
+             {own:.0}: {ratio:.2} of direct (median of 5 pairs)"
+        );
+    }
+}
