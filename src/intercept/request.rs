@@ -10,6 +10,7 @@ use hyper::upgrade::OnUpgrade;
 
 use super::connection::ConnectionContext;
 use super::websocket;
+use crate::body::read::Prefix;
 use crate::body::{Content, HoldBudget, HoldFault, Limit, Meter, digest};
 use crate::message::RequestHead;
 
@@ -48,7 +49,8 @@ impl Request {
         self.content.size_hint().exact()
     }
 
-    /// The same request with all of its content in memory.
+    /// The same request with its content in memory: all of it, or the beginning that `prefix` asks
+    /// for.
     ///
     /// # Errors
     /// [`HoldFault`] by cause. The request is dropped then.
@@ -56,8 +58,9 @@ impl Request {
         mut self: Box<Self>,
         limit: Limit,
         budget: &Arc<HoldBudget>,
+        prefix: Option<Prefix>,
     ) -> Result<Box<Self>, HoldFault> {
-        self.content = self.content.hold(limit, budget).await?;
+        self.content = self.content.hold(limit, budget, prefix).await?;
         Ok(self)
     }
 

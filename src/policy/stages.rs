@@ -203,7 +203,7 @@ impl Authorized {
         limit: Limit,
         budget: &Arc<HoldBudget>,
     ) -> Result<Self, HoldFault> {
-        self.request = self.request.hold(limit, budget).await?;
+        self.request = self.request.hold(limit, budget, None).await?;
         Ok(self)
     }
 
