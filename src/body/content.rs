@@ -1,6 +1,7 @@
 //! The content of a request on its way from the client to the origin: streamed and counted, or
 //! buffered and transformed if a signature needs it.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -276,6 +277,13 @@ impl Content {
         Ok(true)
     }
 
+    /// Reads the rest, and drops it.
+    pub async fn discard(&mut self) {
+        while let Some(Ok(_)) = std::future::poll_fn(|cx| self.poll_source(cx)).await {
+            self.meter.moved.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// The content, if it is buffered.
     pub fn held(&self) -> Option<&Held> {
         match &self.source {
@@ -397,6 +405,13 @@ impl Transforming {
         // An empty frame carries nothing, and some peers count them.
         self.ready.retain(|piece| !piece.is_empty());
         Ok(())
+    }
+}
+
+/// Prints nothing of it: content must not reach logs.
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Content").finish_non_exhaustive()
     }
 }
 

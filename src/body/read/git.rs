@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 
-use super::asked::{Asked, Found, Unread, names};
+use super::asked::{Asked, Found, MOST_NAMES, Unread, names};
 
 /// The facts that it gives.
 pub(super) const FACTS: [&str; 3] = ["git.refs", "git.folders", "git.options"];
@@ -38,6 +38,39 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
     })?;
     let found = [refs, folders, options].map(names);
     Ok(FACTS.into_iter().zip(found).collect())
+}
+
+/// A push whose client asks for a report.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Push {
+    /// The refs that it would change.
+    pub refs: Vec<String>,
+    /// Whether the report goes beside messages (`side-band-64k`).
+    pub has_side_band: bool,
+}
+
+impl Push {
+    /// Reads the beginning of a request. `None` if it is no push, is coded, or has no report to
+    /// get.
+    pub fn of(method: &Method, path: &str, fields: &HeaderMap, content: &[u8]) -> Option<Self> {
+        if !is_push(method, path, fields) {
+            return None;
+        }
+        let (mut refs, mut longest) = (Vec::new(), 0);
+        let lists = walk_all(content, |said| {
+            if let Said::Command(_, name, _) = said {
+                longest = longest.max(name.len());
+                refs.push(name.to_owned());
+            }
+        });
+        let lists = lists.ok()?;
+        let is_asked = lists.can("report-status") || lists.can("report-status-v2");
+        let is_short = refs.len() <= MOST_NAMES && longest <= LONGEST_REPORTED;
+        (is_asked && is_short).then(|| Self {
+            refs,
+            has_side_band: lists.can("side-band-64k"),
+        })
+    }
 }
 
 /// Walks the lists of a push, of which all is here that is judged.
@@ -200,6 +233,8 @@ fn is_id(text: &str) -> bool {
 const PUSH: &str = "application/x-git-receive-pack-request";
 /// git's `LARGE_PACKET_MAX`.
 const LONGEST: usize = 65_520;
+/// The longest name in a report.
+const LONGEST_REPORTED: usize = 1_024;
 /// What objects begin with.
 const OBJECTS: &[u8] = b"PACK";
 const MALFORMED: Unread = "its list of commands is not valid, or signed as a whole";
@@ -288,6 +323,28 @@ mod tests {
                 let is_short = came + objects.len() < content.len() + OBJECTS.len() + length;
                 assert!(!is_cut || is_short, "{content:?} by {length}");
             }
+        }
+    }
+
+    #[test]
+    fn a_push_has_a_report_where_its_client_asks_for_one() {
+        let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(PUSH))]);
+        let of = |content: String| Push::of(&Method::POST, PATH, &fields, content.as_bytes());
+        let asked = command('a', 'b', "refs/heads/x\0 report-status-v2 side-band-64k");
+        let more = command('0', 'c', "refs/tags/v1");
+        let push = of(asked + &more + "0000PACK").unwrap();
+        assert_eq!(push.refs, ["refs/heads/x", "refs/tags/v1"]);
+        assert!(push.has_side_band);
+        for none in [
+            command('a', 'b', "refs/heads/x\0 side-band-64k") + "0000",
+            command('a', 'b', "refs/heads/x\0 report-status"),
+            command(
+                'a',
+                'b',
+                &format!("refs/{}\0 report-status", "x".repeat(1_024)),
+            ) + "0000",
+        ] {
+            assert_eq!(of(none), None);
         }
     }
 

@@ -16,6 +16,7 @@ use http::{HeaderMap, Method};
 use crate::Coding;
 
 pub use asked::{Asked, Found, Unread};
+pub use git::Push;
 
 /// A protocol whose requests are read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
