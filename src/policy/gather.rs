@@ -98,7 +98,8 @@ impl Policies {
         })
     }
 
-    /// Holds the content, or the beginning that is enough, and reads the declared facts and the credentials in it.
+    /// Holds the content, or the beginning that is enough, and reads the declared facts and the
+    /// credentials in it.
     async fn read(
         &self,
         request: Box<Request>,
