@@ -1,6 +1,7 @@
 //! The content of a request on its way from the client to the origin: streamed and counted, or
 //! buffered and transformed if a signature needs it.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +13,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::read::Prefix;
 use super::{BodyTransform, ContentFault, Held, HoldBudget, HoldFault, Limit, TransformFault};
 
 /// Counts the bytes of content moved in one exchange. Shared between the two directions and the
@@ -126,8 +128,8 @@ pub struct Content {
 const MOST_KEPT: usize = 64 << 10;
 
 enum Source {
-    /// As it arrives.
-    Client(Incoming),
+    /// As it arrives, behind what was buffered of it.
+    Client(Option<Box<Held>>, Incoming),
     /// Complete, in memory.
     Held(Box<Held>),
 }
@@ -147,7 +149,7 @@ impl Content {
     /// `trailers`.
     pub fn new(inner: Incoming, meter: Arc<Meter>, trailers: TrailerFilter) -> Self {
         Self {
-            source: Source::Client(inner),
+            source: Source::Client(None, inner),
             meter,
             gate: None,
             trailers,
@@ -179,7 +181,7 @@ impl Content {
     pub(super) fn whole_again(mut self) -> Option<Self> {
         let kept = self.kept.replace(BytesMut::new())?;
         self.meter.take_up(kept.len());
-        self.again = kept.freeze();
+        self.again = [&kept[..], &self.again].concat().into();
         Some(self)
     }
 
@@ -207,21 +209,29 @@ impl Content {
     /// Whether there is no content.
     pub fn is_empty(&self) -> bool {
         match &self.source {
-            Source::Client(inner) => self.again.is_empty() && inner.is_end_stream(),
+            Source::Client(ahead, inner) => {
+                self.again.is_empty() && ahead.is_none() && inner.is_end_stream()
+            }
             Source::Held(held) => held.is_empty() && held.trailers.is_none(),
         }
     }
 
-    /// Buffers the whole content, if it is within `limit` and the budget. The first read tells a
-    /// client that waits for 100 (Continue) to go on.
+    /// Buffers the content: all of it, or the beginning that `prefix` asks for. The first read
+    /// tells a client that waits for 100 (Continue) to go on.
     ///
     /// # Errors
-    /// [`HoldFault`] by cause. The buffered content is then dropped.
-    pub async fn hold(self, limit: Limit, budget: &Arc<HoldBudget>) -> Result<Self, HoldFault> {
-        let content = self.hold_if_short(limit, budget).await?;
-        match &content.source {
-            Source::Client(_) => Err(HoldFault::TooLong(limit)),
-            Source::Held(_) => Ok(content),
+    /// [`HoldFault`] by cause, among them more than `limit`. What was buffered is then dropped.
+    pub async fn hold(
+        mut self,
+        limit: Limit,
+        budget: &Arc<HoldBudget>,
+        prefix: Option<Prefix>,
+    ) -> Result<Self, HoldFault> {
+        let is_announced_longer = limit.is_passed_by(self.size_hint().lower());
+        let is_refused = prefix.is_none() && self.held().is_none() && is_announced_longer;
+        match !is_refused && self.read_ahead(limit, budget, prefix).await? {
+            true => Ok(self),
+            false => Err(HoldFault::TooLong(limit)),
         }
     }
 
@@ -235,24 +245,38 @@ impl Content {
         limit: Limit,
         budget: &Arc<HoldBudget>,
     ) -> Result<Self, HoldFault> {
-        let Source::Client(inner) = &mut self.source else {
-            return Ok(self);
-        };
-        if limit.is_passed_by(inner.size_hint().lower()) {
-            return Ok(self);
+        if !limit.is_passed_by(self.size_hint().lower()) {
+            self.read_ahead(limit, budget, None).await?;
         }
-        let mut held = Held::new(budget.clone());
+        Ok(self)
+    }
+
+    /// Buffers content up to its end, or until the prefix is whole. Returns whether that is within
+    /// the limit.
+    async fn read_ahead(
+        &mut self,
+        limit: Limit,
+        budget: &Arc<HoldBudget>,
+        mut prefix: Option<Prefix>,
+    ) -> Result<bool, HoldFault> {
+        let Source::Client(ahead, inner) = &mut self.source else {
+            return Ok(true);
+        };
+        let begun = ahead.take();
+        let mut held = begun.unwrap_or_else(|| Box::new(Held::new(budget.clone())));
         while let Some(frame) =
             std::future::poll_fn(|cx| Pin::new(&mut *inner).poll_frame(cx)).await
         {
             match frame.map_err(HoldFault::Client)?.into_data() {
                 Ok(data) => {
                     self.meter.moved.store(true, Ordering::Relaxed);
-                    if limit.is_passed_by((held.len() + data.len()) as u64) {
-                        self.again = [held.whole(), data].concat().into();
-                        return Ok(self);
+                    let is_enough = prefix.as_mut().is_some_and(|prefix| prefix.take(&data));
+                    held.take(data)?;
+                    let is_longer = limit.is_passed_by(held.len() as u64);
+                    if is_longer || is_enough {
+                        *ahead = Some(held);
+                        return Ok(!is_longer);
                     }
-                    held.take(data, limit)?;
                 }
                 Err(frame) => {
                     held.trailers = frame.into_trailers().ok().map(|mut trailers| {
@@ -262,15 +286,30 @@ impl Content {
                 }
             }
         }
-        self.source = Source::Held(Box::new(held));
-        Ok(self)
+        self.source = Source::Held(held);
+        Ok(true)
+    }
+
+    /// Reads the rest, and drops it.
+    pub async fn discard(&mut self) {
+        while let Some(Ok(_)) = std::future::poll_fn(|cx| self.poll_source(cx)).await {
+            self.meter.moved.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The content, if it is buffered.
     pub fn held(&self) -> Option<&Held> {
         match &self.source {
             Source::Held(held) => Some(held),
-            Source::Client(_) => None,
+            Source::Client(..) => None,
+        }
+    }
+
+    /// What is buffered of the content, be it all of it or its beginning.
+    pub fn ahead(&self) -> Option<&Held> {
+        match &self.source {
+            Source::Held(held) => Some(held),
+            Source::Client(ahead, _) => ahead.as_deref(),
         }
     }
 
@@ -278,7 +317,7 @@ impl Content {
     pub fn held_mut(&mut self) -> Option<&mut Held> {
         match &mut self.source {
             Source::Held(held) => Some(held),
-            Source::Client(_) => None,
+            Source::Client(..) => None,
         }
     }
 
@@ -299,7 +338,14 @@ impl Content {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ContentFault>>> {
         match &mut self.source {
-            Source::Client(inner) => {
+            Source::Client(ahead, inner) => {
+                let piece = ahead.as_mut().and_then(|held| held.pieces.pop_front());
+                if ahead.as_ref().is_some_and(|held| held.pieces.is_empty()) {
+                    *ahead = None;
+                }
+                if let Some(piece) = piece {
+                    return Poll::Ready(Some(Ok(Frame::data(piece))));
+                }
                 let mut frame = std::task::ready!(Pin::new(inner).poll_frame(cx));
                 if let Some(trailers) = frame
                     .as_mut()
@@ -375,6 +421,13 @@ impl Transforming {
     }
 }
 
+/// Prints nothing of it: content must not reach logs.
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Content").finish_non_exhaustive()
+    }
+}
+
 impl Body for Content {
     type Data = Bytes;
     type Error = ContentFault;
@@ -427,7 +480,7 @@ impl Body for Content {
                     && transforming.given == transforming.ready.len()
                     && transforming.trailers.is_none()
             }
-            (None, Source::Client(inner)) => inner.is_end_stream(),
+            (None, Source::Client(ahead, inner)) => ahead.is_none() && inner.is_end_stream(),
             (None, Source::Held(held)) => held.pieces.is_empty() && held.trailers.is_none(),
         }
     }
@@ -436,7 +489,7 @@ impl Body for Content {
         let again = self.again.len() as u64;
         match &self.source {
             // Bytes that a transformation withholds were already subtracted by the layer below.
-            Source::Client(_)
+            Source::Client(..)
                 if self
                     .transforming
                     .as_ref()
@@ -444,9 +497,10 @@ impl Body for Content {
             {
                 SizeHint::new()
             }
-            Source::Client(inner) => {
+            Source::Client(ahead, inner) => {
+                let ahead = again + ahead.as_ref().map_or(0, |held| held.left() as u64);
                 let exact = inner.size_hint().exact();
-                exact.map_or_else(SizeHint::new, |left| SizeHint::with_exact(left + again))
+                exact.map_or_else(SizeHint::new, |left| SizeHint::with_exact(left + ahead))
             }
             Source::Held(held) => SizeHint::with_exact(held.left() as u64 + again),
         }

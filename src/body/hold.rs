@@ -171,14 +171,10 @@ impl Held {
         }
     }
 
-    /// Adds one more piece, if the limit and the budget allow it.
-    pub(super) fn take(&mut self, piece: Bytes, limit: Limit) -> Result<(), HoldFault> {
-        let length = self.length + piece.len();
-        if limit.is_passed_by(length as u64) {
-            return Err(HoldFault::TooLong(limit));
-        }
+    /// Adds one more piece, if the budget allows it.
+    pub(super) fn take(&mut self, piece: Bytes) -> Result<(), HoldFault> {
         // Count a refused piece too, because dropping this gives everything back.
-        self.length = length;
+        self.length += piece.len();
         self.budget.take(piece.len())?;
         if !piece.is_empty() {
             self.push(piece);
@@ -291,11 +287,10 @@ mod tests {
         let mut held = Held::new(budget);
         let (small, large) = came.split_at(200_000);
         for at in 0..small.len() {
-            held.take(came.slice(at..=at), Limit::mib(1)).unwrap();
+            held.take(came.slice(at..=at)).unwrap();
         }
         for at in (small.len()..came.len()).step_by(10_000) {
-            held.take(came.slice(at..at + 10_000), Limit::mib(1))
-                .unwrap();
+            held.take(came.slice(at..at + 10_000)).unwrap();
         }
         assert_eq!(
             held.pieces().count(),
@@ -305,15 +300,12 @@ mod tests {
     }
 
     #[test]
-    fn held_content_is_bounded_each_and_all_together_and_gives_its_room_back() {
+    fn held_content_is_bounded_all_together_and_gives_its_room_back() {
         let budget = HoldBudget::new(Limit::bytes(10));
         let mut one = Held::new(budget.clone());
-        one.take(Bytes::from_static(b"123456"), Limit::bytes(6))
-            .unwrap();
-        let over = one.take(Bytes::from_static(b"7"), Limit::bytes(6));
-        assert!(matches!(over, Err(HoldFault::TooLong(_))));
+        one.take(Bytes::from_static(b"123456")).unwrap();
         let mut two = Held::new(budget.clone());
-        let busy = two.take(Bytes::from_static(b"12345"), Limit::bytes(6));
+        let busy = two.take(Bytes::from_static(b"12345"));
         assert!(matches!(busy, Err(HoldFault::Busy)));
         drop(two);
         assert_eq!(budget.taken(), 6);
@@ -338,12 +330,12 @@ mod tests {
         let (greedy, modest) = (all.part(), all.part());
         let piece = |bytes: usize| Bytes::from(vec![0; bytes]);
         let mut most = Held::new(greedy.clone());
-        most.take(piece(50), Limit::mib(1)).unwrap();
+        most.take(piece(50)).unwrap();
         let mut over = Share::of(greedy.clone());
         assert!(matches!(over.set(1), Err(HoldFault::Busy)));
         drop(over);
         let mut other = Held::new(modest.clone());
-        other.take(piece(25), Limit::mib(1)).unwrap();
+        other.take(piece(25)).unwrap();
         assert!(matches!(
             Share::of(modest.clone()).set(1),
             Err(HoldFault::Busy)
@@ -354,6 +346,6 @@ mod tests {
         drop((most, other, third));
         assert_eq!((greedy.taken(), modest.taken(), all.taken()), (0, 0, 0));
         let mut again = Held::new(modest);
-        again.take(piece(50), Limit::mib(1)).unwrap();
+        again.take(piece(50)).unwrap();
     }
 }

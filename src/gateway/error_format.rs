@@ -5,6 +5,7 @@ mod aws;
 mod choose;
 mod details;
 mod format;
+mod git;
 mod service;
 
 use bytes::Bytes;
@@ -18,13 +19,18 @@ impl ErrorFormat {
     /// Writes the status, fields and content of the answer.
     pub(super) fn write(self, details: &ErrorDetails<'_>) -> (StatusCode, HeaderMap, Bytes) {
         let mut status = details.reason.status();
-        let (kind, mut fields, content) = match self {
-            Self::Aws(protocol) => protocol.write(details),
-            Self::Grpc(kind) => {
+        let (kind, mut fields, content) = match (self, details.push) {
+            (_, Some(push)) => {
+                status = StatusCode::OK;
+                let report = git::report(push, details);
+                (git::REPORT, HeaderMap::with_capacity(12), report)
+            }
+            (Self::Aws(protocol), None) => protocol.write(details),
+            (Self::Grpc(kind), None) => {
                 status = StatusCode::OK;
                 (kind, service::grpc(details), Bytes::new())
             }
-            other => {
+            (other, None) => {
                 let (kind, content) = service::content(other, details);
                 (kind, HeaderMap::with_capacity(12), content)
             }

@@ -1,5 +1,7 @@
 //! Why an exchange is refused, and the answer that the client gets.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HeaderName, PROXY_AUTHENTICATE, RETRY_AFTER,
@@ -9,6 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Version};
 use super::error_format::{ErrorDetails, ErrorFormat};
 use super::guard::Abort;
 use crate::audit;
+use crate::body::read::Push;
 use crate::body::{HoldFault, TransformFault};
 use crate::credential::{StoreError, Unavailable};
 use crate::intercept::{PresentedDenied, Rejected, TokenDenied, explicit};
@@ -20,6 +23,9 @@ use crate::{credential, origin, policy, session};
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// The exchange's id, for `gateway why`.
 pub const EXCHANGE_ID: HeaderName = HeaderName::from_static("gateway-exchange");
+
+/// How long the client of a refused push may go on.
+const LONGEST_PUSH: Duration = Duration::from_secs(60);
 
 /// Why an exchange is refused, by the module that refuses.
 #[derive(Debug, thiserror::Error)]
@@ -231,6 +237,7 @@ impl Refusal {
             message: &format!("{} {next}{retry}", self.cause()),
             to,
             id: &id,
+            push: self.push(),
             policies: self.policies(),
         });
         fields.insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
@@ -283,6 +290,26 @@ impl Refusal {
         match self {
             Self::Denied(denied) => denied.lend.is_none() && denied.explanation.proposal.is_some(),
             _ => matches!(self, Self::Unreachable { floor: None, .. }),
+        }
+    }
+
+    /// Waits until the client of a push has sent it all, for at most a minute. Clients go on
+    /// sending after an answer of 200: over HTTP/1.1 into a closed connection, and over HTTP/2 curl
+    /// waits for ever for room to do so.
+    pub(super) async fn settle(&mut self) {
+        if let Self::Denied(denied) = self
+            && let Some(refused) = &mut denied.push
+        {
+            let rest = refused.rest.discard();
+            let _ = tokio::time::timeout(LONGEST_PUSH, rest).await;
+        }
+    }
+
+    /// The push that is refused.
+    fn push(&self) -> Option<&Push> {
+        match self {
+            Self::Denied(denied) => denied.push.as_ref().map(|refused| &refused.push),
+            _ => None,
         }
     }
 

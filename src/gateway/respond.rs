@@ -229,7 +229,7 @@ impl Exchange {
     /// Records the refusal, then returns it.
     async fn refuse(
         mut self: Box<Self>,
-        refusal: Refusal,
+        mut refusal: Refusal,
         version: Version,
     ) -> Response<AnswerBody> {
         let (id, reason) = (self.trail.id(), refusal.reason());
@@ -255,6 +255,7 @@ impl Exchange {
             // trail counts the loss.
             tracing::error!(exchange = %id, %error, "a refusal was not recorded");
         }
+        refusal.settle().await;
         let mut response = Response::new(AnswerBody::own(content));
         *response.status_mut() = status;
         *response.headers_mut() = fields;

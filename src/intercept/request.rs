@@ -11,6 +11,7 @@ use hyper::upgrade::OnUpgrade;
 use super::connection::ConnectionContext;
 use super::websocket;
 use crate::audit::Noted;
+use crate::body::read::Prefix;
 use crate::body::{Content, HoldBudget, HoldFault, Limit, Meter, digest};
 use crate::message::RequestHead;
 
@@ -51,7 +52,8 @@ impl Request {
         self.content.size_hint().exact()
     }
 
-    /// The same request with all of its content in memory.
+    /// The same request with its content in memory: all of it, or the beginning that `prefix` asks
+    /// for.
     ///
     /// # Errors
     /// [`HoldFault`] by cause. The request is dropped then.
@@ -59,8 +61,9 @@ impl Request {
         mut self: Box<Self>,
         limit: Limit,
         budget: &Arc<HoldBudget>,
+        prefix: Option<Prefix>,
     ) -> Result<Box<Self>, HoldFault> {
-        self.content = self.content.hold(limit, budget).await?;
+        self.content = self.content.hold(limit, budget, prefix).await?;
         Ok(self)
     }
 

@@ -9,7 +9,7 @@ use cedar_policy::{Expression, RestrictedExpression};
 
 use super::value::{text, texts};
 use crate::body::fact::{FactType, FactValue, Location, Plain, read};
-use crate::body::read::{Asked, Protocol, Unread};
+use crate::body::read::{Asked, Prefix, Protocol, Unread};
 use crate::message::{Host, Origin, OriginPattern, RequestHead, Route};
 
 /// A declared fact of content: `context.content.NAME`.
@@ -160,6 +160,17 @@ impl Declared {
         let said = spoken.flat_map(|protocol| protocol.read(&asked));
         let said = said.map(|(name, value)| (FactName(name.to_owned()), value));
         ContentFacts(declared.chain(said).collect())
+    }
+
+    /// How the beginning of a request's content is followed, if nothing behind it is read.
+    pub(super) fn prefix(&self, head: &RequestHead) -> Option<Prefix> {
+        let path = head.target.path();
+        // Declared facts are read from forms and JSON, which no request with a prefix is.
+        let mut spoken = self.spoken(head).into_iter();
+        match (spoken.next(), spoken.next()) {
+            (Some(only), None) => only.prefix(&head.method, path, &head.fields),
+            _ => None,
+        }
     }
 
     fn of(&self, origin: &Origin) -> impl Iterator<Item = &ContentFact> {

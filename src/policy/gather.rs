@@ -99,7 +99,8 @@ impl Policies {
         })
     }
 
-    /// Holds the content, and reads the declared facts and the credentials in it.
+    /// Holds the content, or the beginning that is enough, and reads the declared facts and the
+    /// credentials in it.
     async fn read(
         &self,
         request: Box<Request>,
@@ -110,11 +111,15 @@ impl Policies {
     ) -> Result<Box<Request>, Ungathered> {
         let session = judged.session().clone();
         let held = session.part_of(budget.held);
-        let mut request = request.hold(budget.limit, held).await?;
+        let prefix = match &search {
+            Some(_) => None,
+            None => self.declared().prefix(&request.head),
+        };
+        let mut request = request.hold(budget.limit, held, prefix).await?;
         let mut share = Share::of(held.clone());
         let decoding = Share::of(session.decoding_of(budget.decoding).clone());
         let fields = &request.head.fields;
-        let plain = match request.content.held() {
+        let plain = match request.content.ahead() {
             Some(held) => plain(fields, held, budget.limit, &mut share, decoding).await?,
             None => None,
         };

@@ -10,7 +10,8 @@ use super::generation::Generation;
 use super::judged::{JudgedRequest, Refused};
 use super::policies::Policies;
 use super::verdict::Verdict;
-use crate::body::{Content, HoldBudget, HoldFault, Limit};
+use crate::body::read::Push;
+use crate::body::{Content, Held, HoldBudget, HoldFault, Limit};
 use crate::intercept::Request;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
@@ -77,9 +78,20 @@ pub struct Denied {
     pub facts_read: Vec<String>,
     /// Where it would have gone.
     pub origin: Origin,
+    /// The push that it is, if its commands were read and its client asks for a report.
+    pub push: Option<RefusedPush>,
     /// Why it was refused and what would allow it, for the client and the operator. Holds no value
     /// of the request's fields.
     pub explanation: Explanation,
+}
+
+/// A push that is refused, and what its client still sends.
+#[derive(Debug)]
+pub struct RefusedPush {
+    /// The push.
+    pub push: Push,
+    /// What follows its commands.
+    pub rest: Content,
 }
 
 impl Policies {
@@ -100,7 +112,7 @@ impl Policies {
         let verdict = match verdict {
             Ok(verdict) => verdict,
             Err(refused) => {
-                return Decision::Deny(Box::new(denied(&generation, &judged, &request, refused)));
+                return Decision::Deny(Box::new(denied(&generation, &judged, request, refused)));
             }
         };
         let facts_read = generation.facts_read(&judged, fields, None);
@@ -128,7 +140,7 @@ impl Policies {
 fn denied(
     generation: &Generation,
     judged: &JudgedRequest,
-    request: &Request,
+    request: Box<Request>,
     refused: Refused,
 ) -> Denied {
     let fields = &request.head.fields;
@@ -144,11 +156,18 @@ fn denied(
         Some((credential, place)) => generation.explain_use(&facts, credential, place, &verdict),
         None => generation.explain(&facts, &verdict),
     };
+    let RequestHead { method, target, .. } = &request.head;
+    let begun = request.content.ahead().map(Held::whole);
+    let push = begun.and_then(|begun| Push::of(method, target.path(), fields, &begun));
     Denied {
         verdict,
         facts_read,
         lend: lend.map(|(credential, place)| (credential.clone(), place.to_string())),
         origin: request.head.origin.clone(),
+        push: push.map(|push| RefusedPush {
+            push,
+            rest: request.content,
+        }),
         explanation,
     }
 }
@@ -203,7 +222,7 @@ impl Authorized {
         limit: Limit,
         budget: &Arc<HoldBudget>,
     ) -> Result<Self, HoldFault> {
-        self.request = self.request.hold(limit, budget).await?;
+        self.request = self.request.hold(limit, budget, None).await?;
         Ok(self)
     }
 

@@ -1,6 +1,8 @@
 //! Policies over content: what was judged is what is sent, and what does not read in one way is
 //! denied.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::echoes::coded_pieces;
@@ -24,6 +26,7 @@ rows![
     a_mutation_is_found_behind_aliases_fragments_and_batches,
     a_document_in_the_query_is_judged_without_content,
     a_push_to_another_branch_is_refused,
+    a_push_is_judged_before_its_objects_which_stream,
     a_tool_that_is_not_allowed_is_not_called,
     a_model_gets_no_tool_that_its_provider_runs,
 ];
@@ -574,27 +577,111 @@ fn a_document_in_the_query_is_judged_without_content(rig: &Rig) {
     }
 }
 
+const PUSH: &str = "application/x-git-receive-pack-request";
+const PUSHED_TO: &str = "/o/r.git/git-receive-pack";
+
+fn line(text: &str) -> String {
+    format!("{:04x}{text}", text.len() + 4)
+}
+
+/// The command that creates a ref, with what the client can do.
+fn create(name: &str, capabilities: &str) -> String {
+    let (none, one) = ("0".repeat(40), "5".repeat(40));
+    line(&format!("{none} {one} {name}\0 {capabilities}"))
+}
+
 fn a_push_to_another_branch_is_refused(rig: &Rig) {
     let (none, one) = ("0".repeat(40), "5".repeat(40));
-    let line = |text: String| format!("{:04x}{text}", text.len() + 4);
-    let create = |name: &str| {
-        line(format!(
-            "{none} {one} {name}\0 report-status-v2 agent=git/2.47"
-        ))
-    };
-    let more = line(format!("{one} {one} refs/heads/main"));
-    let delete = line(format!("{one} {none} refs/heads/agent/x\0"));
+    let create = |name: &str| create(name, "agent=git/2.47");
+    let more = line(&format!("{one} {one} refs/heads/main"));
+    let delete = line(&format!("{one} {none} refs/heads/agent/x\0"));
     for (commands, reason) in [
         (create("refs/heads/agent/x"), ""),
         (create("refs/heads/main"), "policy_forbids"),
         (create("refs/heads/agent/x") + &more, "policy_forbids"),
         (create("refs/heads/agent-x/y"), "policy_forbids"),
         (delete, "policy_forbids"),
-        (line("push-cert\0".to_owned()), "policy_error"),
+        (line("push-cert\0"), "policy_error"),
     ] {
         let content = [commands.as_bytes(), b"0000PACK\0\0\0\x02\xff"].concat();
-        let kind = "application/x-git-receive-pack-request";
-        Post::new(OTHER, "/o/r.git/git-receive-pack", kind, &content).expect(rig, reason);
+        Post::new(OTHER, PUSHED_TO, PUSH, &content).expect(rig, reason);
+    }
+}
+
+/// The origin has the first objects before the client has sent the last, of more than is held.
+fn a_push_is_judged_before_its_objects_which_stream(rig: &Rig) {
+    let begun = |name: &str| create(name, "agent=git/2.47") + "0000PACK";
+    let (agents, main) = (begun("refs/heads/agent/x"), begun("refs/heads/main"));
+    let head = format!(
+        "POST {PUSHED_TO} HTTP/1.1\r\nHost: {OTHER}\r\nContent-Type: {PUSH}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    );
+    let chunk = |bytes: &str| format!("{:x}\r\n{bytes}\r\n", bytes.len());
+    let fields = [
+        (":method", "POST"),
+        (":scheme", "https"),
+        (":authority", OTHER),
+        (":path", PUSHED_TO),
+        ("content-type", PUSH),
+    ];
+    let more = "x".repeat(17 << 20);
+    for way in Way::SECURE {
+        rig.origins.take_raw();
+        let mut wire = rig.open(way, OTHER);
+        wire.send(format!("{head}{}", chunk(&agents)).as_bytes());
+        arrives(rig, "PACK");
+        let answer = wire.ask(format!("{}0\r\n\r\n", chunk(&more)).as_bytes());
+        assert_eq!(answer.status, 200, "{way:?}");
+        rig.record(way);
+        let whole = [&agents, &more[..]].concat();
+        assert!(rig.seen().remove(0).body == whole.as_bytes(), "{way:?}");
+        let mut frames = rig.frames(way, OTHER);
+        frames.headers(1, &fields, false);
+        let (first, second) = agents.split_at(60);
+        frames.frame(DATA, 0, 1, first.as_bytes());
+        frames.frame(DATA, 0, 1, second.as_bytes());
+        arrives(rig, "PACK");
+        frames.frame(DATA, END_STREAM, 1, b"more");
+        assert!(frames.fate(1).answered, "{way:?}");
+        rig.record(way);
+        let whole = [&agents, "more"].concat();
+        assert_eq!(rig.seen().remove(0).body, whole.as_bytes(), "{way:?}");
+        // Refused while the client still sends; and so is a list that is too long to be held.
+        let mut wire = rig.open(way, OTHER);
+        let answer = wire.ask(format!("{head}{}", chunk(&main)).as_bytes());
+        assert_eq!(answer.reason(), "policy_forbids", "{way:?}");
+        rig.record(way);
+        let mut frames = rig.frames(way, OTHER);
+        frames.headers(1, &fields, false);
+        frames.frame(DATA, 0, 1, main.as_bytes());
+        assert!(frames.fate(1).answered, "{way:?}");
+        assert_eq!(rig.record(way)["reason"], "policy_forbids", "{way:?}");
+        let ids = format!("{} {}", "0".repeat(40), "5".repeat(40));
+        let long = line(&format!("{ids} refs/heads/{}", "x".repeat(65_000)));
+        let list = create("refs/heads/x", "") + &long.repeat((17 << 20) / long.len());
+        let mut wire = rig.open(way, OTHER);
+        let answer = wire.ask(format!("{head}{}", chunk(&list)).as_bytes());
+        assert_eq!(answer.reason(), "content_too_long", "{way:?}");
+        rig.record(way);
+        assert!(rig.seen().is_empty());
+        // A client that breaks off: the origin never has a whole request.
+        let mut wire = rig.open(way, OTHER);
+        wire.send(format!("{head}{}", chunk(&agents)).as_bytes());
+        arrives(rig, "PACK");
+        drop(wire);
+        rig.abandon_records(way);
+        assert!(rig.seen().is_empty());
+    }
+    rig.ends_now();
+}
+
+/// Waits until the origin has received these bytes.
+fn arrives(rig: &Rig, what: &str) {
+    let until = Instant::now() + Duration::from_secs(6);
+    let mut raw = Vec::new();
+    while memchr::memmem::find(&raw, what.as_bytes()).is_none() {
+        assert!(Instant::now() < until, "`{what}` did not arrive");
+        std::thread::sleep(Duration::from_millis(5));
+        raw.extend(rig.origins.take_raw());
     }
 }
 

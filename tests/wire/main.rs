@@ -25,6 +25,7 @@ mod pauses;
 mod phantoms;
 mod places;
 mod policy;
+mod pushes;
 mod reach;
 mod reload;
 mod renewed;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         phantoms::ROWS,
         places::ROWS,
         policy::ROWS,
+        pushes::ROWS,
         websockets::ROWS,
         reach::ROWS,
         reload::ROWS,

@@ -38,4 +38,4 @@ pub(super) fn names(all: BTreeSet<String>) -> Result<FactValue, Unread> {
 }
 
 /// The most names in one fact.
-const MOST_NAMES: usize = 1_024;
+pub(super) const MOST_NAMES: usize = 1_024;

@@ -3,72 +3,161 @@
 
 use std::collections::BTreeSet;
 
-use http::Method;
 use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method};
 
-use super::asked::{Asked, Found, Unread, names};
+use super::asked::{Asked, Found, MOST_NAMES, Unread, names};
 
 /// The facts that it gives.
 pub(super) const FACTS: [&str; 3] = ["git.refs", "git.folders", "git.options"];
 
+/// Whether this is a push, in whose content the commands stand first.
+pub(super) fn is_push(method: &Method, path: &str, fields: &HeaderMap) -> bool {
+    let mut kinds = fields.get_all(CONTENT_TYPE).iter();
+    let is_typed = kinds.next().is_some_and(|kind| kind == PUSH) && kinds.next().is_none();
+    *method == Method::POST && path.ends_with("/git-receive-pack") && is_typed
+}
+
 pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
-    let mut kinds = asked.fields.get_all(CONTENT_TYPE).iter();
-    let is_push = kinds.next().is_some_and(|kind| kind == PUSH) && kinds.next().is_none();
-    if *asked.method != Method::POST || !asked.path.ends_with("/git-receive-pack") || !is_push {
+    if !is_push(asked.method, asked.path, asked.fields) {
         return Err("it is no push");
     }
     let coded = &asked.content.coded;
     if !coded.is_empty() && !coded.starts_with(b"\x1f\x8b") {
         return Err("git undoes no coding but gzip");
     }
-    let mut said = Said::default();
-    let mut rest = &asked.content.bytes[..];
-    while let Some(line) = line(&mut rest)? {
-        said.command(line)?;
-    }
-    if said.has_options {
-        while let Some(option) = line(&mut rest)? {
-            said.options.insert(text(option)?.to_owned());
+    let (mut refs, mut folders) = (BTreeSet::new(), BTreeSet::new());
+    let mut options = BTreeSet::new();
+    walk_all(&asked.content.bytes, |said| match said {
+        Said::Command(kind, name, folder) => {
+            folders.insert(folder.to_owned());
+            refs.insert(kind.to_owned());
+            refs.insert(format!("{kind} {name}"));
         }
-    }
-    if !rest.is_empty() && !rest.starts_with(b"PACK") {
-        return Err(MALFORMED);
-    }
-    let [refs, folders, options] = FACTS;
-    Ok(vec![
-        (refs, names(said.refs)),
-        (folders, names(said.folders)),
-        (options, names(said.options)),
-    ])
+        Said::Option(text) => drop(options.insert(text.to_owned())),
+    })?;
+    let found = [refs, folders, options].map(names);
+    Ok(FACTS.into_iter().zip(found).collect())
 }
 
+/// A push whose client asks for a report.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Push {
+    /// The refs that it would change.
+    pub refs: Vec<String>,
+    /// Whether the report goes beside messages (`side-band-64k`).
+    pub has_side_band: bool,
+}
+
+impl Push {
+    /// Reads the beginning of a request. `None` if it is no push, is coded, or has no report to
+    /// get.
+    pub fn of(method: &Method, path: &str, fields: &HeaderMap, content: &[u8]) -> Option<Self> {
+        if !is_push(method, path, fields) {
+            return None;
+        }
+        let (mut refs, mut longest) = (Vec::new(), 0);
+        let lists = walk_all(content, |said| {
+            if let Said::Command(_, name, _) = said {
+                longest = longest.max(name.len());
+                refs.push(name.to_owned());
+            }
+        });
+        let lists = lists.ok()?;
+        let is_asked = lists.can("report-status") || lists.can("report-status-v2");
+        let is_short = refs.len() <= MOST_NAMES && longest <= LONGEST_REPORTED;
+        (is_asked && is_short).then(|| Self {
+            refs,
+            has_side_band: lists.can("side-band-64k"),
+        })
+    }
+}
+
+/// Walks the lists of a push, of which all is here that is judged.
+fn walk_all(content: &[u8], mut each: impl FnMut(Said<'_>)) -> Result<Lists, Unread> {
+    let (mut lists, mut rest) = (Lists::default(), content);
+    let is_over = lists.walk(&mut rest, &mut each)?;
+    let is_whole = is_over && (rest.is_empty() || rest.starts_with(OBJECTS));
+    is_whole.then_some(lists).ok_or(MALFORMED)
+}
+
+/// The beginning of a push that is judged: what comes before the objects. It is followed as it
+/// comes.
 #[derive(Default)]
-struct Said {
-    refs: BTreeSet<String>,
-    folders: BTreeSet<String>,
-    options: BTreeSet<String>,
-    has_options: bool,
-    /// Whether a command has come. The first one has the client's capabilities behind it.
-    has_begun: bool,
+pub(super) struct Beginning {
+    lists: Lists,
+    /// What came of a line that is not whole.
+    pending: Vec<u8>,
 }
 
-impl Said {
-    fn command(&mut self, line: &[u8]) -> Result<(), Unread> {
-        if let (Some(id), false) = (line.strip_prefix(b"shallow "), self.has_begun) {
-            return is_id(text(id)?).then_some(()).ok_or(MALFORMED);
+impl Beginning {
+    /// Takes more of the content. Whether nothing that follows is judged: it is the objects, or
+    /// what came is not valid.
+    pub(super) fn take(&mut self, piece: &[u8]) -> bool {
+        self.pending.extend_from_slice(piece);
+        let mut rest = &self.pending[..];
+        let is_enough = match self.lists.walk(&mut rest, &mut |_| {}) {
+            Ok(is_over) => is_over && rest.len() >= OBJECTS.len(),
+            Err(_) => true,
+        };
+        let walked = self.pending.len() - rest.len();
+        self.pending.drain(..walked);
+        is_enough
+    }
+}
+
+/// What a line says.
+enum Said<'a> {
+    /// What is done to a ref, its name and its folder.
+    Command(&'static str, &'a str, &'a str),
+    /// A push option.
+    Option(&'a str),
+}
+
+/// How far the lists were followed: that of the commands, and that of the push options if the
+/// client says that it has one.
+#[derive(Default)]
+struct Lists {
+    /// What the client can do. Its first command has it.
+    capabilities: Option<String>,
+    is_in_options: bool,
+    is_over: bool,
+}
+
+impl Lists {
+    /// Follows the lists as far as their lines are whole. Returns whether they are over.
+    fn walk(&mut self, rest: &mut &[u8], each: &mut impl FnMut(Said<'_>)) -> Result<bool, Unread> {
+        while !self.is_over {
+            match line(rest)? {
+                Line::Cut => return Ok(false),
+                Line::Flush if self.can("push-options") && !self.is_in_options => {
+                    self.is_in_options = true;
+                }
+                Line::Flush => self.is_over = true,
+                Line::Text(line) if self.is_in_options => each(Said::Option(text(line)?)),
+                Line::Text(line) => self.command(line)?.into_iter().for_each(&mut *each),
+            }
+        }
+        Ok(true)
+    }
+
+    fn can(&self, what: &str) -> bool {
+        let mut all = self.capabilities.iter().flat_map(|all| all.split(' '));
+        all.any(|one| one == what)
+    }
+
+    fn command<'a>(&mut self, line: &'a [u8]) -> Result<Option<Said<'a>>, Unread> {
+        if let (Some(id), None) = (line.strip_prefix(b"shallow "), &self.capabilities) {
+            return is_id(text(id)?).then_some(None).ok_or(MALFORMED);
         }
         let mut parts = line.splitn(2, |byte| *byte == 0);
         let command = text(parts.next().unwrap_or_default())?;
-        if let Some(capabilities) = parts.next() {
-            let capabilities = text(capabilities)?;
-            let mut all = capabilities.split(' ');
+        match (parts.next(), &self.capabilities) {
             // git takes those of any line.
-            if self.has_begun {
-                return Err(MALFORMED);
-            }
-            self.has_options = all.any(|one| one == "push-options");
+            (Some(_), Some(_)) => return Err(MALFORMED),
+            (said, None) => self.capabilities = Some(text(said.unwrap_or_default())?.to_owned()),
+            (None, Some(_)) => {}
         }
-        self.has_begun = true;
         let mut words = command.split(' ');
         let (Some(old), Some(new), Some(name), None) =
             (words.next(), words.next(), words.next(), words.next())
@@ -87,16 +176,25 @@ impl Said {
         if !is_id(old) || !is_id(new) || old.len() != new.len() {
             return Err(MALFORMED);
         }
-        self.folders.insert(folder.ok_or(MALFORMED)?.to_owned());
-        self.refs.insert(kind.to_owned());
-        self.refs.insert(format!("{kind} {name}"));
-        Ok(())
+        let folder = folder.ok_or(MALFORMED)?;
+        Ok(Some(Said::Command(kind, name, folder)))
     }
 }
 
-/// Takes one line. `None` if it is the flush packet that ends a list.
-fn line<'a>(rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, Unread> {
-    let (digits, behind) = rest.split_first_chunk::<4>().ok_or(MALFORMED)?;
+/// What stands next in a list.
+enum Line<'a> {
+    Text(&'a [u8]),
+    /// The flush packet, which ends it.
+    Flush,
+    /// A line of which the end is missing.
+    Cut,
+}
+
+/// Takes one line, if it is whole.
+fn line<'a>(rest: &mut &'a [u8]) -> Result<Line<'a>, Unread> {
+    let Some((digits, behind)) = rest.split_first_chunk::<4>() else {
+        return Ok(Line::Cut);
+    };
     // Another sign than a digit, such as `+`, is none in git.
     let digits = std::str::from_utf8(digits).map_err(|_| MALFORMED)?;
     let is_digit = |byte: u8| byte.is_ascii_hexdigit();
@@ -105,14 +203,15 @@ fn line<'a>(rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, Unread> {
     match length.ok_or(MALFORMED)? {
         0 => {
             *rest = behind;
-            Ok(None)
+            Ok(Line::Flush)
         }
         length @ 5..=LONGEST if length <= rest.len() => {
             let (line, behind) = rest.split_at(length);
             *rest = behind;
             let line = &line[4..];
-            Ok(Some(line.strip_suffix(b"\n").unwrap_or(line)))
+            Ok(Line::Text(line.strip_suffix(b"\n").unwrap_or(line)))
         }
+        5..=LONGEST => Ok(Line::Cut),
         _ => Err(MALFORMED),
     }
 }
@@ -134,11 +233,15 @@ fn is_id(text: &str) -> bool {
 const PUSH: &str = "application/x-git-receive-pack-request";
 /// git's `LARGE_PACKET_MAX`.
 const LONGEST: usize = 65_520;
+/// The longest name in a report.
+const LONGEST_REPORTED: usize = 1_024;
+/// What objects begin with.
+const OBJECTS: &[u8] = b"PACK";
 const MALFORMED: Unread = "its list of commands is not valid, or signed as a whole";
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, HeaderValue};
+    use http::HeaderValue;
 
     use super::super::{Protocol, tests::asked};
     use super::*;
@@ -185,6 +288,64 @@ mod tests {
         );
         // git asks with nothing whether it is logged in.
         assert_eq!(push("0000").as_deref(), Ok("; ; "));
+    }
+
+    /// However it is cut: what is enough reads as the whole does, and holds none of the objects.
+    #[test]
+    fn the_beginning_of_a_push_says_what_the_whole_says() {
+        let first = command('a', 'b', "refs/heads/main\0 push-options report-status");
+        let plain = command('0', 'c', "refs/tags/v1\0 report-status");
+        let shallow = line(&format!("shallow {}", "d".repeat(40)));
+        let objects = format!("PACK{}", "x".repeat(300));
+        let options = line("ci.skip") + "0000";
+        for (content, is_cut) in [
+            (format!("{first}0000{options}{objects}"), true),
+            (format!("{shallow}{plain}0000{objects}"), true),
+            (format!("{plain}0000x{objects}"), true),
+            (format!("{first}0000{objects}"), true),
+            (format!("{plain}{first}{objects}"), true),
+            (format!("{plain}0000"), false),
+            (format!("{plain}0000PAC"), false),
+            (format!("{first}0000{options}"), false),
+            (first.clone(), false),
+            ("0000".to_owned(), false),
+        ] {
+            let whole = push(&content);
+            for length in 1..content.len() {
+                let (mut beginning, mut came) = (Beginning::default(), 0);
+                let mut pieces = content.as_bytes().chunks(length);
+                let is_enough = pieces.any(|piece| {
+                    came += piece.len();
+                    beginning.take(piece)
+                });
+                assert_eq!(is_enough, is_cut, "{content:?} by {length}");
+                assert_eq!(push(&content[..came]), whole, "{content:?} by {length}");
+                let is_short = came + objects.len() < content.len() + OBJECTS.len() + length;
+                assert!(!is_cut || is_short, "{content:?} by {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_push_has_a_report_where_its_client_asks_for_one() {
+        let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(PUSH))]);
+        let of = |content: String| Push::of(&Method::POST, PATH, &fields, content.as_bytes());
+        let asked = command('a', 'b', "refs/heads/x\0 report-status-v2 side-band-64k");
+        let more = command('0', 'c', "refs/tags/v1");
+        let push = of(asked + &more + "0000PACK").unwrap();
+        assert_eq!(push.refs, ["refs/heads/x", "refs/tags/v1"]);
+        assert!(push.has_side_band);
+        for none in [
+            command('a', 'b', "refs/heads/x\0 side-band-64k") + "0000",
+            command('a', 'b', "refs/heads/x\0 report-status"),
+            command(
+                'a',
+                'b',
+                &format!("refs/{}\0 report-status", "x".repeat(1_024)),
+            ) + "0000",
+        ] {
+            assert_eq!(of(none), None);
+        }
     }
 
     #[test]

@@ -11,7 +11,12 @@ mod model;
 
 use std::str::FromStr;
 
+use http::{HeaderMap, Method};
+
+use crate::Coding;
+
 pub use asked::{Asked, Found, Unread};
+pub use git::Push;
 
 /// A protocol whose requests are read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -24,6 +29,17 @@ pub enum Protocol {
     Mcp,
     /// Requests to models.
     Model,
+}
+
+/// The beginning of content, followed as it comes until it is enough for the reader.
+#[derive(Default)]
+pub struct Prefix(git::Beginning);
+
+impl Prefix {
+    /// Takes more of the content. Whether it is enough.
+    pub fn take(&mut self, piece: &[u8]) -> bool {
+        self.0.take(piece)
+    }
 }
 
 /// A text that does not name a [`Protocol`].
@@ -66,6 +82,14 @@ impl Protocol {
         };
         let none = |why| self.facts().iter().map(|name| (*name, Err(why))).collect();
         found.unwrap_or_else(none)
+    }
+
+    /// How the beginning of a request's content is followed, if nothing behind it is read.
+    /// `None` if the whole is read.
+    pub fn prefix(self, method: &Method, path: &str, fields: &HeaderMap) -> Option<Prefix> {
+        let is_push = self == Self::Git && git::is_push(method, path, fields);
+        let is_plain = Coding::parse_list(fields).is_ok_and(|codings| codings.is_empty());
+        (is_push && is_plain).then(Prefix::default)
     }
 
     fn listed() -> String {

@@ -210,6 +210,7 @@ mod tests {
         message: "no policy permits <it>",
         to: "s3",
         id: "00ff",
+        push: None,
         policies: &[],
     };
 

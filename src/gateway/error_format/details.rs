@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, HeaderValue, Method};
 
+use crate::body::read::Push;
 use crate::names::{PolicyId, ReasonCode};
 
 /// What is known of the request that an error answers. It is unchecked, and decides the format
@@ -38,6 +39,8 @@ pub(in crate::gateway) struct ErrorDetails<'a> {
     pub(in crate::gateway) to: &'a str,
     /// The exchange's id.
     pub(in crate::gateway) id: &'a str,
+    /// The push that it is, to be refused in a report.
+    pub(in crate::gateway) push: Option<&'a Push>,
     /// The policies that decided.
     pub(in crate::gateway) policies: &'a [PolicyId],
 }

@@ -119,6 +119,7 @@ mod tests {
         message: "no policy permits it.",
         to: "x.test",
         id: "00ff",
+        push: None,
         policies: &[],
     };
 
