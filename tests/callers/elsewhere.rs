@@ -76,7 +76,7 @@ impl Sidecar {
         }
     }
 
-    /// A new connection ends at once, without a byte: in the best of three tries, as other tests run.
+    /// A new connection ends at once, without a byte, in the best of three tries.
     fn refuses(&self) {
         let tries = (0..3).map(|_| {
             let began = Instant::now();
