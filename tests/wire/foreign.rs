@@ -643,7 +643,16 @@ fn own(place: &str, phantom: &str) -> String {
         ["basic", "user"] => basic(format!("{phantom}:")),
         ["basic", "password"] => basic(format!("user:{phantom}")),
         ["query", name] => get(&format!("/x?{name}={phantom}"), ""),
-        ["path", path] => get(&(path.replace("{}", phantom) + "x"), ""),
+        ["path", path] => {
+            let path = path.replace('*', "9").replace("{}", phantom);
+            let rest = if path.ends_with('/') { "x" } else { "" };
+            get(&(path + rest), "")
+        }
+        // Its phantom comes later.
+        ["websocket", _] => get(
+            "/x",
+            "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+        ),
         ["form", name] => post(
             "/x",
             "Content-Type: application/x-www-form-urlencoded",
