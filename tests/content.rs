@@ -1,8 +1,8 @@
 //! Credentials where services take them, and policies on what requests do, with the services' own
 //! SDKs and with real servers: `tests/content`.
 //!
-//! `GATEWAY_CLIENTS` names the directory of the installed clients, which `.ci/install` prints. Without
-//! it, or without a client, these fail.
+//! `GATEWAY_CLIENTS` names the directory of the installed clients, which `.ci/install` prints.
+//! Without it, or without a client, these fail.
 
 use std::path::Path;
 use std::process::Command;

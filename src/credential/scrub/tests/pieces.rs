@@ -352,8 +352,8 @@ proptest! {
             kind => messages(kind, &contents),
         };
         let pieces = cut(&content, &cuts);
-        // What is there by chance, since a piece of a phantom stands behind one of the secret, is not
-        // there with other phantoms.
+        // What is there by chance, a piece of a phantom behind one of the secret, is not there
+        // with other phantoms.
         let mut leaks = Vec::new();
         for phantoms in [2, 3].map(|part| phantoms_by(&secrets, part)) {
             let (out, _) = through(&search(&secrets, &phantoms), kind, coding, &pieces, breaks);
