@@ -255,7 +255,10 @@ impl Exchange {
             // trail counts the loss.
             tracing::error!(exchange = %id, %error, "a refusal was not recorded");
         }
-        refusal.settle().await;
+        tokio::select! {
+            () = refusal.settle() => {}
+            _ = self.guard.aborted() => {}
+        }
         let mut response = Response::new(AnswerBody::own(content));
         *response.status_mut() = status;
         *response.headers_mut() = fields;

@@ -16,6 +16,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -269,6 +270,9 @@ impl RemoteProxy {
         };
         let stream = self.client.connect().await;
         let mut stream = stream.map_err(RemoteRefused::Unreached)?;
+        // A gateway that vanishes is noticed.
+        let kept = SockRef::from(stream.get_ref().0).set_keepalive(true);
+        kept.map_err(|error| RemoteRefused::Unanswered(error.into()))?;
         let asked = upstream::ask(&mut stream, to, login.as_ref(), then);
         let asked = timeout(ANSWERS, asked).await;
         let answer = asked.unwrap_or(Err(UpstreamFault::Late));

@@ -270,7 +270,7 @@ facts! {
         "the host that would receive it"
         |of| Ok(Value::new_entity_uid(of.lend()?.1.clone()));
     Place "place" String Lend Question
-        "where it would be: `header:authorization:Bearer`, `header:x-api-key`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`"
+        "where it would be: `header:authorization:Bearer`, `header:x-api-key`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`; `websocket:/d/token` of an upgrade, for its messages"
         |of| Ok(text(of.lend()?.0.place));
 }
 

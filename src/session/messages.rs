@@ -15,8 +15,9 @@ use crate::message::{Place, RequestHead};
 /// What the text messages are searched for, after a request to a service that takes credentials in
 /// them.
 pub struct MessageSearch {
-    /// The bindings of such places, and the index of the place in each.
-    places: Vec<(Arc<Bound>, usize)>,
+    /// The bindings of such places, the index of the place in each, and whether its credential may
+    /// be lent to the request.
+    places: Vec<(Arc<Bound>, usize, bool)>,
     /// Whether the service takes the credentials alone that are bound to it.
     guards: bool,
 }
@@ -33,9 +34,9 @@ impl OriginBindings {
             bound.lends(&head.method, head.target.path())
                 && bound.lends_to_named(&head.fields, &head.origin)
         };
-        let all = self.bound.iter().filter(|bound| is_lent(bound));
+        let all = self.bound.iter();
         let places: Vec<_> = all
-            .filter_map(|bound| Some((bound.clone(), at(bound)?)))
+            .filter_map(|bound| Some((bound.clone(), at(bound)?, is_lent(bound))))
             .collect();
         (!places.is_empty()).then(|| MessageSearch {
             places,
@@ -49,7 +50,8 @@ impl DetectedCredentials {
     /// the request itself uses them.
     pub(super) fn expect_messages(&mut self, head: &RequestHead, phantoms: &Phantoms) {
         let search = self.here.in_messages(head);
-        for (bound, place) in search.into_iter().flat_map(|search| search.places) {
+        let all = search.into_iter().flat_map(|search| search.places);
+        for (bound, place, _) in all.filter(|(_, _, is_lent)| *is_lent) {
             let credential = &bound.binding.credential;
             let mut lends = self.lends.iter();
             if let Some(phantom) = phantoms.of(credential).cloned()
@@ -67,6 +69,11 @@ impl DetectedCredentials {
 }
 
 impl MessageSearch {
+    /// Whether all messages are to be read: a credential that is not ours may be in any.
+    pub fn guards(&self) -> bool {
+        self.guards
+    }
+
     /// Finds the credentials that a text message uses.
     ///
     /// A phantom outside of its place is inert: it goes on as it is.
@@ -81,7 +88,7 @@ impl MessageSearch {
     ) -> Result<Vec<CredentialUse>, CredentialRefusal> {
         let why = FormFault::Disputed;
         let mut uses = Vec::new();
-        for (bound, place) in &self.places {
+        for (bound, place, is_lent) in &self.places {
             let Place::WebSocket(pointer) = &bound.binding.places[*place] else {
                 continue;
             };
@@ -92,14 +99,15 @@ impl MessageSearch {
             let phantom = phantoms.of(&bound.binding.credential);
             let is_it = |phantom: &&_| spot.text.as_deref() == Some(Phantom::reveal(phantom));
             match phantom.filter(is_it) {
-                Some(phantom) if spot.is_exact => uses.push(CredentialUse {
+                Some(phantom) if spot.is_exact && *is_lent => uses.push(CredentialUse {
                     bound: bound.clone(),
                     place: *place,
                     spot: Location::Content(spot.at),
                     phantom: phantom.clone(),
                 }),
-                Some(_) => return Err(CredentialRefusal::Unreadable { why }),
-                None => {}
+                Some(_) if *is_lent => return Err(CredentialRefusal::Unreadable { why }),
+                // Without a loan it is inert.
+                _ => {}
             }
         }
         Ok(uses)

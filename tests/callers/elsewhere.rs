@@ -268,7 +268,9 @@ fn a_sidecar_that_has_no_way_says_so_at_its_start() {
 #[test]
 fn the_command_of_a_sidecar_has_its_way_and_not_its_token() {
     let rig = Rig::start("", "session = \"agent-1\"\nwho = [\"token\"]");
-    let asks = "curl -sS http://stream.test/; echo \" ${TOKEN-none}\"; exit 7";
+    // Root reads everything; without its capabilities it is any user.
+    let asks = "curl -sS http://stream.test/; echo \" ${TOKEN-none}\"; sidecar=$PPID
+        setpriv --bounding-set=-all sh -c \"cat /proc/$sidecar/environ\" 2>/dev/null; exit 7";
     let words = ["--token-from", "env:TOKEN", "--", "sh", "-c", asks];
     let output = leads(&rig, &words)
         .env("TOKEN", text(&mint(&rig.program, &[])))

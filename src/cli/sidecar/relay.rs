@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, copy_bidirectional_with_sizes};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
@@ -48,7 +49,7 @@ pub(crate) struct Relay {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = loopback)]
     listen: Option<SocketAddr>,
     /// Where `gateway sidecar rules` lead connections to
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = with_port)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = with_port, conflicts_with = "command")]
     transparent: Option<SocketAddr>,
     /// Where they lead DNS to
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = with_port, requires = "transparent")]
@@ -60,6 +61,8 @@ pub(crate) struct Relay {
 
 impl Relay {
     pub(super) fn run(self, terminal: Terminal) -> Result<Code, Failure> {
+        // What is presented is not for the command, which is the same user.
+        serving::harden()?;
         let runtime = serving::runtime()?;
         let ended = LocalSet::new().block_on(&runtime, self.lead(terminal));
         runtime.shutdown_background();
@@ -67,6 +70,7 @@ impl Relay {
     }
 
     async fn lead(self, terminal: Terminal) -> Result<Code, Failure> {
+        let is_alone = self.command.is_empty();
         let settings = WaySettings {
             token_from: self.token_from,
             ca: self.ca,
@@ -74,10 +78,14 @@ impl Relay {
             key: self.key,
         };
         let way = Rc::new(settings.way(self.to, terminal)?);
+        if !Nearby::all().is_empty() {
+            terminal.note(SHARED);
+        }
         if way.is_elsewhere() {
             way.try_open(&[]).await?;
-        } else if !Nearby::all().is_empty() {
-            terminal.note(SHARED);
+        }
+        if way.presents_files && !is_alone {
+            terminal.note(READABLE);
         }
         let usual = || self.transparent.is_none().then_some(USUAL);
         let proxy = match self.listen.or_else(usual) {
@@ -88,7 +96,6 @@ impl Relay {
         let captured = captured.transpose()?;
         let at = proxy.as_ref().map(TcpListener::local_addr);
         let at = at.transpose().context("the port has no address")?;
-        let is_alone = self.command.is_empty();
         if let Some(at) = at.filter(|_| is_alone) {
             terminal.note(format!("gateway: http://{at} leads to {way}"));
         }
@@ -170,6 +177,7 @@ async fn accept(
 /// Passes bytes both ways until both ends have closed, or one is gone.
 async fn pass(client: &mut TcpStream, way: &Way, captured: Option<&Captured>) -> io::Result<()> {
     client.set_nodelay(true)?;
+    SockRef::from(&*client).set_keepalive(true)?;
     let head = captured.map(|captured| captured.head(client)).transpose()?;
     let opened = way.open(head.as_deref().unwrap_or_default()).await;
     let (mut gateway, mut came) = opened.ok_or(io::ErrorKind::ConnectionRefused)?;
@@ -177,7 +185,7 @@ async fn pass(client: &mut TcpStream, way: &Way, captured: Option<&Captured>) ->
     let begun = came.len();
     came.resize(wanted.len(), 0);
     if let Some(rest) = came.get_mut(begun..) {
-        gateway.read_exact(rest).await?;
+        tokio::time::timeout(ANSWERED_WITHIN, gateway.read_exact(rest)).await??;
     }
     if came != wanted {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -267,7 +275,11 @@ fn with_port(text: &str) -> Result<SocketAddr, String> {
 
 const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3128);
 const SHARED: &str = "gateway: this network namespace is not the sandbox's alone: whoever is in it \
-     is this user for the gateway, with `who = [\"unix\"]`";
+     is this user for the gateway, or the caller of what the sidecar presents";
+const READABLE: &str = "gateway: the command runs as the same user, and can read the files of what is \
+     presented: `--token-from env:NAME`, which it does not get, or run it as another user";
+/// How long a gateway may take to answer where a captured connection goes.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 const CONNECTIONS_MAX: usize = 256;
 const BUFFER: usize = 32 * 1024;
 const ACCEPTS_AGAIN_AFTER: Duration = Duration::from_millis(50);

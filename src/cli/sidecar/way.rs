@@ -38,6 +38,8 @@ pub(super) struct Way {
     elsewhere: Option<RemoteProxy>,
     /// The variable that holds the token. It is the sidecar's alone.
     pub(super) variable: Option<String>,
+    /// Whether files hold what is presented.
+    pub(super) presents_files: bool,
     terminal: Terminal,
     /// What was told of a gateway that is not reached.
     told: RefCell<Option<String>>,
@@ -61,7 +63,9 @@ impl WaySettings {
                 .because("its clients present what they have, and the kernel tells who they are")
                 .next("leave out `--token-from`, `--ca` and `--certificate`"));
         }
+        let is_read = self.token_from.is_some() && variable.is_none();
         Ok(Way {
+            presents_files: is_read || self.key.is_some(),
             place: to,
             elsewhere,
             variable,

@@ -9,11 +9,13 @@ use zeroize::Zeroizing;
 use super::AttachFailure;
 use super::content::spliced;
 use crate::credential::scrub::frame::{
-    CONTINUATION, FrameHeaders, FrameMalformed, MASK, TEXT, masked, text_frame,
+    BINARY, CONTINUATION, FrameHeaders, FrameMalformed, MASK, TEXT, masked, text_frame,
 };
 use crate::credential::store::CachedSecret;
 use crate::names::{CredentialName, ReasonCode};
-use crate::session::{CredentialRefusal, CredentialUse, Location, MessageSearch, Session};
+use crate::session::{
+    CredentialRefusal, CredentialUse, Location, MessageSearch, Session, SessionStatus,
+};
 
 /// Reads the client's frames after an upgrade, without extensions.
 ///
@@ -42,6 +44,12 @@ pub enum MessageFault {
     /// It is not UTF-8 (RFC 6455 §8.1).
     #[error("a text message of a WebSocket is not UTF-8")]
     Encoding,
+    /// It is binary, and nobody reads which credential is in it.
+    #[error("a binary message of a WebSocket, where the service takes credentials in messages")]
+    Binary,
+    /// Its session is paused or has ended.
+    #[error("the session lends nothing now: it is paused, or has ended")]
+    Inactive,
     /// It is longer than may be searched.
     #[error("a text message of a WebSocket is longer than 64 KiB, or in too many frames")]
     TooLong,
@@ -57,7 +65,10 @@ impl MessageFault {
     /// The reason code in audit.
     pub fn reason(&self) -> ReasonCode {
         match self {
-            Self::Malformed(_) | Self::Encoding | Self::TooLong => ReasonCode::WebsocketMessage,
+            Self::Malformed(_) | Self::Encoding | Self::TooLong | Self::Binary => {
+                ReasonCode::WebsocketMessage
+            }
+            Self::Inactive => ReasonCode::SessionPaused,
             Self::Refused(why) => why.reason(),
             Self::Unfit(why) => why.reason(),
         }
@@ -67,9 +78,10 @@ impl MessageFault {
     pub fn close_status(&self) -> u16 {
         match self {
             Self::Malformed(_) => 1002,
+            Self::Binary => 1003,
             Self::Encoding => 1007,
             Self::TooLong => 1009,
-            Self::Refused(_) | Self::Unfit(_) => 1008,
+            Self::Refused(_) | Self::Unfit(_) | Self::Inactive => 1008,
         }
     }
 }
@@ -111,8 +123,8 @@ impl InjectMessages {
     ///
     /// # Errors
     /// [`MessageFault`]. Nothing of the message goes on.
-    pub fn push(&mut self, chunk: &[u8]) -> Result<Vec<u8>, MessageFault> {
-        let (mut rest, mut out) = (Bytes::copy_from_slice(chunk), Vec::new());
+    pub fn push(&mut self, chunk: &[u8]) -> Result<Zeroizing<Vec<u8>>, MessageFault> {
+        let (mut rest, mut out) = (Bytes::copy_from_slice(chunk), Zeroizing::new(Vec::new()));
         while !rest.is_empty() {
             match self.reading {
                 Reading::Header => self.read_header(&mut rest, &mut out)?,
@@ -141,6 +153,9 @@ impl InjectMessages {
             return Ok(());
         };
         let continues = frame.opcode == CONTINUATION && !self.held.is_empty();
+        if frame.opcode == BINARY && self.search.guards() {
+            return Err(MessageFault::Binary);
+        }
         if frame.opcode != TEXT && !continues {
             out.extend_from_slice(&frame.raw);
             self.passing(frame.length);
@@ -181,7 +196,7 @@ impl InjectMessages {
         let found = self.session.find_in_message(&self.search, text)?;
         match found.is_empty() {
             true => out.append(&mut self.held),
-            false => out.extend(self.replaced(text, &found)?),
+            false => out.extend_from_slice(&self.replaced(text, &found)?),
         }
         // Most WebSockets are quiet for long.
         self.held = Vec::new();
@@ -189,7 +204,14 @@ impl InjectMessages {
     }
 
     /// The frame of the message with the secrets.
-    fn replaced(&self, text: &str, found: &[CredentialUse]) -> Result<Vec<u8>, MessageFault> {
+    fn replaced(
+        &self,
+        text: &str,
+        found: &[CredentialUse],
+    ) -> Result<Zeroizing<Vec<u8>>, MessageFault> {
+        if self.session.status() != SessionStatus::Active {
+            return Err(MessageFault::Inactive);
+        }
         let mut put_in = Vec::new();
         for one in found {
             let credential = one.credential();
@@ -211,7 +233,7 @@ impl InjectMessages {
         let text = Zeroizing::new(spliced(text.as_bytes(), put_in)?);
         let mut mask = [0; MASK];
         getrandom::fill(&mut mask).map_err(|_| AttachFailure::Moved)?;
-        Ok(text_frame(&text, mask))
+        Ok(Zeroizing::new(text_frame(&text, mask)))
     }
 }
 

@@ -168,7 +168,7 @@ pub(in crate::credential) fn masked(bytes: &[u8], mask: [u8; MASK]) -> impl Iter
 
 pub(in crate::credential) const CONTINUATION: u8 = 0;
 pub(in crate::credential) const TEXT: u8 = 1;
-const BINARY: u8 = 2;
+pub(in crate::credential) const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
 const PONG: u8 = 10;
 

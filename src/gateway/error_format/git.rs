@@ -68,11 +68,11 @@ mod tests {
             has_side_band: false,
         };
         let plain = "000eunpack ok\n\
-            0048ng refs/heads/a refused by gateway: policy_forbids; gateway why 00ff\n\
-            0047ng refs/tags/b refused by gateway: policy_forbids; gateway why 00ff\n0000";
+            0049ng refs/heads/a refused by gateway: policy_forbids; gateway why 00ff\n\
+            0048ng refs/tags/b refused by gateway: policy_forbids; gateway why 00ff\n0000";
         assert_eq!(report(&push, &details), plain);
         push.has_side_band = true;
-        let message = "0049\x02The gateway refused this request: no. [policy_forbids 00ff]\n";
+        let message = "0041\x02The gateway refused this request: no. [policy_forbids 00ff]\n";
         let beside = format!("{message}{:04x}\x01{plain}0000", plain.len() + 5);
         assert_eq!(report(&push, &details), beside);
     }
