@@ -45,9 +45,12 @@ impl Sidecar {
                 .map_while(Result::ok)
                 .try_for_each(|line| tells.send(line))
         });
-        let first = says.recv_timeout(Duration::from_secs(10)).unwrap();
-        let at = first.split(['/', ' ']).find_map(|word| word.parse().ok());
-        let at = at.unwrap_or_else(|| panic!("{first}"));
+        // It tells who else is here first.
+        let at = (0..2).find_map(|_| {
+            let line = says.recv_timeout(Duration::from_secs(10)).unwrap();
+            line.split(['/', ' ']).find_map(|word| word.parse().ok())
+        });
+        let at = at.expect("it tells where it listens");
         Self { child, at, says }
     }
 

@@ -78,9 +78,6 @@ impl Relay {
             key: self.key,
         };
         let way = Rc::new(settings.way(self.to, terminal)?);
-        if !Nearby::all().is_empty() {
-            terminal.note(SHARED);
-        }
         if way.is_elsewhere() {
             way.try_open(&[]).await?;
         }
@@ -92,6 +89,9 @@ impl Relay {
             Some(at) => Some(bind(at).await?),
             None => None,
         };
+        if proxy.is_some() && !Nearby::all().is_empty() {
+            terminal.note(SHARED);
+        }
         let captured = self.transparent.map(|at| Captured::bind(at, self.dns));
         let captured = captured.transpose()?;
         let at = proxy.as_ref().map(TcpListener::local_addr);
