@@ -34,11 +34,11 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 96_217),
+    ("all", 96_227),
     ("app", 7_308),
     ("audit", 3_274),
-    ("body", 3_564),
-    ("cli", 10_050),
+    ("body", 3_571),
+    ("cli", 10_053),
     ("config", 5_274),
     ("control", 1_819),
     ("credential", 12_817),

@@ -11,6 +11,20 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Where the origin is, beyond the router.
+/// What a workload sees whose connections are captured.
+const CAPTURED: &[(&[&str], &str)] = &[
+    (&["get", V4, "80", V4], "200 origin"),
+    (&["get", V6, "8081", V6], "200 origin"),
+    (&["get", V4, "8081", V4], "403"),
+    (&["get", V4, "80", "evil.test"], "403"),
+    (&["dns", "9.9.9.9", "good.test"], "200 origin"),
+    (&["dns", "2620:fe::fe", "good.test"], "200 origin"),
+    (&["dns-tcp", "9.9.9.9", "good.test"], "200 origin"),
+    (&["dns-tcp", "2620:fe::fe", "good.test"], "200 origin"),
+    (&["dns", "9.9.9.9", "evil.test"], "403"),
+    (&["udp", V4, "443"], "refused at once"),
+    (&["udp", V6, "443"], "refused at once"),
+];
 const V4: &str = "93.184.216.34";
 const V6: &str = "2606:2800::34";
 /// The user that the gateway runs as, and the workload.
@@ -409,19 +423,7 @@ fn captures(mode: &'static str) {
     ];
     world.sees(refused);
     world.serve();
-    world.sees(&[
-        (&["get", V4, "80", V4], "200 origin"),
-        (&["get", V6, "8081", V6], "200 origin"),
-        (&["get", V4, "8081", V4], "403"),
-        (&["get", V4, "80", "evil.test"], "403"),
-        (&["dns", "9.9.9.9", "good.test"], "200 origin"),
-        (&["dns", "2620:fe::fe", "good.test"], "200 origin"),
-        (&["dns-tcp", "9.9.9.9", "good.test"], "200 origin"),
-        (&["dns-tcp", "2620:fe::fe", "good.test"], "200 origin"),
-        (&["dns", "9.9.9.9", "evil.test"], "403"),
-        (&["udp", V4, "443"], "refused at once"),
-        (&["udp", V6, "443"], "refused at once"),
-    ]);
+    world.sees(CAPTURED);
     for address in [V4, V6] {
         assert_eq!(world.probe_as("0", &["icmp", address]), "lost");
     }
@@ -861,18 +863,7 @@ fn leads_elsewhere(mode: &'static str) {
     world.wait("the sidecar", || {
         tells("[::]:15001 leads to https://10.7.0.2:8443")
     });
-    world.sees(&[
-        (&["get", V4, "80", V4], "200 origin"),
-        (&["get", V6, "8081", V6], "200 origin"),
-        (&["get", V4, "8081", V4], "403"),
-        (&["get", V4, "80", "evil.test"], "403"),
-        (&["dns", "9.9.9.9", "good.test"], "200 origin"),
-        (&["dns", "2620:fe::fe", "good.test"], "200 origin"),
-        (&["dns-tcp", "9.9.9.9", "good.test"], "200 origin"),
-        (&["dns", "9.9.9.9", "evil.test"], "403"),
-        (&["udp", V4, "443"], "refused at once"),
-        (&["udp", V6, "443"], "refused at once"),
-    ]);
+    world.sees(CAPTURED);
     for address in if is_router {
         ["10.8.0.1", "fd08::1"]
     } else {

@@ -11,7 +11,7 @@ use super::judged::{JudgedRequest, Refused};
 use super::policies::Policies;
 use super::verdict::Verdict;
 use crate::body::read::Push;
-use crate::body::{Content, Held, HoldBudget, HoldFault, Limit};
+use crate::body::{Content, HoldBudget, HoldFault, Limit};
 use crate::intercept::Request;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
@@ -157,8 +157,8 @@ fn denied(
         None => generation.explain(&facts, &verdict),
     };
     let RequestHead { method, target, .. } = &request.head;
-    let begun = request.content.ahead().map(Held::whole);
-    let push = begun.and_then(|begun| Push::of(method, target.path(), fields, &begun));
+    let push = request.content.ahead();
+    let push = push.and_then(|begun| Push::of(method, target.path(), fields, || begun.whole()));
     Denied {
         verdict,
         facts_read,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 
@@ -52,20 +53,26 @@ pub struct Push {
 impl Push {
     /// Reads the beginning of a request. `None` if it is no push, is coded, or has no report to
     /// get.
-    pub fn of(method: &Method, path: &str, fields: &HeaderMap, content: &[u8]) -> Option<Self> {
+    pub fn of(
+        method: &Method,
+        path: &str,
+        fields: &HeaderMap,
+        content: impl FnOnce() -> Bytes,
+    ) -> Option<Self> {
         if !is_push(method, path, fields) {
             return None;
         }
-        let (mut refs, mut longest) = (Vec::new(), 0);
-        let lists = walk_all(content, |said| {
+        let (mut refs, mut is_short) = (Vec::new(), true);
+        let lists = walk_all(&content(), |said| {
             if let Said::Command(_, name, _) = said {
-                longest = longest.max(name.len());
-                refs.push(name.to_owned());
+                is_short &= refs.len() < MOST_NAMES && name.len() <= LONGEST_REPORTED;
+                if is_short {
+                    refs.push(name.to_owned());
+                }
             }
         });
         let lists = lists.ok()?;
         let is_asked = lists.can("report-status") || lists.can("report-status-v2");
-        let is_short = refs.len() <= MOST_NAMES && longest <= LONGEST_REPORTED;
         (is_asked && is_short).then(|| Self {
             refs,
             has_side_band: lists.can("side-band-64k"),
@@ -329,7 +336,8 @@ mod tests {
     #[test]
     fn a_push_has_a_report_where_its_client_asks_for_one() {
         let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(PUSH))]);
-        let of = |content: String| Push::of(&Method::POST, PATH, &fields, content.as_bytes());
+        let of =
+            |content: String| Push::of(&Method::POST, PATH, &fields, || content.clone().into());
         let asked = command('a', 'b', "refs/heads/x\0 report-status-v2 side-band-64k");
         let more = command('0', 'c', "refs/tags/v1");
         let push = of(asked + &more + "0000PACK").unwrap();

@@ -184,6 +184,10 @@ async fn pass(client: &mut TcpStream, way: &Way, captured: Option<&Captured>) ->
     let wanted = head.map_or_else(Vec::new, |_| answer_to_head().to_vec());
     let begun = came.len();
     came.resize(wanted.len(), 0);
+    if begun > wanted.len() {
+        // Nobody speaks there before it is spoken to.
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     if let Some(rest) = came.get_mut(begun..) {
         tokio::time::timeout(ANSWERED_WITHIN, gateway.read_exact(rest)).await??;
     }

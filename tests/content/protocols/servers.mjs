@@ -1,7 +1,7 @@
 // GraphQL by Yoga and by Apollo, MCP by server-everything, behind TLS on one port; writes down what they carry out.
 //   node servers.mjs STAGE
 import { spawn } from "node:child_process";
-import { appendFileSync, readFileSync } from "node:fs";
+import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import https from "node:https";
 import { createRequire } from "node:module";
@@ -34,7 +34,10 @@ const free = await new Promise((done) => {
   });
 });
 const everything = createRequire(import.meta.url).resolve("@modelcontextprotocol/server-everything/dist/index.js");
-const child = spawn(process.execPath, [everything, "streamableHttp"], {
+// It takes `crypto` for granted, which Node 18 has by import alone.
+const crypto = `${stage}/crypto.cjs`;
+writeFileSync(crypto, 'globalThis.crypto ??= require("node:crypto").webcrypto;');
+const child = spawn(process.execPath, ["--require", crypto, everything, "streamableHttp"], {
   env: { ...process.env, PORT: String(free) }, stdio: ["ignore", "ignore", "pipe"],
 });
 process.on("exit", () => child.kill());
