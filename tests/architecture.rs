@@ -56,6 +56,7 @@ const MODULES: [(&str, &[&str]); 15] = [
             "recipe",
             "sigv4",
             "message",
+            "wire",
             "body",
             "audit",
             "intercept",

@@ -18,7 +18,6 @@ mod body;
 mod fault;
 mod form;
 mod forms;
-pub(super) mod frame;
 mod frames;
 mod index;
 mod messages;

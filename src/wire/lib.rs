@@ -1,5 +1,5 @@
-//! Readers of what clients send, from bytes: ClientHello, SOCKS5, DNS, and HTTP/1 by its strictest
-//! reading. No socket and no clock.
+//! Readers of what comes over a connection, from bytes: ClientHello, SOCKS5, DNS, frames of
+//! WebSocket, and HTTP/1 by its strictest reading. No socket and no clock.
 //!
 //! Each reader checks lengths once, through [`Cursor`] or line by line, and returns a plain value
 //! that owns its parts or borrows them. It tells apart what is wrong from what is not complete yet.
@@ -16,6 +16,7 @@ pub mod hello;
 mod lines;
 mod malformed;
 pub mod socks;
+pub mod websocket;
 
 pub use chunked::Chunked;
 pub use cursor::{Cursor, Incomplete};

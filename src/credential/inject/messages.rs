@@ -8,13 +8,13 @@ use zeroize::Zeroizing;
 
 use super::AttachFailure;
 use super::content::spliced;
-use crate::credential::scrub::frame::{
-    BINARY, CONTINUATION, FrameHeaders, FrameMalformed, MASK, TEXT, masked, text_frame,
-};
 use crate::credential::store::CachedSecret;
 use crate::names::{CredentialName, ReasonCode};
 use crate::session::{
     CredentialRefusal, CredentialUse, Location, MessageSearch, Session, SessionStatus,
+};
+use crate::wire::websocket::{
+    BINARY, CONTINUATION, FrameHeaders, FrameMalformed, MASK, TEXT, masked, text_frame,
 };
 
 /// Reads the client's frames after an upgrade, without extensions.

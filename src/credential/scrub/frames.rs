@@ -5,9 +5,9 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 
-use super::frame::{FrameHeaders, FrameMalformed};
 use super::{EchoSearch, Guessed, Scrubber};
 use crate::names::ReasonCode;
+use crate::wire::websocket::{FrameHeaders, FrameMalformed};
 
 /// Scrubs what an origin sends after an upgrade to WebSocket, without extensions.
 ///

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::credential::scrub::frame::FrameMalformed;
+use crate::wire::websocket::FrameMalformed;
 
 /// A frame from the origin.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {

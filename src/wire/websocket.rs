@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes};
 
 /// Reads the headers of the frames that one side sends.
-pub(in crate::credential) struct FrameHeaders {
+pub struct FrameHeaders {
     /// Whether that side is the client, which masks its frames.
     masked: bool,
     header: Vec<u8>,
@@ -12,14 +12,16 @@ pub(in crate::credential) struct FrameHeaders {
 }
 
 /// What a frame's header says.
-pub(in crate::credential) struct FrameHeader {
-    pub(in crate::credential) opcode: u8,
+#[derive(Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// [`CONTINUATION`], [`TEXT`], [`BINARY`], or a control frame's.
+    pub opcode: u8,
     /// Whether the frame is its message's last.
-    pub(in crate::credential) last: bool,
+    pub last: bool,
     /// The length of the payload.
-    pub(in crate::credential) length: u64,
+    pub length: u64,
     /// The header as it came.
-    pub(in crate::credential) raw: Bytes,
+    pub raw: Bytes,
 }
 
 /// How a side violated RFC 6455. The caller must close the connection.
@@ -44,7 +46,8 @@ pub enum FrameMalformed {
 
 impl FrameHeaders {
     /// Starts right after the head of the 101 answer.
-    pub(in crate::credential) fn new(masked: bool) -> Self {
+    #[must_use]
+    pub fn new(masked: bool) -> Self {
         Self {
             masked,
             header: Vec::with_capacity(LONGEST_HEADER),
@@ -53,7 +56,8 @@ impl FrameHeaders {
     }
 
     /// Whether no part of a header is known.
-    pub(in crate::credential) fn is_between(&self) -> bool {
+    #[must_use]
+    pub fn is_between(&self) -> bool {
         self.header.is_empty()
     }
 
@@ -61,10 +65,7 @@ impl FrameHeaders {
     ///
     /// # Errors
     /// [`FrameMalformed`].
-    pub(in crate::credential) fn read(
-        &mut self,
-        rest: &mut Bytes,
-    ) -> Result<Option<FrameHeader>, FrameMalformed> {
+    pub fn read(&mut self, rest: &mut Bytes) -> Result<Option<FrameHeader>, FrameMalformed> {
         while self.header.len() < self.length() {
             if !rest.has_remaining() {
                 return Ok(None);
@@ -130,18 +131,21 @@ impl FrameHeaders {
 
 impl FrameHeader {
     /// Whether it is a control frame, which may stand between the fragments of a message.
-    pub(in crate::credential) fn is_control(&self) -> bool {
+    #[must_use]
+    pub fn is_control(&self) -> bool {
         self.opcode >= CLOSE
     }
 
     /// The mask, which a client's header ends with.
-    pub(in crate::credential) fn mask(&self) -> [u8; MASK] {
+    #[must_use]
+    pub fn mask(&self) -> [u8; MASK] {
         self.raw.last_chunk().copied().unwrap_or_default()
     }
 }
 
 /// A frame that is a whole text message, as a client sends it.
-pub(in crate::credential) fn text_frame(text: &[u8], mask: [u8; MASK]) -> Vec<u8> {
+#[must_use]
+pub fn text_frame(text: &[u8], mask: [u8; MASK]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(text.len() + LONGEST_HEADER);
     frame.push(0x80 | TEXT);
     match text.len() {
@@ -161,18 +165,21 @@ pub(in crate::credential) fn text_frame(text: &[u8], mask: [u8; MASK]) -> Vec<u8
 }
 
 /// Masks a payload from its start, or unmasks it (RFC 6455 §5.3).
-pub(in crate::credential) fn masked(bytes: &[u8], mask: [u8; MASK]) -> impl Iterator<Item = u8> {
+pub fn masked(bytes: &[u8], mask: [u8; MASK]) -> impl Iterator<Item = u8> {
     let masks = mask.into_iter().cycle();
     bytes.iter().zip(masks).map(|(byte, mask)| byte ^ mask)
 }
 
-pub(in crate::credential) const CONTINUATION: u8 = 0;
-pub(in crate::credential) const TEXT: u8 = 1;
-pub(in crate::credential) const BINARY: u8 = 2;
+/// More of the message that the frame before began.
+pub const CONTINUATION: u8 = 0;
+/// A message of text, or its beginning.
+pub const TEXT: u8 = 1;
+/// A binary message, or its beginning.
+pub const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
 const PONG: u8 = 10;
 
 /// The bytes of a mask.
-pub(in crate::credential) const MASK: usize = 4;
+pub const MASK: usize = 4;
 /// The longest header, with its mask.
-pub(in crate::credential) const LONGEST_HEADER: usize = 14;
+const LONGEST_HEADER: usize = 14;
