@@ -4,6 +4,9 @@
 //! `GATEWAY_CLIENTS` names the directory of the installed clients, which `.ci/install` prints.
 //! Without it, or without a client, these fail.
 
+#[path = "content/readers/mod.rs"]
+mod readers;
+
 use std::path::Path;
 use std::process::Command;
 
