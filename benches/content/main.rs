@@ -2,10 +2,12 @@
 
 use std::hint::black_box;
 
+use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
-use gateway_body::fact::{FactType, Location, Plain, read, spots};
+use gateway_body::fact::{FactType, Location, Plain, read, spot_in_message, spots};
 use gateway_body::read::{Asked, Protocol};
 use gateway_message::Place;
+use gateway_wire::websocket::{FrameHeaders, masked, text_frame};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
 
@@ -85,6 +87,19 @@ fn content(criterion: &mut Criterion) {
     let target = format!("/bot{PHANTOM}/sendMessage");
     group.bench_function("place/path", |bench| {
         bench.iter(|| assert!(path.find(black_box(&target)).is_some()));
+    });
+    let (mask, text) = ([0x5a, 0, 0xff, 0x17], chat(1 << 10));
+    let (frame, pointer) = (text_frame(&text, mask), "/metadata/token".parse().unwrap());
+    group.bench_function("place/websocket_1k", |bench| {
+        bench.iter(|| {
+            let mut rest = Bytes::copy_from_slice(black_box(&frame));
+            let header = FrameHeaders::new(true).read(&mut rest).unwrap().unwrap();
+            let text: Vec<u8> = masked(&rest, header.mask()).collect();
+            let text = String::from_utf8(text).unwrap();
+            let spot = spot_in_message(text.as_bytes(), &pointer).unwrap().unwrap();
+            assert_eq!(spot.text.as_deref(), Some(PHANTOM));
+            text_frame(text.as_bytes(), mask)
+        });
     });
     let requests = [
         (
