@@ -166,8 +166,8 @@ pub fn text_frame(text: &[u8], mask: [u8; MASK]) -> Vec<u8> {
 
 /// Masks a payload from its start, or unmasks it (RFC 6455 §5.3).
 pub fn masked(bytes: &[u8], mask: [u8; MASK]) -> impl Iterator<Item = u8> {
-    let masks = mask.into_iter().cycle();
-    bytes.iter().zip(masks).map(|(byte, mask)| byte ^ mask)
+    let all = bytes.iter().enumerate();
+    all.map(move |(nth, byte)| byte ^ mask[nth % MASK])
 }
 
 /// More of the message that the frame before began.
