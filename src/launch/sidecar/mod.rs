@@ -184,6 +184,13 @@ impl SidecarRules {
             let passed =
                 passed.map(|rule| [vec![comes.clone()], rule, vec![nft::accept()]].concat());
             let mut rules: Vec<_> = passed.collect();
+            // Who would be answered elsewhere, and who asks so much that others are not heard.
+            let many = to_names(libc::IPPROTO_UDP);
+            let many = [many, vec![nft::more_than(MOST_QUESTIONS)]].concat();
+            for lost in [vec![nft::not_routed_back()], many] {
+                let rule = [vec![comes.clone()], lost, vec![nft::drop()]].concat();
+                rules.insert(NEIGHBOURS.len(), rule);
+            }
             rules.extend(self.taken_of(&comes));
             rules.push(vec![comes, nft::reject()]);
             rules
@@ -372,6 +379,8 @@ const LOOPBACK: &str = "lo";
 /// name, and asks from the host's network.
 const ENGINE_RESOLVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 11);
 const DNS_PORT: u16 = 53;
+/// How many packets of DNS a second an interface may bring: as many as a session may ask.
+const MOST_QUESTIONS: u32 = 2_000;
 const PROTOCOLS: [i32; 2] = [libc::IPPROTO_TCP, libc::IPPROTO_UDP];
 /// Router solicitation, and neighbour solicitation and advertisement (RFC 4861 §4).
 const NEIGHBOURS: [u8; 3] = [133, 135, 136];
