@@ -98,7 +98,10 @@ impl Worker {
                 Err(refused) => Err(refused),
             };
             match selected {
-                Ok(selected) => questions.answer_admitted(&names(selected.session.id())),
+                Ok(selected) => {
+                    let names = names(selected.session.id());
+                    questions.answer_admitted(&names, selected.caller.as_deref());
+                }
                 Err(refused) => drop(self.record_caller((listener, None), refused)),
             }
         }
@@ -228,7 +231,7 @@ impl Worker {
             }
             ListenerMode::Dns(names) => tokio::select! {
                 // Its end is no event: a client asks again.
-                _ = converse(io, names(selected.session.id())) => {}
+                _ = converse(io, names(selected.session.id()), selected.caller.clone()) => {}
                 () = listener.state.leaves.cancelled() => {}
             },
             ListenerMode::Tls { port } => {

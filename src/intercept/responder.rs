@@ -21,8 +21,9 @@ use super::synthetic::Synthetic;
 use crate::message::Host;
 use crate::wire::dns::Transport;
 
-/// Decides whether a name gets an answer, because some policy could permit a request to it.
-pub type MayResolve = Box<dyn Fn(&Host) -> bool + Send + Sync>;
+/// Decides whether a name gets an answer, because some policy could permit its caller a request to
+/// it.
+pub type MayResolve = Box<dyn Fn(&Host, Option<&Caller>) -> bool + Send + Sync>;
 
 /// Sees each answer, for counters and audit. Must be fast.
 pub type Observe = Box<dyn Fn(&Answer) + Send + Sync>;
@@ -56,8 +57,14 @@ impl Responder {
         self.pool().name(address).cloned()
     }
 
-    fn answer(&self, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
-        let answer = answer(query, transport, &self.allowed, &mut self.pool());
+    fn answer(
+        &self,
+        query: &[u8],
+        transport: Transport,
+        caller: Option<&Caller>,
+    ) -> Option<Vec<u8>> {
+        let allowed = |host: &Host| (self.allowed)(host, caller);
+        let answer = answer(query, transport, &allowed, &mut self.pool());
         (self.observe)(&answer);
         answer.reply
     }
@@ -90,7 +97,7 @@ pub async fn serve_udp(socket: std::net::UdpSocket, responder: Arc<Responder>) -
         questions.next().await?;
         for query in questions.queries() {
             responder.admit().await;
-            questions.answer(query, &responder);
+            questions.answer(query, &responder, None);
         }
     }
 }
@@ -153,10 +160,10 @@ impl UdpQuestions {
     }
 
     /// Answers them, without those that are more than their session may ask.
-    pub fn answer_admitted(&self, responder: &Responder) {
+    pub fn answer_admitted(&self, responder: &Responder, caller: Option<&Caller>) {
         let admitted = |_: &&[u8]| responder.budget.lock().take(Instant::now()).is_ok();
         for query in self.queries().take_while(admitted) {
-            self.answer(query, responder);
+            self.answer(query, responder, caller);
         }
     }
 
@@ -164,8 +171,8 @@ impl UdpQuestions {
         self.buffer[..self.meta.len].chunks(self.meta.stride.max(1))
     }
 
-    fn answer(&self, query: &[u8], responder: &Responder) {
-        if let Some(reply) = responder.answer(query, Transport::Udp) {
+    fn answer(&self, query: &[u8], responder: &Responder, caller: Option<&Caller>) {
+        if let Some(reply) = responder.answer(query, Transport::Udp, caller) {
             // An answer that cannot be sent is lost, as any datagram may be.
             let _ = send(&self.socket, &self.state, &self.meta, &reply);
         }
@@ -227,7 +234,7 @@ pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::
                     failures = 0;
                     // Sends small answers at once. If this fails, they are only slower.
                     let _ = stream.set_nodelay(true);
-                    connections.spawn(converse(stream, Arc::clone(&responder)));
+                    connections.spawn(converse(stream, Arc::clone(&responder), None));
                 }
                 Err(error) if failures >= FAILURES_MAX => return Err(error),
                 // No file descriptor left, or a client that had already gone.
@@ -249,12 +256,13 @@ pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::
 pub async fn converse<IO: AsyncRead + AsyncWrite + Unpin>(
     mut stream: IO,
     responder: Arc<Responder>,
+    caller: Option<Arc<Caller>>,
 ) -> io::Result<()> {
     let mut query = Vec::new();
     for _ in 0..QUESTIONS_PER_CONNECTION {
         timeout(responder.deadline, read_question(&mut stream, &mut query)).await??;
         responder.admit().await;
-        let Some(reply) = responder.answer(&query, Transport::Tcp) else {
+        let Some(reply) = responder.answer(&query, Transport::Tcp, caller.as_deref()) else {
             return Ok(());
         };
         let Ok(length) = u16::try_from(reply.len()) else {

@@ -55,13 +55,13 @@ pub(crate) fn responder(
     let asked = Once::new();
     Arc::new(Responder::new(
         pool,
-        Box::new(move |host| {
+        Box::new(move |host, caller| {
             asked.call_once(serving::settle);
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();
             let asks = shared.sessions.get(&id);
             asks.is_some_and(|asks| {
-                let asker = Asker::of(&asks, None, policies.number());
+                let asker = Asker::of(&asks, caller, policies.number());
                 policies.may_resolve(asker.principal(), host)
             })
         }),

@@ -178,19 +178,20 @@ impl SidecarRules {
     fn taken_by_interface(&self) -> Chain {
         let of = |name: &String| {
             let comes = nft::comes_in_by(name);
-            let passed = NEIGHBOURS.map(|kind| vec![icmpv6(), nft::icmpv6(kind)]);
+            let neighbours = NEIGHBOURS.map(|kind| vec![icmpv6(), nft::icmpv6(kind)]);
             let names = PROTOCOLS.map(to_names);
-            let passed = passed.into_iter().chain(names);
-            let passed =
-                passed.map(|rule| [vec![comes.clone()], rule, vec![nft::accept()]].concat());
-            let mut rules: Vec<_> = passed.collect();
+            let many = vec![nft::more_than(MOST_QUESTIONS)];
             // Who would be answered elsewhere, and who asks so much that others are not heard.
-            let many = to_names(libc::IPPROTO_UDP);
-            let many = [many, vec![nft::more_than(MOST_QUESTIONS)]].concat();
-            for lost in [vec![nft::not_routed_back()], many] {
-                let rule = [vec![comes.clone()], lost, vec![nft::drop()]].concat();
-                rules.insert(NEIGHBOURS.len(), rule);
-            }
+            let lost = [
+                vec![nft::not_routed_back()],
+                [to_names(libc::IPPROTO_UDP), many].concat(),
+            ];
+            let rule =
+                |parts: Vec<Part>, verdict| [vec![comes.clone()], parts, vec![verdict]].concat();
+            let passes = |parts| rule(parts, nft::accept());
+            let mut rules: Vec<_> = neighbours.into_iter().map(passes).collect();
+            rules.extend(lost.map(|parts| rule(parts, nft::drop())));
+            rules.extend(names.map(passes));
             rules.extend(self.taken_of(&comes));
             rules.push(vec![comes, nft::reject()]);
             rules

@@ -381,7 +381,7 @@ pub(crate) fn not_routed_back() -> Part {
             n.be32(2, NFT_FIB_RESULT_OIF);
             n.be32(3, NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF | NFTA_FIB_F_PRESENT);
         });
-        compare(n, Is::Equal, &[0]);
+        compare(n, Is::Equal, &[0; 4]);
     })
 }
 
