@@ -212,6 +212,7 @@ impl SidecarRules {
                 nft::family(family),
                 tcp(),
                 to_gateway,
+                nft::set_mark(self.mark()),
                 nft::accept(),
             ]
         };
@@ -304,20 +305,26 @@ impl SidecarRules {
         Chain::new("forwarded", "filter", (Hook::Forward, 0), rules)
     }
 
-    /// Keeps strangers from the gateway's ports, which are for captured connections.
+    /// Keeps strangers from the gateway's ports, which are for captured connections, and sandboxes
+    /// from every other one, also where a part of the rules is missing.
     fn guarded(&self) -> Chain {
-        let comes = |name: &str| vec![nft::comes_in_by(name), nft::accept()];
-        let mut rules = vec![comes(LOOPBACK)];
+        let mut rules = vec![vec![nft::comes_in_by(LOOPBACK), nft::accept()]];
         for name in &self.interfaces {
-            if self.names_port() != DNS_PORT {
-                // Questions of before the rules, which are not translated.
-                let old = |one| {
-                    let to = to_names(one);
-                    [vec![nft::comes_in_by(name)], to, vec![nft::reject()]].concat()
-                };
-                rules.extend(PROTOCOLS.map(old));
-            }
-            rules.push(comes(name));
+            let names = |one| {
+                let to = nft::to_port(Is::Equal, self.names_port());
+                vec![nft::protocol(Is::Equal, one), to, nft::accept()]
+            };
+            let neighbours = |kind| vec![icmpv6(), nft::icmpv6(kind), nft::accept()];
+            let captured = once(vec![nft::mark(self.mark()), nft::accept()]);
+            let passed = captured.chain(PROTOCOLS.map(names));
+            let passed = passed.chain(NEIGHBOURS.map(neighbours));
+            let refused = [vec![tcp(), nft::reset()], vec![nft::reject()]];
+            let comes = nft::comes_in_by(name);
+            rules.extend(
+                passed
+                    .chain(refused)
+                    .map(|rule| [vec![comes.clone()], rule].concat()),
+            );
         }
         for port in once(self.port).chain(self.dns_port) {
             let lose = |one| {
@@ -380,8 +387,9 @@ const LOOPBACK: &str = "lo";
 /// name, and asks from the host's network.
 const ENGINE_RESOLVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 11);
 const DNS_PORT: u16 = 53;
-/// How many packets of DNS a second an interface may bring: as many as a session may ask.
-const MOST_QUESTIONS: u32 = 2_000;
+/// How many packets of DNS a second an interface may bring: a quarter of what a session may ask, so
+/// that those of several fit into the queue that they share.
+const MOST_QUESTIONS: u32 = 500;
 const PROTOCOLS: [i32; 2] = [libc::IPPROTO_TCP, libc::IPPROTO_UDP];
 /// Router solicitation, and neighbour solicitation and advertisement (RFC 4861 §4).
 const NEIGHBOURS: [u8; 3] = [133, 135, 136];

@@ -385,9 +385,9 @@ pub(crate) fn not_routed_back() -> Part {
     })
 }
 
-/// A packet of more than this many a second, after half as many at once.
+/// A packet of more than this many a second, of which a tenth may come at once.
 pub(crate) fn more_than(packets: u32) -> Part {
-    let burst = packets / 2;
+    let burst = packets / 10;
     let text = format!("limit rate over {packets}/second burst {burst} packets");
     Part::new(text, |n| {
         expression(n, "limit", |n| {
