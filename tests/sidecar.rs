@@ -116,20 +116,7 @@ impl World {
         }
         let mut rules = vec!["--mode", mode, "--port", "15001", "--dns-port", "15053"];
         let sandbox = (mode == "router").then(|| {
-            let sandbox = Network::new();
-            let inward = "link add g0 type veth peer name eth0 netns";
-            ip(&format!("{inward} {}", sandbox.0.id()));
-            for line in [
-                "addr add 10.8.0.1/24 dev g0",
-                "-6 addr add fd08::1/64 dev g0 nodad",
-                "link set g0 up",
-            ] {
-                ip(line);
-            }
-            behind(&sandbox, "eth0", "10.8.0", "fd08:");
-            // What would be forwarded finds its way back.
-            out.run("ip route add 10.8.0.0/24 via 10.9.0.2");
-            out.run("ip -6 route add fd08::/64 via fd09::2");
+            let sandbox = inward(&out, "g0", "10.8.0", "fd08:");
             fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
             fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
             sandbox
@@ -176,7 +163,11 @@ impl World {
     }
 
     fn serve(&mut self) {
-        fs::write(self.at("gateway.toml"), CONFIG).unwrap();
+        self.serve_by(CONFIG);
+    }
+
+    fn serve_by(&mut self, config: &str) {
+        fs::write(self.at("gateway.toml"), config).unwrap();
         fs::set_permissions(self.folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         own(self.folder.path());
         own(&self.at("gateway.toml"));
@@ -320,6 +311,12 @@ impl World {
     }
 
     fn probe_as(&self, uid: &str, words: &[&str]) -> String {
+        succeed(self.probing(self.sandbox.as_ref(), uid, words))
+            .trim()
+            .to_owned()
+    }
+
+    fn probing(&self, network: Option<&Network>, uid: &str, words: &[&str]) -> Command {
         let user = [
             "setpriv",
             "--reuid",
@@ -329,14 +326,14 @@ impl World {
             "/usr/bin/python3",
         ];
         let program = [&user[..], &["-c", PROBE], words].concat();
-        let mut command = match &self.sandbox {
-            Some(sandbox) => sandbox.command(&program),
+        let mut command = match network {
+            Some(network) => network.command(&program),
             None => Command::new(program[0]),
         };
-        if self.sandbox.is_none() {
+        if network.is_none() {
             command.args(&program[1..]);
         }
-        succeed(command).trim().to_owned()
+        command
     }
 
     #[track_caller]
@@ -378,6 +375,21 @@ fn link(out: &Network, name: &str, v4: &str, v6: &str) {
     }
     ip(&format!("route add default via {v4}.1"));
     ip(&format!("-6 route add default via {v6}:1"));
+}
+
+/// A sandbox's network, of which an interface here is the only way out.
+fn inward(out: &Network, name: &str, v4: &str, v6: &str) -> Network {
+    let sandbox = Network::new();
+    let inward = format!("link add {name} type veth peer name eth0 netns");
+    ip(&format!("{inward} {}", sandbox.0.id()));
+    ip(&format!("addr add {v4}.1/24 dev {name}"));
+    ip(&format!("-6 addr add {v6}:1/64 dev {name} nodad"));
+    ip(&format!("link set {name} up"));
+    behind(&sandbox, "eth0", v4, v6);
+    // What would be forwarded finds its way back.
+    out.run(&format!("ip route replace {v4}.0/24 via 10.9.0.2"));
+    out.run(&format!("ip -6 route replace {v6}:/64 via fd09::2"));
+    sandbox
 }
 
 /// Gives a network its addresses, and a way out by `.1`.
@@ -833,6 +845,199 @@ fn a_router_captures_everything_of_an_interface() {
     );
 }
 
+/// Two sandboxes behind one listener: the interface is who each is, and neither is the other.
+fn tells_interfaces_apart(mode: &'static str) {
+    let mut world = World::new(mode);
+    // The kernel refuses one in a second by itself.
+    for limit in ["ipv4/icmp_ratelimit", "ipv6/icmp/ratelimit"] {
+        fs::write(Path::new("/proc/sys/net").join(limit), "0").unwrap();
+    }
+    let mut other = inward(&world.out, "g1", "10.6.0", "fd06:");
+    world.rules.extend(["--interface", "g1"]);
+    applied_twice_is_once_and_printed_is_applied(&world);
+    let first = world.sandbox.take().unwrap();
+    let by = |world: &World, network: &Network, words: &[&str]| {
+        succeed(world.probing(Some(network), "0", words))
+            .trim()
+            .to_owned()
+    };
+    let refused: &[&[&str]] = &[
+        &["tcp", V4, "443"],
+        &["tcp", V6, "22"],
+        &["udp", V4, "443"],
+        &["udp", V6, "443"],
+        &["udp", "9.9.9.9", "53"],
+    ];
+    let is_closed = |world: &World, networks: &[&Network], without: &str| {
+        for (at, network) in networks.iter().enumerate() {
+            // Without those UDP ends here, where the kernel sends no refusal for others' addresses.
+            let is_lost = ["taken", "names"].contains(&without);
+            let is_told = |words: &&&[&str]| !is_lost || words[0] == "tcp";
+            for words in refused.iter().filter(is_told) {
+                let seen = by(world, network, words);
+                assert_eq!(seen, "refused at once", "{at} without {without}: {words:?}");
+            }
+        }
+    };
+    is_closed(&world, &[&first, &other], "the gateway");
+    world.serve_by(&marked());
+    let log = |world: &World| fs::read_to_string(world.at("audit.jsonl")).unwrap_or_default();
+    // Each by what its own session may, by each way in.
+    let sees = |world: &World, network: &Network, own: &str, others: &str| {
+        for server in ["9.9.9.9", "2620:fe::fe"] {
+            for kind in ["dns", "dns-tcp"] {
+                for (name, seen) in [(own, "200 origin"), (others, "403")] {
+                    let words = [kind, server, name];
+                    let found = by(world, network, &words);
+                    assert_eq!(found, seen, "{words:?} {}\n{}", world.log(), log(world));
+                }
+            }
+        }
+        for (address, port, seen) in [
+            (V4, "80", "200 origin"),
+            (V6, "8081", "200 origin"),
+            (V4, "8081", "403"),
+        ] {
+            assert_eq!(by(world, network, &["get", address, port, address]), seen);
+        }
+        assert!(by(world, network, &["icmp", V4]) == "lost");
+        assert!(by(world, network, &["udp", V6, "443"]) == "refused at once");
+    };
+    sees(&world, &first, "good.test", "other.test");
+    sees(&world, &other, "other.test", "good.test");
+    // An answer of one session leads nowhere in the other, or to another name of that.
+    let address = by(&world, &first, &["ask", "9.9.9.9", "good.test"]);
+    let own = by(&world, &other, &["ask", "9.9.9.9", "other.test"]);
+    assert_eq!(address, own, "each session has a pool of its own");
+    assert_eq!(
+        by(&world, &other, &["get", &address, "80", "good.test"]),
+        "421"
+    );
+    // The address of a neighbour is no evidence, and gets nothing: no connection, and no answer for
+    // either.
+    for (address, v6) in [("10.8.0.2", false), ("fd08::2", true)] {
+        let width = if v6 { "128 nodad" } else { "32" };
+        other.run(&format!("ip addr add dev eth0 {address}/{width}"));
+        let (to, server) = if v6 {
+            (V6, "2620:fe::fe")
+        } else {
+            (V4, "9.9.9.9")
+        };
+        let words = ["from", address, to, "80", server];
+        assert_eq!(by(&world, &other, &words), "nothing");
+        other.run(&format!("ip addr flush to {address} dev eth0"));
+    }
+    // Nor is the loopback, or the port itself.
+    for address in ["127.0.0.1", "::1"] {
+        let words = ["get", address, "15001", "good.test"];
+        assert_eq!(succeed(world.probing(None, "0", &words)).trim(), "closed");
+    }
+    for address in ["10.6.0.1", "fd06::1", "10.8.0.1"] {
+        assert_eq!(
+            by(&world, &other, &["get", address, "15001", "good.test"]),
+            "closed"
+        );
+    }
+    // A flood of one's questions leaves the other's.
+    let mut flood = Ending(
+        world
+            .probing(Some(&other), "0", &["flood", "9.9.9.9"])
+            .spawn()
+            .unwrap(),
+    );
+    for _ in 0..5 {
+        assert_eq!(
+            by(&world, &first, &["dns", "9.9.9.9", "good.test"]),
+            "200 origin"
+        );
+    }
+    flood.0.wait().unwrap();
+    // With an interface ends what it carried, and another one of its name goes on.
+    let slow = ["get", V6, "8081", "slow"];
+    let mut stream = Ending(world.probing(Some(&other), "0", &slow).spawn().unwrap());
+    world.wait("a stream", || log(&world).contains("\"/slow\""));
+    ip("link del g1");
+    world.wait("its end", || {
+        log(&world).matches("\"caller_refused\"").count() == 2
+    });
+    let _ = stream.0.kill();
+    other = inward(&world.out, "g1", "10.6.0", "fd06:");
+    world.wait("its link", || {
+        by(&world, &other, &["tcp", V4, "80"]) == "not refused"
+    });
+    assert_eq!(
+        by(&world, &other, &["dns", "9.9.9.9", "other.test"]),
+        "200 origin"
+    );
+    told_apart(&log(&world));
+    // The gateway is gone, and then each part of the rules, which are whole between.
+    world.stop();
+    for chain in ["taken", "names", "forwarded", "guarded"] {
+        nft(&["flush", "chain", "inet", "gateway_15001", chain]);
+        is_closed(&world, &[&first, &other], chain);
+        assert_eq!((world.rules("--check").0, world.rules("--apply").0), (1, 0));
+    }
+    for family in ["-4", "-6"] {
+        ip(&format!("{family} rule del iif g1 lookup 15001"));
+        is_closed(&world, &[&first, &other], "a route");
+    }
+    world.sandbox = Some(first);
+}
+
+/// Every record has the session and the user of one interface, whose request it was.
+fn told_apart(log: &str) {
+    let of = |name: &str, session: &str, verdict: &str| {
+        let mut lines = log.lines();
+        let is_it = |line: &str| {
+            let words = [name, session, verdict];
+            words
+                .iter()
+                .all(|word| line.contains(&format!("\"{word}\"")))
+        };
+        lines.any(is_it)
+    };
+    let [first, other] = ["interface:g0", "interface:g1"];
+    for (name, session, others) in [("good.test", first, other), ("other.test", other, first)] {
+        assert!(
+            of(name, session, "allow") && of(name, others, "deny"),
+            "{name}: {log}"
+        );
+        assert!(!of(name, others, "allow"), "{name}: {log}");
+        let is_unlisted = |session: &str| of("dns_name", session, name);
+        assert!(
+            is_unlisted(others) && !is_unlisted(session),
+            "{name}: {log}"
+        );
+    }
+    let is_own = |session: &str| of("self", session, "aborted");
+    assert!(is_own(other) && !is_own(first), "{log}");
+    let refused = log.lines().filter(|line| line.contains("caller_refused"));
+    let of_loopback = |line: &&str| line.contains("came from this machine");
+    assert!(refused.clone().filter(of_loopback).count() == 1, "{log}");
+    assert!(refused.count() == 2, "{log}");
+}
+
+/// The configuration for several interfaces, each with a host and a port of its own.
+fn marked() -> String {
+    let each = "who = [\"mark\"]\nsession = \"{caller}\"";
+    let own = "permit(principal in Gateway::User::\"interface:g0\", action, \
+               resource == Gateway::Host::\"good.test\");\n\
+               permit(principal in Gateway::User::\"interface:g1\", action, \
+               resource == Gateway::Host::\"other.test\");";
+    let more = "[[origin]]\nmatch = \"http://other.test\"\nconnect = \"93.184.216.34:80\"\n\
+                cleartext = true\n";
+    let one = "permit(principal, action, resource == Gateway::Host::\"good.test\");";
+    assert!(CONFIG.contains(one));
+    let config = CONFIG.replace("[[listener]]", &format!("[[listener]]\n{each}"));
+    config.replace(one, own) + more
+}
+
+#[test]
+fn interfaces_on_one_listener_are_sessions_of_their_own() {
+    let name = "interfaces_on_one_listener_are_sessions_of_their_own";
+    apart(name, "router", tells_interfaces_apart);
+}
+
 /// The same by a sidecar without a secret or a policy, whose gateway is elsewhere.
 fn leads_elsewhere(mode: &'static str) {
     let is_router = mode == "router";
@@ -1093,13 +1298,16 @@ tls = { certificate = "proxy.pem", key = "proxy.key" }
 "#;
 
 const ORIGIN: &str = r#"
-import http.server, socket, threading
+import http.server, socket, threading, time
 class Server(http.server.ThreadingHTTPServer):
     address_family = socket.AF_INET6
 class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.send_header("Content-Length", "6")
+        if self.path == "/slow":
+            self.end_headers()
+            time.sleep(60)
         self.end_headers()
         self.wfile.write(b"origin")
     def log_message(self, *_): pass
@@ -1144,11 +1352,13 @@ def udp(host, port):
     return refused(attempt)
 
 def get(host, port, name):
-    to = http.client.HTTPConnection(host, int(port), timeout=5)
+    to, path = http.client.HTTPConnection(host, int(port), timeout=60), "/"
     shown = f"[{name}]" if ":" in name else name
     shown = shown if port == "80" or not name[-1].isdigit() else f"{shown}:{port}"
     try:
-        to.request("GET", "/", headers={"Host": shown})
+        if name == "slow":
+            name, shown, path = host, f"[{host}]:{port}", "/slow"
+        to.request("GET", path, headers={"Host": shown})
         answer = to.getresponse()
         text = answer.read().decode()
         return f"200 {text}" if answer.status == 200 else str(answer.status)
@@ -1157,18 +1367,21 @@ def get(host, port, name):
     except OSError as error:
         return repr(error)
 
-def ask(server, name, kind, by):
+def question(name, kind):
     labels = b"".join(bytes([len(part)]) + part.encode() for part in name.split("."))
-    question = struct.pack(">HHHHHH", 7, 256, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", kind, 1)
+    return struct.pack(">HHHHHH", 7, 256, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", kind, 1)
+
+def ask(server, name, kind=1, by=socket.SOCK_DGRAM):
+    asked = question(name, kind)
     family = socket.AF_INET6 if ":" in server else socket.AF_INET
     asker = socket.socket(family, by)
     asker.settimeout(3)
     asker.connect((server, 53))
     if by == socket.SOCK_STREAM:
-        asker.sendall(struct.pack(">H", len(question)) + question)
+        asker.sendall(struct.pack(">H", len(asked)) + asked)
         answer = asker.recv(2000)[2:]
     else:
-        asker.send(question)
+        asker.send(asked)
         answer = asker.recv(2000)
     assert answer[3] & 15 == 0, answer
     length = 4 if kind == 1 else 16
@@ -1177,6 +1390,36 @@ def ask(server, name, kind, by):
 def dns(server, name, by=socket.SOCK_DGRAM):
     got = [get(ask(server, name, kind, by), "80", name) for kind in (1, 28)]
     return got[0] if got[0] == got[1] else repr(got)
+
+def source(address, server, by):
+    socket_of = socket.socket(socket.AF_INET6 if ":" in server else socket.AF_INET, by)
+    socket_of.bind((address, 0))
+    socket_of.settimeout(0.5)
+    return socket_of
+
+def come(address, host, port, server):
+    try:
+        source(address, host, socket.SOCK_STREAM).connect((host, int(port)))
+        return "a connection"
+    except TimeoutError:
+        pass
+    asker = source(address, server, socket.SOCK_DGRAM)
+    asker.connect((server, 53))
+    asker.send(question("good.test", 1))
+    try:
+        return repr(asker.recv(2000))
+    except TimeoutError:
+        return "nothing"
+
+def flood(server):
+    asker, until = source("0.0.0.0", server, socket.SOCK_DGRAM), time.monotonic() + 2
+    asker.setblocking(False)
+    asker.connect((server, 53))
+    while time.monotonic() < until:
+        try:
+            asker.send(question("other.test", 1))
+        except OSError:
+            pass
 
 def bound(host, port, device):
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -1205,6 +1448,7 @@ def icmp(host):
 
 what, *words = sys.argv[1:]
 done = {"tcp": tcp, "ended": ended, "udp": udp, "get": get, "dns": dns, "icmp": icmp, "bound": bound,
+        "ask": ask, "from": come, "flood": flood,
         "dns-tcp": lambda server, name: dns(server, name, socket.SOCK_STREAM)}
 print(done[what](*words))
 "#;

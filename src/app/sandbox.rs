@@ -82,9 +82,10 @@ fn serve_network(
     let unusable = |error: std::io::Error| {
         Failure::new("a socket of the sandbox cannot be used").because(error.to_string())
     };
-    let responder = names::responder(app, worker, session.id());
+    let responder = names::responder(&app.shared, app.config.sandbox.dns, session.id());
+    let names = responder.clone();
     let mode = ListenerMode::Transparent {
-        names: responder.clone(),
+        names: Arc::new(move |_| names.clone()),
         own_port: None,
     };
     let live = (session.clone(), ca.clone());

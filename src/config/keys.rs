@@ -183,7 +183,7 @@ keys! {
         kind: "`proxy`, `tls`, `transparent`, `dns` or `base`", "required";
         address: "address and port, or `unix:` and a path", "required";
         mode: "`0600`, `0660` or `0666`", "0600";
-        who: "list of `listener`, `token`, `password`, `jwt`, `certificate`, `tailnet` and `unix`", "listener";
+        who: "list of `listener`, `token`, `password`, `jwt`, `certificate`, `tailnet`, `unix` and `mark`", "listener";
         passwords: "table of references", "required with `password`";
         jwt: "table", "required with `jwt`";
         uids: "list of user ids in quotes", "all that can connect";

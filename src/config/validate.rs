@@ -99,7 +99,7 @@ fn duplicates(document: &Document<'_>, config: &Config, spans: &Spans) {
 }
 
 /// How the names of callers' sessions begin.
-const OF_CALLERS: [&str; 2] = ["uid:", "caller:"];
+const OF_CALLERS: [&str; 3] = ["uid:", "interface:", "caller:"];
 
 /// Refuses JWTs of several issuers: nothing keeps one from naming the users of another.
 fn issuers(document: &Document<'_>, config: &Config, spans: &Spans) {

@@ -16,7 +16,7 @@ use crate::intercept::{
     JwtKeys, JwtVerifier, Presented, PresentedDenied, Responder, SessionCa, Taken, TokenPeer,
     UserPassword,
 };
-use crate::names::User;
+use crate::names::{SessionId, User};
 use crate::session::Session;
 
 /// A listener, and the sessions of its connections.
@@ -74,7 +74,7 @@ pub enum ListenerMode {
     /// Captured connections: by the address that the client dialled, which may be synthetic.
     Transparent {
         /// What gave the synthetic addresses.
-        names: Arc<Responder>,
+        names: SessionNames,
         /// The port that it listens on, if a client could dial that. Connections to this machine's
         /// own addresses and that port were not captured, and are refused.
         own_port: Option<u16>,
@@ -89,8 +89,11 @@ pub enum ListenerMode {
     /// By the alias that their paths begin with.
     Base(Arc<Aliases>),
     /// None: they ask for names.
-    Dns(Arc<Responder>),
+    Dns(SessionNames),
 }
+
+/// Finds the DNS server of a session.
+pub type SessionNames = Arc<dyn Fn(&SessionId) -> Arc<Responder> + Send + Sync>;
 
 impl ListenerMode {
     /// The way in of a connection that has not said more yet.
@@ -186,6 +189,14 @@ impl SessionListener {
         match self.evidence[..] {
             [] => Ok(None),
             ref all => Evidence::first(all, stream).await.map(Some),
+        }
+    }
+
+    /// The session of whoever comes, if no evidence is asked for.
+    pub(super) fn session_of_all(&self) -> Option<&SessionId> {
+        match &self.sessions {
+            ListenerSessions::One(session, _) if self.evidence.is_empty() => Some(session.id()),
+            _ => None,
         }
     }
 

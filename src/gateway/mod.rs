@@ -46,7 +46,7 @@ pub use export_counts::ExportCounts;
 pub use floor::floor;
 pub use ids::Ids;
 pub use limits::Limits;
-pub use listener::{ListenerMode, ListenerSlot, SessionListener};
+pub use listener::{ListenerMode, ListenerSlot, SessionListener, SessionNames};
 pub use listening_socket::{BoundSocket, ListeningSocket, SocketKeeper};
 pub use metrics::{Distribution, Metrics};
 pub use ports::{InwardSockets, OpenPort};

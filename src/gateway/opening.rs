@@ -16,6 +16,7 @@ use super::listener::{Inbound, ListenerMode, Selected, SessionListener};
 use super::recent::RecentRefusal;
 use super::refusal::Refusal;
 use super::respond::shown;
+use super::shared::SharedState;
 use super::worker::Worker;
 use crate::audit::Trail;
 use crate::intercept::explicit::{Asked, OpeningRefused};
@@ -182,14 +183,14 @@ fn of_tunnel(authority: &Authority) -> Origin {
     }
 }
 
-impl Worker {
+impl SharedState {
     /// Returns an observer of a session's DNS queries. It records each name that no policy reaches
     /// once, whether or not it got an address.
     pub fn name_observer(
         self: &Arc<Self>,
         session: &SessionId,
     ) -> Box<dyn Fn(&dns::Answer) + Send + Sync> {
-        let (shared, session) = (self.shared.clone(), session.clone());
+        let (shared, session) = (self.clone(), session.clone());
         let seen = Mutex::new(HashSet::new());
         Box::new(move |answer| {
             shared.metrics.name(answer.verdict);

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::listener::{Inbound, ListenerMode, ListenerSlot, Selected, SessionListener};
+use super::listener::{
+    Inbound, ListenerMode, ListenerSlot, Selected, SessionListener, SessionNames,
+};
 use super::listening_socket::{BoundSocket, ListeningSocket, is_of_one_connection};
 use super::proxy::absolute_form;
 use super::tunnel::TunnelTarget;
@@ -16,8 +18,8 @@ use super::worker::Worker;
 use crate::intercept::explicit::{Asked, OpeningRefused};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{
-    Caller, ClientStream, ConnectionContext, Entry, Responder, authority_of, converse,
-    is_of_this_machine, original_destination, serve_udp,
+    Caller, ClientStream, ConnectionContext, Entry, Responder, UdpQuestions, authority_of,
+    converse, is_of_this_machine, original_destination, serve_udp,
 };
 use crate::message::Authority;
 use crate::names::ReasonCode;
@@ -56,7 +58,8 @@ impl Worker {
 
     /// Answers the questions for names that come by UDP to a listener of DNS, on this worker's
     /// thread, until its slot closes.
-    pub fn answer_names(&self, socket: std::net::UdpSocket, slot: Arc<ListenerSlot>) {
+    pub fn answer_names(self: &Arc<Self>, socket: std::net::UdpSocket, slot: Arc<ListenerSlot>) {
+        let worker = self.clone();
         self.runtime.spawn(async move {
             loop {
                 let listener = slot.listener();
@@ -68,13 +71,40 @@ impl Worker {
                     biased;
                     () = slot.closes.cancelled() => return,
                     () = listener.state.leaves.cancelled() => {}
-                    ended = serve_udp(socket, names.clone()) => {
+                    ended = worker.answer_udp(socket, &listener, names) => {
                         tracing::warn!(?ended, "names are no longer answered by UDP");
                         return;
                     }
                 }
             }
         });
+    }
+
+    async fn answer_udp(
+        &self,
+        socket: std::net::UdpSocket,
+        listener: &SessionListener,
+        names: &SessionNames,
+    ) -> io::Result<()> {
+        if let Some(session) = listener.session_of_all() {
+            return serve_udp(socket, names(session)).await;
+        }
+        let mut questions = UdpQuestions::new(socket)?;
+        loop {
+            questions.next().await?;
+            // There is no other evidence of who is captured.
+            let selected = match questions.caller() {
+                Ok(caller) => listener.select(Some(caller)).await,
+                Err(refused) => Err(refused),
+            };
+            match selected {
+                Ok(selected) => {
+                    let names = names(selected.session.id());
+                    questions.answer_admitted(&names, selected.caller.as_deref());
+                }
+                Err(refused) => drop(self.record_caller((listener, None), refused)),
+            }
+        }
     }
 
     async fn accept(self: &Arc<Self>, socket: &ListeningSocket, slot: &ListenerSlot) {
@@ -195,12 +225,13 @@ impl Worker {
         };
         match &listener.mode {
             ListenerMode::Transparent { names, own_port } => {
-                self.captured(io, inbound, (names, *own_port), deadline)
+                let names = names(selected.session.id());
+                self.captured(io, inbound, (&names, *own_port), deadline)
                     .await;
             }
             ListenerMode::Dns(names) => tokio::select! {
                 // Its end is no event: a client asks again.
-                _ = converse(io, names.clone()) => {}
+                _ = converse(io, names(selected.session.id()), selected.caller.clone()) => {}
                 () = listener.state.leaves.cancelled() => {}
             },
             ListenerMode::Tls { port } => {

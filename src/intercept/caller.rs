@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::evidence::{HeldCertificate, HeldJwt, HeldToken, Presented};
+use super::evidence::{HeldCertificate, HeldInterface, HeldJwt, HeldToken, Presented};
 use crate::names::{ReasonCode, User};
 
 /// Who is behind a connection, as a kind of evidence shows it: a user or none, and groups. Policy
@@ -22,6 +22,8 @@ pub struct Caller {
     pub certificate: Option<Arc<HeldCertificate>>,
     /// The JWT that shows who it is.
     pub jwt: Option<HeldJwt>,
+    /// The interface that it came in by, which shows who it is.
+    pub interface: Option<HeldInterface>,
     /// Who it is by other evidence, which is there as long as the token counts.
     pub beside: Option<Arc<Self>>,
     /// Whether the evidence says no more that it is there.
@@ -90,6 +92,7 @@ impl Caller {
         is_over
             || self.certificate.as_ref().is_some_and(ended)
             || self.jwt.as_ref().is_some_and(|held| !held.holds())
+            || self.interface.as_ref().is_some_and(|held| !held.holds())
             || self.beside.as_deref().is_some_and(Self::is_over)
     }
 

@@ -39,13 +39,13 @@ pub use destination::{is_of_this_machine, original_destination};
 pub use door::{DoorMalformed, DoorSettings, DoorTls, is_over};
 pub use enter::{DoorRefused, enter};
 pub use evidence::{
-    ClientVerifier, Evidence, HeldToken, JwtKeys, JwtSettings, JwtVerifier, KEY_NUMBER,
-    PRESENTED_USER, Passwords, PeerUsers, Presented, PresentedDenied, RevokedTokens,
+    ClientVerifier, Evidence, HeldInterface, HeldToken, JwtKeys, JwtSettings, JwtVerifier,
+    KEY_NUMBER, PRESENTED_USER, Passwords, PeerUsers, Presented, PresentedDenied, RevokedTokens,
     TAILNET_SOCKET, Tailnet, Taken, TokenDenied, TokenPeer, TokenVerifier, UserPassword,
 };
 pub use hello::{Destination, terminate};
 pub use leaves::leaves_minted;
 pub use mint::{CaSettings, KeptCa};
 pub use request::{Request, Upgrade};
-pub use responder::{Responder, converse, serve_tcp, serve_udp};
+pub use responder::{Responder, UdpQuestions, converse, serve_tcp, serve_udp};
 pub use synthetic::{GATEWAY_NAME, Synthetic, is_synthetic};

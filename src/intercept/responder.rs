@@ -14,13 +14,16 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::budget::Budget;
+use super::caller::{Caller, CallerRefused};
 use super::dns::{Answer, answer};
+use super::evidence::HeldInterface;
 use super::synthetic::Synthetic;
 use crate::message::Host;
 use crate::wire::dns::Transport;
 
-/// Decides whether a name gets an answer, because some policy could permit a request to it.
-pub type MayResolve = Box<dyn Fn(&Host) -> bool + Send + Sync>;
+/// Decides whether a name gets an answer, because some policy could permit its caller a request to
+/// it.
+pub type MayResolve = Box<dyn Fn(&Host, Option<&Caller>) -> bool + Send + Sync>;
 
 /// Sees each answer, for counters and audit. Must be fast.
 pub type Observe = Box<dyn Fn(&Answer) + Send + Sync>;
@@ -54,8 +57,14 @@ impl Responder {
         self.pool().name(address).cloned()
     }
 
-    fn answer(&self, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
-        let answer = answer(query, transport, &self.allowed, &mut self.pool());
+    fn answer(
+        &self,
+        query: &[u8],
+        transport: Transport,
+        caller: Option<&Caller>,
+    ) -> Option<Vec<u8>> {
+        let allowed = |host: &Host| (self.allowed)(host, caller);
+        let answer = answer(query, transport, &allowed, &mut self.pool());
         (self.observe)(&answer);
         answer.reply
     }
@@ -80,36 +89,92 @@ impl Responder {
 
 /// Answers queries over UDP until the future is dropped.
 ///
+/// # Errors
+/// As [`UdpQuestions::next`].
+pub async fn serve_udp(socket: std::net::UdpSocket, responder: Arc<Responder>) -> io::Result<()> {
+    let mut questions = UdpQuestions::new(socket)?;
+    loop {
+        questions.next().await?;
+        for query in questions.queries() {
+            responder.admit().await;
+            questions.answer(query, &responder, None);
+        }
+    }
+}
+
+/// The queries that come to a socket.
+///
 /// Each answer leaves from the address that was asked (`IPV6_PKTINFO`), because the client would
 /// not accept it from another. The socket must be allowed to send from it (TRANSPARENT, FREEBIND or
 /// AnyIP).
-///
-/// # Errors
-/// If the socket cannot be set up, or fails again and again.
-pub async fn serve_udp(socket: std::net::UdpSocket, responder: Arc<Responder>) -> io::Result<()> {
-    let state = UdpSocketState::new((&socket).into())?;
-    let socket = UdpSocket::from_std(socket)?;
-    // As large as one receive can be: the kernel may join datagrams of one sender.
-    let mut buffer = vec![0; DATAGRAM_MAX];
-    let mut failures = 0;
-    loop {
-        let meta = match receive(&socket, &state, &mut buffer).await {
-            Ok(meta) => meta,
-            // ICMP errors of earlier answers surface here; a closed socket fails for ever.
-            Err(error) if failures >= FAILURES_MAX => return Err(error),
-            Err(_) => {
-                failures += 1;
-                sleep(Duration::from_millis(1)).await;
-                continue;
+pub struct UdpQuestions {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    buffer: Vec<u8>,
+    meta: RecvMeta,
+}
+
+impl UdpQuestions {
+    /// Those of a socket.
+    ///
+    /// # Errors
+    /// If the socket cannot be set up.
+    pub fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
+        Ok(Self {
+            state: UdpSocketState::new((&socket).into())?,
+            socket: UdpSocket::from_std(socket)?,
+            // As large as one receive can be: the kernel may join datagrams of one sender.
+            buffer: vec![0; DATAGRAM_MAX],
+            meta: RecvMeta::default(),
+        })
+    }
+
+    /// Waits for the next ones, all of one sender.
+    ///
+    /// # Errors
+    /// If the socket fails again and again.
+    pub async fn next(&mut self) -> io::Result<()> {
+        let mut failures = 0;
+        loop {
+            match receive(&self.socket, &self.state, &mut self.buffer).await {
+                Ok(meta) => {
+                    self.meta = meta;
+                    return Ok(());
+                }
+                // ICMP errors of earlier answers surface here; a closed socket fails for ever.
+                Err(error) if failures >= FAILURES_MAX => return Err(error),
+                Err(_) => {
+                    failures += 1;
+                    sleep(Duration::from_millis(1)).await;
+                }
             }
-        };
-        failures = 0;
-        for query in buffer[..meta.len].chunks(meta.stride.max(1)) {
-            responder.admit().await;
-            if let Some(reply) = responder.answer(query, Transport::Udp) {
-                // An answer that cannot be sent is lost, as any datagram may be.
-                let _ = send(&socket, &state, &meta, &reply);
-            }
+        }
+    }
+
+    /// The caller of these, by the interface that they came in by.
+    ///
+    /// # Errors
+    /// As [`HeldInterface::caller`].
+    pub fn caller(&self) -> Result<Arc<Caller>, CallerRefused> {
+        HeldInterface::caller(self.meta.interface_index, &self.socket)
+    }
+
+    /// Answers them, without those that are more than their session may ask.
+    pub fn answer_admitted(&self, responder: &Responder, caller: Option<&Caller>) {
+        let admitted = |_: &&[u8]| responder.budget.lock().take(Instant::now()).is_ok();
+        for query in self.queries().take_while(admitted) {
+            self.answer(query, responder, caller);
+        }
+    }
+
+    fn queries(&self) -> impl Iterator<Item = &[u8]> {
+        self.buffer[..self.meta.len].chunks(self.meta.stride.max(1))
+    }
+
+    fn answer(&self, query: &[u8], responder: &Responder, caller: Option<&Caller>) {
+        if let Some(reply) = responder.answer(query, Transport::Udp, caller) {
+            // An answer that cannot be sent is lost, as any datagram may be.
+            let _ = send(&self.socket, &self.state, &self.meta, &reply);
         }
     }
 }
@@ -169,7 +234,7 @@ pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::
                     failures = 0;
                     // Sends small answers at once. If this fails, they are only slower.
                     let _ = stream.set_nodelay(true);
-                    connections.spawn(converse(stream, Arc::clone(&responder)));
+                    connections.spawn(converse(stream, Arc::clone(&responder), None));
                 }
                 Err(error) if failures >= FAILURES_MAX => return Err(error),
                 // No file descriptor left, or a client that had already gone.
@@ -191,12 +256,13 @@ pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::
 pub async fn converse<IO: AsyncRead + AsyncWrite + Unpin>(
     mut stream: IO,
     responder: Arc<Responder>,
+    caller: Option<Arc<Caller>>,
 ) -> io::Result<()> {
     let mut query = Vec::new();
     for _ in 0..QUESTIONS_PER_CONNECTION {
         timeout(responder.deadline, read_question(&mut stream, &mut query)).await??;
         responder.admit().await;
-        let Some(reply) = responder.answer(&query, Transport::Tcp) else {
+        let Some(reply) = responder.answer(&query, Transport::Tcp, caller.as_deref()) else {
             return Ok(());
         };
         let Ok(length) = u16::try_from(reply.len()) else {

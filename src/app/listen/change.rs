@@ -227,10 +227,10 @@ impl App {
             ListenerKind::Base(aliases) => ListenerMode::Base(Arc::new(aliases.clone())),
             ListenerKind::Proxy => ListenerMode::Proxy,
             ListenerKind::Transparent => ListenerMode::Transparent {
-                names: names::of_listener(self, known)?,
+                names: names::of_listeners(self),
                 own_port: known.address.tcp().map(|address| address.port()),
             },
-            ListenerKind::Dns => ListenerMode::Dns(names::of_listener(self, known)?),
+            ListenerKind::Dns => ListenerMode::Dns(names::of_listeners(self)),
         };
         let takes = |evidence| known.who.contains(&evidence);
         let verifier = known.is_presented_to().then(|| {

@@ -1,16 +1,16 @@
 //! The listeners that `serve` has now, and their sessions.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use crate::app::listen::names::KnownNames;
 use crate::app::session::recalled::OpenedSession;
 use crate::config::{Config, Listener};
 use crate::gateway::{AskedSession, ListenerSlot, LivePair, LiveSessions, Worker};
-use crate::intercept::{Responder, SessionCa};
+use crate::intercept::SessionCa;
 use crate::names::SessionId;
 use crate::session::Session;
 
@@ -43,6 +43,7 @@ pub struct Listening {
     /// The sessions that `now` has, where connections look for them.
     live: Arc<LiveSessions>,
     asks: CallerAsks,
+    names: Arc<KnownNames>,
 }
 
 #[derive(Default)]
@@ -51,8 +52,6 @@ struct Now {
     open: Vec<OpenListener>,
     /// The sessions of listeners, also those that were removed and still end.
     sessions: Vec<LiveSession>,
-    /// The DNS servers of sessions, as long as a listener has one.
-    names: HashMap<SessionId, Weak<Responder>>,
 }
 
 struct LiveSession {
@@ -101,20 +100,9 @@ impl Listening {
         self.now.lock().workers.clone()
     }
 
-    /// The DNS server of a session: the one that its listeners have, or one that is made.
-    pub(crate) fn names(
-        &self,
-        session: &SessionId,
-        make: impl FnOnce() -> Arc<Responder>,
-    ) -> Arc<Responder> {
-        let mut now = self.now.lock();
-        now.names.retain(|_, names| names.strong_count() > 0);
-        let known = now.names.get(session).and_then(Weak::upgrade);
-        known.unwrap_or_else(|| {
-            let made = make();
-            now.names.insert(session.clone(), Arc::downgrade(&made));
-            made
-        })
+    /// The DNS servers of sessions.
+    pub(crate) fn names(&self) -> &Arc<KnownNames> {
+        &self.names
     }
 
     /// The listeners that connections reach.
@@ -198,6 +186,9 @@ impl Listening {
         self.live.forget(session);
         now.sessions
             .retain(|live| !std::ptr::eq(&*live.session, session));
+        if self.live.get(session.id()).is_none() {
+            self.names.forget(session.id());
+        }
     }
 
     /// Has these listeners from now on, and the sessions that they gained. Returns the sessions

@@ -1,34 +1,53 @@
-//! The DNS server of a session, which gives names addresses and knows whose they are.
+//! The DNS servers of sessions, which give names addresses and know whose they are.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Once};
 
+use parking_lot::Mutex;
+
+use crate::app::App;
 use crate::app::process::serving;
-use crate::app::{App, Failure};
-use crate::config::{Listener, SandboxDns};
-use crate::gateway::Worker;
+use crate::config::SandboxDns;
+use crate::gateway::{SessionNames, SharedState};
 use crate::intercept::{Responder, Synthetic};
 use crate::names::SessionId;
 use crate::policy::Asker;
 
-/// The DNS server that the listeners of a session share.
-///
-/// # Errors
-/// Returns a [`Failure`] if there is no worker yet, or no one session: nothing shows the callers of
-/// captured connections.
-pub(crate) fn of_listener(app: &App, known: &Listener) -> Result<Arc<Responder>, Failure> {
-    let session = known.session.one();
-    let session = session.ok_or_else(|| Failure::new("nothing shows who the caller is"))?;
-    let workers = app.listening.workers();
-    let worker = workers.first();
-    let worker = worker.ok_or_else(|| Failure::new("nothing serves listeners"))?;
-    let make = || responder(app, worker, session);
-    Ok(app.listening.names(session, make))
+/// The DNS servers of the sessions of listeners: the listeners of a session share one.
+#[derive(Default)]
+pub(crate) struct KnownNames(Mutex<HashMap<SessionId, Arc<Responder>>>);
+
+impl KnownNames {
+    /// Forgets that of a session.
+    pub(crate) fn forget(&self, session: &SessionId) {
+        self.0.lock().remove(session);
+    }
+}
+
+/// The DNS servers that the listeners of this app give their sessions, each once it is wanted.
+pub(crate) fn of_listeners(app: &App) -> SessionNames {
+    let (known, shared) = (app.listening.names().clone(), app.shared.clone());
+    let dns = app.config.sandbox.dns;
+    Arc::new(move |session| {
+        let mut known = known.0.lock();
+        if let Some(names) = known.get(session) {
+            return names.clone();
+        }
+        let made = responder(&shared, dns, session);
+        known.insert(session.clone(), made.clone());
+        made
+    })
 }
 
 /// Makes the DNS server of a session.
-pub(crate) fn responder(app: &App, worker: &Arc<Worker>, session: &SessionId) -> Arc<Responder> {
-    let (shared, id) = (app.shared.clone(), session.clone());
-    let pool = match app.config.sandbox.dns {
+pub(crate) fn responder(
+    shared: &Arc<SharedState>,
+    dns: SandboxDns,
+    session: &SessionId,
+) -> Arc<Responder> {
+    let observe = shared.name_observer(session);
+    let (shared, id) = (shared.clone(), session.clone());
+    let pool = match dns {
         SandboxDns::Explain => Synthetic::new(NAMES).explaining(),
         SandboxDns::Strict => Synthetic::new(NAMES),
     };
@@ -36,17 +55,17 @@ pub(crate) fn responder(app: &App, worker: &Arc<Worker>, session: &SessionId) ->
     let asked = Once::new();
     Arc::new(Responder::new(
         pool,
-        Box::new(move |host| {
+        Box::new(move |host, caller| {
             asked.call_once(serving::settle);
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();
             let asks = shared.sessions.get(&id);
             asks.is_some_and(|asks| {
-                let asker = Asker::of(&asks, None, policies.number());
+                let asker = Asker::of(&asks, caller, policies.number());
                 policies.may_resolve(asker.principal(), host)
             })
         }),
-        Box::new(worker.name_observer(session)),
+        observe,
     ))
 }
 

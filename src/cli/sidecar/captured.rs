@@ -37,7 +37,11 @@ impl Captured {
     ) -> Result<(TcpListener, Self, Option<Questions>), Failure> {
         // The gateway judges every name, when a connection comes.
         let pool = Synthetic::default().explaining();
-        let names = Arc::new(Responder::new(pool, Box::new(|_| false), Box::new(|_| {})));
+        let names = Arc::new(Responder::new(
+            pool,
+            Box::new(|_, _| false),
+            Box::new(|_| {}),
+        ));
         let questions = dns.map(|dns| {
             let udp = bind::socket(dns, &ListenerKind::Dns, Type::DGRAM, false);
             Ok::<_, Failure>(Questions {

@@ -143,7 +143,7 @@ fn refused(what: &str, error: &io::Error) -> Failure {
         ),
         Some(rustix::io::Errno::NETDOWN) => failure.next("`ip link set lo up`"),
         Some(rustix::io::Errno::NOENT) => failure.next(
-            "the kernel lacks a part of nf_tables: for `tproxy` and `router` that is nft_tproxy, for `redirect` nft_redir and nft_ct",
+            "the kernel lacks a part of nf_tables: for `tproxy` and `router` that is nft_tproxy, for `router` also nft_fib_inet and nft_limit, for `redirect` nft_redir and nft_ct",
         ),
         _ => failure.next("`gateway sidecar rules … --print` shows what the kernel was asked for"),
     }

@@ -35,6 +35,7 @@ pub(super) fn check(section: &Section<'_, '_>, kind: &ListenerKind, asked: &Aske
         asked.who,
     );
     check_tailnet(section, kind, asked.address, asked.who);
+    check_mark(section, kind, asked);
 }
 
 /// The evidence that a listener takes. `listener` is none beside itself.
@@ -52,8 +53,9 @@ pub(super) fn who(section: &Section<'_, '_>) -> Vec<Evidence> {
         "jwt" => Ok(Some(Evidence::Jwt)),
         "tailnet" => Ok(Some(Evidence::Tailnet(tailnet.clone()))),
         "certificate" => Ok(Some(Evidence::Certificate)),
+        "mark" => Ok(Some(Evidence::Mark)),
         _ => refused!("it is no kind of evidence";
-            "write `listener`, `token`, `password`, `jwt`, `certificate`, `tailnet` or `unix`"),
+            "write `listener`, `token`, `password`, `jwt`, `certificate`, `tailnet`, `unix` or `mark`"),
     });
     if kinds.len() > 1 && kinds.contains(&None) {
         mistake!(section, "who", "`listener` is no evidence beside others";
@@ -110,6 +112,23 @@ fn check_tailnet(
         mistake!(section, "who", "no node of a tailnet connects to {address}";
             "whoever does is on this machine, which is no evidence of anybody";
             "write the address of this machine in the tailnet, as `tailscale ip` shows it");
+    }
+}
+
+/// Refuses an interface as evidence where none would be one sandbox, or where the kernel tells none.
+fn check_mark(section: &Section<'_, '_>, kind: &ListenerKind, asked: &Asked<'_>) {
+    if !asked.who.contains(&Evidence::Mark) {
+        return;
+    }
+    if !kind.is_captured() {
+        let kind = kind.as_str();
+        mistake!(section, "who", "clients choose to connect to a `{kind}` listener";
+            "the interface is that of a sandbox alone whose every connection is captured by it";
+            "write `kind = \"transparent\"` or `kind = \"dns\"`");
+    } else if asked.address.tcp().is_some_and(|address| address.is_ipv4()) {
+        mistake!(section, "address", "the kernel tells no interface at an address of IPv4";
+            "a socket of IPv6 takes IPv4 too, and has it";
+            "write `[::]` and the port");
     }
 }
 

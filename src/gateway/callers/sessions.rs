@@ -108,11 +108,12 @@ impl CallerSessions {
     }
 }
 
-/// The name of a caller's session: that of a user of this machine, or `caller:` and a digest of
-/// another, who may be named as a session of the configuration is.
+/// The name of a caller's session: that of a user or an interface of this machine, or `caller:` and
+/// a digest of another, who may be named as a session of the configuration is.
 fn name(user: &User) -> SessionId {
-    let own = user.as_str().starts_with("uid:");
-    let own = own.then(|| SessionId::new(user.as_str()).ok()).flatten();
+    let own = ["uid:", "interface:"].iter();
+    let is_own = own.into_iter().any(|kind| user.as_str().starts_with(kind));
+    let own = is_own.then(|| SessionId::new(user.as_str()).ok()).flatten();
     own.unwrap_or_else(|| {
         let digest = digest(&SHA256, user.as_str().as_bytes());
         let text = format!("caller:{}", hex(&digest.as_ref()[..16]));
@@ -128,6 +129,7 @@ mod tests {
     fn a_session_has_its_callers_name_or_one_of_its_own() {
         let of = |text| name(&User::new(text).unwrap()).to_string();
         assert_eq!(of("uid:1000"), "uid:1000");
+        assert_eq!(of("interface:tap0"), "interface:tap0");
         let [one, other] = ["agent-1", "b@example.com"].map(of);
         assert_eq!((one.len(), &one[..7]), (39, "caller:"));
         assert_ne!(one, other);

@@ -2,6 +2,7 @@
 
 mod certificate;
 mod jwt;
+mod mark;
 mod password;
 mod presented;
 mod tailnet;
@@ -12,6 +13,7 @@ mod x509;
 
 pub use certificate::HeldCertificate;
 pub use jwt::{HeldJwt, JwtKeys, JwtSettings, JwtVerifier};
+pub use mark::HeldInterface;
 pub use password::{Passwords, UserPassword};
 pub use presented::{PRESENTED_USER, Presented};
 pub use tailnet::{TAILNET_SOCKET, Tailnet};
@@ -31,6 +33,8 @@ use super::client_stream::ClientStream;
 pub enum Evidence {
     /// The credentials of the process at the other end of a Unix socket.
     Unix(PeerUsers),
+    /// The interface that a captured connection came in by.
+    Mark,
     /// The node of a tailnet whose address the connection comes from.
     Tailnet(Arc<Tailnet>),
     /// A token that the client of a proxy presents, once it speaks.
@@ -68,6 +72,7 @@ impl Evidence {
         for one in all {
             let found = match one {
                 Self::Unix(users) => users.caller(stream).map(|found| found.map(Arc::new)),
+                Self::Mark => Some(HeldInterface::of(stream)),
                 // Boxed, so that a connection does not keep memory for the question.
                 Self::Tailnet(tailnet) => Some(Box::pin(tailnet.caller(stream)).await),
                 Self::Certificate => by_certificate(stream).map(|found| found.map(Arc::new)),

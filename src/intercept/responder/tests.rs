@@ -14,7 +14,7 @@ use super::*;
 fn responder() -> Arc<Responder> {
     Arc::new(Responder::new(
         Synthetic::default(),
-        Box::new(|host| host.as_str() == "good.test"),
+        Box::new(|host, _| host.as_str() == "good.test"),
         Box::new(|_| {}),
     ))
 }
@@ -122,7 +122,7 @@ async fn tcp() -> (SocketAddr, JoinHandle<io::Result<()>>) {
     let address = listener.local_addr().unwrap();
     let mut responder = Responder::new(
         Synthetic::default(),
-        Box::new(|host| host.as_str() == "good.test"),
+        Box::new(|host, _| host.as_str() == "good.test"),
         Box::new(|_| {}),
     );
     assert_eq!(responder.deadline, Duration::from_secs(10));
@@ -217,7 +217,7 @@ async fn each_answer_is_observed_and_a_flood_is_slowed() {
     let counter = Arc::clone(&seen);
     let responder = Arc::new(Responder::new(
         Synthetic::default(),
-        Box::new(|_| true),
+        Box::new(|_, _| true),
         Box::new(move |_| {
             counter.fetch_add(1, Ordering::SeqCst);
         }),

@@ -178,12 +178,20 @@ impl SidecarRules {
     fn taken_by_interface(&self) -> Chain {
         let of = |name: &String| {
             let comes = nft::comes_in_by(name);
-            let passed = NEIGHBOURS.map(|kind| vec![icmpv6(), nft::icmpv6(kind)]);
+            let neighbours = NEIGHBOURS.map(|kind| vec![icmpv6(), nft::icmpv6(kind)]);
             let names = PROTOCOLS.map(to_names);
-            let passed = passed.into_iter().chain(names);
-            let passed =
-                passed.map(|rule| [vec![comes.clone()], rule, vec![nft::accept()]].concat());
-            let mut rules: Vec<_> = passed.collect();
+            let many = vec![nft::more_than(MOST_QUESTIONS)];
+            // Who would be answered elsewhere, and who asks so much that others are not heard.
+            let lost = [
+                vec![nft::not_routed_back()],
+                [to_names(libc::IPPROTO_UDP), many].concat(),
+            ];
+            let rule =
+                |parts: Vec<Part>, verdict| [vec![comes.clone()], parts, vec![verdict]].concat();
+            let passes = |parts| rule(parts, nft::accept());
+            let mut rules: Vec<_> = neighbours.into_iter().map(passes).collect();
+            rules.extend(lost.map(|parts| rule(parts, nft::drop())));
+            rules.extend(names.map(passes));
             rules.extend(self.taken_of(&comes));
             rules.push(vec![comes, nft::reject()]);
             rules
@@ -204,6 +212,7 @@ impl SidecarRules {
                 nft::family(family),
                 tcp(),
                 to_gateway,
+                nft::set_mark(self.mark()),
                 nft::accept(),
             ]
         };
@@ -296,20 +305,26 @@ impl SidecarRules {
         Chain::new("forwarded", "filter", (Hook::Forward, 0), rules)
     }
 
-    /// Keeps strangers from the gateway's ports, which are for captured connections.
+    /// Keeps strangers from the gateway's ports, which are for captured connections, and sandboxes
+    /// from every other one, also where a part of the rules is missing.
     fn guarded(&self) -> Chain {
-        let comes = |name: &str| vec![nft::comes_in_by(name), nft::accept()];
-        let mut rules = vec![comes(LOOPBACK)];
+        let mut rules = vec![vec![nft::comes_in_by(LOOPBACK), nft::accept()]];
         for name in &self.interfaces {
-            if self.names_port() != DNS_PORT {
-                // Questions of before the rules, which are not translated.
-                let old = |one| {
-                    let to = to_names(one);
-                    [vec![nft::comes_in_by(name)], to, vec![nft::reject()]].concat()
-                };
-                rules.extend(PROTOCOLS.map(old));
-            }
-            rules.push(comes(name));
+            let names = |one| {
+                let to = nft::to_port(Is::Equal, self.names_port());
+                vec![nft::protocol(Is::Equal, one), to, nft::accept()]
+            };
+            let neighbours = |kind| vec![icmpv6(), nft::icmpv6(kind), nft::accept()];
+            let captured = once(vec![nft::mark(self.mark()), nft::accept()]);
+            let passed = captured.chain(PROTOCOLS.map(names));
+            let passed = passed.chain(NEIGHBOURS.map(neighbours));
+            let refused = [vec![tcp(), nft::reset()], vec![nft::reject()]];
+            let comes = nft::comes_in_by(name);
+            rules.extend(
+                passed
+                    .chain(refused)
+                    .map(|rule| [vec![comes.clone()], rule].concat()),
+            );
         }
         for port in once(self.port).chain(self.dns_port) {
             let lose = |one| {
@@ -372,6 +387,9 @@ const LOOPBACK: &str = "lo";
 /// name, and asks from the host's network.
 const ENGINE_RESOLVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 11);
 const DNS_PORT: u16 = 53;
+/// How many packets of DNS a second an interface may bring: a quarter of what a session may ask, so
+/// that those of several fit into the queue that they share.
+const MOST_QUESTIONS: u32 = 500;
 const PROTOCOLS: [i32; 2] = [libc::IPPROTO_TCP, libc::IPPROTO_UDP];
 /// Router solicitation, and neighbour solicitation and advertisement (RFC 4861 §4).
 const NEIGHBOURS: [u8; 3] = [133, 135, 136];

@@ -373,6 +373,33 @@ pub(crate) fn not_to_loopback(family: i32) -> Part {
     })
 }
 
+/// A source to which no route leads by the interface that the packet came in by.
+pub(crate) fn not_routed_back() -> Part {
+    Part::new("fib saddr . iif oif missing", |n| {
+        expression(n, "fib", |n| {
+            n.be32(1, REGISTER);
+            n.be32(2, NFT_FIB_RESULT_OIF);
+            n.be32(3, NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF | NFTA_FIB_F_PRESENT);
+        });
+        compare(n, Is::Equal, &[0; 4]);
+    })
+}
+
+/// A packet of more than this many a second, of which a tenth may come at once.
+pub(crate) fn more_than(packets: u32) -> Part {
+    let burst = packets / 10;
+    let text = format!("limit rate over {packets}/second burst {burst} packets");
+    Part::new(text, |n| {
+        expression(n, "limit", |n| {
+            n.attribute(1, &u64::from(packets).to_be_bytes());
+            n.attribute(2, &1_u64.to_be_bytes());
+            n.be32(3, burst);
+            n.be32(4, NFT_LIMIT_PKTS);
+            n.be32(5, NFT_LIMIT_F_INV);
+        });
+    })
+}
+
 /// Gives the connection to whatever listens on a port of this machine.
 pub(crate) fn redirect(port: u16) -> Part {
     Part::new(format!("redirect to :{port}"), |n| {
@@ -527,6 +554,12 @@ const VERDICT_REGISTER: u32 = 0;
 const REGISTER: u32 = 1;
 const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
+const NFT_FIB_RESULT_OIF: u32 = 1;
+const NFTA_FIB_F_SADDR: u32 = 1 << 0;
+const NFTA_FIB_F_IIF: u32 = 1 << 3;
+const NFTA_FIB_F_PRESENT: u32 = 1 << 5;
+const NFT_LIMIT_PKTS: u32 = 0;
+const NFT_LIMIT_F_INV: u32 = 1;
 const NFT_REJECT_TCP_RST: u32 = 1;
 const NFT_REJECT_ICMPX_UNREACH: u32 = 2;
 const NFT_REJECT_ICMPX_PORT_UNREACH: u8 = 1;
