@@ -313,6 +313,17 @@ fn large() -> SocketAddr {
     address
 }
 
+/// Lets all reach such an origin.
+pub fn origin_of_large(rig: &Rig) {
+    let large = large();
+    rig.program.edit(|text| {
+        format!("{text}[[origin]]\nmatch = \"http://large.test\"\nconnect = \"{large}\"\ncleartext = true\n")
+    });
+    let rules = "permit(principal, action, resource == Gateway::Host::\"large.test\");";
+    rig.write("rules.cedar", rules);
+    rig.program.reload();
+}
+
 fn gives(mut stream: TcpStream) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let part = vec![b'x'; 1 << 20];
@@ -358,13 +369,7 @@ fn ask(proxy: SocketAddr, (connections, times, parts): (u32, u32, usize)) {
 #[test]
 fn what_a_sidecar_costs_beside_the_gateway() {
     let rig = Rig::start("", "session = \"agent-1\"\nwho = [\"token\"]");
-    let large = large();
-    rig.program.edit(|text| {
-        format!("{text}[[origin]]\nmatch = \"http://large.test\"\nconnect = \"{large}\"\ncleartext = true\n")
-    });
-    let rules = "permit(principal, action, resource == Gateway::Host::\"large.test\");";
-    rig.write("rules.cedar", rules);
-    rig.program.reload();
+    origin_of_large(&rig);
     keep(&rig, "token", &text(&mint(&rig.program, &[])));
     let sidecar = Sidecar::start(&rig, &PRESENTS);
     let ids = [rig.program.child.id(), sidecar.child.id()];
