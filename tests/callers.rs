@@ -15,6 +15,8 @@ use base64::engine::general_purpose::STANDARD;
 
 #[path = "callers/elsewhere.rs"]
 mod elsewhere;
+#[path = "callers/http2.rs"]
+mod http2;
 #[path = "callers/jwt.rs"]
 mod jwt;
 #[path = "callers/password.rs"]

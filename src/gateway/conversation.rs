@@ -7,7 +7,8 @@ use std::sync::Arc;
 use http::header::CONNECTION;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
+use hyper::server::conn::http2;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -46,6 +47,16 @@ impl Worker {
     ) -> Conversation {
         let guard = self.watchdog.connection(&inbound.listener.state.leaves);
         guard.is_of(connection.caller.as_ref());
+        self.conversation_on(guard, inbound, connection)
+    }
+
+    /// The same of some requests of a connection, which has its guard.
+    pub(super) fn conversation_on(
+        self: Arc<Self>,
+        guard: Arc<ConnectionGuard>,
+        inbound: Inbound<'_>,
+        connection: ConnectionContext,
+    ) -> Conversation {
         Conversation {
             guard,
             worker: self,
@@ -111,49 +122,22 @@ impl Conversation {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let flooded = Flooded::default();
         let (guard, worker, connection) = (
             self.guard.clone(),
             self.worker.clone(),
             self.connection.clone(),
         );
-        let streams = worker.shared.look().limits.streams_per_connection;
-        let mut serving = pin!(
-            hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-                .timer(TokioTimer::new())
-                .initial_stream_window_size(STREAM_WINDOW)
-                .initial_connection_window_size(connection_window(streams))
-                .max_concurrent_streams(streams)
-                .max_send_buf_size(SEND_BUFFER)
-                .max_header_list_size(HEADER_LIST)
-                .enable_connect_protocol()
-                .serve_connection(
-                    TokioIo::new(Paced::new(io, flooded.clone())),
-                    service_fn(move |request| self.answer(request)),
-                )
-        );
-        loop {
-            tokio::select! {
-                biased;
-                ended = serving.as_mut() => break log(ended),
-                closing = guard.closing() => match closing {
-                    // RFC 9113 §6.8: GOAWAY, twice, so that streams on their way are served.
-                    // It closes by itself once all of its streams are written.
-                    Closing::Draining => serving.as_mut().graceful_shutdown(),
-                    // Its client had a second or two to say that it has nothing on its way.
-                    Closing::AtRest if guard.is_at_rest() => break,
-                    Closing::AtRest => {}
-                    Closing::AtOnce => break,
-                },
-            }
-        }
-        if flooded.is_so() {
+        let mut http2 = http2(worker.shared.look().limits.streams_per_connection);
+        http2.enable_connect_protocol();
+        let service = service_fn(move |request| self.answer(request));
+        if serve_http2(io, &http2, service, &guard).await.is_so() {
             let (entry, named) = (connection.entry, connection.named.as_ref());
             worker.record_opening(inbound, entry, named, ReasonCode::Http2Flood);
         }
     }
 
-    fn answer(
+    /// Answers a request.
+    pub(super) fn answer(
         &self,
         request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<AnswerBody>, Infallible>> + Send + use<> {
@@ -219,6 +203,54 @@ impl Conversation {
     }
 }
 
+/// HTTP/2 with so many streams at a time.
+pub(super) fn http2(streams: u32) -> http2::Builder<TokioExecutor> {
+    let mut http2 = http2::Builder::new(TokioExecutor::new());
+    http2
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(connection_window(streams))
+        .max_concurrent_streams(streams)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_header_list_size(HEADER_LIST);
+    http2
+}
+
+/// Serves HTTP/2 on a connection until it ends, as its guard says. Returns whether its client sent
+/// too many frames that ask for nothing.
+pub(super) async fn serve_http2<IO, S>(
+    io: IO,
+    http2: &http2::Builder<TokioExecutor>,
+    service: S,
+    guard: &ConnectionGuard,
+) -> Flooded
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<AnswerBody>>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    S::Future: Send + 'static,
+{
+    let flooded = Flooded::default();
+    let io = TokioIo::new(Paced::new(io, flooded.clone()));
+    let mut serving = pin!(http2.serve_connection(io, service));
+    loop {
+        tokio::select! {
+            biased;
+            ended = serving.as_mut() => break log(ended),
+            closing = guard.closing() => match closing {
+                // RFC 9113 §6.8: GOAWAY, twice, so that streams on their way are served.
+                // It closes by itself once all of its streams are written.
+                Closing::Draining => serving.as_mut().graceful_shutdown(),
+                // Its client had a second or two to say that it has nothing on its way.
+                Closing::AtRest if guard.is_at_rest() => break,
+                Closing::AtRest => {}
+                Closing::AtOnce => break,
+            },
+        }
+    }
+    flooded
+}
+
 fn log(ended: hyper::Result<()>) {
     if let Err(error) = ended {
         tracing::debug!(%error, "a client's connection ended");
@@ -251,7 +283,7 @@ mod tests {
     #[test]
     fn a_connection_and_an_exchange_are_small() {
         let connection = size(
-            |worker: Arc<Worker>, stream: ClientStream, listener: &'static SessionListener| {
+            |worker: Arc<Worker>, stream: ClientStream, listener: &'static Arc<SessionListener>| {
                 worker.connection(stream, listener)
             },
         );

@@ -102,7 +102,7 @@ impl Closing {
 /// The guard of a client's connection.
 #[derive(Default)]
 pub(super) struct ConnectionGuard {
-    /// How many exchanges are under way.
+    /// How many exchanges or tunnels are under way.
     busy: AtomicU32,
     quiet_sweeps: AtomicU32,
     /// For how many sweeps the current head has been incomplete.
@@ -240,11 +240,28 @@ impl ConnectionGuard {
     }
 }
 
+/// Something under way on a connection, which is not idle until this is dropped.
+pub(super) struct Busy(Arc<ConnectionGuard>);
+
+impl Busy {
+    pub(super) fn on(connection: &Arc<ConnectionGuard>) -> Self {
+        connection.busy.fetch_add(1, Ordering::Relaxed);
+        Self(connection.clone())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.quiet_sweeps.store(0, Ordering::Relaxed);
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The guard of an exchange, from its head to the end of its answer's content or of its WebSocket.
 pub(super) struct ExchangeGuard {
     /// Counts the bytes that moved.
     pub(super) meter: Arc<Meter>,
-    connection: Arc<ConnectionGuard>,
+    connection: Busy,
     why: OnceLock<Abort>,
     /// The task to tell of an abort: it waits for the answer, then passes on its content or the
     /// WebSocket.
@@ -276,18 +293,15 @@ impl Drop for ExchangeGuard {
         if let Some(metrics) = self.metrics.get() {
             metrics.bytes(self.meter.up(), self.meter.down());
         }
-        self.connection.quiet_sweeps.store(0, Ordering::Relaxed);
-        self.connection.busy.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl ExchangeGuard {
     /// Guards an exchange. Its connection is not idle until this is dropped.
     pub(super) fn new(connection: &Arc<ConnectionGuard>) -> Self {
-        connection.busy.fetch_add(1, Ordering::Relaxed);
         Self {
             meter: Arc::default(),
-            connection: connection.clone(),
+            connection: Busy::on(connection),
             why: OnceLock::new(),
             waits: AtomicWaker::new(),
             metrics: OnceLock::new(),
@@ -379,11 +393,11 @@ impl ExchangeGuard {
             // If the client reads nothing, its answer is not polled, so the abort does not end the
             // exchange. Then its connection is closed.
             if self.aborted_sweeps.fetch_add(1, Ordering::Relaxed) >= grace {
-                self.connection.close(Closing::AtOnce);
+                self.connection.0.close(Closing::AtOnce);
             }
         } else if self.is_over() {
             self.abort(Abort::Ended);
-        } else if self.connection.overdue.load(Ordering::Relaxed) {
+        } else if self.connection.0.overdue.load(Ordering::Relaxed) {
             self.abort(Abort::ListenerRemoved);
         } else if self.is_stalled(progress_limit) {
             self.abort(Abort::Stalled);
@@ -401,7 +415,7 @@ impl ExchangeGuard {
     /// its client reads nothing, or it still sends.
     pub(super) fn close_if_ended(&self) {
         if self.abort_reason() == Some(Abort::Ended) {
-            self.connection.close(Closing::AtOnce);
+            self.connection.0.close(Closing::AtOnce);
         }
     }
 

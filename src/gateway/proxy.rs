@@ -27,8 +27,8 @@ impl Worker {
     ) {
         let asked = Box::pin(self.asked(&mut io, inbound, asked, deadline)).await;
         match asked {
-            Some(Ok(Asked::Connect(to))) if explicit::is_itself(&to) => {
-                if io.write_all(CONNECTED).await.is_err() {
+            Some(Ok(Asked::Connect { to, is_answered })) if explicit::is_itself(&to) => {
+                if !is_answered && io.write_all(CONNECTED).await.is_err() {
                     return;
                 }
                 let inside = inbound.selected.inside();
@@ -77,9 +77,12 @@ impl Worker {
                 let context = absolute_form(inbound);
                 return Box::pin(self.conversation(inbound, context).http1(io)).await;
             }
-            Asked::Connect(authority) => {
-                let opened = io.write_all(CONNECTED).await;
-                opened.map(|()| (Entry::Connect, Some(authority), None))
+            Asked::Connect { to, is_answered } => {
+                let opened = match is_answered {
+                    true => Ok(()),
+                    false => io.write_all(CONNECTED).await,
+                };
+                opened.map(|()| (Entry::Connect, Some(to), None))
             }
             Asked::Socks(to) => {
                 let (named, destination) = match to {

@@ -146,7 +146,7 @@ impl Worker {
 
     /// Counts a connection that is closed because there are too many. It is reported once at the
     /// end, so that a flood does not fill the operator's terminal.
-    fn over_limit(&self) {
+    pub(super) fn over_limit(&self) {
         let refused = &self.shared.refused;
         refused.count("", ReasonCode::ConnectionLimit, self.shared.ids.next());
         tracing::debug!("over a limit of connections; one was closed");
@@ -155,7 +155,7 @@ impl Worker {
     pub(super) async fn connection(
         self: Arc<Self>,
         stream: ClientStream,
-        listener: &SessionListener,
+        listener: &Arc<SessionListener>,
     ) {
         let deadline = Instant::now() + self.shared.look().limits.handshake_timeout;
         let stream = match &listener.state.tls {
@@ -166,10 +166,13 @@ impl Worker {
                 None => return,
             },
         };
+        if stream.is_http2() {
+            return Box::pin(self.by_http2(stream, listener.clone(), deadline)).await;
+        }
         if listener.state.verifier.is_some() {
             return Box::pin(self.by_presented(stream, listener, deadline)).await;
         }
-        let from = (listener, listener.client(&stream));
+        let from = (&**listener, listener.client(&stream));
         match listener.caller(&stream).await {
             Ok(caller) => {
                 self.select(Prefixed::new(stream), from, caller, None, deadline)
@@ -303,10 +306,10 @@ impl Opened {
 }
 
 /// A connection that has its session, and does not count among those without until this is dropped.
-struct Known(Arc<AtomicUsize>);
+pub(super) struct Known(Arc<AtomicUsize>);
 
 impl Known {
-    fn count(without: &Arc<AtomicUsize>) -> Self {
+    pub(super) fn count(without: &Arc<AtomicUsize>) -> Self {
         without.fetch_sub(1, Ordering::Relaxed);
         Self(without.clone())
     }

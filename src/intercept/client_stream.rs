@@ -8,6 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -25,7 +28,12 @@ pub enum ClientStream {
     Unix(UnixStream),
     /// Inside the TLS of a proxy, over one of the others.
     Tls(Box<DoorStream>),
+    /// A stream of HTTP/2 that CONNECT opened, inside that TLS.
+    Http2(Box<Http2Stream>),
 }
+
+/// A stream of HTTP/2. One place alone has it, and never waits for the lock.
+type Http2Stream = Mutex<TokioIo<Upgraded>>;
 
 /// A client inside the TLS of a proxy.
 pub struct DoorStream {
@@ -50,6 +58,19 @@ impl ClientStream {
             Self::Tls(door) => door.stream.get_ref().0.get_ref(),
             own => own,
         }
+    }
+
+    /// A stream of HTTP/2.
+    #[must_use]
+    pub fn http2(stream: Upgraded) -> Self {
+        Self::Http2(Box::new(Mutex::new(TokioIo::new(stream))))
+    }
+
+    /// Whether its client chose HTTP/2 as it entered.
+    #[must_use]
+    pub fn is_http2(&self) -> bool {
+        let chosen = |door: &DoorStream| door.stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        matches!(self, Self::Tls(door) if chosen(door))
     }
 
     /// Where the connection comes from. A client of a Unix socket has no address.
@@ -93,6 +114,10 @@ macro_rules! each {
         match $stream.get_mut() {
             ClientStream::Tcp($inner) => $call,
             ClientStream::Unix($inner) => $call,
+            ClientStream::Http2($inner) => {
+                let $inner = $inner.get_mut();
+                $call
+            }
             ClientStream::Tls($inner) => {
                 let $inner = &mut $inner.stream;
                 $call
@@ -117,6 +142,12 @@ impl AsyncWrite for ClientStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        // What is written to a stream is buffered whole, several times.
+        let most = match &*self {
+            Self::Http2(_) => HTTP2_WRITE,
+            _ => usize::MAX,
+        };
+        let bytes = &bytes[..bytes.len().min(most)];
         each!(self, stream => Pin::new(stream).poll_write(context, bytes))
     }
 
@@ -129,7 +160,8 @@ impl AsyncWrite for ClientStream {
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        // Of several pieces, a stream would send the first.
+        !matches!(self, Self::Http2(_))
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -140,3 +172,6 @@ impl AsyncWrite for ClientStream {
         each!(self, stream => Pin::new(stream).poll_shutdown(context))
     }
 }
+
+/// How many bytes are written to a stream of HTTP/2 at once.
+const HTTP2_WRITE: usize = 32 << 10;

@@ -41,8 +41,8 @@ pub struct DoorTls {
 }
 
 impl DoorTls {
-    /// TLS 1.3 and 1.2 for HTTP/1.1 and SOCKS. Nothing is resumed, so that no ticket outlives a
-    /// certificate or its roots.
+    /// TLS 1.3 and 1.2 for HTTP/2, HTTP/1.1 and SOCKS. Nothing is resumed, so that no ticket
+    /// outlives a certificate or its roots.
     ///
     /// # Errors
     /// [`DoorMalformed`].
@@ -64,7 +64,7 @@ impl DoorTls {
         };
         let (chain, key) = (settings.chain.clone(), settings.key.clone_key());
         let mut config = config.with_single_cert(chain, key).map_err(unfit)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Self {

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use http::header::HOST;
+use http::{HeaderValue, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::evidence::Presented;
@@ -26,8 +28,13 @@ const ITSELF_PORT: u16 = 3128;
 
 /// What the client of the proxy port wants.
 pub enum Asked {
-    /// A CONNECT tunnel; not answered yet.
-    Connect(Authority),
+    /// A CONNECT tunnel.
+    Connect {
+        /// Where it leads.
+        to: Authority,
+        /// Whether it is answered, as one over HTTP/2 is.
+        is_answered: bool,
+    },
     /// A SOCKS5 tunnel; not answered yet.
     Socks(SocksTarget),
     /// Requests in absolute-form, not consumed yet.
@@ -151,22 +158,45 @@ async fn connect<IO: AsyncRead + AsyncWrite + Unpin>(
             if head.method != b"CONNECT" {
                 return Ok(Asked::Requests);
             }
-            let target = Authority::parse(head.target, None)?;
-            for (name, value) in head.fields() {
-                if name.eq_ignore_ascii_case(b"host")
-                    && Authority::parse(value, Some(target.port))? != target
-                {
-                    return Err(OpeningRefused::HostMismatch);
-                }
-            }
+            let is_host = |name: &[u8]| name.eq_ignore_ascii_case(b"host");
+            let hosts = head.fields().filter(|(name, _)| is_host(name));
+            let target = target(head.target, hosts.map(|(_, value)| value))?;
             let length = head.length;
             io.consume(length);
-            return Ok(Asked::Connect(target));
+            return Ok(Asked::Connect {
+                to: target,
+                is_answered: false,
+            });
         }
         if !io.read_ahead(CONNECT_HEAD).await? {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
     }
+}
+
+/// Where a CONNECT of HTTP/2 leads (RFC 9113 §8.5).
+///
+/// # Errors
+/// [`OpeningRefused`] by cause.
+pub fn target_of<B>(request: &Request<B>) -> Result<Authority, OpeningRefused> {
+    let named = request.uri().authority().map_or("", |named| named.as_str());
+    let hosts = request.headers().get_all(HOST).iter();
+    target(named.as_bytes(), hosts.map(HeaderValue::as_bytes))
+}
+
+/// Reads the target of a CONNECT, with which each host must agree.
+fn target<'a>(
+    target: &[u8],
+    mut hosts: impl Iterator<Item = &'a [u8]>,
+) -> Result<Authority, OpeningRefused> {
+    let target = Authority::parse(target, None)?;
+    hosts.try_for_each(
+        |host| match Authority::parse(host, Some(target.port))? == target {
+            true => Ok(()),
+            false => Err(OpeningRefused::HostMismatch),
+        },
+    )?;
+    Ok(target)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod origin_body;
 mod pool;
 mod race;
 mod reach;
+mod remote;
 mod request;
 pub mod resolve;
 pub mod rule;
@@ -33,10 +34,11 @@ use crate::names::ReasonCode;
 pub use channel::{Channel, Forwarded, Origins};
 pub use no_answer::NoAnswer;
 pub use origin_body::OriginBody;
+pub use remote::{RemoteProxy, RemoteRefused, Tunnel};
 pub use rule::{
     ClientIdentity, OriginDefaults, OriginProtocol, OriginRule, OriginSettings, UpstreamProxy, Via,
 };
-pub use stores::{RemoteProxy, RemoteRefused, StoreClient, StoreClientUnusable, StoreWay};
+pub use stores::{StoreClient, StoreClientUnusable, StoreWay};
 pub use tls::warm_roots;
 pub use upstream_failure::UpstreamFailure;
 

@@ -1,5 +1,4 @@
-//! The client for the servers of secret stores: the gateway's own requests. And that of a sidecar
-//! for the `proxy` of its gateway, by TLS.
+//! The client for the servers of secret stores: the gateway's own requests.
 //!
 //! The operator's configuration names the servers, and no session can send a request anywhere else.
 //! Their addresses may be private ones, but never those of cloud metadata. Redirects are not
@@ -16,7 +15,6 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
-use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -29,12 +27,9 @@ use super::rule::{
     UpstreamProxy,
 };
 use super::tls::{self, Offer};
-use super::upstream_failure::UpstreamFault;
 use super::{Error, dial, reach, upstream};
-use crate::credential::{
-    HttpAnswer, HttpClient, LoginUnavailable, StoreError, StoreFuture, UpstreamLogin,
-};
-use crate::message::{Authority, HostPattern, Origin, OriginPattern, Scheme};
+use crate::credential::{HttpAnswer, HttpClient, StoreError, StoreFuture};
+use crate::message::{HostPattern, Origin, OriginPattern, Scheme};
 
 /// A client for the servers of one store. It keeps no connection, because it is used only every few
 /// minutes.
@@ -102,6 +97,16 @@ impl StoreClient {
         identity: Option<ClientIdentity>,
         way: StoreWay,
     ) -> Result<Self, StoreClientUnusable> {
+        Self::offering(Offer::Http1, servers, roots, (identity, way))
+    }
+
+    /// The same for servers that speak this protocol.
+    pub(super) fn offering(
+        offer: Offer,
+        servers: Vec<Origin>,
+        roots: Vec<CertificateDer<'static>>,
+        (identity, way): (Option<ClientIdentity>, StoreWay),
+    ) -> Result<Self, StoreClientUnusable> {
         let rule = |(server, (own, _)): (&Origin, &(Option<OriginRule>, _))| {
             let matches = OriginPattern {
                 scheme: server.scheme,
@@ -136,7 +141,7 @@ impl StoreClient {
         settings.connect_timeout = CONNECT;
         settings.handshake_timeout = HANDSHAKE;
         let server = |(at, (origin, (_, via)))| {
-            let config = tls::configure(&settings, Some(at), Offer::Http1).map(Arc::new)?;
+            let config = tls::configure(&settings, Some(at), offer).map(Arc::new)?;
             Ok(StoreServer {
                 origin,
                 via,
@@ -209,83 +214,6 @@ impl HttpClient for StoreClient {
     }
 }
 
-/// The `proxy` listener of a gateway elsewhere.
-pub struct RemoteProxy {
-    client: StoreClient,
-    login: Option<UpstreamLogin>,
-}
-
-/// Why a gateway elsewhere opens no tunnel. Holds no text of it, and nothing that was presented.
-#[derive(Debug, thiserror::Error)]
-pub enum RemoteRefused {
-    /// What is to be presented cannot be read.
-    #[error("the token cannot be read")]
-    NoToken(#[source] LoginUnavailable),
-    /// There is no connection, or it cannot be trusted.
-    #[error("there is no way there")]
-    Unreached(#[source] Error),
-    /// It does not answer, or not as a proxy does. One that wants a certificate ends TLS.
-    #[error("there is no answer of a proxy")]
-    Unanswered(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// It asks for something that shows who asks.
-    #[error("it asks who this is (407), and nothing was presented")]
-    Asks,
-    /// It does not take what was presented.
-    #[error("it does not take the token (407): it is none of its own, was revoked, or has ended")]
-    Token,
-    /// It refuses for another reason.
-    #[error("it refuses this caller ({0})")]
-    Refuses(u16),
-}
-
-impl RemoteProxy {
-    /// The proxy at an `https` origin. If there are `roots`, no others are trusted.
-    ///
-    /// # Errors
-    /// [`StoreClientUnusable`] by cause.
-    pub fn new(
-        at: Origin,
-        roots: Vec<CertificateDer<'static>>,
-        identity: Option<ClientIdentity>,
-        login: Option<UpstreamLogin>,
-    ) -> Result<Self, StoreClientUnusable> {
-        let servers = vec![at];
-        let way = StoreWay::of(&OriginSettings::default(), &servers);
-        let client = StoreClient::new(servers, roots, identity, way)?;
-        Ok(Self { client, login })
-    }
-
-    /// Opens a tunnel, and sends something into it at once. Returns what came of it already.
-    ///
-    /// # Errors
-    /// [`RemoteRefused`] by cause, within seconds.
-    pub async fn open(
-        &self,
-        to: &Authority,
-        then: &[u8],
-    ) -> Result<(TlsStream<TcpStream>, Vec<u8>), RemoteRefused> {
-        let login = match &self.login {
-            None => None,
-            Some(login) => Some(login.field().await.map_err(RemoteRefused::NoToken)?),
-        };
-        let stream = self.client.connect().await;
-        let mut stream = stream.map_err(RemoteRefused::Unreached)?;
-        // A gateway that vanishes is noticed.
-        let kept = SockRef::from(stream.get_ref().0).set_keepalive(true);
-        kept.map_err(|error| RemoteRefused::Unanswered(error.into()))?;
-        let asked = upstream::ask(&mut stream, to, login.as_ref(), then);
-        let asked = timeout(ANSWERS, asked).await;
-        let answer = asked.unwrap_or(Err(UpstreamFault::Late));
-        let (status, came) = answer.map_err(|fault| RemoteRefused::Unanswered(fault.into()))?;
-        match status {
-            200..300 => Ok((stream, came)),
-            407 if login.is_some() => Err(RemoteRefused::Token),
-            407 => Err(RemoteRefused::Asks),
-            status => Err(RemoteRefused::Refuses(status)),
-        }
-    }
-}
-
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     server: &Origin,
@@ -355,7 +283,6 @@ fn broken_off(error: hyper::Error) -> StoreError {
 /// Short, so that another server can be tried within the store's own deadline.
 const CONNECT: Duration = Duration::from_secs(3);
 const HANDSHAKE: Duration = Duration::from_secs(5);
-const ANSWERS: Duration = Duration::from_secs(5);
 /// For one request, from name resolution to the end of the answer.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The longest answer that is read, in bytes.

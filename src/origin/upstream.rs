@@ -48,7 +48,7 @@ async fn open(
     // A person named it, wherever it is; metadata services stay prohibited.
     let stream = to_authority(&proxy.authority, &anywhere(), resolver, limit).await;
     let mut stream = stream.map_err(|error| UpstreamFault::Unreached(error.into()))?;
-    let asked = ask(&mut stream, origin, login.as_ref(), &[]);
+    let asked = ask(&mut stream, origin, login.as_ref());
     let answered = timeout(limit, asked).await;
     let (status, early) = answered.map_err(|_| UpstreamFault::Late)??;
     match status {
@@ -62,13 +62,12 @@ async fn open(
     }
 }
 
-/// Sends CONNECT, and then something for the other end. Returns the status of the answer, and what
-/// came after its head. After one of success, that is the other end's.
-pub(super) async fn ask(
+/// Sends CONNECT. Returns the status of the answer, and what came after its head. After one of
+/// success, that is the other end's.
+async fn ask(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     origin: &Authority,
     login: Option<&HeaderValue>,
-    then: &[u8],
 ) -> Result<(u16, Vec<u8>), UpstreamFault> {
     let mut request = Zeroizing::new(Vec::with_capacity(LONGEST));
     request.extend(format!("CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n").bytes());
@@ -78,7 +77,7 @@ pub(super) async fn ask(
             .iter()
             .for_each(|part| request.extend_from_slice(part));
     }
-    request.extend([b"\r\n", then].concat());
+    request.extend_from_slice(b"\r\n");
     let sent = async {
         stream.write_all(&request).await?;
         stream.flush().await

@@ -262,9 +262,88 @@ fn a_sidecar_that_has_no_way_says_so_at_its_start() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{more:?}: {said}");
         assert!(
-            said.contains(words) && !said.contains(&token[8..]),
+            said.contains(words) && !said.contains(&token[8..]) && !said.contains("origin"),
             "{more:?}: {said}"
         );
+    }
+}
+
+#[test]
+fn a_sidecar_whose_token_or_session_is_over_says_so_at_its_start() {
+    let rig = Rig::start("", "session = \"{caller}\"\nwho = [\"token\"]");
+    let start = |words: &str, code: i32| {
+        let more = ["--token-from", "file:token", "--", "true"];
+        let output = leads(&rig, &more).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(words) && !said.contains("gwt1_"), "{said}");
+    };
+    let made = ["session", "create", "ci-1", "--ends", "1h"];
+    keep(&rig, "token", &text(&rig.program.json(&made)));
+    start("", 0);
+    for (act, code, words) in [
+        ("pause", 0, "the session is paused"),
+        ("resume", 0, ""),
+        ("end", 1, "does not take the token"),
+    ] {
+        assert_eq!(rig.program.gateway(&[act, "ci-1"]).0, 0);
+        start(words, code);
+    }
+    let minted = mint(&rig.program, &[]);
+    keep(&rig, "token", &text(&minted));
+    start("", 0);
+    let id = minted["id"].as_str().unwrap();
+    assert_eq!(rig.program.gateway(&["token", "revoke", id]).0, 0);
+    start("does not take the token (407)", 1);
+    keep(&rig, "token", &text(&mint(&rig.program, &["--for", "1s"])));
+    std::thread::sleep(Duration::from_millis(2100));
+    start("does not take the token (407)", 1);
+    // One for all: what is ended is there for a while, to say so.
+    rig.program
+        .edit(|text| text.replace("session = \"{caller}\"", "session = \"agent-1\""));
+    rig.program.reload();
+    keep(&rig, "token", &text(&mint(&rig.program, &[])));
+    start("", 0);
+    assert_eq!(rig.program.gateway(&["end", "agent-1"]).0, 0);
+    start("session_ended", 1);
+}
+
+/// How many connections lead to an address.
+fn connections_to(address: SocketAddr) -> usize {
+    let port = format!(":{:04X} 01 ", address.port());
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    table.lines().filter(|line| line.contains(&port)).count()
+}
+
+#[test]
+fn the_connections_of_a_sidecar_share_a_few_and_are_in_nobodys_way() {
+    let further = "session = \"agent-1\"\nwho = [\"token\"]\n[limits]\nstreams_per_connection = 8";
+    let rig = Rig::start("", further);
+    origin_of_large(&rig);
+    keep(&rig, "token", &text(&mint(&rig.program, &[])));
+    let sidecar = Sidecar::start(&rig, &PRESENTS);
+    let unread: Vec<_> = (0..20)
+        .map(|_| {
+            let mut stream = TcpStream::connect(sidecar.at).unwrap();
+            let asked = b"GET http://large.test/64 HTTP/1.1\r\nHost: large.test\r\n\r\n";
+            stream.write_all(asked).unwrap();
+            stream.read_exact(&mut [0; 12]).unwrap();
+            stream
+        })
+        .collect();
+    ask(sidecar.at, (2, 1, 16));
+    let few = connections_to(rig.address);
+    assert!((3..=4).contains(&few), "{few}");
+    let status = fs::read_to_string(format!("/proc/{}/status", sidecar.child.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS"));
+    println!("a sidecar of 20 unread streams of 64 MiB: {line:?}");
+    // The listener changes: what is under way goes on, and what comes takes another connection.
+    rig.program
+        .edit(|text| text.replace("session = \"agent-1\"\nwho", "session = \"{caller}\"\nwho"));
+    rig.program.reload();
+    ask(sidecar.at, (2, 1, 1));
+    for mut stream in unread {
+        assert!(stream.read_exact(&mut [0; 1 << 20]).is_ok());
     }
 }
 
@@ -313,6 +392,17 @@ fn large() -> SocketAddr {
     address
 }
 
+/// Lets all reach such an origin.
+pub fn origin_of_large(rig: &Rig) {
+    let large = large();
+    rig.program.edit(|text| {
+        format!("{text}[[origin]]\nmatch = \"http://large.test\"\nconnect = \"{large}\"\ncleartext = true\n")
+    });
+    let rules = "permit(principal, action, resource == Gateway::Host::\"large.test\");";
+    rig.write("rules.cedar", rules);
+    rig.program.reload();
+}
+
 fn gives(mut stream: TcpStream) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let part = vec![b'x'; 1 << 20];
@@ -358,13 +448,7 @@ fn ask(proxy: SocketAddr, (connections, times, parts): (u32, u32, usize)) {
 #[test]
 fn what_a_sidecar_costs_beside_the_gateway() {
     let rig = Rig::start("", "session = \"agent-1\"\nwho = [\"token\"]");
-    let large = large();
-    rig.program.edit(|text| {
-        format!("{text}[[origin]]\nmatch = \"http://large.test\"\nconnect = \"{large}\"\ncleartext = true\n")
-    });
-    let rules = "permit(principal, action, resource == Gateway::Host::\"large.test\");";
-    rig.write("rules.cedar", rules);
-    rig.program.reload();
+    origin_of_large(&rig);
     keep(&rig, "token", &text(&mint(&rig.program, &[])));
     let sidecar = Sidecar::start(&rig, &PRESENTS);
     let ids = [rig.program.child.id(), sidecar.child.id()];

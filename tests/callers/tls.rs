@@ -116,6 +116,11 @@ impl Rig {
         rig
     }
 
+    /// Lists the client certificates of these serial numbers as revoked.
+    pub fn list(&self, serials: &[u64]) {
+        self.write("crls.pem", &self.clients.list(serials));
+    }
+
     fn issue_proxy(&self) {
         self.server
             .issue(self.program.folder.path(), "proxy", |params| {
@@ -137,7 +142,7 @@ impl Rig {
         connect(self.address, Arc::new(config))
     }
 
-    fn config(&self, certificate: &str, protocols: &[&str]) -> ClientConfig {
+    pub fn config(&self, certificate: &str, protocols: &[&str]) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         let root = CertificateDer::from_pem_slice(self.server.1.as_bytes()).unwrap();
         roots.add(root).unwrap();
@@ -200,7 +205,7 @@ fn answer(mut stream: impl Read + Write, bytes: &[u8]) -> String {
 fn a_proxy_with_tls_takes_each_protocol_inside_it_and_nothing_outside() {
     let rig = Rig::start("", "session = \"agent-1\"");
     let began = Instant::now();
-    for protocols in [&[][..], &["1.2"], &["h2", "http/1.1"], &["http/1.1"]] {
+    for protocols in [&[][..], &["1.2"], &["http/1.1", "other"], &["http/1.1"]] {
         for asked in [ASKED, TUNNELLED, CONNECTED] {
             let tls = rig.connect_by("", protocols).unwrap();
             let alpn = tls.conn.alpn_protocol().map(<[u8]>::to_vec);
@@ -212,8 +217,9 @@ fn a_proxy_with_tls_takes_each_protocol_inside_it_and_nothing_outside() {
             assert!(answer.ends_with("\r\n\r\nok"), "{protocols:?}: {answer}");
         }
     }
-    // HTTP/2 is not spoken to a proxy.
-    assert!(rig.connect_by("", &["h2"]).is_err());
+    let tls = rig.connect_by("", &["http/1.1", "h2"]).unwrap();
+    assert_eq!(tls.conn.alpn_protocol(), Some(&b"h2"[..]));
+    assert!(rig.connect_by("", &["other"]).is_err());
     // Nothing is resumed.
     let config = Arc::new(rig.config("", &[]));
     for _ in 0..2 {

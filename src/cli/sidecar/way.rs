@@ -6,8 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpStream, UnixStream};
-use tokio_rustls::client::TlsStream;
+use tokio::net::UnixStream;
 use tokio_util::either::Either;
 
 use crate::app::{Advise as _, Code, Context as _, Failure, Terminal, safe};
@@ -15,7 +14,8 @@ use crate::config::{Hint, certificates, parse_reference};
 use crate::credential::{SecretRef, UpstreamLogin};
 use crate::intercept::explicit;
 use crate::message::{Authority, Origin, OriginPattern, Scheme};
-use crate::origin::{ClientIdentity, Error, RemoteProxy, RemoteRefused};
+use crate::names::ReasonCode;
+use crate::origin::{ClientIdentity, Error, RemoteProxy, RemoteRefused, Tunnel};
 
 /// What is presented to a gateway elsewhere, and whom to trust.
 pub(super) struct WaySettings {
@@ -47,7 +47,7 @@ pub(super) struct Way {
 }
 
 /// A connection that the gateway took.
-pub(super) type Taken = Either<UnixStream, TlsStream<TcpStream>>;
+pub(super) type Taken = Either<UnixStream, Tunnel>;
 
 impl WaySettings {
     pub(super) fn way(self, to: Place, terminal: Terminal) -> Result<Way, Failure> {
@@ -109,15 +109,26 @@ impl WaySettings {
 }
 
 impl Way {
-    /// Whether the gateway is elsewhere.
-    pub(super) fn is_elsewhere(&self) -> bool {
-        self.elsewhere.is_some()
+    /// Checks that the gateway serves who is presented, if it is elsewhere.
+    pub(super) async fn check(&self) -> Result<(), Failure> {
+        let Some(elsewhere) = &self.elsewhere else {
+            return Ok(());
+        };
+        match elsewhere.check().await {
+            Err(RemoteRefused::Refuses {
+                reason: Some(ReasonCode::SessionPaused),
+                ..
+            }) => {
+                self.terminal.note(PAUSED);
+                Ok(())
+            }
+            checked => checked.map_err(|refused| self.failure(&refused)),
+        }
     }
 
-    /// Opens a connection to the gateway's proxy, and sends something there. Returns it with what
-    /// came already. What is wrong is told once; while it is, one connection tries, and the others
-    /// need not wait for it.
-    pub(super) async fn open(&self, then: &[u8]) -> Option<(Taken, Vec<u8>)> {
+    /// Opens a connection to the gateway's proxy, and sends something there. What is wrong is told
+    /// once; while it is, one connection tries, and the others need not wait for it.
+    pub(super) async fn open(&self, then: &[u8]) -> Option<Taken> {
         let is_down = self.told.borrow().is_some();
         if is_down && self.is_tried.replace(true) {
             return None;
@@ -130,7 +141,7 @@ impl Way {
                 Some(opened)
             }
             Err(failure) => {
-                let text = failure.to_string();
+                let text = failure?.to_string();
                 if self.told.replace(Some(text.clone())).as_ref() != Some(&text) {
                     let note = format!("gateway: connections are refused: {text}");
                     self.terminal.note(safe(&note));
@@ -140,22 +151,26 @@ impl Way {
         }
     }
 
-    pub(super) async fn try_open(&self, then: &[u8]) -> Result<(Taken, Vec<u8>), Failure> {
+    /// The failure is none where another try told the same.
+    async fn try_open(&self, then: &[u8]) -> Result<Taken, Option<Failure>> {
         let Some(elsewhere) = &self.elsewhere else {
             let Place::Unix(path) = &self.place else {
-                return Err(Failure::new("there is no way"));
+                return Err(Some(Failure::new("there is no way")));
             };
             let opened = async {
                 let mut stream = UnixStream::connect(path).await?;
                 stream.write_all(then).await?;
-                Ok((Either::Left(stream), Vec::new()))
+                Ok(Either::Left(stream))
             };
             let opened: std::io::Result<_> = opened.await;
-            return opened.context(format!("no gateway at {}", path.display()));
+            let opened = opened.context(format!("no gateway at {}", path.display()));
+            return opened.map_err(Some);
         };
-        let opened = elsewhere.open(&explicit::itself(), then).await;
-        let (stream, came) = opened.map_err(|refused| self.failure(&refused))?;
-        Ok((Either::Right(stream), came))
+        match elsewhere.open(&explicit::itself(), then).await {
+            Ok(tunnel) => Ok(Either::Right(tunnel)),
+            Err(RemoteRefused::AsBefore) => Err(None),
+            Err(refused) => Err(Some(self.failure(&refused))),
+        }
     }
 
     fn failure(&self, refused: &RemoteRefused) -> Failure {
@@ -164,13 +179,19 @@ impl Way {
             RemoteRefused::Unreached(Error::Tls(_)) => {
                 "`--ca FILE` names the CA of its certificate, if that is none of the system's"
             }
-            RemoteRefused::Unreached(_) => "is `gateway serve` running there?",
+            RemoteRefused::Unreached(_) | RemoteRefused::AsBefore => {
+                "is `gateway serve` running there?"
+            }
             RemoteRefused::Unanswered(_) => {
                 "it must be a `proxy` listener with `tls`; some want `--certificate` and `--key`"
             }
             RemoteRefused::Asks => "name what is presented: `--token-from file:PATH`",
             RemoteRefused::Token => "mint another one there: `gateway token mint`",
-            RemoteRefused::Refuses(_) => "its log says why",
+            RemoteRefused::Refuses {
+                reason: Some(ReasonCode::SessionEnded),
+                ..
+            } => "its session has ended: mint a token of one that lives",
+            RemoteRefused::Refuses { .. } => "its log says why",
         };
         Failure::of(format!("no way through {}", self.place), refused).next(next)
     }
@@ -222,3 +243,6 @@ pub(super) fn reference(text: &str) -> Result<SecretRef, String> {
         false => Ok(reference),
     }
 }
+
+const PAUSED: &str = "gateway: the session is paused: its requests are refused until somebody there \
+     resumes it";

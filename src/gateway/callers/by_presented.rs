@@ -2,18 +2,22 @@
 //! them is answered.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::gateway::listener::{Beside, Known, SessionListener};
+use crate::gateway::listener::{Beside, Known, Selected, SessionListener};
 use crate::gateway::opening::write_refusal;
 use crate::gateway::refusal::Refusal;
 use crate::gateway::worker::Worker;
 use crate::intercept::explicit::{self, Asked, OpeningRefused};
 use crate::intercept::prefixed::Prefixed;
-use crate::intercept::{CallerRefused, ClientStream, Presented, PresentedDenied, TokenPeer, socks};
+use crate::intercept::{
+    Caller, CallerRefused, ClientStream, Presented, PresentedDenied, TokenPeer, socks,
+};
+use crate::names::ExchangeId;
 
 /// Who a client is, and what it asked for if it had to be asked for that first.
 struct Shown {
@@ -41,40 +45,68 @@ impl Worker {
                 return;
             };
             let (is_told, asked) = (shown.is_told, shown.asked);
-            let denied = match (shown.by, &beside) {
-                (Ok(Known::Selected(selected)), _) => {
+            let denied = match judge(shown.by, &beside, is_told) {
+                Judged::Selected(selected) => {
                     let serving = self.serve(io, from, &selected, asked, deadline);
                     return Box::pin(serving).await;
                 }
-                (Ok(Known::Caller(caller)), _) => {
-                    let selecting = self.select(io, from, Some(caller), asked, deadline);
+                Judged::Caller(caller) => {
+                    let selecting = self.select(io, from, caller, asked, deadline);
                     return Box::pin(selecting).await;
                 }
-                (Err(PresentedDenied::Missing), Ok(caller)) if !is_told => {
-                    let selecting = self.select(io, from, caller.clone(), asked, deadline);
-                    return Box::pin(selecting).await;
-                }
-                (Err(PresentedDenied::Missing), Err(refused))
-                    if !is_told && refused.user.is_some() =>
-                {
-                    let refusing = self.refuse_caller(io, from, refused.clone(), asked, deadline);
+                Judged::Refused(refused) => {
+                    let refusing = self.refuse_caller(io, from, refused, asked, deadline);
                     return Box::pin(refusing).await;
                 }
-                (Err(denied), _) => denied,
+                Judged::Denied(denied) => denied,
             };
-            let refusal = Refusal::Presented(denied);
-            let refused = CallerRefused {
-                reason: refusal.reason(),
-                ..CallerRefused::of(None, denied.to_string())
-            };
-            let id = self.record_caller(from, refused);
+            let refused = self.deny(from, denied);
             let is_over = is_told
-                || write_refusal(&mut io, None, (id, refusal)).await.is_err()
+                || write_refusal(&mut io, None, refused).await.is_err()
                 || !explicit::forget_head(&mut io);
             if is_over {
                 return;
             }
         }
+    }
+
+    /// Records that what a client presents is not taken.
+    pub(super) fn deny(
+        &self,
+        from: (&SessionListener, Option<SocketAddr>),
+        denied: PresentedDenied,
+    ) -> (ExchangeId, Refusal) {
+        let refusal = Refusal::Presented(denied);
+        let refused = CallerRefused {
+            reason: refusal.reason(),
+            ..CallerRefused::of(None, denied.to_string())
+        };
+        (self.record_caller(from, refused), refusal)
+    }
+}
+
+/// What a listener makes of a client.
+pub(super) enum Judged {
+    /// Its token selected a session.
+    Selected(Selected),
+    /// A caller, or none, who has yet to select one.
+    Caller(Option<Arc<Caller>>),
+    /// It is not taken.
+    Refused(CallerRefused),
+    /// What it presents is not taken, or is missing.
+    Denied(PresentedDenied),
+}
+
+/// Judges a client by what it presents, or by what stands beside if that is nothing.
+pub(super) fn judge(by: Result<Known, PresentedDenied>, beside: &Beside, is_told: bool) -> Judged {
+    match (by, beside) {
+        (Ok(Known::Selected(selected)), _) => Judged::Selected(selected),
+        (Ok(Known::Caller(caller)), _) => Judged::Caller(Some(caller)),
+        (Err(PresentedDenied::Missing), Ok(caller)) if !is_told => Judged::Caller(caller.clone()),
+        (Err(PresentedDenied::Missing), Err(refused)) if !is_told && refused.user.is_some() => {
+            Judged::Refused(refused.clone())
+        }
+        (Err(denied), _) => Judged::Denied(denied),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Callers at listeners: their TLS, what they present, and the sessions that they
 //! select.
 
+mod by_http2;
 mod by_presented;
 mod by_tls;
 mod sessions;

@@ -1,0 +1,242 @@
+//! A proxy in TLS whose client speaks HTTP/2: each CONNECT opens a stream that is a connection of
+//! its own in all that follows, of the caller whom it shows itself (RFC 9113 §8.5).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use h2::Reason;
+use http::{HeaderMap, Method, Request, Response, Version};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::by_presented::{Judged, judge};
+use crate::gateway::answer_body::AnswerBody;
+use crate::gateway::conversation::{http2, serve_http2};
+use crate::gateway::error_format::ErrorFormat;
+use crate::gateway::guard::{Busy, Closing, ConnectionGuard};
+use crate::gateway::listener::{Beside, Inbound, Selected, SessionListener};
+use crate::gateway::proxy::absolute_form;
+use crate::gateway::refusal::Refusal;
+use crate::gateway::serve::{Known, Opened};
+use crate::gateway::worker::Worker;
+use crate::intercept::explicit::{self, Asked};
+use crate::intercept::prefixed::Prefixed;
+use crate::intercept::{CallerRefused, ClientStream, Entry, Presented, PresentedDenied, TokenPeer};
+use crate::names::{ExchangeId, ReasonCode};
+use crate::session::Connected;
+
+/// What the streams of a connection share. None knows of another one's caller.
+struct Door {
+    worker: Arc<Worker>,
+    listener: Arc<SessionListener>,
+    guard: Arc<ConnectionGuard>,
+    peer: TokenPeer,
+    beside: Beside,
+    client: Option<std::net::SocketAddr>,
+    /// Takes the place of the connection itself in the session of its first caller.
+    first: Mutex<Option<oneshot::Sender<Connected>>>,
+    /// How often something was presented that is not taken.
+    denied: AtomicU32,
+    tunnels: Mutex<JoinSet<()>>,
+}
+
+impl Worker {
+    /// Serves a connection of HTTP/2 to a proxy, until none of its streams is left for long.
+    pub(in crate::gateway) async fn by_http2(
+        self: Arc<Self>,
+        stream: ClientStream,
+        listener: Arc<SessionListener>,
+        deadline: Instant,
+    ) {
+        let guard = self.watchdog.connection(&listener.state.leaves);
+        let beside = listener.caller(&stream).await;
+        guard.is_of(beside.as_ref().ok().and_then(Option::as_ref));
+        let (tells, mut first) = oneshot::channel();
+        let door = Arc::new(Door {
+            worker: self.clone(),
+            guard: guard.clone(),
+            peer: TokenPeer::of(&stream),
+            beside,
+            client: listener.client(&stream),
+            listener: listener.clone(),
+            first: Mutex::new(Some(tells)),
+            denied: AtomicU32::new(0),
+            tunnels: Mutex::default(),
+        });
+        let (from, mut known) = ((&*listener, door.client), None);
+        let http2 = http2(self.shared.look().limits.streams_per_connection);
+        let service = service_fn(move |request| door.clone().answer(request));
+        let mut serving = std::pin::pin!(serve_http2(stream, &http2, service, &guard));
+        let flooded = loop {
+            tokio::select! {
+                flooded = &mut serving => break flooded.is_so(),
+                Ok(place) = &mut first, if known.is_none() => {
+                    known = Some((place, Known::count(&listener.state.without_session)));
+                }
+                () = sleep_until(deadline), if known.is_none() => break false,
+            }
+        };
+        if flooded {
+            let reason = ReasonCode::Http2Flood;
+            let refused = CallerRefused::of(None, "");
+            self.record_caller(from, CallerRefused { reason, ..refused });
+        }
+    }
+}
+
+impl Door {
+    async fn answer(
+        self: Arc<Self>,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<AnswerBody>, h2::Error> {
+        if self.denied.load(Ordering::Relaxed) >= DENIED_MAX {
+            return Err(Reason::REFUSED_STREAM.into());
+        }
+        let limits = self.worker.shared.look().limits.clone();
+        let deadline = Instant::now() + limits.handshake_timeout;
+        let without = &self.listener.state.without_session;
+        let open = Opened::count(&self.worker.shared.open, limits.connections);
+        let waiting = Opened::count(without, limits.connections_per_session);
+        let Some((open, waiting)) = open.zip(waiting) else {
+            return self.over_limit();
+        };
+        let selecting = timeout_at(deadline, self.select(request.headers()));
+        let selected = match Box::pin(selecting).await {
+            Ok(Ok(selected)) => selected,
+            Ok(Err(refused)) => return Ok(answer_of(refused)),
+            Err(_) => return Err(Reason::CANCEL.into()),
+        };
+        drop(waiting);
+        let connect = || selected.session.connect(limits.connections_per_session);
+        let Some(place) = connect() else {
+            return self.over_limit();
+        };
+        if let Some(tells) = self.first.lock().take() {
+            // Without one, it ends at its deadline.
+            let _ = connect().map(|own| tells.send(own));
+        }
+        let inbound = Inbound {
+            listener: &self.listener,
+            selected: &selected,
+            client: self.client,
+        };
+        if request.method() != Method::CONNECT {
+            let context = absolute_form(inbound);
+            let (worker, guard) = (self.worker.clone(), self.guard.clone());
+            let conversation = worker.conversation_on(guard, inbound, context);
+            return conversation
+                .answer(request)
+                .await
+                .map_err(|never| match never {});
+        }
+        match explicit::target_of(&request) {
+            Ok(to) => {
+                let asked = Asked::Connect {
+                    to,
+                    is_answered: true,
+                };
+                let held = (open, place, Busy::on(&self.guard));
+                self.open(&mut request, (selected, asked), held, deadline);
+                Ok(Response::new(AnswerBody::switched()))
+            }
+            Err(why) => {
+                let reason = why.reason();
+                let id = self
+                    .worker
+                    .record_opening(inbound, Entry::Connect, None, reason);
+                Ok(answer_of((id, Refusal::Opening(why))))
+            }
+        }
+    }
+
+    fn over_limit<T>(&self) -> Result<T, h2::Error> {
+        self.worker.over_limit();
+        // RFC 9113 §8.7: nothing was done, and it may be asked again.
+        Err(Reason::REFUSED_STREAM.into())
+    }
+
+    /// Finds the session of a stream, by what its head presents and what its connection shows.
+    async fn select(&self, fields: &HeaderMap) -> Result<Selected, (ExchangeId, Refusal)> {
+        let from = (&*self.listener, self.client);
+        let beside = match &self.beside {
+            Ok(Some(caller)) if caller.is_over() => {
+                let cause = "the evidence that its connection came with has ended";
+                Err(CallerRefused::of(caller.user.clone(), cause))
+            }
+            beside => beside.clone(),
+        };
+        let judged = match (&self.listener.state.verifier, &beside) {
+            (Some(_), _) => {
+                let presented = Presented::of(fields);
+                let by = self.listener.by_presented(presented, (&self.peer, &beside));
+                judge(by, &beside, false)
+            }
+            (None, Ok(caller)) => Judged::Caller(caller.clone()),
+            (None, Err(refused)) => Judged::Refused(refused.clone()),
+        };
+        let refused = match judged {
+            Judged::Selected(selected) => return Ok(selected),
+            Judged::Caller(caller) => match self.listener.select(caller).await {
+                Ok(selected) => return Ok(selected),
+                Err(refused) => refused,
+            },
+            Judged::Refused(refused) => refused,
+            Judged::Denied(denied) => {
+                self.denied(denied);
+                return Err(self.worker.deny(from, denied));
+            }
+        };
+        let reason = refused.reason;
+        let id = self.worker.record_caller(from, refused);
+        Err((id, Refusal::Caller(reason)))
+    }
+
+    /// Counts what is not taken: a connection is not there to try many.
+    fn denied(&self, denied: PresentedDenied) {
+        let is_tried = denied != PresentedDenied::Missing;
+        if is_tried && self.denied.fetch_add(1, Ordering::Relaxed) + 1 == DENIED_MAX {
+            self.guard.close(Closing::Draining);
+        }
+    }
+
+    /// Serves a tunnel from when it is answered until it or the connection ends.
+    fn open(
+        &self,
+        request: &mut Request<Incoming>,
+        (selected, asked): (Selected, Asked),
+        held: impl Send + 'static,
+        deadline: Instant,
+    ) {
+        let opening = hyper::upgrade::on(request);
+        let (worker, listener, client) = (self.worker.clone(), self.listener.clone(), self.client);
+        let mut tunnels = self.tunnels.lock();
+        while tunnels.try_join_next().is_some() {}
+        tunnels.spawn(async move {
+            let _held = held;
+            let Ok(stream) = opening.await else { return };
+            let stream = ClientStream::http2(stream);
+            let inbound = Inbound {
+                listener: &listener,
+                selected: &selected,
+                client,
+            };
+            let serving = worker.proxied(Prefixed::new(stream), inbound, Some(Ok(asked)), deadline);
+            Box::pin(serving).await;
+        });
+    }
+}
+
+fn answer_of((id, refusal): (ExchangeId, Refusal)) -> Response<AnswerBody> {
+    let (status, fields, content) = refusal.answer(id, Version::HTTP_2, ErrorFormat::Gateway, "");
+    let mut response = Response::new(AnswerBody::own(content));
+    *response.status_mut() = status;
+    *response.headers_mut() = fields;
+    response
+}
+
+/// How often a connection may present what is not taken.
+const DENIED_MAX: u32 = 3;

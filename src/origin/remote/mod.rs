@@ -1,0 +1,330 @@
+//! The way of a sidecar to the `proxy` of a gateway elsewhere: streams of HTTP/2 that CONNECT opens
+//! (RFC 9113 §8.5), on as few connections as have room for them.
+
+mod tunnel;
+
+pub use tunnel::Tunnel;
+
+use std::error::Error as StdError;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{Builder, ResponseFuture, SendRequest};
+use h2::{PingPong, RecvStream, SendStream};
+use http::header::PROXY_AUTHORIZATION;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
+use rustls::pki_types::CertificateDer;
+use socket2::SockRef;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Error;
+use super::rule::{ClientIdentity, OriginSettings};
+use super::stores::{StoreClient, StoreClientUnusable, StoreWay};
+use super::tls::Offer;
+use crate::credential::{LoginUnavailable, UpstreamLogin};
+use crate::message::{Authority, Origin};
+use crate::names::ReasonCode;
+
+/// The `proxy` listener of a gateway elsewhere.
+pub struct RemoteProxy {
+    client: StoreClient,
+    login: Option<UpstreamLogin>,
+    carriers: Mutex<Carriers>,
+}
+
+/// The connections to it.
+#[derive(Default)]
+struct Carriers {
+    all: Vec<Carrier>,
+    /// When the latest try to make one failed.
+    failed: Option<Instant>,
+}
+
+/// A connection. It ends by itself once nothing has it or a stream of it.
+struct Carrier {
+    requests: SendRequest<Bytes>,
+    serving: JoinHandle<()>,
+    /// Each stream has a clone.
+    streams: Arc<()>,
+}
+
+/// A request that was sent on it.
+struct Sent {
+    answer: ResponseFuture,
+    content: SendStream<Bytes>,
+    stream: Arc<()>,
+}
+
+/// Why a gateway elsewhere opens no tunnel. Holds no text of it, and nothing that was presented.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteRefused {
+    /// What is to be presented cannot be read.
+    #[error("the token cannot be read")]
+    NoToken(#[source] LoginUnavailable),
+    /// There is no connection, or it cannot be trusted.
+    #[error("there is no way there: {}", of_gateway(.0))]
+    Unreached(Error),
+    /// Another try failed meanwhile.
+    #[error("there is no way there now")]
+    AsBefore,
+    /// It does not answer, or not as a proxy does. One that wants a certificate ends TLS.
+    #[error("there is no answer of a proxy")]
+    Unanswered(#[source] Box<dyn StdError + Send + Sync>),
+    /// It asks for something that shows who asks.
+    #[error("it asks who this is (407), and nothing was presented")]
+    Asks,
+    /// It does not take what was presented.
+    #[error("it does not take the token (407): it is none of its own, was revoked, or has ended")]
+    Token,
+    /// It refuses for another reason, which it may name.
+    #[error("it refuses this caller ({status}{})", why(*.reason))]
+    Refuses {
+        /// The status of its answer.
+        status: u16,
+        /// The reason in it.
+        reason: Option<ReasonCode>,
+    },
+}
+
+impl RemoteProxy {
+    /// The proxy at an `https` origin. If there are `roots`, no others are trusted.
+    ///
+    /// # Errors
+    /// [`StoreClientUnusable`] by cause.
+    pub fn new(
+        at: Origin,
+        roots: Vec<CertificateDer<'static>>,
+        identity: Option<ClientIdentity>,
+        login: Option<UpstreamLogin>,
+    ) -> Result<Self, StoreClientUnusable> {
+        let servers = vec![at];
+        let way = StoreWay::of(&OriginSettings::default(), &servers);
+        let client = StoreClient::offering(Offer::Http2, servers, roots, (identity, way))?;
+        Ok(Self {
+            client,
+            login,
+            carriers: Mutex::default(),
+        })
+    }
+
+    /// Opens a tunnel, and sends something into it at once.
+    ///
+    /// # Errors
+    /// [`RemoteRefused`] by cause, within seconds.
+    pub async fn open(&self, to: &Authority, then: &[u8]) -> Result<Tunnel, RemoteRefused> {
+        let to = to.to_string().parse::<Uri>().map_err(unanswered)?;
+        let (answer, mut content, stream) = self.ask((Method::CONNECT, to)).await?;
+        if !then.is_empty() {
+            let then = Bytes::copy_from_slice(then);
+            content.send_data(then, false).map_err(unanswered)?;
+        }
+        Ok(Tunnel::new(content, answer.into_body(), stream))
+    }
+
+    /// Asks for something that every caller of a session that lives may have.
+    ///
+    /// # Errors
+    /// [`RemoteRefused`] by cause, within seconds.
+    pub async fn check(&self) -> Result<(), RemoteRefused> {
+        let page = Uri::from_static("http://gateway.internal/ca.pem");
+        self.ask((Method::GET, page)).await.map(drop)
+    }
+
+    /// Sends a request. What was not answered was not begun, so it is sent once more if a
+    /// connection ends before.
+    async fn ask(
+        &self,
+        what: (Method, Uri),
+    ) -> Result<(Response<RecvStream>, SendStream<Bytes>, Arc<()>), RemoteRefused> {
+        let login = match &self.login {
+            None => None,
+            Some(login) => Some(login.field().await.map_err(RemoteRefused::NoToken)?),
+        };
+        let mut is_again = false;
+        loop {
+            let sent = self.send(&what, login.as_ref(), is_again).await?;
+            match timeout(ANSWERS, sent.answer).await {
+                Ok(Ok(answer)) if answer.status().is_success() => {
+                    return Ok((answer, sent.content, sent.stream));
+                }
+                Ok(Ok(answer)) => {
+                    // The next one shows anew who asks.
+                    self.carriers.lock().await.all.clear();
+                    return Err(refused(&answer, login.is_some()));
+                }
+                Ok(Err(_)) if !is_again => is_again = true,
+                Ok(Err(error)) => return Err(unanswered(error)),
+                Err(late) => {
+                    self.carriers.lock().await.all.clear();
+                    return Err(unanswered(late));
+                }
+            }
+        }
+    }
+
+    /// Sends a request on a connection that has room, or on a new one.
+    async fn send(
+        &self,
+        (method, to): &(Method, Uri),
+        login: Option<&HeaderValue>,
+        is_new: bool,
+    ) -> Result<Sent, RemoteRefused> {
+        let mut request = Request::new(());
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = to.clone();
+        if let Some(login) = login {
+            let fields = request.headers_mut();
+            fields.insert(PROXY_AUTHORIZATION, login.clone());
+        }
+        let began = Instant::now();
+        let mut carriers = self.carriers.lock().await;
+        carriers.all.retain(|one| !one.serving.is_finished());
+        let room = carriers.all.iter().find(|one| one.has_room() && !is_new);
+        if let Some(one) = room
+            && let Ok(requests) = one.requests.clone().ready().await
+        {
+            return Sent::by(requests, request, &one.streams);
+        }
+        if carriers.failed.is_some_and(|failed| failed > began) {
+            return Err(RemoteRefused::AsBefore);
+        }
+        let made = self.carrier().await;
+        carriers.failed = made.is_err().then(Instant::now);
+        let one = made?;
+        let requests = one.requests.clone().ready().await.map_err(unanswered)?;
+        let sent = Sent::by(requests, request, &one.streams);
+        if is_new {
+            // What they carry goes on.
+            carriers.all.clear();
+        }
+        carriers.all.push(one);
+        sent
+    }
+
+    async fn carrier(&self) -> Result<Carrier, RemoteRefused> {
+        let stream = self.client.connect().await;
+        let stream = stream.map_err(RemoteRefused::Unreached)?;
+        let (tcp, tls) = stream.get_ref();
+        if tls.alpn_protocol() != Some(b"h2") {
+            return Err(unanswered("it does not speak HTTP/2"));
+        }
+        SockRef::from(tcp)
+            .set_tcp_nodelay(true)
+            .map_err(unanswered)?;
+        let mut http2 = Builder::new();
+        http2
+            .initial_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(STREAM_WINDOW * STREAMS)
+            .max_frame_size(FRAME)
+            .max_header_list_size(HEADER_LIST)
+            .enable_push(false);
+        let shaken = timeout(ANSWERS, http2.handshake(stream)).await;
+        let (requests, mut connection) = shaken.map_err(unanswered)?.map_err(unanswered)?;
+        let pings = connection.ping_pong();
+        let streams = Arc::new(());
+        let silence = silence(pings);
+        let serving = tokio::spawn(async move {
+            tokio::select! {
+                _ = connection => {}
+                () = silence => {}
+            }
+        });
+        Ok(Carrier {
+            requests,
+            serving,
+            streams,
+        })
+    }
+}
+
+impl Carrier {
+    /// Whether the gateway takes one stream more.
+    fn has_room(&self) -> bool {
+        Arc::strong_count(&self.streams) <= self.requests.current_max_send_streams()
+    }
+}
+
+impl Sent {
+    fn by(
+        mut requests: SendRequest<Bytes>,
+        request: Request<()>,
+        streams: &Arc<()>,
+    ) -> Result<Self, RemoteRefused> {
+        let is_over = request.method() != Method::CONNECT;
+        let sent = requests.send_request(request, is_over);
+        let (answer, content) = sent.map_err(unanswered)?;
+        Ok(Self {
+            answer,
+            content,
+            stream: streams.clone(),
+        })
+    }
+}
+
+/// Waits until a gateway does not answer any more.
+async fn silence(pings: Option<PingPong>) {
+    let Some(mut pings) = pings else {
+        return std::future::pending().await;
+    };
+    loop {
+        sleep(ASKED_EVERY).await;
+        let answered = timeout(ANSWERS, pings.ping(h2::Ping::opaque())).await;
+        if !matches!(answered, Ok(Ok(_))) {
+            return;
+        }
+    }
+}
+
+fn refused<B>(answer: &Response<B>, is_shown: bool) -> RemoteRefused {
+    match answer.status() {
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED if is_shown => RemoteRefused::Token,
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED => RemoteRefused::Asks,
+        status => RemoteRefused::Refuses {
+            status: status.as_u16(),
+            reason: reason_of(answer),
+        },
+    }
+}
+
+/// The reason that a gateway names (RFC 9209).
+fn reason_of<B>(answer: &Response<B>) -> Option<ReasonCode> {
+    let told = answer.headers().get("proxy-status")?.to_str().ok()?;
+    let (_, told) = told.split_once("details=\"")?;
+    let (code, _) = told.split_once('"')?;
+    let is_it = |known: &ReasonCode| known.as_str() == code;
+    ReasonCode::ALL.iter().copied().find(is_it)
+}
+
+fn why(reason: Option<ReasonCode>) -> String {
+    reason.map_or_else(String::new, |reason| format!(": {reason}"))
+}
+
+/// What is the matter with a gateway, which is no origin.
+fn of_gateway(error: &Error) -> String {
+    let (mut text, mut cause) = (error.to_string(), error.source());
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text.replace("the origin", "the gateway")
+}
+
+fn unanswered(why: impl Into<Box<dyn StdError + Send + Sync>>) -> RemoteRefused {
+    RemoteRefused::Unanswered(why.into())
+}
+
+const ANSWERS: Duration = Duration::from_secs(5);
+/// After how long a gateway is asked whether it is still there.
+const ASKED_EVERY: Duration = Duration::from_secs(15);
+/// How many bytes of a stream are under way to a client that does not read them: as many as of a
+/// connection of its own, on a way of 50 ms at 20 MB/s.
+const STREAM_WINDOW: u32 = 1 << 20;
+/// As many streams as that need never wait for one another.
+const STREAMS: u32 = 256;
+/// The longest frame of content.
+const FRAME: u32 = 64 << 10;
+/// The longest head of an answer.
+const HEADER_LIST: u32 = 16 << 10;
