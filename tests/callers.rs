@@ -541,6 +541,14 @@ fn a_narrowed_token_allows_no_second_path_and_no_batch() {
             "{further:?} {path} {fields} {denied:?}"
         );
     }
+    let minted = mint(&program, &["--method", "HEAD"]);
+    let mut stream = UnixStream::connect(program.path("agents.sock")).unwrap();
+    let asked = asked(&text(&minted), "/x", CLOSE);
+    stream.write_all(&asked).unwrap();
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    // By it an operator who reads the log can revoke the token.
+    let record = program.records("exchange").pop().unwrap();
+    assert_eq!(record["token_id"], minted["id"], "{record}");
 }
 
 /// The same through CONNECT.

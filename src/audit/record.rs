@@ -64,6 +64,8 @@ Record {
     session: Option<Text>,
     /// User behind the connection.
     user: Option<Text>,
+    /// Id of the token that was presented.
+    token_id: Option<Text>,
     /// Groups that its evidence shows.
     groups: Vec<Text>,
     /// How many groups are not shown.

@@ -120,9 +120,10 @@ impl Trail {
         self.draft.redact = Some(redact);
     }
 
-    /// Sets who is behind the connection, as its evidence shows.
-    pub fn caller(&mut self, user: Option<&User>, groups: &[Arc<str>]) {
+    /// Sets who is behind the connection, as its evidence shows, and by which token.
+    pub fn caller(&mut self, user: Option<&User>, token: Option<String>, groups: &[Arc<str>]) {
         let record = &mut self.draft.record;
+        record.token_id = token.map(Into::into);
         record.user = user.map(|user| user.as_str().into());
         (record.groups, record.groups_more) = listed(groups, |group| group);
     }

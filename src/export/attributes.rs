@@ -69,6 +69,7 @@ const ATTRIBUTES: &[Attribute] = &[
     ("gateway.exchange.id", "/id", same),
     ("gateway.session", "/session", same),
     ("gateway.user", "/user", same),
+    ("gateway.token.id", "/token_id", same),
     ("gateway.groups", "/groups", same),
     ("gateway.entry", "/entry", same),
     ("client.address", "/client", ip),

@@ -54,7 +54,7 @@ impl Worker {
         let mut known = listener.state.refused_callers.lock();
         if known.len() < REFUSED_CALLERS && known.insert((user.clone(), cause.clone())) {
             let mut trail = Trail::begin(&self.shared.log, id, listener.mode.entry().as_str());
-            trail.caller(user.as_ref(), &[]);
+            trail.caller(user.as_ref(), None, &[]);
             trail.client(client);
             trail.method("CONNECT");
             trail.refuse(reason);
@@ -126,7 +126,7 @@ impl Worker {
         trail.session(session.id(), session.clone());
         trail.client(inbound.client);
         if let Some(caller) = caller {
-            trail.caller(caller.user.as_ref(), &caller.groups);
+            trail.caller(caller.user.as_ref(), caller.token_id(), &caller.groups);
         }
         // The connection is refused either way. Beyond the session's share of the log, the refusal
         // is counted but not recorded.

@@ -142,7 +142,8 @@ impl Exchange {
         let place = session.exchange(self.snapshot.limits.exchanges_per_session);
         self.trail.session(&connection.session, session);
         if let Some(caller) = &connection.caller {
-            self.trail.caller(caller.user.as_ref(), &caller.groups);
+            let token = caller.token_id();
+            self.trail.caller(caller.user.as_ref(), token, &caller.groups);
         }
         self.trail.admit()?;
         self.guard.holds(place.ok_or(Refusal::Busy)?);

@@ -84,6 +84,12 @@ impl Caller {
         })
     }
 
+    /// The id of the token that it presents, by which that can be revoked.
+    #[must_use]
+    pub fn token_id(&self) -> Option<String> {
+        Some(self.token.as_ref()?.id()?.to_string())
+    }
+
     /// Whether evidence that it was taken by has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {

@@ -63,6 +63,12 @@ impl Verified {
         &self.session
     }
 
+    /// Its own id.
+    #[must_use]
+    pub fn id(&self) -> Option<PrefixId> {
+        self.prefixes.last().copied()
+    }
+
     /// Whether it, or what it was derived from, is revoked.
     #[must_use]
     pub fn is_revoked(&self, is_revoked: &impl Fn(&PrefixId) -> bool) -> bool {

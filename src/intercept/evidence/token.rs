@@ -131,6 +131,12 @@ impl HeldToken {
         self.verified.session()
     }
 
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> Option<PrefixId> {
+        self.verified.id()
+    }
+
     /// Who presents it.
     pub(super) fn peer(&self) -> TokenPeer {
         self.peer.clone()
