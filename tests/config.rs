@@ -303,6 +303,29 @@ fn doors_of_capture_listen_anywhere_and_answers_lead_to_one_of_them() {
 }
 
 #[test]
+fn interfaces_are_evidence_where_all_is_captured_and_the_kernel_tells_them() {
+    let file = |kind: &str, address: &str, session: &str| {
+        format!(
+            "[[listener]]\nkind = \"{kind}\"\naddress = \"{address}\"\nwho = [\"mark\"]\nsession = \"{session}\"\n"
+        )
+    };
+    let dns = file("dns", "[::]:2", "{caller}");
+    read(&(file("transparent", "[::]:1", "{caller}") + &dns)).unwrap();
+    refused(
+        &(file("transparent", "0.0.0.0:1", "{caller}") + &file("tls", "[::1]:3", "a") + &dns),
+        &[
+            "3:11: the kernel tells no interface at an address of IPv4",
+            "9:7: clients choose to connect to a `tls` listener",
+        ],
+    );
+    refused(
+        &(file("transparent", "[::]:1", "{caller}")
+            + &file("transparent", "[::]:2", "interface:tap0")),
+        &["6:1: the session `interface:tap0` may be a caller's"],
+    );
+}
+
+#[test]
 fn a_base_listener_has_an_origin_for_each_alias_and_stays_on_this_machine() {
     let file = |address: &str, more: &str| {
         format!("[[listener]]\nkind = \"base\"\naddress = \"{address}\"\n{more}")

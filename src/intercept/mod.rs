@@ -39,8 +39,8 @@ pub use destination::{is_of_this_machine, original_destination};
 pub use door::{DoorMalformed, DoorSettings, DoorTls, is_over};
 pub use enter::{DoorRefused, enter};
 pub use evidence::{
-    ClientVerifier, Evidence, HeldInterface, HeldToken, JwtKeys, JwtSettings, JwtVerifier,
-    KEY_NUMBER, PRESENTED_USER, Passwords, PeerUsers, Presented, PresentedDenied, RevokedTokens,
+    ClientVerifier, Evidence, HeldToken, JwtKeys, JwtSettings, JwtVerifier, KEY_NUMBER,
+    PRESENTED_USER, Passwords, PeerUsers, Presented, PresentedDenied, RevokedTokens,
     TAILNET_SOCKET, Tailnet, Taken, TokenDenied, TokenPeer, TokenVerifier, UserPassword,
 };
 pub use hello::{Destination, terminate};

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::budget::Budget;
 use super::caller::{Caller, CallerRefused};
 use super::dns::{Answer, answer};
-use super::evidence::HeldInterface;
+use super::evidence::{HeldInterface, by_interface};
 use super::synthetic::Synthetic;
 use crate::message::Host;
 use crate::wire::dns::Transport;
@@ -154,9 +154,10 @@ impl UdpQuestions {
     /// The caller of these, by the interface that they came in by.
     ///
     /// # Errors
-    /// As [`HeldInterface::caller`].
+    /// As [`by_interface`].
     pub fn caller(&self) -> Result<Arc<Caller>, CallerRefused> {
-        HeldInterface::caller(self.meta.interface_index, &self.socket)
+        let index = self.meta.interface_index;
+        by_interface(HeldInterface::numbered(index, &self.socket))
     }
 
     /// Answers them, without those that are more than their session may ask.

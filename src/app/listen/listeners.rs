@@ -1,16 +1,16 @@
 //! The listeners that `serve` has now, and their sessions.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use crate::app::listen::names::KnownNames;
 use crate::app::session::recalled::OpenedSession;
 use crate::config::{Config, Listener};
 use crate::gateway::{AskedSession, ListenerSlot, LivePair, LiveSessions, Worker};
-use crate::intercept::SessionCa;
+use crate::intercept::{Responder, SessionCa};
 use crate::names::SessionId;
 use crate::session::Session;
 
@@ -35,6 +35,9 @@ impl CallerAsks {
         self.asked.lock().take()
     }
 }
+
+/// The DNS servers of the sessions of listeners: the listeners of a session share one.
+type KnownNames = Mutex<HashMap<SessionId, Arc<Responder>>>;
 
 /// The listeners that `serve` has now. Other commands have none.
 #[derive(Default)]
@@ -187,7 +190,7 @@ impl Listening {
         now.sessions
             .retain(|live| !std::ptr::eq(&*live.session, session));
         if self.live.get(session.id()).is_none() {
-            self.names.forget(session.id());
+            self.names.lock().remove(session.id());
         }
     }
 

@@ -1,9 +1,6 @@
 //! The DNS servers of sessions, which give names addresses and know whose they are.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Once};
-
-use parking_lot::Mutex;
 
 use crate::app::App;
 use crate::app::process::serving;
@@ -13,23 +10,12 @@ use crate::intercept::{Responder, Synthetic};
 use crate::names::SessionId;
 use crate::policy::Asker;
 
-/// The DNS servers of the sessions of listeners: the listeners of a session share one.
-#[derive(Default)]
-pub(crate) struct KnownNames(Mutex<HashMap<SessionId, Arc<Responder>>>);
-
-impl KnownNames {
-    /// Forgets that of a session.
-    pub(crate) fn forget(&self, session: &SessionId) {
-        self.0.lock().remove(session);
-    }
-}
-
 /// The DNS servers that the listeners of this app give their sessions, each once it is wanted.
 pub(crate) fn of_listeners(app: &App) -> SessionNames {
     let (known, shared) = (app.listening.names().clone(), app.shared.clone());
     let dns = app.config.sandbox.dns;
     Arc::new(move |session| {
-        let mut known = known.0.lock();
+        let mut known = known.lock();
         if let Some(names) = known.get(session) {
             return names.clone();
         }

@@ -115,7 +115,7 @@ fn check_tailnet(
     }
 }
 
-/// Refuses an interface as evidence where none would be one sandbox, or where the kernel tells none.
+/// Refuses an interface as evidence where clients choose to connect, or the kernel tells none.
 fn check_mark(section: &Section<'_, '_>, kind: &ListenerKind, asked: &Asked<'_>) {
     if !asked.who.contains(&Evidence::Mark) {
         return;

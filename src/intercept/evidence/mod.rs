@@ -72,7 +72,7 @@ impl Evidence {
         for one in all {
             let found = match one {
                 Self::Unix(users) => users.caller(stream).map(|found| found.map(Arc::new)),
-                Self::Mark => Some(HeldInterface::of(stream)),
+                Self::Mark => Some(by_interface(HeldInterface::of(stream))),
                 // Boxed, so that a connection does not keep memory for the question.
                 Self::Tailnet(tailnet) => Some(Box::pin(tailnet.caller(stream)).await),
                 Self::Certificate => by_certificate(stream).map(|found| found.map(Arc::new)),
@@ -84,6 +84,23 @@ impl Evidence {
         }
         Err(CallerRefused::of(None, ""))
     }
+}
+
+/// The caller that came in by an interface.
+///
+/// # Errors
+/// [`CallerRefused`] with the cause if there is none.
+pub(super) fn by_interface(
+    held: Result<HeldInterface, &'static str>,
+) -> Result<Arc<Caller>, CallerRefused> {
+    let nobody = |cause| CallerRefused::of(None, cause);
+    let held = held.map_err(nobody)?;
+    let user = held.user();
+    Ok(Arc::new(Caller {
+        user: Some(user.ok_or_else(|| nobody("its interface has a name that is no user's"))?),
+        interface: Some(held),
+        ..Caller::default()
+    }))
 }
 
 /// The caller that presents a certificate.
