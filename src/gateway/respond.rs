@@ -143,7 +143,8 @@ impl Exchange {
         self.trail.session(&connection.session, session);
         if let Some(caller) = &connection.caller {
             let token = caller.token_id();
-            self.trail.caller(caller.user.as_ref(), token, &caller.groups);
+            self.trail
+                .caller(caller.user.as_ref(), token, &caller.groups);
         }
         self.trail.admit()?;
         self.guard.holds(place.ok_or(Refusal::Busy)?);
