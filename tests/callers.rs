@@ -211,7 +211,7 @@ fn a_token_in_its_own_field_is_that_of_each_request_to_a_base_url() {
     };
     let statuses = |requests: &[String]| at(&socket, requests);
     // Each of a connection is judged by its own, and none is of another session.
-    let all = [&wide, &narrow, &other, "", &wide].map(|fields| get(fields));
+    let all = [&wide, &narrow, &other, "", &wide].map(get);
     assert_eq!(statuses(&all), ["200", "403", "407", "407", "200"]);
     let twice = format!("{wide}{narrow}");
     for refused in [

@@ -22,7 +22,9 @@ use super::route::LatestRoute;
 use super::worker::Worker;
 use crate::intercept::paced::{Flooded, Paced};
 use crate::intercept::strict::{Strict, ViolationHandle};
-use crate::intercept::{ConnectionContext, Entry, Presented, PresentedDenied, Rejected, SessionCa};
+use crate::intercept::{
+    ClientVerifier, ConnectionContext, Entry, Presented, PresentedDenied, Rejected, SessionCa,
+};
 use crate::names::ReasonCode;
 
 /// How many bytes of one upload a client may send before the origin accepts them. A connection
@@ -189,7 +191,7 @@ impl Conversation {
         let by = self.listener.verifier.as_ref();
         let (by, presented) = match (by, own.entry) {
             (Some(by), Entry::Forward) => (by, Presented::of(fields)),
-            (Some(by), Entry::Base) => (by, Presented::take(fields)?),
+            (Some(by), Entry::Base) => (by, ClientVerifier::token_in(fields)?),
             _ => return Ok(own.clone()),
         };
         let caller = by.take_again(own.caller.as_ref(), presented)?;

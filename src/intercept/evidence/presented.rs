@@ -5,12 +5,11 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::HeaderMap;
 use http::header::PROXY_AUTHORIZATION;
-use http::{HeaderMap, HeaderValue};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::verifier::PresentedDenied;
 use crate::token::PREFIX;
 
 /// A user and a password, or what stands behind `Bearer`: then there is no user.
@@ -44,21 +43,6 @@ impl Presented {
     pub fn of(fields: &HeaderMap) -> Option<Self> {
         let values = fields.get_all(PROXY_AUTHORIZATION).iter();
         Self::of_values(values.map(|value| value.as_bytes()))
-    }
-
-    /// Takes a token from its own field.
-    ///
-    /// # Errors
-    /// If the field is there, and not once with something that begins as a token does.
-    pub fn take(fields: &mut HeaderMap) -> Result<Option<Self>, PresentedDenied> {
-        let values: Vec<_> = fields.get_all(TOKEN_FIELD).iter().cloned().collect();
-        fields.remove(TOKEN_FIELD);
-        let values = values.iter().map(HeaderValue::as_bytes);
-        let is_there = values.len() > 0;
-        match Self::of_tokens(values) {
-            None if is_there => Err(PresentedDenied::Missing),
-            token => Ok(token),
-        }
     }
 
     /// That of exactly one value of the field of tokens.
