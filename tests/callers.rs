@@ -183,6 +183,74 @@ fn a_base_url_leads_to_the_origin_of_its_alias_alone() {
 }
 
 #[test]
+fn a_token_in_its_own_field_is_that_of_each_request_to_a_base_url() {
+    let aliases = "aliases = { stream = \"http://stream.test\" }";
+    let program = Program::start("");
+    let (socket, both) = (program.path("agents.sock"), program.path("both.sock"));
+    let further = ["session = \"{caller}\"\nwho = [\"token\"]\n", aliases].concat();
+    let mut more = listener("base", &socket, &further);
+    let further = [
+        "session = \"agent-1\"\nwho = [\"token\", \"unix\"]\n",
+        aliases,
+    ]
+    .concat();
+    more += &listener("base", &both, &further);
+    program.edit(|text| text.replace("phantoms.env", "phantoms-{session}.env") + &more);
+    program.reload();
+    let made = ["session", "create", "ci-1", "--ends", "1h"];
+    let other = format!("Gateway-Token: {}\r\n", text(&program.json(&made)));
+    let minted = mint(&program, &[]);
+    let wide = format!("gateway-token: {}\r\n", text(&minted));
+    let narrow = mint(&program, &["--path", "/elsewhere"]);
+    let narrow = format!("Gateway-Token: {}\r\n", text(&narrow));
+    let get = |fields: &str| format!("GET /stream/ HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+    let at = |socket: &Path, requests: &[String]| {
+        let answer = send_all(socket, requests.concat().as_bytes());
+        let all = answer.split("HTTP/1.1 ").skip(1);
+        all.map(|one| one[..3].to_owned()).collect::<Vec<_>>()
+    };
+    let statuses = |requests: &[String]| at(&socket, requests);
+    // Each of a connection is judged by its own, and none is of another session.
+    let all = [&wide, &narrow, &other, "", &wide].map(get);
+    assert_eq!(statuses(&all), ["200", "403", "407", "407", "200"]);
+    let twice = format!("{wide}{narrow}");
+    for refused in [
+        "",
+        &twice,
+        "Gateway-Token: x\r\n",
+        "Gateway-Token: gwt1_AgI\r\n",
+    ] {
+        assert_eq!(statuses(&[get(refused)]), ["407"], "{refused}");
+        assert_eq!(
+            statuses(&[get(&wide), get(refused)]),
+            ["200", "407"],
+            "{refused}"
+        );
+    }
+    // In another field it is misplaced, and revoked it is none.
+    let elsewhere = wide.replace("gateway-token", "Proxy-Authorization");
+    assert_eq!(statuses(&[get(&elsewhere)]), ["407"]);
+    let misplaced = format!("{wide}{}", wide.replace("gateway-token", "x-note"));
+    assert_eq!(statuses(&[get(&misplaced)]), ["403"]);
+    let id = minted["id"].as_str().unwrap();
+    assert_eq!(program.gateway(&["token", "revoke", id]).0, 0);
+    assert_eq!(statuses(&[get(&wide)]), ["407"]);
+    // A proxy has another place, and what stands here is misplaced there.
+    let token = text(&mint(&program, &[]));
+    let asked = String::from_utf8_lossy(ASKED)
+        .replace(CLOSE, &format!("Gateway-Token: {token}\r\n{CLOSE}"));
+    let mut stream = std::net::TcpStream::connect(program.proxy).unwrap();
+    stream.write_all(asked.as_bytes()).unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    assert!(said.contains("token_misplaced"), "{said}");
+    for written in ["audit/log.jsonl", "log"] {
+        let written = fs::read_to_string(program.path(written)).unwrap();
+        assert!(!written.contains("gwt1_"), "{written}");
+    }
+}
+
+#[test]
 fn a_caller_who_comes_after_a_reload_is_in_the_groups_that_it_brought() {
     let further = format!(
         "session = \"{{caller}}\"\nwho = [\"unix\"]\nuids = [\"{}\"]\ngroups = [\"one\"]",
@@ -347,6 +415,13 @@ fn evidence_that_a_door_cannot_carry_is_refused_with_its_line() {
             format!("kind = \"tls\"\n{tcp}\nwho = [\"token\"]"),
             4,
             "a `tls` listener has no place for what a client presents",
+        ),
+        (
+            format!(
+                "kind = \"base\"\n{unix}\nwho = [\"jwt\"]\naliases = {{ a = \"https://a.test\" }}"
+            ),
+            4,
+            "a `base` listener has no place for what a client presents",
         ),
         (
             format!("{unix}\nwho = [\"unix\", \"token\"]"),

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use http::header::CONNECTION;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::{Service, service_fn};
@@ -22,7 +22,9 @@ use super::route::LatestRoute;
 use super::worker::Worker;
 use crate::intercept::paced::{Flooded, Paced};
 use crate::intercept::strict::{Strict, ViolationHandle};
-use crate::intercept::{ConnectionContext, Entry, Presented, PresentedDenied, Rejected, SessionCa};
+use crate::intercept::{
+    ClientVerifier, ConnectionContext, Entry, Presented, PresentedDenied, Rejected, SessionCa,
+};
 use crate::names::ReasonCode;
 
 /// How many bytes of one upload a client may send before the origin accepts them. A connection
@@ -139,14 +141,15 @@ impl Conversation {
     /// Answers a request.
     pub(super) fn answer(
         &self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<AnswerBody>, Infallible>> + Send + use<> {
         let violations = self.violations.clone();
         // Once for each request, in order.
         let begun = violations.as_ref().map_or(Ok(()), ViolationHandle::begin);
         let begun = begun.map_err(|malformed| Rejected::Wire(malformed).into());
-        let presented = || self.as_presented(&request).map_err(Refusal::Presented);
-        let (refusal, connection) = match begun.and_then(|()| presented()) {
+        let presented = self.as_presented(request.headers_mut());
+        let presented = presented.map_err(Refusal::Presented);
+        let (refusal, connection) = match begun.and(presented) {
             Ok(connection) => (None, connection),
             Err(refusal) => (Some(refusal), self.connection.clone()),
         };
@@ -178,17 +181,19 @@ impl Conversation {
         })
     }
 
-    /// The connection as a request in absolute-form presents it: each shows who its client is.
+    /// The connection as a request in absolute-form, or to a base URL, presents it: each shows who
+    /// its client is.
     fn as_presented(
         &self,
-        request: &Request<Incoming>,
+        fields: &mut HeaderMap,
     ) -> Result<Arc<ConnectionContext>, PresentedDenied> {
         let own = &self.connection;
         let by = self.listener.verifier.as_ref();
-        let Some(by) = by.filter(|_| own.entry == Entry::Forward) else {
-            return Ok(own.clone());
+        let (by, presented) = match (by, own.entry) {
+            (Some(by), Entry::Forward) => (by, Presented::of(fields)),
+            (Some(by), Entry::Base) => (by, ClientVerifier::token_in(fields)?),
+            _ => return Ok(own.clone()),
         };
-        let presented = Presented::of(request.headers());
         let caller = by.take_again(own.caller.as_ref(), presented)?;
         Ok(caller.map_or_else(
             || own.clone(),

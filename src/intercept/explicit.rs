@@ -2,11 +2,11 @@
 
 use std::io;
 
-use http::header::HOST;
+use http::header::{HOST, PROXY_AUTHORIZATION};
 use http::{HeaderValue, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::evidence::Presented;
+use super::evidence::{Presented, TOKEN_FIELD};
 use super::prefixed::Prefixed;
 use super::socks;
 use super::synthetic::GATEWAY_NAME;
@@ -114,12 +114,13 @@ pub fn is_socks<IO>(io: &Prefixed<IO>) -> bool {
 }
 
 /// Returns what the head of the first request presents, which stays in the stream; none if the head
-/// is malformed.
+/// is malformed. To a base URL that is a token, in a field of its own.
 ///
 /// # Errors
 /// Those of the stream, also if the head is too long. The caller must set a time limit.
 pub async fn presented_ahead<IO: AsyncRead + Unpin>(
     io: &mut Prefixed<IO>,
+    is_base: bool,
 ) -> io::Result<Option<Presented>> {
     let mut reader = HeadReader::default();
     while let Ok(None) = reader.read(io.ahead()) {
@@ -130,9 +131,17 @@ pub async fn presented_ahead<IO: AsyncRead + Unpin>(
     let Ok(Some(head)) = parse_head(io.ahead()) else {
         return Ok(None);
     };
-    let is_it = |name: &[u8]| name.eq_ignore_ascii_case(b"proxy-authorization");
+    let field = match is_base {
+        true => TOKEN_FIELD,
+        false => PROXY_AUTHORIZATION.as_str(),
+    };
+    let is_it = |name: &[u8]| name.eq_ignore_ascii_case(field.as_bytes());
     let values = head.fields().filter(|(name, _)| is_it(name));
-    Ok(Presented::of_values(values.map(|(_, value)| value)))
+    let values = values.map(|(_, value)| value);
+    Ok(match is_base {
+        true => Presented::of_tokens(values),
+        false => Presented::of_values(values),
+    })
 }
 
 /// Takes a request without content that was refused from the stream; `false` if it is none, and the
@@ -212,7 +221,7 @@ mod tests {
             client.write_all(sent.as_bytes()).await.unwrap();
             drop(client);
             let mut io = Prefixed::new(server);
-            let ahead = presented_ahead(&mut io).await.unwrap_or_default();
+            let ahead = presented_ahead(&mut io, false).await.unwrap_or_default();
             (ahead.is_some(), io)
         });
         let forgets = forget_head(&mut io);

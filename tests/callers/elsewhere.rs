@@ -284,7 +284,7 @@ fn a_sidecar_whose_token_or_session_is_over_says_so_at_its_start() {
     for (act, code, words) in [
         ("pause", 0, "the session is paused"),
         ("resume", 0, ""),
-        ("end", 1, "does not take the token"),
+        ("end", 1, "session_ended"),
     ] {
         assert_eq!(rig.program.gateway(&[act, "ci-1"]).0, 0);
         start(words, code);

@@ -165,10 +165,18 @@ fn check_presented(section: &Section<'_, '_>, kind: &ListenerKind, who: &[Eviden
     if !who.iter().any(Evidence::is_presented) {
         return;
     }
-    if *kind != ListenerKind::Proxy {
+    let has_place = match kind {
+        ListenerKind::Proxy => true,
+        ListenerKind::Base(_) => !who
+            .iter()
+            .any(|one| one.is_presented() && *one != Evidence::Token),
+        _ => false,
+    };
+    if !has_place {
         let kind = kind.as_str();
         mistake!(section, "who", "a `{kind}` listener has no place for what a client presents";
-            "the client of a proxy alone presents a token, a password or a JWT";
+            "the client of a proxy alone presents a password or a JWT, and that of a base URL a \
+             token too";
             "leave it out, or write `kind = \"proxy\"`");
     }
     if !who.is_sorted_by_key(|one| !one.is_presented()) {

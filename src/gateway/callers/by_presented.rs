@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::gateway::listener::{Beside, Known, Selected, SessionListener};
+use crate::gateway::listener::{Beside, Known, ListenerMode, Selected, SessionListener};
 use crate::gateway::opening::write_refusal;
 use crate::gateway::refusal::Refusal;
 use crate::gateway::worker::Worker;
@@ -125,8 +125,9 @@ async fn show(
         asked: None,
         is_told,
     };
-    if !explicit::is_socks(io) {
-        let presented = explicit::presented_ahead(io).await?;
+    let is_base = matches!(listener.mode, ListenerMode::Base(_));
+    if is_base || !explicit::is_socks(io) {
+        let presented = explicit::presented_ahead(io, is_base).await?;
         return Ok(only(listener.by_presented(presented, beside), false));
     }
     if beside.1.is_ok() && !socks::offers_login(io).await? {

@@ -15,6 +15,7 @@ pub use certificate::HeldCertificate;
 pub use jwt::{HeldJwt, JwtKeys, JwtSettings, JwtVerifier};
 pub use mark::HeldInterface;
 pub use password::{Passwords, UserPassword};
+pub(super) use presented::TOKEN_FIELD;
 pub use presented::{PRESENTED_USER, Presented};
 pub use tailnet::{TAILNET_SOCKET, Tailnet};
 pub use token::{HeldToken, KEY_NUMBER, RevokedTokens, TokenDenied, TokenPeer, TokenVerifier};

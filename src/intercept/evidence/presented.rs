@@ -10,6 +10,8 @@ use http::header::PROXY_AUTHORIZATION;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use crate::token::PREFIX;
+
 /// A user and a password, or what stands behind `Bearer`: then there is no user.
 pub struct Presented {
     user: Zeroizing<Vec<u8>>,
@@ -41,6 +43,17 @@ impl Presented {
     pub fn of(fields: &HeaderMap) -> Option<Self> {
         let values = fields.get_all(PROXY_AUTHORIZATION).iter();
         Self::of_values(values.map(|value| value.as_bytes()))
+    }
+
+    /// That of exactly one value of the field of tokens.
+    pub(in crate::intercept) fn of_tokens<'a>(
+        mut values: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<Self> {
+        let (Some(only), None) = (values.next(), values.next()) else {
+            return None;
+        };
+        let is_token = only.starts_with(PREFIX.as_bytes());
+        is_token.then(|| Self::login(b"", only))
     }
 
     /// That of exactly one value of `Proxy-Authorization` (RFC 6750, RFC 7617).
@@ -81,6 +94,9 @@ impl fmt::Debug for Presented {
         f.debug_struct("Presented").finish_non_exhaustive()
     }
 }
+
+/// The field of a token where the client's URL is that of the gateway.
+pub(in crate::intercept) const TOKEN_FIELD: &str = "gateway-token";
 
 /// The user beside which a token or a JWT is the password.
 pub const PRESENTED_USER: &str = "gateway";

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use http::{HeaderMap, HeaderValue};
+
 use super::jwt::{JWT_PREFIX, JwtVerifier};
 use super::password::Passwords;
-use super::presented::Presented;
+use super::presented::{Presented, TOKEN_FIELD};
 use super::token::{HeldToken, TokenDenied, TokenPeer, TokenVerifier};
 use crate::intercept::caller::Caller;
 use crate::token::PREFIX;
@@ -55,6 +57,20 @@ impl ClientVerifier {
         let by = self.passwords.as_ref().filter(|_| presented.has_user());
         let found = by.ok_or(PresentedDenied::Missing)?.caller(&presented);
         found.map(Taken::Caller).ok_or(PresentedDenied::Password)
+    }
+
+    /// Takes the token that a request to a base URL presents out of its own field.
+    ///
+    /// # Errors
+    /// [`PresentedDenied`] if the field is there, and not once with what begins as a token does.
+    pub fn token_in(fields: &mut HeaderMap) -> Result<Option<Presented>, PresentedDenied> {
+        let values: Vec<_> = fields.get_all(TOKEN_FIELD).iter().cloned().collect();
+        fields.remove(TOKEN_FIELD);
+        let token = Presented::of_tokens(values.iter().map(HeaderValue::as_bytes));
+        match token {
+            None if !values.is_empty() => Err(PresentedDenied::Missing),
+            token => Ok(token),
+        }
     }
 
     /// Takes what a further request of a connection presents: it must show the same session and
