@@ -8,7 +8,8 @@ use super::generation::Generation;
 use super::judged::{JudgedRequest, Refused};
 use super::policies::Policies;
 use crate::audit::Noted;
-use crate::body::fact::{Plain, plain};
+use crate::body::fact::{Behind, Plain, plain};
+use crate::body::read::Prefix;
 use crate::body::{FormFault, HoldBudget, HoldFault, Limit, Share};
 use crate::intercept::Request;
 use crate::message::RequestHead;
@@ -111,11 +112,17 @@ impl Policies {
     ) -> Result<Box<Request>, Ungathered> {
         let session = judged.session().clone();
         let held = session.part_of(budget.held);
+        // A signature covers the whole.
+        let parts = match presented.is_signed() {
+            true => None,
+            false => Prefix::of_parts(&request.head.fields, budget.limit),
+        };
         let prefix = match &search {
-            Some(_) => None,
-            None => self.declared().prefix(&request.head),
+            Some(_) => parts,
+            None => self.declared().prefix(&request.head).or(parts),
         };
         let mut request = request.hold(budget.limit, held, prefix).await?;
+        let streams = request.content.held().is_none();
         let mut share = Share::of(held.clone());
         let decoding = Share::of(session.decoding_of(budget.decoding).clone());
         let fields = &request.head.fields;
@@ -124,7 +131,7 @@ impl Policies {
             None => None,
         };
         let is_searched = search.is_some();
-        let Some(plain) = plain else {
+        let Some(plain) = plain.map(|plain| Plain { streams, ..plain }) else {
             judged.keep_content(ContentFacts::default());
             return match is_searched {
                 true => Err(unreadable(FormFault::Coded).into()),
@@ -134,17 +141,21 @@ impl Policies {
         let (bytes, is_coded) = (plain.bytes.clone(), !plain.coded.is_empty());
         // What is sent is searched as it passes, and this is sent as the client coded it.
         let noted = request.noted.clone().filter(|_| is_coded && !is_searched);
+        let search = search.map(Arc::new);
         let read = Reading {
             declared: self.declared().clone(),
             head: request.head.clone(),
             upgrades: request.upgrade.is_some(),
-            search,
+            search: search.clone(),
             noted,
             session,
         };
         let (facts, found) = read.of(plain, share).await;
         judged.keep_content(facts);
         presented.lend(found?)?;
+        if let Some(search) = search.filter(|_| streams) {
+            follow(&mut request, &bytes, search, presented)?;
+        }
         if presented.is_in_content() || is_searched && is_coded {
             presented.allow_change(&request)?;
         }
@@ -161,7 +172,7 @@ struct Reading {
     declared: Arc<Declared>,
     head: RequestHead,
     upgrades: bool,
-    search: Option<ContentSearch>,
+    search: Option<Arc<ContentSearch>>,
     noted: Option<Arc<Noted>>,
     session: Arc<Session>,
 }
@@ -198,7 +209,7 @@ impl Reading {
     fn at_once(&self, content: &Plain) -> WasRead {
         let facts = self.declared.read(&self.head, self.upgrades, content);
         let found = match &self.search {
-            Some(search) => self.session.find_in(search, &self.head, &content.bytes),
+            Some(search) => self.session.find_in(search, &self.head, content),
             None => Ok(Vec::new()),
         };
         if let Some(noted) = &self.noted {
@@ -206,6 +217,24 @@ impl Reading {
         }
         (facts, found)
     }
+}
+
+/// Lets what is behind the beginning pass if it has no more of what was searched for.
+fn follow(
+    request: &mut Request,
+    beginning: &[u8],
+    search: Arc<ContentSearch>,
+    presented: &DetectedCredentials,
+) -> Result<(), CredentialRefusal> {
+    let is_asked = Box::new(move |name: &str| search.is_asked(name));
+    let behind = Behind::new(&request.head.fields, beginning, is_asked);
+    let behind = behind.ok_or_else(|| unreadable(FormFault::Disputed))?;
+    request.content.follow(Box::new(behind));
+    if presented.is_in_content() {
+        // A digest there would be one of other bytes.
+        request.content.drop_trailers();
+    }
+    Ok(())
 }
 
 fn unreadable(why: FormFault) -> CredentialRefusal {

@@ -70,15 +70,10 @@ impl<'a> Post<'a> {
             ];
             fields.extend(&self.fields);
             frames.headers(1, &fields, false);
-            // In two frames at least; a frame has 16 KiB at most.
-            for piece in self
-                .content
-                .chunks((self.content.len() / 2).clamp(1, 1 << 14))
-            {
-                frames.frame(DATA, 0, 1, piece);
-            }
+            frames.content(1, self.content);
             frames.frame(DATA, END_STREAM, 1, b"");
-            assert!(frames.fate(1).answered, "{way:?}");
+            let fate = frames.fate(1);
+            assert!(fate.answered, "{way:?} {} {fate:?}", self.host);
         } else {
             let mut head = format!("POST {} HTTP/1.1\r\nHost: {}\r\n", self.path, self.host);
             for (name, value) in &self.fields {

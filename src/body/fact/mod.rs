@@ -4,6 +4,7 @@
 //! A value that is missing, repeated, of another type, too large or ambiguous is not read. One
 //! fault anywhere in the content, and nothing is read from it.
 
+mod behind;
 mod form;
 mod json;
 mod kind;
@@ -16,6 +17,7 @@ mod value;
 
 use http::HeaderMap;
 
+pub use behind::Behind;
 pub use location::Location;
 pub use multipart::multipart_fields;
 pub use plain::{Plain, plain};
@@ -24,6 +26,7 @@ pub use value::{FactType, FactTypeUnknown, FactValue};
 
 pub(crate) use form::{FormReader, is_named};
 pub(crate) use kind::ContentKind;
+pub(crate) use multipart::Parts;
 pub(crate) use names::{Names, next_name};
 pub(crate) use value::{of_number, of_string};
 
@@ -40,7 +43,7 @@ pub fn read(
     content: &Plain,
     wanted: &[(&Location, FactType)],
 ) -> Vec<Option<FactValue>> {
-    let Plain { bytes, coded } = content;
+    let Plain { bytes, coded, .. } = content;
     let read = match kind_of(fields, content) {
         Some(ContentKind::Json) => JsonReader::new(query, wanted).read(bytes),
         Some(ContentKind::Form) => FormReader::new(wanted.iter().map(|(at, kind)| match at {
