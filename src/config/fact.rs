@@ -25,6 +25,7 @@ pub(super) fn fact(section: &Section<'_, '_>) -> Option<ContentFact> {
         kind: kind?,
         origins,
         location: location?,
+        tool: tool(section),
     };
     if fact.kind == FactType::Strings && matches!(fact.location, Location::Form(_)) {
         mistake!(section, "type", "a form has no sets";
@@ -55,6 +56,15 @@ fn origins(section: &Section<'_, '_>) -> Vec<OriginPattern> {
             "content is read for the origins that are named alone"; "name one");
     }
     origins
+}
+
+fn tool(section: &Section<'_, '_>) -> Option<String> {
+    if section.has("tool") && !section.has("json") {
+        mistake!(section, "tool", "`tool` needs `json`";
+            "it says where the value is in the arguments of the tool";
+            "write for example `json = \"/amount\"`");
+    }
+    section.get("tool", |text| Ok(text.to_owned()))
 }
 
 fn location(section: &Section<'_, '_>) -> Option<Location> {

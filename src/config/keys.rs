@@ -286,6 +286,7 @@ keys! {
         origins: "list of origins", "required" project;
         json: "JSON Pointer", "`json` or `form` is required" project;
         form: "name in a form", "`json` or `form` is required" project;
+        tool: "name of a tool", "none" project;
     ["read"]
         as: "`git`, `graphql`, `mcp` or `model`", "required" project;
         origins: "list of origins", "required" project;

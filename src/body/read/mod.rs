@@ -114,6 +114,13 @@ impl Protocol {
         found.unwrap_or_else(none)
     }
 
+    /// Where the arguments of a tool are in the content of a request, as the members that lead
+    /// there. `None` unless it calls the tool, and that once.
+    pub fn arguments(self, asked: &Asked<'_>, tool: &str) -> Option<Vec<String>> {
+        let is_read = self == Self::Mcp && !asked.upgrades;
+        is_read.then(|| mcp::arguments(asked, tool)).flatten()
+    }
+
     /// How the beginning of a request's content is followed, if nothing behind it is read.
     /// `None` if the whole is read.
     pub fn prefix(self, method: &Method, path: &str, fields: &HeaderMap) -> Option<Prefix> {
