@@ -27,8 +27,8 @@ pub(super) fn fact(section: &Section<'_, '_>) -> Option<ContentFact> {
         location: location?,
         tool: tool(section),
     };
-    if fact.kind == FactType::Strings && matches!(fact.location, Location::Form(_)) {
-        mistake!(section, "type", "a form has no sets";
+    if fact.kind == FactType::Strings && !matches!(fact.location, Location::Json(_)) {
+        mistake!(section, "type", "a form has no sets, nor has text";
             "a value that a form has several times is read in several ways";
             "write `type = \"String\"`, or read it from JSON");
     }
@@ -68,25 +68,36 @@ fn tool(section: &Section<'_, '_>) -> Option<String> {
 }
 
 fn location(section: &Section<'_, '_>) -> Option<Location> {
-    match (section.has("json"), section.has("form")) {
-        (true, true) => {
-            mistake!(section, "form", "`form` and `json` exclude each other";
-                "content is one of the two";
-                "write `json = \"/max_tokens\"` or `form = \"amount\"`");
-            None
-        }
-        (false, false) => {
+    let given = SOURCES.into_iter().filter(|key| match *key {
+        "text" => section.is_true("text"),
+        key => section.has(key),
+    });
+    let given: Vec<&'static str> = given.collect();
+    match given[..] {
+        [] => {
             require!(section, "json"; "it says where in the content the value is";
-                "write `json = \"/max_tokens\"` or `form = \"amount\"`");
+                "write `json = \"/max_tokens\"`, `form = \"amount\"`, `multipart = \"title\"` or `text = true`");
             None
         }
-        (true, false) => {
-            let pointer = section.get("json", parsed("write for example `/max_tokens`"));
-            pointer.map(Location::Json)
-        }
-        (false, true) => {
-            let name = section.get("form", parsed("write for example `amount`"));
-            name.map(Location::Form)
+        [source] => match source {
+            "json" => {
+                let pointer = section.get("json", parsed("write for example `/max_tokens`"));
+                pointer.map(Location::Json)
+            }
+            "text" => Some(Location::Text),
+            "form" => section.get("form", parsed(NAME)).map(Location::Form),
+            _ => section
+                .get("multipart", parsed(NAME))
+                .map(Location::Multipart),
+        },
+        [first, second, ..] => {
+            mistake!(section, second, "`{second}` and `{first}` exclude each other";
+                "content is one of the two"; "write one of them");
+            None
         }
     }
 }
+
+/// Where in content a value may be.
+const SOURCES: [&str; 4] = ["json", "form", "multipart", "text"];
+const NAME: &str = "write for example `amount`";

@@ -10,7 +10,7 @@ use cedar_policy::{Expression, RestrictedExpression};
 use super::value::{text, texts};
 use crate::body::fact::{FactType, FactValue, Location, Plain, read};
 use crate::body::read::{Asked, Prefix, Protocol, Unread};
-use crate::message::{Host, Origin, OriginPattern, RequestHead, Route};
+use crate::message::{FormName, Host, Origin, OriginPattern, RequestHead, Route};
 
 /// A declared fact of content: `context.content.NAME`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -195,6 +195,15 @@ impl Declared {
             (Some(only), None) => only.prefix(&head.method, path, &head.fields),
             _ => None,
         }
+    }
+
+    /// The fields of multipart forms from the origin of which facts are read.
+    pub(super) fn parts(&self, origin: &Origin) -> Vec<FormName> {
+        let names = self.of(origin).filter_map(|fact| match &fact.location {
+            Location::Multipart(name) => Some(name.clone()),
+            _ => None,
+        });
+        names.collect()
     }
 
     fn of(&self, origin: &Origin) -> impl Iterator<Item = &ContentFact> {

@@ -8,7 +8,7 @@ use super::generation::Generation;
 use super::judged::{JudgedRequest, Refused};
 use super::policies::Policies;
 use crate::audit::Noted;
-use crate::body::fact::{Behind, Plain, plain};
+use crate::body::fact::{Behind, Plain, is_multipart_name, plain};
 use crate::body::read::Prefix;
 use crate::body::{FormFault, HoldBudget, HoldFault, Limit, Share};
 use crate::intercept::Request;
@@ -112,17 +112,18 @@ impl Policies {
     ) -> Result<Box<Request>, Ungathered> {
         let session = judged.session().clone();
         let held = session.part_of(budget.held);
+        let commands = match &search {
+            Some(_) => None,
+            None => self.declared().prefix(&request.head),
+        };
+        let is_form = commands.is_none();
         // A signature covers the whole.
-        let parts = match presented.is_signed() {
+        let prefix = commands.or_else(|| match presented.is_signed() {
             true => None,
             false => Prefix::of_parts(&request.head.fields, budget.limit),
-        };
-        let prefix = match &search {
-            Some(_) => parts,
-            None => self.declared().prefix(&request.head).or(parts),
-        };
+        });
         let mut request = request.hold(budget.limit, held, prefix).await?;
-        let streams = request.content.held().is_none();
+        let streams = is_form && request.content.held().is_none();
         let mut share = Share::of(held.clone());
         let decoding = Share::of(session.decoding_of(budget.decoding).clone());
         let fields = &request.head.fields;
@@ -153,8 +154,13 @@ impl Policies {
         let (facts, found) = read.of(plain, share).await;
         judged.keep_content(facts);
         presented.lend(found?)?;
-        if let Some(search) = search.filter(|_| streams) {
-            follow(&mut request, &bytes, search, presented)?;
+        let parts = self.declared().parts(&request.head.origin);
+        if streams && (is_searched || !parts.is_empty()) {
+            let is_part = move |name: &str| parts.iter().any(|part| is_multipart_name(part, name));
+            let is_asked = move |name: &str| {
+                search.as_ref().is_some_and(|search| search.is_asked(name)) || is_part(name)
+            };
+            follow(&mut request, &bytes, Box::new(is_asked), presented)?;
         }
         if presented.is_in_content() || is_searched && is_coded {
             presented.allow_change(&request)?;
@@ -223,10 +229,9 @@ impl Reading {
 fn follow(
     request: &mut Request,
     beginning: &[u8],
-    search: Arc<ContentSearch>,
+    is_asked: Box<dyn Fn(&str) -> bool + Send + Sync>,
     presented: &DetectedCredentials,
 ) -> Result<(), CredentialRefusal> {
-    let is_asked = Box::new(move |name: &str| search.is_asked(name));
     let behind = Behind::new(&request.head.fields, beginning, is_asked);
     let behind = behind.ok_or_else(|| unreadable(FormFault::Disputed))?;
     request.content.follow(Box::new(behind));

@@ -2,9 +2,16 @@
 
 use std::ops::Range;
 
+use gateway_message::FormName;
+use gateway_message::content_name::parts;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use memchr::memmem;
+
+use super::form::{is_named, may_be};
+use super::plain::Plain;
+use super::value::{FactType, FactValue, of_text};
+use crate::FormKind;
 
 /// The fields with their names, and where each value stands. Files are left out, and so are parts
 /// that some reader may see otherwise. `None` if some reader may split the content otherwise, as
@@ -17,6 +24,35 @@ pub fn multipart_fields(
     let mut parts = Parts::of(head)?;
     let is_read = parts.push(content).is_ok() && (streams || parts.is_over());
     is_read.then_some(parts.fields)
+}
+
+/// Whether some reader may take a field of this name for the other.
+pub fn is_multipart_name(name: &FormName, seen: &str) -> bool {
+    // Some readers take the charset of all fields from that one (RFC 7578 §4.6).
+    may_be(name.parts(), &parts(seen)) || seen.trim().eq_ignore_ascii_case("_charset_")
+}
+
+/// The value of a field that is there once, in whichever reading.
+pub(super) fn fact(
+    head: &HeaderMap,
+    query: &str,
+    content: &Plain,
+    name: &FormName,
+    kind: FactType,
+) -> Option<FactValue> {
+    let Plain {
+        bytes,
+        coded,
+        streams,
+    } = content;
+    let members = FormKind::Parts.members(bytes, |seen| is_multipart_name(name, seen));
+    let is_once = members.is_ok_and(|members| members.len() == 1);
+    if !is_once || !coded.is_empty() || is_named(query, name.parts()) {
+        return None;
+    }
+    let mut fields = multipart_fields(head, bytes, *streams)?.into_iter();
+    let (_, at) = fields.find(|(seen, _)| seen == name.as_str())?;
+    of_text(std::str::from_utf8(&bytes[at]).ok()?, kind)
 }
 
 /// Some reader may split the content otherwise.
