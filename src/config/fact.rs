@@ -20,12 +20,13 @@ pub(super) fn fact(section: &Section<'_, '_>) -> Option<ContentFact> {
     let kind = section.get("type", parsed::<FactType>("write one of them"));
     let origins = origins(section);
     let location = location(section);
+    let tool = tool(section);
     let fact = ContentFact {
         name: name?,
         kind: kind?,
         origins,
         location: location?,
-        tool: tool(section),
+        tool,
     };
     if fact.kind == FactType::Strings && !matches!(fact.location, Location::Json(_)) {
         mistake!(section, "type", "a form has no sets, nor has text";
@@ -59,12 +60,14 @@ fn origins(section: &Section<'_, '_>) -> Vec<OriginPattern> {
 }
 
 fn tool(section: &Section<'_, '_>) -> Option<String> {
+    let tool = section.get("tool", |text| Ok(text.to_owned()));
     if section.has("tool") && !section.has("json") {
         mistake!(section, "tool", "`tool` needs `json`";
             "it says where the value is in the arguments of the tool";
             "write for example `json = \"/amount\"`");
+        return None;
     }
-    section.get("tool", |text| Ok(text.to_owned()))
+    tool
 }
 
 fn location(section: &Section<'_, '_>) -> Option<Location> {

@@ -89,8 +89,14 @@ const SHAPE: Shape = Shape(&[
 
 #[cfg(test)]
 mod tests {
+    use http::header::CONTENT_TYPE;
+    use http::{HeaderMap, HeaderValue};
+
     use super::super::{Protocol, tests::ask};
     use super::*;
+    use crate::fact::Plain;
+
+    const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
     fn post(content: &str) -> Result<String, Unread> {
         ask(Protocol::Mcp, &Method::POST, "/mcp", content)
@@ -120,6 +126,37 @@ mod tests {
             let read = |content| ask(Protocol::Mcp, &method, "/mcp", content);
             assert_eq!(read("").as_deref(), Ok("; "));
             assert!(read("{}").is_err());
+        }
+    }
+
+    #[test]
+    fn arguments_are_those_of_a_tool_that_is_called_once() {
+        let call =
+            |tool: &str| format!(r#"{{"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
+        let found = |content: &str| {
+            let content = Plain {
+                bytes: content.to_owned().into(),
+                ..Plain::default()
+            };
+            let asked = Asked {
+                method: &Method::POST,
+                path: "/mcp",
+                query: "",
+                fields: &HeaderMap::from_iter([(CONTENT_TYPE, JSON)]),
+                upgrades: false,
+                content: &content,
+            };
+            Some(arguments(&asked, "a")?.join("/"))
+        };
+        let [a, b] = [call("a"), call("b")];
+        for (content, expected) in [
+            (a.clone(), Some("params/arguments")),
+            (b.clone(), None),
+            (format!("[{b},{a}]"), Some("1/params/arguments")),
+            (format!("[{a},{a}]"), None),
+            (format!("[{a},{{}}]"), None),
+        ] {
+            assert_eq!(found(&content).as_deref(), expected, "{content}");
         }
     }
 
