@@ -598,6 +598,14 @@ fn facts_of_content_are_declared_strictly() {
         .replace("a.test", "b.test")
         .replace("form = \"a[b]\"", "json = \"/a\"");
     assert!(read(&format!("{good}{elsewhere}")).is_ok());
+    let tool = fact("name = \"a\"\ntype = \"Long\"\njson = \"/a\"\ntool = \"t\"\n");
+    assert!(
+        read(&format!(
+            "{tool}[[read]]\nas = \"mcp\"\norigins = [\"a.test\"]\n"
+        ))
+        .is_ok()
+    );
+    assert!(read(&tool.replace("a.test", "mcp.linear.app")).is_ok());
     for (text, expected) in [
         (
             fact("name = \"a b\"\ntype = \"Long\"\nform = \"a\""),
@@ -638,6 +646,26 @@ fn facts_of_content_are_declared_strictly() {
         (
             fact("name = \"a\"\ntype = \"Set<String>\"\nform = \"a\""),
             "4:8: a form has no sets",
+        ),
+        (
+            fact("name = \"a\"\ntype = \"Set<String>\"\ntext = true"),
+            "4:8: a form has no sets, nor has text",
+        ),
+        (
+            fact("name = \"a\"\ntype = \"Long\"\nmultipart = \"a[\""),
+            "5:13: `multipart`",
+        ),
+        (
+            fact("name = \"a\"\ntype = \"Long\"\nmultipart = \"a\"\ntext = true"),
+            "6:8: `text` and `multipart` exclude each other",
+        ),
+        (
+            fact("name = \"a\"\ntype = \"Long\"\nform = \"a\"\ntool = \"t\""),
+            "6:8: `tool` needs `json`",
+        ),
+        (
+            fact("name = \"a\"\ntype = \"Long\"\njson = \"/a\"\ntool = \"t\""),
+            "6:8: `tool` is of MCP, which is not read from https://a.test",
         ),
         (
             good.replace("\"https://a.test\"", ""),

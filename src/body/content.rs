@@ -5,7 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
@@ -24,6 +24,8 @@ pub struct Meter {
     down: AtomicU64,
     up_ended: AtomicBool,
     moved: AtomicBool,
+    /// Why the content was cut off on its way to the origin.
+    fault: OnceLock<TransformFault>,
 }
 
 impl Meter {
@@ -40,6 +42,11 @@ impl Meter {
     /// Whether the request's content ended properly.
     pub fn up_ended(&self) -> bool {
         self.up_ended.load(Ordering::Relaxed)
+    }
+
+    /// Why the request's content was cut off, if it was not what it must be.
+    pub fn fault(&self) -> Option<&TransformFault> {
+        self.fault.get()
     }
 
     /// Counts bytes released towards the client.
@@ -137,6 +144,8 @@ enum Source {
 /// The transformation or check that the content passes through, and its output so far.
 struct Transforming {
     transform: Box<dyn BodyTransform>,
+    /// How many bytes pass before it sees any.
+    known: usize,
     ready: Vec<Bytes>,
     given: usize,
     trailers: Option<HeaderMap>,
@@ -313,18 +322,40 @@ impl Content {
         }
     }
 
-    /// The content, if it is buffered, to be replaced.
-    pub fn held_mut(&mut self) -> Option<&mut Held> {
-        match &mut self.source {
+    /// Replaces what is buffered of the content, of which only what was read may change.
+    pub fn replace(&mut self, content: Bytes) {
+        let held = match &mut self.source {
             Source::Held(held) => Some(held),
-            Source::Client(..) => None,
+            Source::Client(ahead, _) => ahead.as_mut(),
+        };
+        if let Some(held) = held {
+            if let Some(transforming) = &mut self.transforming {
+                transforming.known =
+                    (transforming.known + content.len()).saturating_sub(held.len());
+            }
+            held.replace(content);
         }
     }
 
     /// Passes every piece through `transform`, which must not change the length.
     pub fn transform(&mut self, transform: Box<dyn BodyTransform>) {
+        self.pass_through(transform, 0);
+    }
+
+    /// Passes every piece behind what is buffered now through `check`.
+    pub fn follow(&mut self, check: Box<dyn BodyTransform>) {
+        self.pass_through(check, self.ahead().map_or(0, Held::len));
+    }
+
+    /// Removes what may come in trailers.
+    pub fn drop_trailers(&mut self) {
+        self.trailers = HeaderMap::clear;
+    }
+
+    fn pass_through(&mut self, transform: Box<dyn BodyTransform>, known: usize) {
         self.transforming = Some(Box::new(Transforming {
             transform,
+            known,
             ready: Vec::new(),
             given: 0,
             trailers: None,
@@ -408,7 +439,14 @@ impl Transforming {
     fn step(&mut self, frame: Option<Frame<Bytes>>) -> Result<(), TransformFault> {
         self.begun = true;
         match frame.map(Frame::into_data) {
-            Some(Ok(data)) => self.transform.piece(data, &mut self.ready)?,
+            Some(Ok(mut data)) => {
+                let known = data.split_to(self.known.min(data.len()));
+                self.known -= known.len();
+                self.ready.push(known);
+                if !data.is_empty() {
+                    self.transform.piece(data, &mut self.ready)?;
+                }
+            }
             Some(Err(frame)) => self.trailers = frame.into_trailers().ok(),
             None => {
                 self.transform.end(&mut self.ready)?;
@@ -465,6 +503,10 @@ impl Body for Content {
             }
             Some(Err(error)) => {
                 self.kept = None;
+                // Over HTTP/2 the connection does not tell it.
+                if let ContentFault::Transform(fault) = &error {
+                    let _ = self.meter.fault.set(fault.clone());
+                }
                 Poll::Ready(Some(Err(error)))
             }
         }

@@ -17,6 +17,11 @@ pub fn may_change(fields: &HeaderMap, trailers: Option<&HeaderMap>) -> bool {
     !has(fields, &FIXED) && !in_trailers && !is_part && are_known
 }
 
+/// Whether there are digests that can be made anew, of the whole content.
+pub fn is_stated(fields: &HeaderMap) -> bool {
+    ANEW.iter().any(|name| fields.contains_key(name))
+}
+
 /// Makes the digests of the content anew.
 pub fn make_anew(fields: &mut HeaderMap, content: &[u8]) {
     for name in &ANEW {

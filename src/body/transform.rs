@@ -45,17 +45,3 @@ pub enum ContentFault {
     #[error(transparent)]
     Transform(#[from] TransformFault),
 }
-
-impl TransformFault {
-    /// Finds the fault that caused an error of the connection that carried the content, if any.
-    pub fn behind<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e Self> {
-        let mut error = Some(error);
-        while let Some(one) = error {
-            if let Some(ContentFault::Transform(fault)) = one.downcast_ref::<ContentFault>() {
-                return Some(fault);
-            }
-            error = one.source();
-        }
-        None
-    }
-}

@@ -20,14 +20,16 @@ pub(super) fn fact(section: &Section<'_, '_>) -> Option<ContentFact> {
     let kind = section.get("type", parsed::<FactType>("write one of them"));
     let origins = origins(section);
     let location = location(section);
+    let tool = tool(section);
     let fact = ContentFact {
         name: name?,
         kind: kind?,
         origins,
         location: location?,
+        tool,
     };
-    if fact.kind == FactType::Strings && matches!(fact.location, Location::Form(_)) {
-        mistake!(section, "type", "a form has no sets";
+    if fact.kind == FactType::Strings && !matches!(fact.location, Location::Json(_)) {
+        mistake!(section, "type", "a form has no sets, nor has text";
             "a value that a form has several times is read in several ways";
             "write `type = \"String\"`, or read it from JSON");
     }
@@ -57,26 +59,48 @@ fn origins(section: &Section<'_, '_>) -> Vec<OriginPattern> {
     origins
 }
 
+fn tool(section: &Section<'_, '_>) -> Option<String> {
+    let tool = section.get("tool", |text| Ok(text.to_owned()));
+    if section.has("tool") && !section.has("json") {
+        mistake!(section, "tool", "`tool` needs `json`";
+            "it says where the value is in the arguments of the tool";
+            "write for example `json = \"/amount\"`");
+        return None;
+    }
+    tool
+}
+
 fn location(section: &Section<'_, '_>) -> Option<Location> {
-    match (section.has("json"), section.has("form")) {
-        (true, true) => {
-            mistake!(section, "form", "`form` and `json` exclude each other";
-                "content is one of the two";
-                "write `json = \"/max_tokens\"` or `form = \"amount\"`");
-            None
-        }
-        (false, false) => {
+    let given = SOURCES.into_iter().filter(|key| match *key {
+        "text" => section.is_true("text"),
+        key => section.has(key),
+    });
+    let given: Vec<&'static str> = given.collect();
+    match given[..] {
+        [] => {
             require!(section, "json"; "it says where in the content the value is";
-                "write `json = \"/max_tokens\"` or `form = \"amount\"`");
+                "write `json = \"/max_tokens\"`, `form = \"amount\"`, `multipart = \"title\"` or `text = true`");
             None
         }
-        (true, false) => {
-            let pointer = section.get("json", parsed("write for example `/max_tokens`"));
-            pointer.map(Location::Json)
-        }
-        (false, true) => {
-            let name = section.get("form", parsed("write for example `amount`"));
-            name.map(Location::Form)
+        [source] => match source {
+            "json" => {
+                let pointer = section.get("json", parsed("write for example `/max_tokens`"));
+                pointer.map(Location::Json)
+            }
+            "text" => Some(Location::Text),
+            "form" => section.get("form", parsed(NAME)).map(Location::Form),
+            _ => section
+                .get("multipart", parsed(NAME))
+                .map(Location::Multipart),
+        },
+        [first, second, ..] => {
+            mistake!(section, second, "`{second}` and `{first}` exclude each other";
+                "content is one of the two"; "write one of them");
+            None
         }
     }
 }
+
+/// Where in content a value may be.
+const SOURCES: [&str; 4] = ["json", "form", "multipart", "text"];
+const NAME: &str = "write for example `amount`";

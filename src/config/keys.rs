@@ -284,8 +284,11 @@ keys! {
         name: "name", "required" project;
         type: "`Long`, `String`, `Bool` or `Set<String>`", "required" project;
         origins: "list of origins", "required" project;
-        json: "JSON Pointer", "`json` or `form` is required" project;
-        form: "name in a form", "`json` or `form` is required" project;
+        json: "JSON Pointer", "one of these four" project;
+        form: "name in a form", "one of these four" project;
+        multipart: "name in a form in parts", "one of these four" project;
+        text: "true or false", "one of these four" project;
+        tool: "name of a tool", "none" project;
     ["read"]
         as: "`git`, `graphql`, `mcp` or `model`", "required" project;
         origins: "list of origins", "required" project;

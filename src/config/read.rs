@@ -152,7 +152,11 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
         "sandbox" => (config.sandbox, spans.sandbox) = (sandbox::sandbox(section), span),
         "phantoms" => (config.phantoms, spans.phantoms) = (settings::phantoms(section), span),
         "fact" => {
-            let added = fact::fact(section).map(|fact| config.facts.add(fact));
+            let fact = fact::fact(section);
+            let tool = fact.as_ref().filter(|fact| fact.tool.is_some());
+            let tool = tool.map(|fact| (fact.origins.clone(), section.span_of("tool")));
+            spans.tools.extend(tool);
+            let added = fact.map(|fact| config.facts.add(fact));
             if let Some(Err(clash)) = added {
                 mistake!(section, "name", "{clash}";
                     "a name stands for one value, of one type, in each content";

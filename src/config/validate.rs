@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::body::read::Protocol;
 use crate::credential::SecretRef;
 use crate::message::{OriginPattern, Scheme};
 use crate::names::SessionId;
@@ -26,6 +27,8 @@ pub(super) struct Spans {
     pub credentials: Vec<Range<usize>>,
     pub logins: Vec<Range<usize>>,
     pub origins: Vec<Range<usize>>,
+    /// Facts of a tool's arguments.
+    pub tools: Vec<(Vec<OriginPattern>, Range<usize>)>,
     pub sandbox: Range<usize>,
     pub phantoms: Range<usize>,
     pub ca: Range<usize>,
@@ -47,6 +50,20 @@ pub(super) fn check(document: &Document<'_>, config: &Config, spans: &Spans) {
     }
     unreachable(document, config, spans);
     vaults(document, config, spans);
+    tools(document, config, spans);
+}
+
+/// Checks that MCP is read where a fact is an argument of a tool.
+fn tools(document: &Document<'_>, config: &Config, spans: &Spans) {
+    let declared = config.declared();
+    for (origins, span) in &spans.tools {
+        let mut origins = origins.iter();
+        if let Some(origin) = origins.find(|origin| !declared.speaks(Protocol::Mcp, origin)) {
+            mistake!(document, span, "`tool` is of MCP, which is not read from {origin}";
+                "an argument is read where a call names its tool";
+                "add a section [[read]] with `as = \"mcp\"` and this origin");
+        }
+    }
 }
 
 /// Checks that secrets kept in a vault have a `[vault]`, and that no listener's password is in it.

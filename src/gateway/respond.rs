@@ -21,7 +21,6 @@ use super::refusal::Refusal;
 use super::route::LatestRoute;
 use super::worker::Worker;
 use crate::audit::{End, Length, Outcome, Trail};
-use crate::body::TransformFault;
 use crate::intercept::strict::ViolationHandle;
 use crate::intercept::{ConnectionContext, Rejected, SessionCa};
 use crate::message::{Authority, Origin};
@@ -199,10 +198,7 @@ impl Exchange {
         {
             return Rejected::Wire(malformed).into();
         }
-        let Refusal::Origin(error) = &refusal else {
-            return refusal;
-        };
-        match TransformFault::behind(error) {
+        match self.guard.meter.fault() {
             Some(fault) => Refusal::Content(fault.clone()),
             None => refusal,
         }

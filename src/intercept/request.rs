@@ -73,15 +73,16 @@ impl Request {
         self.replace_content(content);
     }
 
-    /// Sends other content than was held, with its digests.
+    /// Sends other content than was held, with its digests. What streams behind it stays.
     pub(crate) fn replace_content(&mut self, content: Bytes) {
         let fields = &mut self.head.fields;
         digest::make_anew(fields, &content);
-        if fields.contains_key(CONTENT_LENGTH) {
-            fields.insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
-        }
-        if let Some(held) = self.content.held_mut() {
-            held.replace(content);
+        self.content.replace(content);
+        if let (true, Some(length)) = (
+            fields.contains_key(CONTENT_LENGTH),
+            self.content.size_hint().exact(),
+        ) {
+            fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
     }
 

@@ -21,6 +21,12 @@ impl Pointer {
     pub fn tokens(&self) -> &[String] {
         &self.0
     }
+
+    /// The same place in a value that is itself below these members of a document.
+    #[must_use]
+    pub fn below(&self, members: impl Iterator<Item = String>) -> Self {
+        Self(members.chain(self.0.iter().cloned()).collect())
+    }
 }
 
 impl FromStr for Pointer {

@@ -10,7 +10,7 @@ use cedar_policy::{Expression, RestrictedExpression};
 use super::value::{text, texts};
 use crate::body::fact::{FactType, FactValue, Location, Plain, read};
 use crate::body::read::{Asked, Prefix, Protocol, Unread};
-use crate::message::{Host, Origin, OriginPattern, RequestHead, Route};
+use crate::message::{FormName, Host, Origin, OriginPattern, RequestHead, Route};
 
 /// A declared fact of content: `context.content.NAME`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,8 +21,26 @@ pub struct ContentFact {
     pub kind: FactType,
     /// The origins for which it is read from requests.
     pub origins: Vec<OriginPattern>,
-    /// Where the value is in the content.
+    /// Where the value is in the content, or in the arguments of the tool.
     pub location: Location,
+    /// The tool of MCP that has it as an argument, if one has.
+    pub tool: Option<String>,
+}
+
+impl ContentFact {
+    /// Where it is in the content of a request. `None` if its tool is not called there, or several
+    /// times.
+    fn found_in(&self, asked: &Asked<'_>, spoken: &BTreeSet<Protocol>) -> Option<Location> {
+        match (&self.tool, &self.location) {
+            (Some(tool), Location::Json(pointer)) => {
+                let mut spoken = spoken.iter();
+                let members = spoken.find_map(|protocol| protocol.arguments(asked, tool))?;
+                Some(Location::Json(pointer.below(members.into_iter())))
+            }
+            (Some(_), _) => None,
+            (None, location) => Some(location.clone()),
+        }
+    }
 }
 
 /// The name of a fact of content: a Cedar identifier.
@@ -116,6 +134,12 @@ impl Declared {
         self.endpoints.push(endpoint);
     }
 
+    /// Whether an endpoint at the origins speaks the protocol.
+    pub fn speaks(&self, protocol: Protocol, origins: &OriginPattern) -> bool {
+        let mut speaking = self.endpoints.iter().filter(|one| one.protocol == protocol);
+        speaking.any(|one| one.origins.iter().any(|origin| origin.overlaps(origins)))
+    }
+
     /// Whether any declaration reads the fact from requests to the host.
     pub(super) fn reads(&self, name: &str, host: &Host) -> bool {
         let declared = self.facts.iter().filter(|fact| fact.name.0 == name);
@@ -145,19 +169,19 @@ impl Declared {
             upgrades,
             content,
         };
-        let here: Vec<&ContentFact> = self.of(&head.origin).collect();
-        let wanted: Vec<_> = here
-            .iter()
-            .map(|fact| (&fact.location, fact.kind))
-            .collect();
+        let spoken = self.spoken(head);
+        let here = self.of(&head.origin);
+        let here = here.filter_map(|fact| Some((fact, fact.found_in(&asked, &spoken)?)));
+        let here: Vec<(&ContentFact, Location)> = here.collect();
+        let wanted: Vec<_> = here.iter().map(|(fact, at)| (at, fact.kind)).collect();
         let values = match wanted.is_empty() {
             true => Vec::new(),
             false => read(&head.fields, query, content, &wanted),
         };
         let named = here.iter().zip(values);
-        let declared = named.filter_map(|(fact, value)| Some((fact.name.clone(), Ok(value?))));
-        let spoken = self.spoken(head).into_iter();
-        let said = spoken.flat_map(|protocol| protocol.read(&asked));
+        let declared = named.filter_map(|((fact, _), value)| Some((fact.name.clone(), Ok(value?))));
+        let said = spoken.into_iter();
+        let said = said.flat_map(|protocol| protocol.read(&asked));
         let said = said.map(|(name, value)| (FactName(name.to_owned()), value));
         ContentFacts(declared.chain(said).collect())
     }
@@ -171,6 +195,15 @@ impl Declared {
             (Some(only), None) => only.prefix(&head.method, path, &head.fields),
             _ => None,
         }
+    }
+
+    /// The fields of multipart forms from the origin of which facts are read.
+    pub(super) fn parts(&self, origin: &Origin) -> Vec<FormName> {
+        let names = self.of(origin).filter_map(|fact| match &fact.location {
+            Location::Multipart(name) => Some(name.clone()),
+            _ => None,
+        });
+        names.collect()
     }
 
     fn of(&self, origin: &Origin) -> impl Iterator<Item = &ContentFact> {

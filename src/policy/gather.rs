@@ -8,7 +8,8 @@ use super::generation::Generation;
 use super::judged::{JudgedRequest, Refused};
 use super::policies::Policies;
 use crate::audit::Noted;
-use crate::body::fact::{Plain, plain};
+use crate::body::fact::{Behind, Plain, is_multipart_name, plain};
+use crate::body::read::Prefix;
 use crate::body::{FormFault, HoldBudget, HoldFault, Limit, Share};
 use crate::intercept::Request;
 use crate::message::RequestHead;
@@ -111,11 +112,18 @@ impl Policies {
     ) -> Result<Box<Request>, Ungathered> {
         let session = judged.session().clone();
         let held = session.part_of(budget.held);
-        let prefix = match &search {
+        let commands = match &search {
             Some(_) => None,
             None => self.declared().prefix(&request.head),
         };
+        let is_form = commands.is_none();
+        // A signature covers the whole.
+        let prefix = commands.or_else(|| match presented.is_signed() {
+            true => None,
+            false => Prefix::of_parts(&request.head.fields, budget.limit),
+        });
         let mut request = request.hold(budget.limit, held, prefix).await?;
+        let streams = is_form && request.content.held().is_none();
         let mut share = Share::of(held.clone());
         let decoding = Share::of(session.decoding_of(budget.decoding).clone());
         let fields = &request.head.fields;
@@ -124,7 +132,7 @@ impl Policies {
             None => None,
         };
         let is_searched = search.is_some();
-        let Some(plain) = plain else {
+        let Some(plain) = plain.map(|plain| Plain { streams, ..plain }) else {
             judged.keep_content(ContentFacts::default());
             return match is_searched {
                 true => Err(unreadable(FormFault::Coded).into()),
@@ -134,17 +142,26 @@ impl Policies {
         let (bytes, is_coded) = (plain.bytes.clone(), !plain.coded.is_empty());
         // What is sent is searched as it passes, and this is sent as the client coded it.
         let noted = request.noted.clone().filter(|_| is_coded && !is_searched);
+        let search = search.map(Arc::new);
         let read = Reading {
             declared: self.declared().clone(),
             head: request.head.clone(),
             upgrades: request.upgrade.is_some(),
-            search,
+            search: search.clone(),
             noted,
             session,
         };
         let (facts, found) = read.of(plain, share).await;
         judged.keep_content(facts);
         presented.lend(found?)?;
+        let parts = self.declared().parts(&request.head.origin);
+        if streams && (is_searched || !parts.is_empty()) {
+            let is_part = move |name: &str| parts.iter().any(|part| is_multipart_name(part, name));
+            let is_asked = move |name: &str| {
+                search.as_ref().is_some_and(|search| search.is_asked(name)) || is_part(name)
+            };
+            follow(&mut request, &bytes, Box::new(is_asked), presented)?;
+        }
         if presented.is_in_content() || is_searched && is_coded {
             presented.allow_change(&request)?;
         }
@@ -161,7 +178,7 @@ struct Reading {
     declared: Arc<Declared>,
     head: RequestHead,
     upgrades: bool,
-    search: Option<ContentSearch>,
+    search: Option<Arc<ContentSearch>>,
     noted: Option<Arc<Noted>>,
     session: Arc<Session>,
 }
@@ -198,7 +215,7 @@ impl Reading {
     fn at_once(&self, content: &Plain) -> WasRead {
         let facts = self.declared.read(&self.head, self.upgrades, content);
         let found = match &self.search {
-            Some(search) => self.session.find_in(search, &self.head, &content.bytes),
+            Some(search) => self.session.find_in(search, &self.head, content),
             None => Ok(Vec::new()),
         };
         if let Some(noted) = &self.noted {
@@ -206,6 +223,23 @@ impl Reading {
         }
         (facts, found)
     }
+}
+
+/// Lets what is behind the beginning pass if it has no more of what was searched for.
+fn follow(
+    request: &mut Request,
+    beginning: &[u8],
+    is_asked: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    presented: &DetectedCredentials,
+) -> Result<(), CredentialRefusal> {
+    let behind = Behind::new(&request.head.fields, beginning, is_asked);
+    let behind = behind.ok_or_else(|| unreadable(FormFault::Disputed))?;
+    request.content.follow(Box::new(behind));
+    if presented.is_in_content() {
+        // A digest there would be one of other bytes.
+        request.content.drop_trailers();
+    }
+    Ok(())
 }
 
 fn unreadable(why: FormFault) -> CredentialRefusal {

@@ -7,7 +7,7 @@ use super::detected::{CredentialUse, DetectedCredentials, Location};
 use super::origin_bindings::OriginBindings;
 use super::phantom::{Phantoms, Registry};
 use super::refusal::{CredentialRefusal, RequestPart};
-use crate::body::fact::{Spot, Unclear, multipart_fields, spots};
+use crate::body::fact::{Plain, Spot, Unclear, multipart_fields, spots};
 use crate::body::{FormFault, FormKind, Member};
 use crate::message::content_name::{part, parts};
 use crate::message::{Place, RequestHead, Taken, TakenPart, folded_parameters};
@@ -112,7 +112,7 @@ impl ContentSearch {
     pub fn find(
         &self,
         head: &RequestHead,
-        content: &[u8],
+        content: &Plain,
         (phantoms, registry): (&Phantoms, Option<&Registry>),
     ) -> Result<Vec<CredentialUse>, CredentialRefusal> {
         let members = self.members(head, content)?;
@@ -133,6 +133,15 @@ impl ContentSearch {
             uses.extend(self.lent(searched, spot, &members, phantoms)?);
         }
         Ok(uses)
+    }
+
+    /// Whether some reader may take a member of this name for one in which a credential may be.
+    pub fn is_asked(&self, name: &str) -> bool {
+        let names = folded_parameters(name);
+        let is_place = |one: &Searched| one.names.iter().any(|name| names.contains(name));
+        names.iter().any(|name| self.taken.contains(name))
+            || self.places.iter().any(is_place)
+            || self.places.iter().any(|one| one.is_nested_in_forms(name))
     }
 
     /// The use of a place, if the phantom of its credential stands there.
@@ -169,26 +178,21 @@ impl ContentSearch {
     fn members(
         &self,
         head: &RequestHead,
-        content: &[u8],
+        content: &Plain,
     ) -> Result<Vec<Member>, CredentialRefusal> {
-        let is_asked = |name: &str| {
-            let names = folded_parameters(name);
-            let is_place = |one: &Searched| one.names.iter().any(|name| names.contains(name));
-            names.iter().any(|name| self.taken.contains(name))
-                || self.places.iter().any(is_place)
-                || self.places.iter().any(|one| one.is_nested_in_forms(name))
-        };
-        let members = self.kind.members(content, is_asked).map_err(unreadable)?;
+        let Plain { bytes, streams, .. } = content;
+        let is_asked = |name: &str| self.is_asked(name);
+        let members = self.kind.members(bytes, is_asked).map_err(unreadable)?;
         if self.kind != FormKind::Parts || members.is_empty() {
             return Ok(members);
         }
         // Their values are known if all readers split the form alike.
-        let fields = multipart_fields(&head.fields, content).unwrap_or_default();
+        let fields = multipart_fields(&head.fields, bytes, *streams).unwrap_or_default();
         let asked = fields.into_iter().filter(|(name, _)| is_asked(name));
         let read: Vec<Member> = asked
             .map(|(name, at)| Member {
                 name,
-                value: std::str::from_utf8(&content[at]).ok().map(str::to_owned),
+                value: std::str::from_utf8(&bytes[at]).ok().map(str::to_owned),
             })
             .collect();
         match read.len() == members.len() {

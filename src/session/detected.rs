@@ -81,14 +81,18 @@ impl DetectedCredentials {
             .any(|lend| matches!(lend.spot, Location::Content(_)))
     }
 
+    /// Whether one of them signs the request.
+    pub fn is_signed(&self) -> bool {
+        self.lends.iter().any(|lend| lend.claimed().is_some())
+    }
+
     /// Checks that the held content may be sent with other bytes.
     ///
     /// # Errors
     /// [`CredentialRefusal::Digest`] if a digest or a signature covers it.
     pub fn allow_change(&self, request: &Request) -> Result<(), CredentialRefusal> {
         let trailers = request.content.held().and_then(Held::trailers);
-        let is_signed = self.lends.iter().any(|lend| lend.claimed().is_some());
-        match !is_signed && digest::may_change(&request.head.fields, trailers) {
+        match !self.is_signed() && digest::may_change(&request.head.fields, trailers) {
             true => Ok(()),
             false => Err(CredentialRefusal::Digest),
         }

@@ -25,6 +25,7 @@ use super::refusal::CredentialRefusal;
 use super::status::{DecidedStatus, EndReason, SessionStatus};
 use crate::audit::{Account, Log, Noted, Redact};
 use crate::body::HoldBudget;
+use crate::body::fact::Plain;
 use crate::intercept::{Accepted, Request};
 use crate::message::RequestHead;
 use crate::names::{Map, ReasonCode, SessionId, User};
@@ -211,7 +212,7 @@ impl Session {
         &self,
         search: &ContentSearch,
         head: &RequestHead,
-        content: &[u8],
+        content: &Plain,
     ) -> Result<Vec<CredentialUse>, CredentialRefusal> {
         let registry = self.registry.get().map(Arc::as_ref);
         search.find(head, content, (&self.phantoms.load(), registry))

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
 use super::phantom::{Issue, PhantomKey, Phantoms, Registry, Shape};
 use super::{Binding, Bindings, CredentialRefusal, CredentialUse, DetectedCredentials};
+use crate::body::fact::Plain;
 use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use crate::names::{CredentialName, SessionId};
 
@@ -180,11 +181,11 @@ impl Stage {
     ) -> Result<Vec<CredentialUse>, CredentialRefusal> {
         let search = self.detect(head)?.in_content(head)?;
         let search = search.expect("the service takes credentials in content");
-        search.find(
-            head,
-            content.as_bytes(),
-            (&self.phantoms, Some(&self.registry)),
-        )
+        let content = Plain {
+            bytes: content.to_owned().into(),
+            ..Plain::default()
+        };
+        search.find(head, &content, (&self.phantoms, Some(&self.registry)))
     }
 
     /// The code with which a request is refused. Also checks that the refusal contains no secret

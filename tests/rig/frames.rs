@@ -1,5 +1,6 @@
 //! HTTP/2 by hand: frames as an attacker writes them, and what comes back.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::time::Instant;
 
@@ -46,13 +47,18 @@ impl Fate {
 pub struct Frames {
     /// The bytes below.
     pub io: Wire,
+    kept: VecDeque<Frame>,
 }
+
+/// Type, flags, stream and content.
+type Frame = (u8, u8, u32, Vec<u8>);
 
 impl Frames {
     /// Begins a connection: preface and empty SETTINGS.
     pub fn begin(mut io: Wire) -> Self {
         io.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
-        let mut frames = Self { io };
+        let kept = VecDeque::new();
+        let mut frames = Self { io, kept };
         frames.frame(SETTINGS, 0, 0, b"");
         frames
     }
@@ -90,7 +96,35 @@ impl Frames {
         self.headers(stream, &[&pseudo, fields].concat(), true)
     }
 
-    fn read(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
+    /// Writes content on a connection's only stream, in two frames at least, as far as its windows
+    /// are opened, unless an answer comes.
+    pub fn content(&mut self, stream: u32, content: &[u8]) {
+        let number = |bytes: &[u8]| i64::from(u32::from_be_bytes(bytes.try_into().unwrap()));
+        let mut free = [65_535; 2];
+        for piece in content.chunks((content.len() / 2).clamp(1, 1 << 14)) {
+            while free.iter().any(|free| *free < 1 << 14) {
+                let Some(frame) = self.come() else { return };
+                match &frame {
+                    (WINDOW_UPDATE, _, of, by) => free[usize::from(*of != 0)] += number(by),
+                    (SETTINGS, 0, _, all) => {
+                        let mut windows = all.chunks(6).filter(|one| one[..2] == [0, 4]);
+                        free[1] += windows.next().map_or(0, |one| number(&one[2..]) - 65_535);
+                        self.frame(SETTINGS, 1, 0, b"");
+                    }
+                    (HEADERS | RST_STREAM, ..) => return self.kept.push_back(frame),
+                    _ => {}
+                }
+            }
+            self.frame(DATA, 0, stream, piece);
+            free.iter_mut().for_each(|free| *free -= piece.len() as i64);
+        }
+    }
+
+    fn read(&mut self) -> Option<Frame> {
+        self.kept.pop_front().or_else(|| self.come())
+    }
+
+    fn come(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
         self.io.read_exact(&mut head).ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;

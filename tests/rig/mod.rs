@@ -485,7 +485,13 @@ when {
 };
 @id("rig/one-tool")
 forbid(principal, action, resource == Gateway::Host::"other.rig.test")
-when { context.path == "/mcp" && !["echo"].containsAll(context.mcp.tools) };
+when { context.path == "/mcp" && !["echo", "sum"].containsAll(context.mcp.tools) };
+@id("bounded-tool") forbid(principal, action, resource == Gateway::Host::"other.rig.test")
+when { context.path == "/mcp" && context.mcp.tools.contains("sum") && context.content.summand > 5 };
+@id("titles") forbid(principal, action, resource == Gateway::Host::"other.rig.test")
+when { context.path == "/titles" && !["one", "two"].contains(context.content.title) };
+@id("notes") forbid(principal, action, resource == Gateway::Host::"other.rig.test")
+when { context.path == "/notes" && context.content.note != "good" };
 @id("rig/no-hosted-tools")
 forbid(principal, action, resource == Gateway::Host::"other.rig.test")
 when {
@@ -516,6 +522,22 @@ name = "max_tokens"
 type = "Long"
 origins = ["https://model.rig.test"]
 json = "/max_tokens"
+[[fact]]
+name = "summand"
+type = "Long"
+origins = ["https://other.rig.test"]
+tool = "sum"
+json = "/n"
+[[fact]]
+name = "title"
+type = "String"
+origins = ["https://other.rig.test"]
+multipart = "title"
+[[fact]]
+name = "note"
+type = "String"
+origins = ["https://other.rig.test"]
+text = true
 [[read]]
 as = "graphql"
 origins = ["https://other.rig.test"]

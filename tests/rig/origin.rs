@@ -547,7 +547,9 @@ async fn stream2(
         let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
         seen.fields.push((name.to_string(), value));
     }
-    while let Some(Ok(data)) = content.data().await {
+    while let Some(data) = content.data().await {
+        // A request that was cut off was not seen.
+        let Ok(data) = data else { return };
         let _ = content.flow_control().release_capacity(data.len());
         seen.body.extend_from_slice(&data);
     }

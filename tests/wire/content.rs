@@ -28,6 +28,9 @@ rows![
     a_push_to_another_branch_is_refused,
     a_push_is_judged_before_its_objects_which_stream,
     a_tool_that_is_not_allowed_is_not_called,
+    an_argument_of_a_tool_is_bounded,
+    a_field_of_a_multipart_form_is_judged_before_a_file_streams,
+    content_that_is_text_is_judged,
     a_model_gets_no_tool_that_its_provider_runs,
 ];
 
@@ -70,15 +73,10 @@ impl<'a> Post<'a> {
             ];
             fields.extend(&self.fields);
             frames.headers(1, &fields, false);
-            // In two frames at least; a frame has 16 KiB at most.
-            for piece in self
-                .content
-                .chunks((self.content.len() / 2).clamp(1, 1 << 14))
-            {
-                frames.frame(DATA, 0, 1, piece);
-            }
+            frames.content(1, self.content);
             frames.frame(DATA, END_STREAM, 1, b"");
-            assert!(frames.fate(1).answered, "{way:?}");
+            let fate = frames.fate(1);
+            assert!(fate.answered, "{way:?} {} {fate:?}", self.host);
         } else {
             let mut head = format!("POST {} HTTP/1.1\r\nHost: {}\r\n", self.path, self.host);
             for (name, value) in &self.fields {
@@ -702,6 +700,104 @@ fn a_tool_that_is_not_allowed_is_not_called(rig: &Rig) {
     ] {
         speak("/mcp", &content.to_string()).expect(rig, reason);
     }
+}
+
+fn an_argument_of_a_tool_is_bounded(rig: &Rig) {
+    let call = |tool: &str, given: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool, "arguments": given } });
+    let sum = |n: u8| call("sum", json!({ "n": n }));
+    for (content, reason) in [
+        (sum(5), ""),
+        (sum(6), "policy_forbids"),
+        (call("sum", json!({})), "policy_error"),
+        (call("sum", json!({ "n": 5, "N": 6 })), "policy_error"),
+        (call("echo", json!({ "n": 6 })), ""),
+        (json!([call("echo", json!({ "n": 6 })), sum(5)]), ""),
+        (
+            json!([call("echo", json!({ "n": 5 })), sum(6)]),
+            "policy_forbids",
+        ),
+        // It would be one of two.
+        (json!([sum(5), sum(5)]), "policy_error"),
+    ] {
+        speak("/mcp", &content.to_string()).expect(rig, reason);
+    }
+}
+
+fn a_field_of_a_multipart_form_is_judged_before_a_file_streams(rig: &Rig) {
+    const PARTS: &str = "multipart/form-data; boundary=b";
+    let part = |head: &str, value: &str| {
+        format!("--b\r\nContent-Disposition: form-data; {head}\r\n\r\n{value}\r\n")
+    };
+    let form = |parts: &[String]| parts.concat() + "--b--\r\n";
+    let title = |value: &str| part("name=\"title\"", value);
+    let file = part("name=\"f\"; filename=\"title.txt\"", "title");
+    let typed = title("one").replace("title\"", "title\"\r\nContent-Type: text/plain; charset=X");
+    for (content, reason) in [
+        (form(&[title("one"), file.clone()]), ""),
+        (form(&[file.clone(), title("two")]), ""),
+        (form(&[title("three")]), "policy_forbids"),
+        (form(&[file.clone()]), "policy_error"),
+        (form(&[title("one"), title("two")]), "policy_error"),
+        (
+            form(&[title("one"), part("name=\"Title[]\"", "two")]),
+            "policy_error",
+        ),
+        (
+            form(&[title("one"), part("name=\"_charset_\"", "utf-7")]),
+            "policy_error",
+        ),
+        (
+            form(&[part("name=\"title\"; filename=\"f\"", "one")]),
+            "policy_error",
+        ),
+        (form(&[typed.replace('X', "utf-8")]), ""),
+        (form(&[typed.replace('X', "utf-16")]), "policy_error"),
+        (title("one"), "policy_error"),
+        ("title=one".to_owned(), "policy_error"),
+    ] {
+        Post::new(OTHER, "/titles", PARTS, content.as_bytes()).expect(rig, reason);
+    }
+    let query = form(&[title("one")]);
+    Post::new(OTHER, "/titles?title=two", PARTS, query.as_bytes()).expect(rig, "policy_error");
+    let large = part("name=\"f\"; filename=\"f\"", &"x".repeat(1200 << 10));
+    for (content, reason) in [
+        (form(&[title("one"), large.clone(), file]), ""),
+        (
+            form(&[title("one"), large.clone(), title("one")]),
+            "content_unreadable",
+        ),
+        (form(&[large, title("one")]), "policy_error"),
+    ] {
+        let post = Post::new(OTHER, "/titles", PARTS, content.as_bytes());
+        assert_eq!(post.send(rig, Way::Tls, true), reason);
+        let seen = rig.seen().pop();
+        assert_eq!(
+            seen.is_some_and(|seen| seen.body == content.as_bytes()),
+            reason.is_empty()
+        );
+    }
+}
+
+fn content_that_is_text_is_judged(rig: &Rig) {
+    let text = "text/plain; charset=utf-8";
+    for (kind, content, reason) in [
+        (text, "good", ""),
+        ("text/plain", "good", ""),
+        (text, "bad", "policy_forbids"),
+        (text, "good\0", "policy_error"),
+        (text, "\u{feff}good", "policy_error"),
+        ("text/plain; charset=utf-16", "good", "policy_error"),
+        ("application/octet-stream", "good", "policy_error"),
+        (JSON, "good", "policy_error"),
+    ] {
+        Post::new(OTHER, "/notes", kind, content.as_bytes()).expect(rig, reason);
+    }
+    let mut untyped = Post::new(OTHER, "/notes", text, b"good");
+    untyped.fields.clear();
+    untyped.expect(rig, "");
+    let coded = coded_pieces("gzip", &[b"good"]).concat();
+    let coded = Post::new(OTHER, "/notes", text, &coded).with("content-encoding", "gzip");
+    coded.expect(rig, "policy_error");
 }
 
 fn a_model_gets_no_tool_that_its_provider_runs(rig: &Rig) {

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::content::Post;
@@ -29,6 +30,8 @@ rows![
     content_is_held_only_where_a_credential_may_be_in_it,
     slacks_methods_take_the_token_in_their_forms,
     content_of_unknown_length_is_filled_alike,
+    a_file_streams_behind_a_credential_in_content,
+    what_comes_behind_a_file_that_streams_is_not_lent_and_ends_it,
 ];
 
 fn get(target: &str) -> String {
@@ -174,7 +177,7 @@ const PLACES_OF: [(&str, &str, &str); 3] = [
 fn written(kind: &str, text: &str) -> String {
     match kind {
         FORM => canary::percent(text.as_bytes(), |byte| byte.is_ascii_alphanumeric()),
-        JSON => serde_json::Value::from(text).to_string(),
+        JSON => Value::from(text).to_string(),
         _ => text.to_owned(),
     }
 }
@@ -246,7 +249,7 @@ fn a_credential_in_content_is_put_in_there_alone(rig: &Rig) {
 }
 
 /// What the record of an exchange notes of its content.
-fn noted(record: &serde_json::Value) -> Vec<&str> {
+fn noted(record: &Value) -> Vec<&str> {
     let list = record["noted"].as_array().map_or(&[][..], Vec::as_slice);
     assert!(list.iter().all(|one| one["place"] == "content"), "{record}");
     let names = list.iter().map(|one| one["credential"].as_str().unwrap());
@@ -565,5 +568,112 @@ fn content_of_unknown_length_is_filled_alike(rig: &Rig) {
         rig.record(way);
         let expected = filled(template, kind, rig.secret(name), phantom);
         assert_eq!(rig.seen().remove(0).body, expected.as_bytes(), "{way:?}");
+    }
+}
+
+/// A form with a credential, a file of so many bytes with phantoms in it, and what comes then.
+fn upload(token: &str, phantom: &str, length: usize, then: &str) -> Vec<u8> {
+    let fields = format!(
+        "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n{phantom}\r\n--b\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\n{token}\r\n--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\nContent-Type: image/png\r\n\r\n"
+    );
+    let mut content = fields.into_bytes();
+    let line = format!("\0\r\n--\u{e9}: {phantom};");
+    let lines = line.bytes().cycle().take(length);
+    content.extend(lines);
+    content.extend(then.bytes());
+    content
+}
+
+/// Sends one request, of which E keeps the beginning alone: searching it all for every secret takes
+/// a minute.
+fn sent_long(rig: &Rig, way: Way, http2: bool, post: &Post<'_>) -> (Value, Option<Seen>) {
+    let before = rig.origins.take_raw();
+    let record = post.record(rig, way, http2);
+    let seen = rig.seen().pop();
+    let raw = rig.origins.take_raw();
+    rig.origins.put_raw(&before);
+    rig.origins.put_raw(&raw[..raw.len().min(64 << 10)]);
+    (record, seen)
+}
+
+/// The ways and protocols, each once.
+const SOME: [(Way, bool, &str); 4] = [
+    (Way::Connect, false, PLACES),
+    (Way::Socks, true, PLACES2),
+    (Way::Tls, true, PLACES),
+    (Way::Transparent, false, PLACES2),
+];
+
+/// A little more than is read before a file streams.
+const FILE: usize = 1200 << 10;
+
+fn a_file_streams_behind_a_credential_in_content(rig: &Rig) {
+    let end = "\r\n--b\r\nContent-Disposition: form-data; name=\"text\"\r\n\r\nx\r\n--b--\r\n";
+    for (way, http2, host) in SOME {
+        let phantom = rig.phantom(way, "part");
+        // The first is more than is ever held.
+        let length = if way == Way::Connect { 17 << 20 } else { FILE };
+        let content = upload(phantom, phantom, length, end);
+        let post = Post::new(host, "/x", PARTS, &content);
+        let (record, seen) = sent_long(rig, way, http2, &post);
+        let expected = upload(rig.secret("part"), phantom, length, end);
+        let seen = seen.unwrap_or_else(|| panic!("{record}"));
+        assert!(seen.body == expected, "{way:?} {http2} {host}");
+        // Over HTTP/2 the client did not say it.
+        let announced = seen.all("content-length");
+        assert!(announced == [expected.len().to_string()] || http2 && announced.is_empty());
+        assert_eq!(record["lent"][0]["place"], "multipart:token", "{record}");
+        assert_eq!(noted(&record), ["part"], "{record}");
+        let bearer = format!("Bearer {}", rig.phantom(way, "slack"));
+        let content = upload("", "x", FILE, end);
+        let post = Post::new(SLACK, "/api/files.upload", PARTS, &content);
+        let post = post.with("authorization", &bearer);
+        let (record, seen) = sent_long(rig, way, http2, &post);
+        let seen = seen.unwrap_or_else(|| panic!("{record}"));
+        assert!(seen.body == content);
+    }
+}
+
+fn what_comes_behind_a_file_that_streams_is_not_lent_and_ends_it(rig: &Rig) {
+    let part = |head: &str| {
+        format!("\r\n--b\r\nContent-Disposition: form-data; {head}\r\n\r\nBEHIND\r\n--b--\r\n")
+    };
+    let cases = [
+        part("name=\"token\""),
+        part("name=token"),
+        part("name=\"Token[]\""),
+        part("name*=UTF-8''tok%65n"),
+        part("name=\"x\"; filename=\"token\""),
+        part("name=\"auth[token]\""),
+        part("name=\"token\"").replace(": form", ":\r\n form"),
+        // As some readers split it: at ends of lines without CR, at the boundary anywhere.
+        part("name=\"token\"").replace("\r\n", "\n"),
+        "\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\nBEHIND\r\n--b--\r\n".into(),
+        "--b\r\nX: y\r\n\r\nBEHIND\r\n--b--\r\n".into(),
+        "\r\n--b \r\n\r\nBEHIND\r\n--b--\r\n".into(),
+        "\r\n--b--\r\nBEHIND".into(),
+        // Its end is missing.
+        "\r\n".into(),
+    ];
+    for (then, (way, http2, host)) in cases.iter().zip(SOME.into_iter().cycle()) {
+        let phantom = rig.phantom(way, "part");
+        // That what was lent is not sent on with a second one, where all of it has come.
+        let token = if host == PLACES { phantom } else { "" };
+        for behind in ["attackers", phantom] {
+            let then = then.replace("BEHIND", behind);
+            let content = upload(token, "x", FILE, &then);
+            let post = Post::new(host, "/x", PARTS, &content);
+            let (record, seen) = sent_long(rig, way, http2, &post);
+            let reason = &record["reason"];
+            assert_eq!(reason, "content_unreadable", "{way:?} {http2} {then:?}");
+            assert!(seen.is_none(), "{way:?} {http2} {then:?}");
+        }
+    }
+    for (way, http2, _) in SOME {
+        let bearer = format!("Bearer {}", rig.phantom(way, "slack"));
+        let content = upload("", "x", FILE, &part("name=\"token\""));
+        let post = Post::new(SLACK, "/api/x", PARTS, &content).with("authorization", &bearer);
+        let (record, _) = sent_long(rig, way, http2, &post);
+        assert_eq!(record["reason"], "content_unreadable", "{way:?}");
     }
 }

@@ -107,7 +107,7 @@ pub(crate) fn is_named(query: &str, name: &[String]) -> bool {
 /// Whether one name equals or contains the other. An empty part in brackets matches any part.
 /// `a[b` is `a_b` to PHP, and `a.b` is `a[b]` to Spring, so both may also be the same without
 /// separators.
-fn may_be(wanted: &[String], seen: &[String]) -> bool {
+pub(super) fn may_be(wanted: &[String], seen: &[String]) -> bool {
     let mut both = wanted.iter().zip(seen).enumerate();
     both.all(|(nth, (wanted, seen))| wanted == seen || (nth > 0 && seen.is_empty()))
         || wanted.concat() == seen.concat()

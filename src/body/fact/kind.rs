@@ -46,6 +46,15 @@ impl ContentKind {
     }
 }
 
+/// Whether the content is declared as plain text in UTF-8, or as nothing.
+pub(super) fn is_text(fields: &HeaderMap) -> bool {
+    let mut all = fields.get_all(CONTENT_TYPE).iter();
+    let Some(value) = all.next() else { return true };
+    let text = value.to_str().unwrap_or_default().to_ascii_lowercase();
+    let mut parts = text.split(';').map(str::trim);
+    all.next().is_none() && parts.next() == Some("text/plain") && is_utf8(parts)
+}
+
 /// Whether the parameters name no charset, or UTF-8 exactly once.
 fn is_utf8<'a>(parameters: impl Iterator<Item = &'a str>) -> bool {
     let mut named = 0;

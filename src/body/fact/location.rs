@@ -9,4 +9,8 @@ pub enum Location {
     Json(Pointer),
     /// Under this name in a form (`application/x-www-form-urlencoded`).
     Form(FormName),
+    /// The field with this name in a form in parts (`multipart/form-data`).
+    Multipart(FormName),
+    /// The whole content, as text.
+    Text,
 }

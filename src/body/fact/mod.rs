@@ -4,6 +4,7 @@
 //! A value that is missing, repeated, of another type, too large or ambiguous is not read. One
 //! fault anywhere in the content, and nothing is read from it.
 
+mod behind;
 mod form;
 mod json;
 mod kind;
@@ -16,16 +17,20 @@ mod value;
 
 use http::HeaderMap;
 
+pub use behind::Behind;
 pub use location::Location;
-pub use multipart::multipart_fields;
+pub use multipart::{is_multipart_name, multipart_fields};
 pub use plain::{Plain, plain};
 pub use spot::{Spot, Unclear, escaped, spot_in_message, spots};
 pub use value::{FactType, FactTypeUnknown, FactValue};
 
 pub(crate) use form::{FormReader, is_named};
 pub(crate) use kind::ContentKind;
+pub(crate) use multipart::Parts;
 pub(crate) use names::{Names, next_name};
 pub(crate) use value::{of_number, of_string};
+
+use value::of_text;
 
 use json::JsonReader;
 
@@ -40,18 +45,30 @@ pub fn read(
     content: &Plain,
     wanted: &[(&Location, FactType)],
 ) -> Vec<Option<FactValue>> {
-    let Plain { bytes, coded } = content;
+    let Plain { bytes, coded, .. } = content;
     let read = match kind_of(fields, content) {
         Some(ContentKind::Json) => JsonReader::new(query, wanted).read(bytes),
         Some(ContentKind::Form) => FormReader::new(wanted.iter().map(|(at, kind)| match at {
             Location::Form(name) => (Some(name), *kind),
-            Location::Json(_) => (None, *kind),
+            _ => (None, *kind),
         }))
         .read(query, bytes, coded)
         .map(|read| read.into_iter().map(|one| Some(one?.0)).collect()),
         None => None,
     };
-    read.unwrap_or_else(|| vec![None; wanted.len()])
+    let other = |(at, kind): &(&Location, FactType)| match at {
+        Location::Multipart(name) => multipart::fact(fields, query, content, name, *kind),
+        Location::Text => text(fields, content).and_then(|text| of_text(text, *kind)),
+        Location::Json(_) | Location::Form(_) => None,
+    };
+    read.unwrap_or_else(|| wanted.iter().map(other).collect())
+}
+
+/// The content as text, if every reader reads it as that.
+fn text<'c>(fields: &HeaderMap, content: &'c Plain) -> Option<&'c str> {
+    let is_plain = kind::is_text(fields) && content.coded.is_empty();
+    let text = std::str::from_utf8(&content.bytes).ok()?;
+    (is_plain && !text.starts_with('\u{feff}')).then_some(text)
 }
 
 /// The declared format of content, unless some reader would take it for another.

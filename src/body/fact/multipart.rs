@@ -2,34 +2,192 @@
 
 use std::ops::Range;
 
+use gateway_message::FormName;
+use gateway_message::content_name::parts;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use memchr::memmem;
 
+use super::form::{is_named, may_be};
+use super::plain::Plain;
+use super::value::{FactType, FactValue, of_text};
+use crate::FormKind;
+
 /// The fields with their names, and where each value stands. Files are left out, and so are parts
-/// that some reader may see otherwise. `None` if some reader may split the content otherwise.
-pub fn multipart_fields(head: &HeaderMap, content: &[u8]) -> Option<Vec<(String, Range<usize>)>> {
-    let delimiter = format!("--{}", boundary(head)?);
-    let mut starts = memmem::find_iter(content, &delimiter);
-    let mut found = Vec::new();
-    let mut start = starts.next().filter(|start| *start == 0)?;
-    for _ in 0..MOST_PARTS {
-        let from = start + delimiter.len();
-        let rest = &content[from..];
-        if matches!(rest, b"--" | b"--\r\n") {
-            return Some(found);
-        }
-        start = starts.next()?;
-        let end = start.checked_sub(2)?;
-        let part = content.get(from..end)?.strip_prefix(b"\r\n")?;
-        if &content[end..start] != b"\r\n" {
-            return None;
-        }
-        let head = memmem::find(part, b"\r\n\r\n")?;
-        let name = name_of(std::str::from_utf8(&part[..head]).ok()?)?;
-        found.extend(name.map(|name| (name, from + 2 + head + 4..end)));
+/// that some reader may see otherwise. `None` if some reader may split the content otherwise, as
+/// far as it is here: with `streams`, more comes behind it.
+pub fn multipart_fields(
+    head: &HeaderMap,
+    content: &[u8],
+    streams: bool,
+) -> Option<Vec<(String, Range<usize>)>> {
+    let mut parts = Parts::of(head)?;
+    let is_read = parts.push(content).is_ok() && (streams || parts.is_over());
+    is_read.then_some(parts.fields)
+}
+
+/// Whether some reader may take a field of this name for the other.
+pub fn is_multipart_name(name: &FormName, seen: &str) -> bool {
+    // Some readers take the charset of all fields from that one (RFC 7578 §4.6).
+    may_be(name.parts(), &parts(seen)) || seen.trim().eq_ignore_ascii_case("_charset_")
+}
+
+/// The value of a field that is there once, in whichever reading.
+pub(super) fn fact(
+    head: &HeaderMap,
+    query: &str,
+    content: &Plain,
+    name: &FormName,
+    kind: FactType,
+) -> Option<FactValue> {
+    let Plain {
+        bytes,
+        coded,
+        streams,
+    } = content;
+    let members = FormKind::Parts.members(bytes, |seen| is_multipart_name(name, seen));
+    let is_once = members.is_ok_and(|members| members.len() == 1);
+    if !is_once || !coded.is_empty() || is_named(query, name.parts()) {
+        return None;
     }
-    None
+    let mut fields = multipart_fields(head, bytes, *streams)?.into_iter();
+    let (_, at) = fields.find(|(seen, _)| seen == name.as_str())?;
+    of_text(std::str::from_utf8(&bytes[at]).ok()?, kind)
+}
+
+/// Some reader may split the content otherwise.
+#[derive(Debug)]
+pub(crate) struct Unsplit;
+
+/// Splits content as it comes.
+pub(crate) struct Parts {
+    delimiter: String,
+    /// What has come and is not behind us, and where in the content it begins.
+    rest: Vec<u8>,
+    at: usize,
+    state: State,
+    count: usize,
+    fields: Vec<(String, Range<usize>)>,
+}
+
+enum State {
+    /// Before the first delimiter.
+    Start,
+    /// Behind a delimiter.
+    Delimiter,
+    /// In the head of a part.
+    Head,
+    /// In the value of a part that begins there. It has a name if it is a field.
+    Value(Option<String>, usize),
+    /// Behind the last delimiter.
+    End,
+}
+
+impl Parts {
+    /// `None` if it is no such form, or some reader may find another boundary.
+    pub fn of(head: &HeaderMap) -> Option<Self> {
+        Some(Self {
+            delimiter: format!("--{}", boundary(head)?),
+            rest: Vec::new(),
+            at: 0,
+            state: State::Start,
+            count: 0,
+            fields: Vec::new(),
+        })
+    }
+
+    /// Takes more of the content.
+    ///
+    /// # Errors
+    /// [`Unsplit`]. What comes next means nothing then.
+    pub fn push(&mut self, piece: &[u8]) -> Result<(), Unsplit> {
+        for piece in piece.chunks(AT_ONCE) {
+            self.rest.extend_from_slice(piece);
+            while self.step()? {}
+        }
+        Ok(())
+    }
+
+    /// Whether the content may end here.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::End) && matches!(&*self.rest, b"" | b"\r\n")
+    }
+
+    /// Whether it is in a file, or in a field that is too long to be read.
+    pub fn is_in_file(&self) -> bool {
+        let far = |from: usize| self.at - from > LONGEST_FIELD;
+        matches!(&self.state, State::Value(name, from) if name.is_none() || far(*from))
+    }
+
+    /// Goes on to the next state. Whether there is more to do with what is here.
+    fn step(&mut self) -> Result<bool, Unsplit> {
+        let next = match &mut self.state {
+            State::Start => match self.rest.get(..self.delimiter.len()) {
+                Some(begin) if begin == self.delimiter.as_bytes() => {
+                    Some((State::Delimiter, begin.len()))
+                }
+                Some(_) => return Err(Unsplit),
+                None => None,
+            },
+            State::Delimiter => match self.rest.get(..2) {
+                Some(b"\r\n") if self.count < MOST_PARTS => {
+                    self.count += 1;
+                    Some((State::Head, 2))
+                }
+                Some(b"--") => Some((State::End, 2)),
+                Some(_) => return Err(Unsplit),
+                None => None,
+            },
+            State::Head => self.head()?,
+            State::Value(..) => self.value()?,
+            State::End if b"\r\n".starts_with(&self.rest) => None,
+            State::End => return Err(Unsplit),
+        };
+        let is_next = next.is_some();
+        if let Some((state, taken)) = next {
+            self.state = state;
+            self.pass(taken);
+        }
+        Ok(is_next)
+    }
+
+    fn pass(&mut self, bytes: usize) {
+        self.rest.drain(..bytes);
+        self.at += bytes;
+    }
+
+    /// The state behind the head of a part, and the head's length, if it is whole.
+    fn head(&self) -> Result<Option<(State, usize)>, Unsplit> {
+        let end = memmem::find(&self.rest, b"\r\n\r\n");
+        let head = &self.rest[..end.unwrap_or(self.rest.len())];
+        if head.len() > LONGEST_HEAD || memmem::find(head, self.delimiter.as_bytes()).is_some() {
+            return Err(Unsplit);
+        }
+        let Some(end) = end else { return Ok(None) };
+        let head = std::str::from_utf8(head).map_err(|_| Unsplit)?;
+        let name = name_of(head).ok_or(Unsplit)?;
+        Ok(Some((State::Value(name, self.at + end + 4), end + 4)))
+    }
+
+    /// The state behind the value of a part, and what is passed, if the value ends here.
+    fn value(&mut self) -> Result<Option<(State, usize)>, Unsplit> {
+        let State::Value(name, from) = &mut self.state else {
+            return Ok(None);
+        };
+        let Some(start) = memmem::find(&self.rest, self.delimiter.as_bytes()) else {
+            // The delimiter may have begun, behind the line's end that belongs to it.
+            let passed = self.rest.len().saturating_sub(self.delimiter.len() + 1);
+            self.pass(passed);
+            return Ok(None);
+        };
+        let end = start.checked_sub(2).ok_or(Unsplit)?;
+        if &self.rest[end..start] != b"\r\n" {
+            return Err(Unsplit);
+        }
+        let value = *from..self.at + end;
+        self.fields.extend(name.take().map(|name| (name, value)));
+        Ok(Some((State::Delimiter, start + self.delimiter.len())))
+    }
 }
 
 /// The boundary, if all readers find the same one.
@@ -93,6 +251,12 @@ fn unquoted(text: &str) -> &str {
 
 /// As many as frameworks read (Werkzeug's `max_form_parts`).
 const MOST_PARTS: usize = 1_000;
+/// The longest head of a part.
+const LONGEST_HEAD: usize = 16 << 10;
+/// The longest field that is waited for.
+const LONGEST_FIELD: usize = 64 << 10;
+/// Content is taken in pieces of this size, so that little of it is copied at a time.
+const AT_ONCE: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -102,7 +266,7 @@ mod tests {
 
     fn fields(kind: &'static str, content: &str) -> Option<Vec<(String, String)>> {
         let head = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
-        let found = multipart_fields(&head, content.as_bytes())?;
+        let found = multipart_fields(&head, content.as_bytes(), false)?;
         let value = |(name, at): (String, Range<usize>)| (name, content[at].to_owned());
         Some(found.into_iter().map(value).collect())
     }

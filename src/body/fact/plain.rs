@@ -13,6 +13,8 @@ pub struct Plain {
     /// Still encoded, as seen by readers that do not decode it. Empty if there is no content
     /// coding.
     pub coded: Bytes,
+    /// Whether this is the beginning, and the rest streams.
+    pub streams: bool,
 }
 
 /// Decodes held content. `None` unless it has no coding, or a single one that every reader decodes
@@ -72,7 +74,11 @@ pub async fn plain(
             Ok(Step::Busy) => {}
             Ok(Step::End) => {
                 let bytes = plain.freeze();
-                return Ok(Some(Plain { bytes, coded }));
+                return Ok(Some(Plain {
+                    bytes,
+                    coded,
+                    streams: false,
+                }));
             }
             Err(crate::Error::TooLong(limit)) => return Err(HoldFault::TooLong(limit)),
             Err(_) => return Ok(None),

@@ -12,6 +12,7 @@ use super::form::FormReader;
 use super::json::{JsonReader, is_in_query};
 use super::kind::ContentKind;
 use super::multipart::multipart_fields;
+use super::plain::Plain;
 use super::value::{FactType, FactValue};
 use crate::form::begins_as_json;
 
@@ -38,9 +39,10 @@ pub struct Unclear;
 pub fn spots(
     fields: &HeaderMap,
     query: &str,
-    content: &[u8],
+    plain: &Plain,
     places: &[&Place],
 ) -> Result<Vec<Option<Spot>>, Unclear> {
+    let content = &*plain.bytes;
     let kind = ContentKind::of(fields);
     let names = places.iter().map(|place| match place {
         Place::Form(name) => (Some(name), FactType::String),
@@ -50,7 +52,7 @@ pub fn spots(
         .then(|| FormReader::new(names).read(query, content, b""))
         .flatten();
     let mut form = form.into_iter().flatten();
-    let parts = multipart_fields(fields, content).unwrap_or_default();
+    let parts = multipart_fields(fields, content, plain.streams).unwrap_or_default();
     let in_json = places.iter().any(|place| matches!(place, Place::Json(_)));
     let is_json = in_json && is_json(kind, content)?;
     let mut spots = Vec::new();

@@ -8,6 +8,7 @@ mod search;
 use http::{HeaderMap, HeaderValue, header};
 
 pub(crate) use json::begins_as_json;
+pub(crate) use multipart::Heads;
 pub(crate) use pairs::split_pairs;
 pub use search::{FormFault, Member};
 
@@ -94,7 +95,11 @@ impl FormKind {
                 pairs::find(content, &mut found);
             }
             Self::Pairs => pairs::find(content, &mut found),
-            Self::Parts => multipart::find(content, &mut found)?,
+            Self::Parts => {
+                let mut heads = Heads::default();
+                heads.push(content, &mut found)?;
+                heads.end(&mut found)?;
+            }
             Self::Json => json::find(content, &mut found)?,
         }
         Ok(found.members)

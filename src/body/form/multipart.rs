@@ -1,36 +1,129 @@
 //! Multipart forms: `multipart/*` (RFC 7578).
 
+use memchr::{memchr, memchr2};
 use percent_encoding::percent_decode;
 
 use super::search::{FormFault, MemberSearch};
 
 /// Reads every line that may belong to the head of a part, wherever the boundaries are: readers
-/// disagree about boundaries.
-pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) -> Result<(), FormFault> {
-    let lines = content.split(|b| matches!(b, b'\r' | b'\n'));
-    let mut lines = lines.filter(|line| !line.is_empty()).peekable();
-    while let Some(line) = lines.next() {
-        let Some(colon) = memchr::memchr(b':', &line[..line.len().min(LONGEST_NAME)]) else {
-            continue;
-        };
-        let name = line[..colon].trim_ascii();
-        let disposition = name.eq_ignore_ascii_case(b"content-disposition");
-        // Some readers use this as the name of a part that has none.
-        if !disposition && !name.eq_ignore_ascii_case(b"content-id") {
-            continue;
+/// disagree about boundaries. Content may come in pieces.
+#[derive(Default)]
+pub(crate) struct Heads {
+    /// The beginning of the line that is not over.
+    line: Vec<u8>,
+    /// The value of a head's field, which the next line may continue (RFC 5322 §2.2.3), and whether
+    /// it is a disposition.
+    value: Option<(Vec<u8>, bool)>,
+}
+
+impl Heads {
+    /// Takes more of the content.
+    pub(super) fn push(
+        &mut self,
+        mut piece: &[u8],
+        found: &mut MemberSearch<'_>,
+    ) -> Result<(), FormFault> {
+        while let Some(end) = memchr2(b'\r', b'\n', piece) {
+            if self.line.is_empty() {
+                self.read(&piece[..end], found)?;
+            } else {
+                self.begin(&piece[..end])?;
+                let line = std::mem::take(&mut self.line);
+                self.read(&line, found)?;
+            }
+            piece = &piece[end + 1..];
         }
-        let mut value = line[colon + 1..].to_vec();
-        // RFC 5322 §2.2.3.
-        while let Some(folded) = lines.next_if(|next| matches!(next[0], b' ' | b'\t')) {
-            value.extend_from_slice(folded);
+        self.begin(piece)
+    }
+
+    /// Takes the end of the content.
+    pub(super) fn end(&mut self, found: &mut MemberSearch<'_>) -> Result<(), FormFault> {
+        let line = std::mem::take(&mut self.line);
+        self.read(&line, found)?;
+        self.value_ends(found)
+    }
+
+    /// Takes more of the content. Whether it names a member that is asked for.
+    pub(crate) fn pass(
+        &mut self,
+        piece: &[u8],
+        is_asked: &dyn Fn(&str) -> bool,
+    ) -> Result<bool, FormFault> {
+        let members = Vec::new();
+        let mut found = MemberSearch { is_asked, members };
+        self.push(piece, &mut found)?;
+        // A reader may not wait for a line that continues it.
+        if let Some((value, is_disposition)) = &self.value {
+            read_value(value, *is_disposition, &mut found)?;
         }
-        let value = String::from_utf8_lossy(&value);
-        if disposition {
-            parameters(&value, found)?;
-        } else {
-            found.part(&[value.trim().trim_matches(['<', '>'])]);
+        Ok(!found.members.is_empty())
+    }
+
+    /// Keeps the beginning of a line, and all of one that matters.
+    fn begin(&mut self, piece: &[u8]) -> Result<(), FormFault> {
+        let free = LONGEST_LINE - self.line.len();
+        self.line.extend_from_slice(&piece[..piece.len().min(free)]);
+        let matters = || self.continues(&self.line) || field(&self.line).is_some();
+        match piece.len() > free && matters() {
+            true => Err(FormFault::Name),
+            false => Ok(()),
         }
     }
+
+    fn continues(&self, line: &[u8]) -> bool {
+        self.value.is_some() && matches!(line.first(), Some(b' ' | b'\t'))
+    }
+
+    /// Reads a line without its end.
+    fn read(&mut self, line: &[u8], found: &mut MemberSearch<'_>) -> Result<(), FormFault> {
+        if line.is_empty() {
+            return Ok(());
+        }
+        if self.continues(line)
+            && let Some((value, _)) = &mut self.value
+        {
+            value.extend_from_slice(line);
+            return match value.len() > LONGEST_LINE {
+                true => Err(FormFault::Name),
+                false => Ok(()),
+            };
+        }
+        self.value_ends(found)?;
+        self.value = match field(line) {
+            Some(_) if line.len() > LONGEST_LINE => return Err(FormFault::Name),
+            field => field.map(|(value, is_disposition)| (value.to_vec(), is_disposition)),
+        };
+        Ok(())
+    }
+
+    fn value_ends(&mut self, found: &mut MemberSearch<'_>) -> Result<(), FormFault> {
+        match self.value.take() {
+            Some((value, is_disposition)) => read_value(&value, is_disposition, found),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The value of a head's field that may name the part, and whether it is a disposition.
+fn field(line: &[u8]) -> Option<(&[u8], bool)> {
+    let colon = memchr(b':', &line[..line.len().min(LONGEST_NAME)])?;
+    let name = line[..colon].trim_ascii();
+    let is_disposition = name.eq_ignore_ascii_case(b"content-disposition");
+    // Some readers use this as the name of a part that has none.
+    let is_name = is_disposition || name.eq_ignore_ascii_case(b"content-id");
+    is_name.then(|| (&line[colon + 1..], is_disposition))
+}
+
+fn read_value(
+    value: &[u8],
+    is_disposition: bool,
+    found: &mut MemberSearch<'_>,
+) -> Result<(), FormFault> {
+    let value = String::from_utf8_lossy(value);
+    if is_disposition {
+        return parameters(&value, found);
+    }
+    found.part(&[value.trim().trim_matches(['<', '>'])]);
     Ok(())
 }
 
@@ -98,3 +191,5 @@ fn written(text: &str) -> Result<(String, String), FormFault> {
 
 /// Enough for `Content-Disposition` and white space.
 const LONGEST_NAME: usize = 32;
+/// The longest line that names a part, with those that continue it.
+const LONGEST_LINE: usize = 16 << 10;

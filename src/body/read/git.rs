@@ -393,6 +393,7 @@ mod tests {
             let content = Plain {
                 bytes: "0000".into(),
                 coded: coded.into(),
+                ..Plain::default()
             };
             let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(PUSH))]);
             let asked = Asked {

@@ -1,7 +1,7 @@
 //! The Model Context Protocol over Streamable HTTP: which methods of JSON-RPC 2.0 a request calls,
 //! and which tools. Every member of a batch counts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
 
@@ -12,32 +12,57 @@ use super::document::{Json, LEAF, Shape, document};
 pub(super) const FACTS: [&str; 2] = ["mcp.methods", "mcp.tools"];
 
 pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
+    let said = said(asked)?;
+    let [methods, tools] = FACTS;
+    Ok(vec![
+        (methods, names(said.methods)),
+        (tools, names(said.tools.into_keys().collect())),
+    ])
+}
+
+/// Where the arguments of a tool are in the content, as the members that lead there. `None` unless
+/// the request calls the tool once.
+pub(super) fn arguments(asked: &Asked<'_>, tool: &str) -> Option<Vec<String>> {
+    let said = said(asked).ok()?;
+    let [call] = said.tools.get(tool)?[..] else {
+        return None;
+    };
+    let members = ["params", "arguments"].map(String::from);
+    Some(
+        call.map(|nth| nth.to_string())
+            .into_iter()
+            .chain(members)
+            .collect(),
+    )
+}
+
+fn said(asked: &Asked<'_>) -> Result<Said, Unread> {
     let mut said = Said::default();
     match *asked.method {
         // A client opens a stream for what the server sends, or ends its session.
         Method::GET | Method::DELETE if asked.content.bytes.is_empty() => {}
         Method::POST => match document(asked, SHAPE)? {
             Json::List(frames) if frames.is_empty() => return Err("the batch is empty"),
-            Json::List(frames) => frames.iter().try_for_each(|frame| said.frame(frame))?,
-            frame => said.frame(&frame)?,
+            Json::List(frames) => {
+                let mut frames = frames.iter().enumerate();
+                frames.try_for_each(|(nth, frame)| said.frame(frame, Some(nth)))?;
+            }
+            frame => said.frame(&frame, None)?,
         },
         _ => return Err("MCP is spoken by POST, and by GET and DELETE without content"),
     }
-    let [methods, tools] = FACTS;
-    Ok(vec![
-        (methods, names(said.methods)),
-        (tools, names(said.tools)),
-    ])
+    Ok(said)
 }
 
 #[derive(Default)]
 struct Said {
     methods: BTreeSet<String>,
-    tools: BTreeSet<String>,
+    /// The calls of each tool: where the frame is in a batch.
+    tools: BTreeMap<String, Vec<Option<usize>>>,
 }
 
 impl Said {
-    fn frame(&mut self, frame: &Json) -> Result<(), Unread> {
+    fn frame(&mut self, frame: &Json, nth: Option<usize>) -> Result<(), Unread> {
         let is_answer = ["result", "error"].map(|name| frame.has(name)) != [false, false];
         let method = match (frame.member("method"), is_answer) {
             (Some(Json::Text(method)), false) => method,
@@ -47,8 +72,8 @@ impl Said {
         if method == "tools/call" {
             let tool = frame.member("params").and_then(|all| all.member("name"));
             let tool = tool.and_then(Json::text);
-            self.tools
-                .insert(tool.ok_or("it calls a tool without a name")?.to_owned());
+            let tool = tool.ok_or("it calls a tool without a name")?.to_owned();
+            self.tools.entry(tool).or_default().push(nth);
         }
         self.methods.insert(method.clone());
         Ok(())
@@ -64,8 +89,14 @@ const SHAPE: Shape = Shape(&[
 
 #[cfg(test)]
 mod tests {
+    use http::header::CONTENT_TYPE;
+    use http::{HeaderMap, HeaderValue};
+
     use super::super::{Protocol, tests::ask};
     use super::*;
+    use crate::fact::Plain;
+
+    const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
     fn post(content: &str) -> Result<String, Unread> {
         ask(Protocol::Mcp, &Method::POST, "/mcp", content)
@@ -95,6 +126,37 @@ mod tests {
             let read = |content| ask(Protocol::Mcp, &method, "/mcp", content);
             assert_eq!(read("").as_deref(), Ok("; "));
             assert!(read("{}").is_err());
+        }
+    }
+
+    #[test]
+    fn arguments_are_those_of_a_tool_that_is_called_once() {
+        let call =
+            |tool: &str| format!(r#"{{"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
+        let found = |content: &str| {
+            let content = Plain {
+                bytes: content.to_owned().into(),
+                ..Plain::default()
+            };
+            let asked = Asked {
+                method: &Method::POST,
+                path: "/mcp",
+                query: "",
+                fields: &HeaderMap::from_iter([(CONTENT_TYPE, JSON)]),
+                upgrades: false,
+                content: &content,
+            };
+            Some(arguments(&asked, "a")?.join("/"))
+        };
+        let [a, b] = [call("a"), call("b")];
+        for (content, expected) in [
+            (a.clone(), Some("params/arguments")),
+            (b.clone(), None),
+            (format!("[{b},{a}]"), Some("1/params/arguments")),
+            (format!("[{a},{a}]"), None),
+            (format!("[{a},{{}}]"), None),
+        ] {
+            assert_eq!(found(&content).as_deref(), expected, "{content}");
         }
     }
 

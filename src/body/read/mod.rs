@@ -13,7 +13,8 @@ use std::str::FromStr;
 
 use http::{HeaderMap, Method};
 
-use crate::Coding;
+use crate::fact::Parts;
+use crate::{Coding, Limit, digest};
 
 pub use asked::{Asked, Found, Unread};
 pub use git::Push;
@@ -32,14 +33,43 @@ pub enum Protocol {
 }
 
 /// The beginning of content, followed as it comes until it is enough for the reader.
-#[derive(Default)]
-pub struct Prefix(git::Beginning);
+pub struct Prefix(Beginning);
+
+enum Beginning {
+    Git(git::Beginning),
+    /// A multipart form that is split in one way so far, and how much of it is still waited for.
+    Parts(Option<Parts>, usize),
+}
 
 impl Prefix {
+    /// Follows a multipart form until a file streams: the fields before it, and what comes behind a
+    /// short one, are read. `None` if the whole is read, of at most `limit`.
+    pub fn of_parts(fields: &HeaderMap, limit: Limit) -> Option<Self> {
+        let limit = usize::try_from(limit.as_bytes() / 2).unwrap_or(usize::MAX);
+        let parts = Parts::of(fields).filter(|_| is_plain(fields) && !digest::is_stated(fields));
+        let follow = |parts| Self(Beginning::Parts(Some(parts), limit.min(MOST_AHEAD)));
+        parts.map(follow)
+    }
+
     /// Takes more of the content. Whether it is enough.
     pub fn take(&mut self, piece: &[u8]) -> bool {
-        self.0.take(piece)
+        match &mut self.0 {
+            Beginning::Git(beginning) => beginning.take(piece),
+            Beginning::Parts(parts, left) => {
+                parts.take_if(|parts| parts.push(piece).is_err());
+                *left = left.saturating_sub(piece.len());
+                *left == 0 && parts.as_ref().is_some_and(Parts::is_in_file)
+            }
+        }
     }
+}
+
+/// So much of a multipart form is read before a file streams.
+const MOST_AHEAD: usize = 1 << 20;
+
+/// Whether the content has no coding.
+fn is_plain(fields: &HeaderMap) -> bool {
+    Coding::parse_list(fields).is_ok_and(|codings| codings.is_empty())
 }
 
 /// A text that does not name a [`Protocol`].
@@ -84,12 +114,18 @@ impl Protocol {
         found.unwrap_or_else(none)
     }
 
+    /// Where the arguments of a tool are in the content of a request, as the members that lead
+    /// there. `None` unless it calls the tool, and that once.
+    pub fn arguments(self, asked: &Asked<'_>, tool: &str) -> Option<Vec<String>> {
+        let is_read = self == Self::Mcp && !asked.upgrades;
+        is_read.then(|| mcp::arguments(asked, tool)).flatten()
+    }
+
     /// How the beginning of a request's content is followed, if nothing behind it is read.
     /// `None` if the whole is read.
     pub fn prefix(self, method: &Method, path: &str, fields: &HeaderMap) -> Option<Prefix> {
         let is_push = self == Self::Git && git::is_push(method, path, fields);
-        let is_plain = Coding::parse_list(fields).is_ok_and(|codings| codings.is_empty());
-        (is_push && is_plain).then(Prefix::default)
+        (is_push && is_plain(fields)).then(|| Prefix(Beginning::Git(git::Beginning::default())))
     }
 
     fn listed() -> String {

@@ -23,7 +23,7 @@ pub fn inject_in_content(
     request: &mut Request,
     found: Vec<(Range<usize>, &CredentialUse, &Secret)>,
 ) -> Result<(), AttachFailure> {
-    let held = request.content.held().map(Held::whole);
+    let held = request.content.ahead().map(Held::whole);
     let content = spliced(&held.ok_or(AttachFailure::Moved)?, found)?;
     request.replace_content(content.into());
     Ok(())

@@ -183,8 +183,8 @@ impl VerifiedSignature for RecipeProof {
             .sign(self.verified, head, self.content, &parts, with.now, &nonce)
             .map_err(|fault| SigningFailure::Unsigned(fault.into()))?;
         if let Some(rewritten) = signed.content {
-            let held = content.held_mut().ok_or(SigningFailure::Incomplete)?;
-            held.replace(rewritten);
+            content.held().ok_or(SigningFailure::Incomplete)?;
+            content.replace(rewritten);
         }
         Ok(signed.signature.as_deref().map_or_else(Vec::new, written))
     }

@@ -50,6 +50,7 @@ pub(in crate::policy) fn declared() -> Declared {
             kind,
             origins: origins.map(|origin| origin.parse().unwrap()).into(),
             location: Location::Json(format!("/{name}").parse().unwrap()),
+            tool: None,
         };
         declared.add(fact).unwrap();
     }
