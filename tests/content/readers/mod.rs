@@ -174,7 +174,7 @@ fn pythons_json_finds_each_fact_and_place_that_is_read() {
                 assert_eq!(found[nth], json!([value(fact)]), "{shown}");
             }
         }
-        let Ok(spots) = spots(&kind, "", content, &places.each_ref()) else {
+        let Ok(spots) = spots(&kind, "", &plain(content), &places.each_ref()) else {
             return is_read;
         };
         for (nth, spot) in spots.iter().enumerate() {
@@ -222,7 +222,9 @@ fn pythons_urllib_finds_each_member_of_a_form_that_is_read() {
         let shown = content.escape_ascii();
         let found = second.read("form", content, json!({"name": "a"}));
         let read = read(&kind, "", &plain(content), &[(&at, FactType::String)]).remove(0);
-        let spot = spots(&kind, "", content, &[&place]).unwrap().remove(0);
+        let spot = spots(&kind, "", &plain(content), &[&place])
+            .unwrap()
+            .remove(0);
         let exact = spot.as_ref().filter(|spot| spot.is_exact);
         let text = exact.and_then(|spot| spot.text.clone());
         let is_refused = found.is_object();
@@ -230,6 +232,44 @@ fn pythons_urllib_finds_each_member_of_a_form_that_is_read() {
             assert!(is_refused || found == json!([text]), "{shown}: {found}");
         }
         read.is_some() || spot.is_some()
+    });
+}
+
+#[test]
+fn pythons_email_finds_each_field_of_a_multipart_form_that_is_read() {
+    let (mut second, kind) = (Second::start(), of_kind("multipart/form-data; boundary=b"));
+    let place: Place = "multipart:a".parse().unwrap();
+    let part = |head: &str, value: &str| format!("--b\r\n{head}\r\n\r\n{value}\r\n");
+    let heads = [
+        r#"Content-Disposition: form-data; name="a""#,
+        r#"Content-Disposition: form-data; name="b""#,
+        "content-disposition:form-data; name=a\r\nContent-Type: text/plain",
+        "Content-Type: application/json\r\nContent-Disposition: form-data; name=\"b\"",
+        r#"Content-Disposition: form-data; name="b"; filename="a""#,
+        r#"Content-Disposition: form-data; name="A""#,
+    ];
+    let values = [
+        "1", "", "-", "--", "\r\n", "--b", "\r\n-b", "name=a", "\r\n\r\n",
+    ];
+    let all = prop::collection::vec((select(heads.to_vec()), select(values.to_vec())), 1..4);
+    let inputs = all.prop_map(move |all| {
+        let all: String = all.iter().map(|(head, value)| part(head, value)).collect();
+        (all + "--b--\r\n").into_bytes()
+    });
+    each(inputs, |content| {
+        let shown = content.escape_ascii();
+        let found = second.read("multipart", content, json!({"boundary": "b", "name": "a"}));
+        let spot = spots(&kind, "", &plain(content), &[&place])
+            .unwrap()
+            .remove(0);
+        if let Some(spot) = &spot {
+            assert_eq!(
+                found,
+                json!([STANDARD.encode(&content[spot.at.clone()])]),
+                "{shown}"
+            );
+        }
+        spot.is_some()
     });
 }
 
