@@ -50,13 +50,13 @@ pub struct Http2Left {
 
 impl Http2Left {
     /// Waits until nobody has the stream.
-    pub async fn is_left(&mut self) {
+    pub async fn ended(&mut self) {
         // Nothing is ever sent.
         let _ = (&mut self.had).await;
     }
 
     /// Waits until the client takes what was written to it: till then that is in memory.
-    pub async fn is_taken(self) {
+    pub async fn taken(self) {
         // Or else the stream has ended.
         let _ = poll_fn(|context| Pin::new(&mut *self.stream.lock()).poll_shutdown(context)).await;
     }

@@ -237,9 +237,9 @@ impl Door {
             let serving = worker.proxied(Prefixed::new(stream), inbound, Some(Ok(asked)), deadline);
             Box::pin(serving).await;
             // A WebSocket inside has it still.
-            left.is_left().await;
+            left.ended().await;
             drop(busy);
-            if timeout(progress, left.is_taken()).await.is_err() {
+            if timeout(progress, left.taken()).await.is_err() {
                 guard.close(Closing::AtOnce);
             }
         });
