@@ -356,10 +356,7 @@ fn a_base_listener_has_an_origin_for_each_alias_and_stays_on_this_machine() {
             "127.0.0.1:1",
             &format!("{aliases}who = [\"token\"]\nport = 1\n"),
         ),
-        &[
-            "5:7: a `base` listener has no place for what a client presents",
-            "6:8: `port` contradicts `kind = \"base\"`",
-        ],
+        &["6:8: `port` contradicts `kind = \"base\"`"],
     );
 }
 

@@ -927,8 +927,8 @@ fn tells_interfaces_apart(mode: &'static str) {
         assert_eq!(by(&world, &other, &words), "nothing");
         other.run(&format!("ip addr flush to {address} dev eth0"));
     }
-    // Nor is the loopback, or the port itself.
-    for address in ["127.0.0.1", "::1"] {
+    // Nor is this machine, also at the address of an interface, or the port itself.
+    for address in ["127.0.0.1", "::1", "10.6.0.1", "fd06::1"] {
         let words = ["get", address, "15001", "good.test"];
         assert_eq!(succeed(world.probing(None, "0", &words)).trim(), "closed");
     }
@@ -958,7 +958,7 @@ fn tells_interfaces_apart(mode: &'static str) {
     world.wait("a stream", || log(&world).contains("\"/slow\""));
     ip("link del g1");
     world.wait("its end", || {
-        log(&world).matches("\"caller_refused\"").count() == 2
+        log(&world).contains("\"caller_refused\"")
     });
     let _ = stream.0.kill();
     other = inward(&world.out, "g1", "10.6.0", "fd06:");
@@ -1011,10 +1011,7 @@ fn told_apart(log: &str) {
     }
     let is_own = |session: &str| of("self", session, "aborted");
     assert!(is_own(other) && !is_own(first), "{log}");
-    let refused = log.lines().filter(|line| line.contains("caller_refused"));
-    let of_loopback = |line: &&str| line.contains("came from this machine");
-    assert!(refused.clone().filter(of_loopback).count() == 1, "{log}");
-    assert!(refused.count() == 2, "{log}");
+    assert!(log.matches("\"caller_refused\"").count() == 1, "{log}");
 }
 
 /// The configuration for several interfaces, each with a host and a port of its own.

@@ -1,12 +1,13 @@
 //! Accepts connections on listeners, and finds out where they go.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::listener::{
     Inbound, ListenerMode, ListenerSlot, Selected, SessionListener, SessionNames,
@@ -22,7 +23,26 @@ use crate::intercept::{
     converse, is_of_this_machine, original_destination, serve_udp,
 };
 use crate::message::Authority;
-use crate::names::ReasonCode;
+use crate::names::{ReasonCode, User};
+
+/// Whose questions waited lately until their session was made.
+#[derive(Default)]
+struct Waited(HashMap<User, Instant>);
+
+impl Waited {
+    /// How long others wait for a question of this user now. Then it is lost, and asked again.
+    fn patience(&mut self, user: Option<&User>) -> Duration {
+        let now = Instant::now();
+        self.0.retain(|_, at| now - *at < Duration::from_secs(1));
+        match user {
+            Some(user) if !self.0.contains_key(user) => {
+                self.0.insert(user.clone(), now);
+                Duration::from_millis(100)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+}
 
 impl Worker {
     /// Takes a bound socket, to be served on this worker's thread. If it is `inherited`, a service
@@ -89,12 +109,19 @@ impl Worker {
         if let Some(session) = listener.session_of_all() {
             return serve_udp(socket, names(session)).await;
         }
-        let mut questions = UdpQuestions::new(socket)?;
+        let (mut questions, mut waited) = (UdpQuestions::new(socket)?, Waited::default());
         loop {
             questions.next().await?;
             // There is no other evidence of who is captured.
             let selected = match questions.caller() {
-                Ok(caller) => listener.select(Some(caller)).await,
+                Ok(caller) => {
+                    let patience = waited.patience(caller.user.as_ref());
+                    let selecting = timeout(patience, listener.select(Some(caller)));
+                    let Ok(selected) = selecting.await else {
+                        continue;
+                    };
+                    selected
+                }
                 Err(refused) => Err(refused),
             };
             match selected {

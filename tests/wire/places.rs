@@ -655,19 +655,19 @@ fn what_comes_behind_a_file_that_streams_is_not_lent_and_ends_it(rig: &Rig) {
         // Its end is missing.
         "\r\n".into(),
     ];
-    for (then, (way, http2, host)) in cases.iter().zip(SOME.into_iter().cycle()) {
+    let ways = SOME.into_iter().cycle();
+    for (nth, (then, (way, http2, host))) in cases.iter().zip(ways).enumerate() {
         let phantom = rig.phantom(way, "part");
         // That what was lent is not sent on with a second one, where all of it has come.
         let token = if host == PLACES { phantom } else { "" };
-        for behind in ["attackers", phantom] {
-            let then = then.replace("BEHIND", behind);
-            let content = upload(token, "x", FILE, &then);
-            let post = Post::new(host, "/x", PARTS, &content);
-            let (record, seen) = sent_long(rig, way, http2, &post);
-            let reason = &record["reason"];
-            assert_eq!(reason, "content_unreadable", "{way:?} {http2} {then:?}");
-            assert!(seen.is_none(), "{way:?} {http2} {then:?}");
-        }
+        let behind = if nth % 3 == 0 { phantom } else { "attackers" };
+        let then = then.replace("BEHIND", behind);
+        let content = upload(token, "x", FILE, &then);
+        let post = Post::new(host, "/x", PARTS, &content);
+        let (record, seen) = sent_long(rig, way, http2, &post);
+        let reason = &record["reason"];
+        assert_eq!(reason, "content_unreadable", "{way:?} {http2} {then:?}");
+        assert!(seen.is_none(), "{way:?} {http2} {then:?}");
     }
     for (way, http2, _) in SOME {
         let bearer = format!("Bearer {}", rig.phantom(way, "slack"));

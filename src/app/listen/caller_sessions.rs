@@ -1,6 +1,7 @@
 //! Makes the sessions of callers, each at first sight.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::app::listen::publish::Publication;
 use crate::app::{App, Failure, Whose};
@@ -13,10 +14,15 @@ impl App {
         let Some(mut asked) = self.listening.asks().asked() else {
             return;
         };
+        let mut told = Instant::now();
         while let Some(asked) = asked.recv().await {
             let made = self.session_of_caller(&asked).await;
             let made = made.unwrap_or_else(|failure| {
-                tracing::warn!(session = %asked.id, why = %failure, "a caller has no session");
+                // Whoever has none may ask again at once, and often.
+                if told <= Instant::now() {
+                    told = Instant::now() + Duration::from_secs(1);
+                    tracing::warn!(session = %asked.id, why = %failure, "a caller has no session");
+                }
                 None
             });
             // The connection may be gone.

@@ -308,7 +308,19 @@ impl SidecarRules {
     /// Keeps strangers from the gateway's ports, which are for captured connections, and sandboxes
     /// from every other one, also where a part of the rules is missing.
     fn guarded(&self) -> Chain {
-        let mut rules = vec![vec![nft::comes_in_by(LOOPBACK), nft::accept()]];
+        let mut rules = Vec::new();
+        // To the kernel, what this machine sends to its own address comes in by that one's interface.
+        for port in once(self.port).chain(self.dns_port) {
+            if self.mode == SidecarMode::Router {
+                let refuse = |one| {
+                    let own = [nft::comes_in_by(LOOPBACK), nft::protocol(Is::Equal, one)];
+                    let to = [nft::to_port(Is::Equal, port), nft::reject()];
+                    [own, to].concat()
+                };
+                rules.extend(PROTOCOLS.map(refuse));
+            }
+        }
+        rules.push(vec![nft::comes_in_by(LOOPBACK), nft::accept()]);
         for name in &self.interfaces {
             let names = |one| {
                 let to = nft::to_port(Is::Equal, self.names_port());
