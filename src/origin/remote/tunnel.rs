@@ -122,11 +122,12 @@ mod tests {
         tokio::spawn(async move {
             let mut far = h2::server::handshake(far).await.unwrap();
             let (request, mut answer) = far.accept().await.unwrap().unwrap();
-            let mut send = answer.send_response(http::Response::new(()), false);
-            let send = send.as_mut().unwrap();
+            let mut send = answer
+                .send_response(http::Response::new(()), false)
+                .unwrap();
             send.send_data(Bytes::from_static(b"all of it"), true)
                 .unwrap();
-            drop(request);
+            drop((request, answer, send));
             while far.accept().await.is_some() {}
         });
         let (mut requests, near) = h2::client::handshake(near).await.unwrap();
