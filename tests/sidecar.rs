@@ -957,9 +957,7 @@ fn tells_interfaces_apart(mode: &'static str) {
     let mut stream = Ending(world.probing(Some(&other), "0", &slow).spawn().unwrap());
     world.wait("a stream", || log(&world).contains("\"/slow\""));
     ip("link del g1");
-    world.wait("its end", || {
-        log(&world).contains("\"caller_refused\"")
-    });
+    world.wait("its end", || log(&world).contains("\"caller_refused\""));
     let _ = stream.0.kill();
     other = inward(&world.out, "g1", "10.6.0", "fd06:");
     world.wait("its link", || {

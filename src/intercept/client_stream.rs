@@ -1,6 +1,7 @@
 //! The stream of an accepted connection, whatever its door.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::oneshot;
 use tokio_rustls::server::TlsStream;
 
 use super::door::DoorTls;
@@ -32,8 +34,33 @@ pub enum ClientStream {
     Http2(Box<Http2Stream>),
 }
 
-/// A stream of HTTP/2. One place alone has it, and never waits for the lock.
-type Http2Stream = Mutex<TokioIo<Upgraded>>;
+/// A stream of HTTP/2.
+#[derive(Debug)]
+pub struct Http2Stream {
+    stream: Arc<Mutex<TokioIo<Upgraded>>>,
+    /// Dropped with it.
+    _had: oneshot::Sender<()>,
+}
+
+/// The same stream, for when nobody has it any more. Till then the lock is not waited for.
+pub struct Http2Left {
+    stream: Arc<Mutex<TokioIo<Upgraded>>>,
+    had: oneshot::Receiver<()>,
+}
+
+impl Http2Left {
+    /// Waits until nobody has the stream.
+    pub async fn ended(&mut self) {
+        // Nothing is ever sent.
+        let _ = (&mut self.had).await;
+    }
+
+    /// Waits until the client takes what was written to it: till then that is in memory.
+    pub async fn taken(self) {
+        // Or else the stream has ended.
+        let _ = poll_fn(|context| Pin::new(&mut *self.stream.lock()).poll_shutdown(context)).await;
+    }
+}
 
 /// A client inside the TLS of a proxy.
 pub struct DoorStream {
@@ -60,10 +87,16 @@ impl ClientStream {
         }
     }
 
-    /// A stream of HTTP/2.
+    /// A stream of HTTP/2, and what is left of it.
     #[must_use]
-    pub fn http2(stream: Upgraded) -> Self {
-        Self::Http2(Box::new(Mutex::new(TokioIo::new(stream))))
+    pub fn http2(stream: Upgraded) -> (Self, Http2Left) {
+        let stream = Arc::new(Mutex::new(TokioIo::new(stream)));
+        let (_had, had) = oneshot::channel();
+        let left = Http2Left {
+            stream: stream.clone(),
+            had,
+        };
+        (Self::Http2(Box::new(Http2Stream { stream, _had })), left)
     }
 
     /// Whether its client chose HTTP/2 as it entered.
@@ -115,7 +148,8 @@ macro_rules! each {
             ClientStream::Tcp($inner) => $call,
             ClientStream::Unix($inner) => $call,
             ClientStream::Http2($inner) => {
-                let $inner = $inner.get_mut();
+                let mut $inner = $inner.stream.lock();
+                let $inner = &mut *$inner;
                 $call
             }
             ClientStream::Tls($inner) => {

@@ -399,12 +399,18 @@ fn large() -> SocketAddr {
 
 /// Lets all reach such an origin.
 pub fn origin_of_large(rig: &Rig) {
-    let large = large();
+    reach(rig, "large.test", large());
+}
+
+/// Lets all reach an origin.
+pub fn reach(rig: &Rig, name: &str, at: SocketAddr) {
     rig.program.edit(|text| {
-        format!("{text}[[origin]]\nmatch = \"http://large.test\"\nconnect = \"{large}\"\ncleartext = true\n")
+        format!(
+            "{text}[[origin]]\nmatch = \"http://{name}\"\nconnect = \"{at}\"\ncleartext = true\n"
+        )
     });
-    let rules = "permit(principal, action, resource == Gateway::Host::\"large.test\");";
-    rig.write("rules.cedar", rules);
+    let rules = format!("permit(principal, action, resource == Gateway::Host::\"{name}\");");
+    rig.write("rules.cedar", &rules);
     rig.program.reload();
 }
 

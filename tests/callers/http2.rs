@@ -1,17 +1,21 @@
 //! CONNECT over HTTP/2 at a proxy with TLS: each stream is of the caller whom it shows itself.
 
+use std::io::{Read as _, Write as _};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use h2::client::SendRequest;
 use h2::{Reason, RecvStream, SendStream};
 use http::{Method, Request, StatusCode};
 use rustls::pki_types::ServerName;
+use sha1::{Digest as _, Sha1};
 use tokio_rustls::TlsConnector;
 
-use super::elsewhere::origin_of_large;
+use super::elsewhere::{origin_of_large, reach};
 use super::tls::{Rig, TRUST, client};
 use super::{ASKED, CLOSE, CONNECTED, TUNNELLED, mint, text};
 
@@ -28,13 +32,17 @@ type Opened = Result<(SendStream<Bytes>, RecvStream), (StatusCode, String)>;
 
 impl Connection {
     async fn open(rig: &Rig, certificate: &str) -> Self {
+        // So that what a test leaves unread is not in the way of others.
+        Self::with_window(rig, certificate, 64 << 10).await
+    }
+
+    async fn with_window(rig: &Rig, certificate: &str, window: u32) -> Self {
         let config = Arc::new(rig.config(certificate, &["h2"]));
         let stream = tokio::net::TcpStream::connect(rig.address).await.unwrap();
         let name = ServerName::from(rig.address.ip());
         let tls = TlsConnector::from(config).connect(name, stream).await;
         let mut http2 = h2::client::Builder::new();
-        // So that what a test leaves unread is not in the way of others.
-        http2.initial_window_size(64 << 10);
+        http2.initial_window_size(window);
         http2.initial_connection_window_size(16 << 20);
         let (requests, serving) = http2.handshake(tls.unwrap()).await.unwrap();
         let serving = tokio::spawn(serving);
@@ -351,27 +359,147 @@ fn streams_that_are_reset_at_once_end_their_connection() {
 
 #[test]
 fn a_certificate_is_of_all_streams_until_it_is_listed() {
-    let rig = Rig::start(TRUST, "session = \"agent-1\"\nwho = [\"certificate\"]");
-    let folder = rig.program.folder.path();
-    rig.clients
-        .issue(folder, "good", client("", &["spiffe://example.org/a"]));
+    for who in ["\"certificate\"", "\"token\", \"certificate\""] {
+        let rig = Rig::start(TRUST, &format!("session = \"agent-1\"\nwho = [{who}]"));
+        let folder = rig.program.folder.path();
+        rig.clients
+            .issue(folder, "good", client("", &["spiffe://example.org/a"]));
+        let has_token = who.contains("token");
+        let token = has_token.then(|| text(&mint(&rig.program, &[])));
+        let token = token.unwrap_or_default();
+        run(async {
+            let mut connection = Connection::open(&rig, "good").await;
+            let opened = connection.connect("stream.test:80", &token).await;
+            let (mut send, mut content) = opened.unwrap();
+            send.send_data(get("/endless", "").into(), false).unwrap();
+            assert!(content.data().await.unwrap().is_ok());
+            rig.list(&[7]);
+            rig.program.reload();
+            // Neither does a token keep it.
+            let until = Instant::now() + Duration::from_secs(3);
+            let mut kept = Vec::new();
+            while Instant::now() < until {
+                let to = (Method::CONNECT, "stream.test:80");
+                match connection.send(to, &token).await {
+                    Ok(sent) => kept.push(sent),
+                    Err(_) => break,
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            assert!(kept.iter().all(|sent| sent.0 == 403), "{who}");
+            read(&mut content).await;
+        });
+        let records = rig.program.records("exchange");
+        let user = records[0]["user"].as_str();
+        assert_eq!(user, Some("spiffe://example.org/a"), "{records:#?}");
+    }
+}
+
+#[test]
+fn a_websocket_inside_a_stream_is_neither_idle_nor_cut_while_its_connection_drains() {
+    let limits = "[limits]\nidle_timeout = \"1s\"\ndrain_timeout = \"7s\"";
+    let rig = Rig::start("", &format!("session = \"agent-1\"\n{limits}"));
+    reach(&rig, "socket.test", sockets());
     run(async {
-        let mut connection = Connection::open(&rig, "good").await;
-        let opened = connection.connect("stream.test:80", "").await;
+        let mut connection = Connection::open(&rig, "").await;
+        let opened = connection.connect("socket.test:80", "").await;
         let (mut send, mut content) = opened.unwrap();
-        send.send_data(get("/endless", "").into(), false).unwrap();
-        assert!(content.data().await.unwrap().is_ok());
-        rig.list(&[7]);
-        rig.program.reload();
+        let asked = "GET / HTTP/1.1\r\nHost: socket.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+        send.send_data(asked.into(), false).unwrap();
+        let head = content.data().await.unwrap().unwrap();
+        assert!(head.starts_with(b"HTTP/1.1 101 "), "{head:?}");
+        for _ in 0..2 {
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            let frame = b"\x81\x82\0\0\0\0hi";
+            send.send_data(Bytes::from_static(frame), false).unwrap();
+            let answer = content.data().await.unwrap().unwrap();
+            assert_eq!(&answer[..], b"\x81\x02ok");
+            rig.program
+                .edit(|text| text.replace("\"agent-1\"\n[limits]", "\"agent-2\"\n[limits]"));
+            rig.program.reload();
+        }
         read(&mut content).await;
-        let again = connection
-            .send((Method::CONNECT, "stream.test:80"), "")
-            .await;
-        assert!(again.is_err() || again.unwrap().0 == 403);
     });
-    let records = rig.program.records("exchange");
-    let user = records[0]["user"].as_str();
-    assert_eq!(user, Some("spiffe://example.org/a"), "{records:#?}");
+}
+
+/// An origin of WebSockets that answers each message.
+fn sockets() -> std::net::SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut part = [0; 4096];
+            let read = stream.read(&mut part).unwrap();
+            let head = String::from_utf8_lossy(&part[..read]).to_ascii_lowercase();
+            let at = head.find("sec-websocket-key: ").unwrap() + 19;
+            let key = [&part[at..at + 24], b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat();
+            let accept = STANDARD.encode(Sha1::digest(key));
+            let answer = format!(
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                 Sec-WebSocket-Accept: {accept}\r\n\r\n"
+            );
+            stream.write_all(answer.as_bytes()).unwrap();
+            while stream.read(&mut part).is_ok_and(|read| read > 0) {
+                let _ = stream.write_all(b"\x81\x02ok");
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn a_stream_has_its_place_until_its_client_has_taken_all() {
+    let limits = "[limits]\nhandshake_timeout = \"30s\"\nidle_timeout = \"1s\"\n\
+        progress_timeout = \"5s\"\nconnections_per_session = 4";
+    let rig = Rig::start("", &format!("session = \"agent-1\"\n{limits}"));
+    run(async {
+        let mut connection = Connection::with_window(&rig, "", 0).await;
+        // The first keeps the connection busy.
+        let mut streams = Vec::new();
+        for asked in [Vec::new(), get("/", ""), get("/", "")] {
+            let (mut send, content) = connection.connect("stream.test:80", "").await.unwrap();
+            send.send_data(asked.into(), false).unwrap();
+            streams.push((send, content));
+        }
+        // By then the others are idle and were cut.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let to = (Method::CONNECT, "stream.test:80");
+        let more = connection.send(to, "").await;
+        let reason = more.err().and_then(|error| error.reason());
+        assert_eq!(reason, Some(Reason::REFUSED_STREAM));
+        // Nobody has it for ever.
+        let ended = tokio::time::timeout(Duration::from_secs(15), connection.serving).await;
+        assert!(ended.is_ok());
+    });
+}
+
+#[test]
+fn the_first_stream_of_a_connection_needs_a_place_for_that_too() {
+    let limits = "[limits]\nhandshake_timeout = \"5s\"\nconnections_per_session = 3";
+    let rig = Rig::start("", &format!("session = \"agent-1\"\n{limits}"));
+    run(async {
+        let mut other = Connection::open(&rig, "").await;
+        let held = other.connect("stream.test:80", "").await.unwrap();
+        let mut connection = Connection::open(&rig, "").await;
+        let to = (Method::CONNECT, "stream.test:80");
+        let refused = connection.send(to.clone(), "").await.unwrap_err();
+        assert_eq!(refused.reason(), Some(Reason::REFUSED_STREAM));
+        other.serving.abort();
+        drop((held, other));
+        let (mut send, mut content) = loop {
+            if let Ok((_, send, content)) = connection.send(to.clone(), "").await {
+                break (send, content);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        send.send_data(get("/endless", "").into(), false).unwrap();
+        let until = Instant::now() + Duration::from_secs(6);
+        while Instant::now() < until {
+            let part = content.data().await.unwrap().unwrap();
+            let _ = content.flow_control().release_capacity(part.len());
+        }
+    });
 }
 
 #[test]

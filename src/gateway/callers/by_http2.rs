@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use h2::Reason;
 use http::{HeaderMap, Method, Request, Response, Version};
@@ -11,7 +12,7 @@ use hyper::service::service_fn;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::by_presented::{Judged, judge};
 use crate::gateway::answer_body::AnswerBody;
@@ -111,14 +112,10 @@ impl Door {
             Err(_) => return Err(Reason::CANCEL.into()),
         };
         drop(waiting);
-        let connect = || selected.session.connect(limits.connections_per_session);
-        let Some(place) = connect() else {
+        let place = self.place(&selected, limits.connections_per_session);
+        let Some(place) = place else {
             return self.over_limit();
         };
-        if let Some(tells) = self.first.lock().take() {
-            // Without one, it ends at its deadline.
-            let _ = connect().map(|own| tells.send(own));
-        }
         let inbound = Inbound {
             listener: &self.listener,
             selected: &selected,
@@ -139,8 +136,8 @@ impl Door {
                     to,
                     is_answered: true,
                 };
-                let held = (open, place, Busy::on(&self.guard));
-                self.open(&mut request, (selected, asked), held, deadline);
+                let patience = (deadline, limits.progress_timeout);
+                self.open(&mut request, (selected, asked), (open, place), patience);
                 Ok(Response::new(AnswerBody::switched()))
             }
             Err(why) => {
@@ -159,21 +156,32 @@ impl Door {
         Err(Reason::REFUSED_STREAM.into())
     }
 
+    /// The place of a stream in its session; the first one also takes that of its connection.
+    fn place(&self, selected: &Selected, limit: usize) -> Option<Connected> {
+        let connect = || selected.session.connect(limit);
+        let place = connect()?;
+        let mut first = self.first.lock();
+        if first.is_some() {
+            let own = connect()?;
+            // A connection that has ended needs none.
+            let _ = first.take().map(|tells| tells.send(own));
+        }
+        Some(place)
+    }
+
     /// Finds the session of a stream, by what its head presents and what its connection shows.
     async fn select(&self, fields: &HeaderMap) -> Result<Selected, (ExchangeId, Refusal)> {
         let from = (&*self.listener, self.client);
-        let beside = match &self.beside {
-            Ok(Some(caller)) if caller.is_over() => {
+        let judged = match (&self.listener.state.verifier, &self.beside) {
+            // Whatever is presented: on a connection of its own it would end.
+            (_, Ok(Some(caller))) if caller.is_over() => {
                 let cause = "the evidence that its connection came with has ended";
-                Err(CallerRefused::of(caller.user.clone(), cause))
+                Judged::Refused(CallerRefused::of(caller.user.clone(), cause))
             }
-            beside => beside.clone(),
-        };
-        let judged = match (&self.listener.state.verifier, &beside) {
-            (Some(_), _) => {
+            (Some(_), beside) => {
                 let presented = Presented::of(fields);
-                let by = self.listener.by_presented(presented, (&self.peer, &beside));
-                judge(by, &beside, false)
+                let by = self.listener.by_presented(presented, (&self.peer, beside));
+                judge(by, beside, false)
             }
             (None, Ok(caller)) => Judged::Caller(caller.clone()),
             (None, Err(refused)) => Judged::Refused(refused.clone()),
@@ -203,22 +211,24 @@ impl Door {
         }
     }
 
-    /// Serves a tunnel from when it is answered until it or the connection ends.
+    /// Serves a tunnel from when it is answered until it or the connection ends. It has its place
+    /// for as long as it has something in memory.
     fn open(
         &self,
         request: &mut Request<Incoming>,
         (selected, asked): (Selected, Asked),
-        held: impl Send + 'static,
-        deadline: Instant,
+        place: impl Send + 'static,
+        (deadline, progress): (Instant, Duration),
     ) {
         let opening = hyper::upgrade::on(request);
         let (worker, listener, client) = (self.worker.clone(), self.listener.clone(), self.client);
+        let (guard, busy) = (self.guard.clone(), Busy::on(&self.guard));
         let mut tunnels = self.tunnels.lock();
         while tunnels.try_join_next().is_some() {}
         tunnels.spawn(async move {
-            let _held = held;
+            let _place = place;
             let Ok(stream) = opening.await else { return };
-            let stream = ClientStream::http2(stream);
+            let (stream, mut left) = ClientStream::http2(stream);
             let inbound = Inbound {
                 listener: &listener,
                 selected: &selected,
@@ -226,6 +236,12 @@ impl Door {
             };
             let serving = worker.proxied(Prefixed::new(stream), inbound, Some(Ok(asked)), deadline);
             Box::pin(serving).await;
+            // A WebSocket inside has it still.
+            left.ended().await;
+            drop(busy);
+            if timeout(progress, left.taken()).await.is_err() {
+                guard.close(Closing::AtOnce);
+            }
         });
     }
 }

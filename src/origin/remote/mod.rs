@@ -6,7 +6,9 @@ mod tunnel;
 pub use tunnel::Tunnel;
 
 use std::error::Error as StdError;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,7 +20,9 @@ use rustls::pki_types::CertificateDer;
 use socket2::SockRef;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::io::InspectReader;
 
 use super::Error;
 use super::rule::{ClientIdentity, OriginSettings};
@@ -49,13 +53,20 @@ struct Carrier {
     serving: JoinHandle<()>,
     /// Each stream has a clone.
     streams: Arc<()>,
+    heard: Heard,
+    made: Instant,
 }
+
+/// How many times bytes came on a connection.
+#[derive(Clone, Default)]
+struct Heard(Arc<AtomicU64>);
 
 /// A request that was sent on it.
 struct Sent {
     answer: ResponseFuture,
     content: SendStream<Bytes>,
     stream: Arc<()>,
+    heard: Heard,
 }
 
 /// Why a gateway elsewhere opens no tunnel. Holds no text of it, and nothing that was presented.
@@ -143,10 +154,11 @@ impl RemoteProxy {
             None => None,
             Some(login) => Some(login.field().await.map_err(RemoteRefused::NoToken)?),
         };
-        let mut is_again = false;
+        let mut failed = None;
         loop {
-            let sent = self.send(&what, login.as_ref(), is_again).await?;
-            match timeout(ANSWERS, sent.answer).await {
+            let sent = self.send(&what, login.as_ref(), failed).await?;
+            let answered = timeout(ANSWERS_AT_LAST, sent.heard.lives(ANSWERS, sent.answer)).await;
+            match answered.flatten() {
                 Ok(Ok(answer)) if answer.status().is_success() => {
                     return Ok((answer, sent.content, sent.stream));
                 }
@@ -155,7 +167,7 @@ impl RemoteProxy {
                     self.carriers.lock().await.all.clear();
                     return Err(refused(&answer, login.is_some()));
                 }
-                Ok(Err(_)) if !is_again => is_again = true,
+                Ok(Err(_)) if failed.is_none() => failed = Some(Instant::now()),
                 Ok(Err(error)) => return Err(unanswered(error)),
                 Err(late) => {
                     self.carriers.lock().await.all.clear();
@@ -165,12 +177,13 @@ impl RemoteProxy {
         }
     }
 
-    /// Sends a request on a connection that has room, or on a new one.
+    /// Sends a request on a connection that has room, or on a new one: on none that was there as
+    /// it `failed`.
     async fn send(
         &self,
         (method, to): &(Method, Uri),
         login: Option<&HeaderValue>,
-        is_new: bool,
+        failed: Option<Instant>,
     ) -> Result<Sent, RemoteRefused> {
         let mut request = Request::new(());
         *request.method_mut() = method.clone();
@@ -181,12 +194,18 @@ impl RemoteProxy {
         }
         let began = Instant::now();
         let mut carriers = self.carriers.lock().await;
-        carriers.all.retain(|one| !one.serving.is_finished());
-        let room = carriers.all.iter().find(|one| one.has_room() && !is_new);
-        if let Some(one) = room
-            && let Ok(requests) = one.requests.clone().ready().await
-        {
-            return Sent::by(requests, request, &one.streams);
+        // What the others carry goes on.
+        carriers.all.retain(|one| {
+            let is_good = failed.is_none_or(|failed| one.made > failed);
+            is_good && !one.serving.is_finished() && one.made.elapsed() < AGE
+        });
+        while let Some(at) = carriers.all.iter().position(Carrier::has_room) {
+            let one = &carriers.all[at];
+            match one.requests.clone().ready().await {
+                Ok(requests) => return one.send(requests, request),
+                // The gateway takes no more on it.
+                Err(_) => drop(carriers.all.remove(at)),
+            }
         }
         if carriers.failed.is_some_and(|failed| failed > began) {
             return Err(RemoteRefused::AsBefore);
@@ -195,11 +214,7 @@ impl RemoteProxy {
         carriers.failed = made.is_err().then(Instant::now);
         let one = made?;
         let requests = one.requests.clone().ready().await.map_err(unanswered)?;
-        let sent = Sent::by(requests, request, &one.streams);
-        if is_new {
-            // What they carry goes on.
-            carriers.all.clear();
-        }
+        let sent = one.send(requests, request);
         carriers.all.push(one);
         sent
     }
@@ -221,11 +236,24 @@ impl RemoteProxy {
             .max_frame_size(FRAME)
             .max_header_list_size(HEADER_LIST)
             .enable_push(false);
+        let heard = Heard::default();
+        let hears = heard.clone();
+        let stream = InspectReader::new(stream, move |_: &[u8]| hears.hear());
         let shaken = timeout(ANSWERS, http2.handshake(stream)).await;
         let (requests, mut connection) = shaken.map_err(unanswered)?.map_err(unanswered)?;
         let pings = connection.ping_pong();
-        let streams = Arc::new(());
-        let silence = silence(pings);
+        let mut pings = pings.ok_or_else(|| unanswered("it is asked already"))?;
+        // Before that its settings come: how many streams it takes.
+        tokio::select! {
+            ended = &mut connection => {
+                ended.map_err(unanswered)?;
+                return Err(unanswered("it ends the connection"));
+            }
+            answered = timeout(ANSWERS, pings.ping(h2::Ping::opaque())) => {
+                answered.map_err(unanswered)?.map_err(unanswered)?;
+            }
+        }
+        let silence = silence(pings, heard.clone());
         let serving = tokio::spawn(async move {
             tokio::select! {
                 _ = connection => {}
@@ -235,7 +263,9 @@ impl RemoteProxy {
         Ok(Carrier {
             requests,
             serving,
-            streams,
+            streams: Arc::new(()),
+            heard,
+            made: Instant::now(),
         })
     }
 }
@@ -245,33 +275,53 @@ impl Carrier {
     fn has_room(&self) -> bool {
         Arc::strong_count(&self.streams) <= self.requests.current_max_send_streams()
     }
-}
 
-impl Sent {
-    fn by(
+    fn send(
+        &self,
         mut requests: SendRequest<Bytes>,
         request: Request<()>,
-        streams: &Arc<()>,
-    ) -> Result<Self, RemoteRefused> {
+    ) -> Result<Sent, RemoteRefused> {
         let is_over = request.method() != Method::CONNECT;
         let sent = requests.send_request(request, is_over);
         let (answer, content) = sent.map_err(unanswered)?;
-        Ok(Self {
+        Ok(Sent {
             answer,
             content,
-            stream: streams.clone(),
+            stream: self.streams.clone(),
+            heard: self.heard.clone(),
         })
     }
 }
 
+impl Heard {
+    fn hear(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits for something that a gateway says, for as long as bytes come: it may be behind them.
+    async fn lives<T>(
+        &self,
+        within: Duration,
+        what: impl Future<Output = T>,
+    ) -> Result<T, Elapsed> {
+        let mut what = pin!(what);
+        loop {
+            let before = self.0.load(Ordering::Relaxed);
+            match timeout(within, &mut what).await {
+                Err(_) if self.0.load(Ordering::Relaxed) != before => {}
+                ended => return ended,
+            }
+        }
+    }
+}
+
 /// Waits until a gateway does not answer any more.
-async fn silence(pings: Option<PingPong>) {
-    let Some(mut pings) = pings else {
-        return std::future::pending().await;
-    };
+async fn silence(mut pings: PingPong, heard: Heard) {
     loop {
         sleep(ASKED_EVERY).await;
-        let answered = timeout(ANSWERS, pings.ping(h2::Ping::opaque())).await;
+        let answered = heard
+            .lives(ANSWERS_AT_LAST, pings.ping(h2::Ping::opaque()))
+            .await;
         if !matches!(answered, Ok(Ok(_))) {
             return;
         }
@@ -316,7 +366,12 @@ fn unanswered(why: impl Into<Box<dyn StdError + Send + Sync>>) -> RemoteRefused 
     RemoteRefused::Unanswered(why.into())
 }
 
+/// How long a gateway may say nothing before it answers.
 const ANSWERS: Duration = Duration::from_secs(5);
+/// How long it may take to while it says other things, or while more is on its way there.
+const ANSWERS_AT_LAST: Duration = Duration::from_secs(30);
+/// How long a connection takes streams: a certificate does not hold for ever.
+const AGE: Duration = Duration::from_secs(3600);
 /// After how long a gateway is asked whether it is still there.
 const ASKED_EVERY: Duration = Duration::from_secs(15);
 /// How many bytes of a stream are under way to a client that does not read them: as many as of a

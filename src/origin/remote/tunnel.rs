@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
-use h2::{RecvStream, SendStream};
+use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A tunnel. What its reader does not take, and what the gateway does not, is bounded by windows of
@@ -59,16 +59,8 @@ impl AsyncWrite for Tunnel {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let send = &mut self.send;
-        send.reserve_capacity(bytes.len());
-        while send.capacity() == 0 && !bytes.is_empty() {
-            match ready!(send.poll_capacity(cx)) {
-                Some(room) => room.map_err(broken)?,
-                None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-            };
-        }
-        let count = send.capacity().min(bytes.len());
-        let sent = send.send_data(Bytes::copy_from_slice(&bytes[..count]), false);
-        Poll::Ready(sent.map(|()| count).map_err(broken))
+        let sent = ready!(poll_send(send, cx, bytes));
+        Poll::Ready(sent.or_else(|error| unless_all_is_said(send, cx, error, bytes.len())))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -76,11 +68,82 @@ impl AsyncWrite for Tunnel {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.send.send_data(Bytes::new(), true).map_err(broken))
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let send = &mut self.send;
+        let sent = send.send_data(Bytes::new(), true).map_err(broken);
+        Poll::Ready(sent.or_else(|error| unless_all_is_said(send, cx, error, ())))
+    }
+}
+
+fn poll_send(
+    send: &mut SendStream<Bytes>,
+    cx: &mut Context<'_>,
+    bytes: &[u8],
+) -> Poll<io::Result<usize>> {
+    send.reserve_capacity(bytes.len());
+    while send.capacity() == 0 && !bytes.is_empty() {
+        match ready!(send.poll_capacity(cx)) {
+            Some(room) => room.map_err(broken)?,
+            None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+        };
+    }
+    let count = send.capacity().min(bytes.len());
+    let sent = send.send_data(Bytes::copy_from_slice(&bytes[..count]), false);
+    Poll::Ready(sent.map(|()| count).map_err(broken))
+}
+
+/// Takes what a client says to a gateway that has said all and reads no more (RFC 9113 §8.1): an
+/// error would cut the client off from what is still on its way there.
+fn unless_all_is_said<T>(
+    send: &mut SendStream<Bytes>,
+    cx: &mut Context<'_>,
+    error: io::Error,
+    taken: T,
+) -> io::Result<T> {
+    match send.poll_reset(cx) {
+        Poll::Ready(Ok(Reason::NO_ERROR)) => Ok(taken),
+        _ => Err(error),
     }
 }
 
 fn broken(error: h2::Error) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_came_before_the_end_is_read_also_if_the_client_says_more() {
+        let (near, far) = duplex(1 << 20);
+        tokio::spawn(async move {
+            let mut far = h2::server::handshake(far).await.unwrap();
+            let (request, mut answer) = far.accept().await.unwrap().unwrap();
+            let mut send = answer
+                .send_response(http::Response::new(()), false)
+                .unwrap();
+            send.send_data(Bytes::from_static(b"all of it"), true)
+                .unwrap();
+            drop((request, answer, send));
+            while far.accept().await.is_some() {}
+        });
+        let (mut requests, near) = h2::client::handshake(near).await.unwrap();
+        tokio::spawn(near);
+        let request = http::Request::connect("stream.test:80").body(()).unwrap();
+        let (answer, send) = requests.send_request(request, false).unwrap();
+        let receive = answer.await.unwrap().into_body();
+        let mut tunnel = Tunnel::new(send, receive, Arc::new(()));
+        let mut first = [0; 3];
+        tunnel.read_exact(&mut first).await.unwrap();
+        let reset = std::future::poll_fn(|cx| tunnel.send.poll_reset(cx)).await;
+        assert_eq!(reset.unwrap(), Reason::NO_ERROR);
+        tunnel.write_all(&[0; 100_000]).await.unwrap();
+        tunnel.shutdown().await.unwrap();
+        let mut rest = String::new();
+        tunnel.read_to_string(&mut rest).await.unwrap();
+        assert_eq!((&first, &*rest), (b"all", " of it"));
+    }
 }
