@@ -309,7 +309,7 @@ impl SidecarRules {
     /// from every other one, also where a part of the rules is missing.
     fn guarded(&self) -> Chain {
         let mut rules = Vec::new();
-        // To the kernel, what this machine sends to its own address comes in by that one's interface.
+        // What this machine sends to an interface's address comes in by that one, to the kernel.
         for port in once(self.port).chain(self.dns_port) {
             if self.mode == SidecarMode::Router {
                 let refuse = |one| {
