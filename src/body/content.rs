@@ -282,7 +282,7 @@ impl Content {
                     let is_enough = prefix.as_mut().is_some_and(|prefix| prefix.take(&data));
                     held.take(data)?;
                     let is_longer = limit.is_passed_by(held.len() as u64);
-                    if is_longer || is_enough {
+                    if is_longer || is_enough && !inner.is_end_stream() {
                         *ahead = Some(held);
                         return Ok(!is_longer);
                     }

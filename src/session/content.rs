@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+
 use super::bindings::Bound;
 use super::detected::{CredentialUse, DetectedCredentials, Location};
 use super::origin_bindings::OriginBindings;
@@ -123,7 +126,7 @@ impl ContentSearch {
         let deep = found.filter(|(_, searched)| searched.names.is_empty());
         let deep = deep.filter_map(|(spot, _)| Some(spot.as_ref()?.text.as_deref()));
         let texts = members.iter().map(|member| member.value.as_deref());
-        let guards = self.here.bound.iter().any(|bound| bound.guards());
+        let guards = self.guards();
         for text in texts.chain(deep) {
             judge(text, phantoms, registry, guards)?;
         }
@@ -133,6 +136,11 @@ impl ContentSearch {
             uses.extend(self.lent(searched, spot, &members, phantoms)?);
         }
         Ok(uses)
+    }
+
+    /// Whether the service takes the credentials alone that are bound to it.
+    fn guards(&self) -> bool {
+        self.here.bound.iter().any(|bound| bound.guards())
     }
 
     /// Whether some reader may take a member of this name for one in which a credential may be.
@@ -183,11 +191,15 @@ impl ContentSearch {
         let Plain { bytes, streams, .. } = content;
         let is_asked = |name: &str| self.is_asked(name);
         let members = self.kind.members(bytes, is_asked).map_err(unreadable)?;
-        if self.kind != FormKind::Parts || members.is_empty() {
+        if self.kind != FormKind::Parts {
             return Ok(members);
         }
         // Their values are known if all readers split the form alike.
-        let fields = multipart_fields(&head.fields, bytes, *streams).unwrap_or_default();
+        let fields = multipart_fields(&head.fields, bytes, *streams);
+        if fields.is_none() && self.guards() && is_form(&head.fields) {
+            return Err(unreadable(FormFault::Disputed));
+        }
+        let fields = fields.unwrap_or_default();
         let asked = fields.into_iter().filter(|(name, _)| is_asked(name));
         let read: Vec<Member> = asked
             .map(|(name, at)| Member {
@@ -200,6 +212,13 @@ impl ContentSearch {
             false => Ok(members),
         }
     }
+}
+
+/// Whether a form in parts is declared: what other types of several parts hold is no field.
+fn is_form(fields: &HeaderMap) -> bool {
+    let kinds = fields.get_all(CONTENT_TYPE).iter();
+    let mut kinds = kinds.map(|kind| kind.as_bytes().to_ascii_lowercase());
+    kinds.any(|kind| kind.trim_ascii().starts_with(b"multipart/form-data"))
 }
 
 /// Refuses another session's phantom, and any other text that is no phantom of the session if the

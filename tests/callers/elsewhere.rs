@@ -373,16 +373,15 @@ fn the_command_of_a_sidecar_has_its_way_and_not_its_token() {
 
 /// What processes have used of the processor.
 fn used(ids: &[u32]) -> Duration {
-    let ticks = |id: &u32| -> u64 {
-        let text = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
-        let after = text.rsplit(')').next().unwrap().split_ascii_whitespace();
-        after
-            .skip(11)
-            .take(2)
-            .map(|one| one.parse::<u64>().unwrap())
-            .sum()
-    };
-    Duration::from_secs_f64(ids.iter().map(ticks).sum::<u64>() as f64 / 100.0)
+    let threads = |id: &u32| fs::read_dir(format!("/proc/{id}/task")).unwrap();
+    let threads = ids.iter().flat_map(threads);
+    // In nanoseconds, where `stat` has hundredths of a second.
+    let nanoseconds = threads.map(|thread| {
+        let stat = thread.unwrap().path().join("schedstat");
+        let text = fs::read_to_string(stat).unwrap();
+        text.split(' ').next().unwrap().parse::<u64>().unwrap()
+    });
+    Duration::from_nanos(nanoseconds.sum())
 }
 
 /// An origin of as much as its path says, in MiB.
@@ -464,9 +463,9 @@ fn what_a_sidecar_costs_beside_the_gateway() {
     let sidecar = Sidecar::start(&rig, &PRESENTS);
     let ids = [rig.program.child.id(), sidecar.child.id()];
     for (what, asked, count) in [
-        ("request", (1, 500, 0), 500),
+        ("request", (1, 2_000, 0), 2_000),
         ("MiB", (1, 4, 16), 64),
-        ("connection", (50, 1, 0), 50),
+        ("connection", (100, 1, 0), 100),
     ] {
         let mut pairs: Vec<_> = (0..5)
             .map(|_| {

@@ -33,6 +33,7 @@ impl Behind {
             last: None,
         };
         behind.parts.push(beginning).ok()?;
+        behind.parts.forget();
         // What it names was judged.
         behind.heads.pass(beginning, &|_| false).ok()?;
         Some(behind)
@@ -42,6 +43,7 @@ impl Behind {
 impl BodyTransform for Behind {
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), TransformFault> {
         self.parts.push(&piece).map_err(|Unsplit| fault(SPLIT))?;
+        self.parts.forget();
         match self.heads.pass(&piece, &self.is_asked) {
             Ok(false) => out.extend(self.last.replace(piece)),
             Ok(true) => return Err(fault(LATE)),
@@ -72,6 +74,9 @@ const SPLIT: &str = "readers may split it into other parts";
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use http::HeaderValue;
     use http::header::CONTENT_TYPE;
     use proptest::prelude::*;
@@ -153,6 +158,35 @@ mod tests {
             let whole = multipart_fields(&fields(), content.as_bytes(), false);
             prop_assert_eq!(whole.is_some(), is_split);
         }
+    }
+
+    /// What a client can make it read again and again, byte by byte, and keep.
+    #[test]
+    fn a_name_that_waits_for_its_end_is_read_once_and_nothing_is_kept() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let is_asked = Box::new(move |_: &str| count.fetch_add(1, Ordering::Relaxed) == usize::MAX);
+        let beginning = part("name=\"f\"; filename=\"f\"", "x");
+        let beginning = beginning.trim_end_matches("\r\n");
+        let mut behind = Behind::new(&fields(), beginning.as_bytes(), is_asked).unwrap();
+        let mut out = Vec::new();
+        let names = "name=a;".repeat(20);
+        let line = format!(
+            "\r\nContent-Disposition: x;{names}\r\n{}",
+            "x".repeat(5_000)
+        );
+        for byte in line.bytes() {
+            behind.piece(vec![byte].into(), &mut out).unwrap();
+        }
+        assert!(asked.load(Ordering::Relaxed) < 500, "{asked:?}");
+        for nth in 0..500 {
+            let part = format!("\r\n{}", part(&format!("name=\"x{nth}\""), "v"));
+            let part = Bytes::from(part.trim_end_matches("\r\n").to_owned());
+            behind.piece(part, &mut out).unwrap();
+        }
+        assert!(behind.parts.is_forgotten());
+        let many = format!("\r\nContent-Disposition: x;{}\r\n", names.repeat(2));
+        assert!(behind.piece(many.into(), &mut out).is_err());
     }
 
     #[test]

@@ -52,7 +52,8 @@ pub(super) fn is_text(fields: &HeaderMap) -> bool {
     let Some(value) = all.next() else { return true };
     let text = value.to_str().unwrap_or_default().to_ascii_lowercase();
     let mut parts = text.split(';').map(str::trim);
-    all.next().is_none() && parts.next() == Some("text/plain") && is_utf8(parts)
+    let is_one = all.next().is_none() && !text.contains(',');
+    is_one && parts.next() == Some("text/plain") && is_utf8(parts)
 }
 
 /// Whether the parameters name no charset, or UTF-8 exactly once.

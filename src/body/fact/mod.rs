@@ -16,6 +16,9 @@ mod spot;
 mod value;
 
 use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+
+use crate::form::begins_as_json;
 
 pub use behind::Behind;
 pub use location::Location;
@@ -68,7 +71,10 @@ pub fn read(
 fn text<'c>(fields: &HeaderMap, content: &'c Plain) -> Option<&'c str> {
     let is_plain = kind::is_text(fields) && content.coded.is_empty();
     let text = std::str::from_utf8(&content.bytes).ok()?;
-    (is_plain && !text.starts_with('\u{feff}')).then_some(text)
+    // What some readers take for JSON, or for a form where no type is declared.
+    let is_other = begins_as_json(text.as_bytes())
+        || !fields.contains_key(CONTENT_TYPE) && text.contains(['=', '&', '%']);
+    (is_plain && !is_other && !text.starts_with('\u{feff}')).then_some(text)
 }
 
 /// The declared format of content, unless some reader would take it for another.

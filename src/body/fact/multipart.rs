@@ -77,8 +77,8 @@ enum State {
     Delimiter,
     /// In the head of a part.
     Head,
-    /// In the value of a part that begins there. It has a name if it is a field.
-    Value(Option<String>, usize),
+    /// In the value of a part that begins there.
+    Value(Head, usize),
     /// Behind the last delimiter.
     End,
 }
@@ -108,6 +108,16 @@ impl Parts {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub fn is_forgotten(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// Forgets the fields that came.
+    pub fn forget(&mut self) {
+        self.fields.clear();
+    }
+
     /// Whether the content may end here.
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::End) && matches!(&*self.rest, b"" | b"\r\n")
@@ -116,7 +126,7 @@ impl Parts {
     /// Whether it is in a file, or in a field that is too long to be read.
     pub fn is_in_file(&self) -> bool {
         let far = |from: usize| self.at - from > LONGEST_FIELD;
-        matches!(&self.state, State::Value(name, from) if name.is_none() || far(*from))
+        matches!(&self.state, State::Value(head, from) if head.name.is_none() || far(*from))
     }
 
     /// Goes on to the next state. Whether there is more to do with what is here.
@@ -165,13 +175,13 @@ impl Parts {
         }
         let Some(end) = end else { return Ok(None) };
         let head = std::str::from_utf8(head).map_err(|_| Unsplit)?;
-        let name = name_of(head).ok_or(Unsplit)?;
-        Ok(Some((State::Value(name, self.at + end + 4), end + 4)))
+        let head = head_of(head).ok_or(Unsplit)?;
+        Ok(Some((State::Value(head, self.at + end + 4), end + 4)))
     }
 
     /// The state behind the value of a part, and what is passed, if the value ends here.
     fn value(&mut self) -> Result<Option<(State, usize)>, Unsplit> {
-        let State::Value(name, from) = &mut self.state else {
+        let State::Value(head, from) = &mut self.state else {
             return Ok(None);
         };
         let Some(start) = memmem::find(&self.rest, self.delimiter.as_bytes()) else {
@@ -185,7 +195,11 @@ impl Parts {
             return Err(Unsplit);
         }
         let value = *from..self.at + end;
-        self.fields.extend(name.take().map(|name| (name, value)));
+        if head.length.is_some_and(|length| length != value.len()) {
+            return Err(Unsplit);
+        }
+        let name = head.name.take();
+        self.fields.extend(name.map(|name| (name, value)));
         Ok(Some((State::Delimiter, start + self.delimiter.len())))
     }
 }
@@ -208,38 +222,83 @@ fn boundary(head: &HeaderMap) -> Option<String> {
     (is_form && is_plain && name.eq_ignore_ascii_case("boundary")).then(|| value.to_owned())
 }
 
-/// The name of the field whose head this is: `Some(None)` if it is a file, or not plain.
-fn name_of(head: &str) -> Option<Option<String>> {
-    let (mut name, mut is_plain) = (None, true);
+/// The head of a part.
+struct Head {
+    /// The name, if it is a field.
+    name: Option<String>,
+    /// How long it says that its value is.
+    length: Option<usize>,
+}
+
+/// The head of a part, if all readers read it alike.
+fn head_of(head: &str) -> Option<Head> {
+    let (mut name, mut is_plain, mut length) = (None, true, None);
     for line in head.split("\r\n") {
         let (field, value) = line.split_once(':')?;
-        if line.contains(['\r', '\n']) || field.contains(' ') {
+        if value.contains(|c: char| c != '\t' && c.is_control()) {
             return None;
         }
-        let value = value.trim();
+        let value = value.trim_matches([' ', '\t']);
         match &*field.to_ascii_lowercase() {
-            "content-disposition" if name.is_none() => name = Some(disposition(value)),
+            "content-disposition" if name.is_none() => name = Some(disposition(value)?),
             "content-type" => {
                 let value = value.to_ascii_lowercase().replace(' ', "");
                 is_plain &= matches!(&*value, "text/plain" | "text/plain;charset=utf-8");
             }
-            "content-length" => {}
-            _ => is_plain = false,
+            // Some readers go by it.
+            "content-length" if length.is_none() => {
+                length = Some(value.parse().ok()?);
+                is_plain = false;
+            }
+            "content-transfer-encoding" => is_plain = false,
+            // Some readers find a name in others, or take a line for more of the one before.
+            _ => return None,
         }
     }
-    Some(name?.filter(|_| is_plain))
+    let name = name?.filter(|_| is_plain);
+    Some(Head { name, length })
 }
 
-/// The name in a disposition that has nothing else.
-fn disposition(value: &str) -> Option<String> {
-    let (kind, parameter) = value.split_once(';')?;
-    let (name, value) = parameter.trim().split_once('=')?;
-    let value = unquoted(value);
+/// The name in a disposition: `Some(None)` if it is a file's, or not plain. `None` if readers may
+/// find different ones.
+fn disposition(value: &str) -> Option<Option<String>> {
+    let (kind, mut rest) = value.split_once(';')?;
+    let (mut name, mut is_file, mut is_file_again) = (None, false, false);
+    loop {
+        let (key, after) = rest.trim_start_matches([' ', '\t']).split_once('=')?;
+        let (text, behind) = match after.strip_prefix('"') {
+            Some(inner) => inner
+                .split_once('"')
+                .filter(|(text, _)| !text.contains('\\'))?,
+            None => {
+                let token = after.split_at(after.find(';').unwrap_or(after.len()));
+                let is_token = |b: u8| b.is_ascii_graphic() && !b"\"\\,".contains(&b);
+                Some(token).filter(|(text, _)| text.bytes().all(is_token))?
+            }
+        };
+        let seen = match &*key.to_ascii_lowercase() {
+            "name" => name.replace(text).is_some(),
+            "filename" => std::mem::replace(&mut is_file, true),
+            "filename*" => std::mem::replace(&mut is_file_again, true),
+            _ => return None,
+        };
+        if seen {
+            return None;
+        }
+        let behind = behind.trim_start_matches([' ', '\t']);
+        match behind.strip_prefix(';') {
+            Some(more) => rest = more,
+            None if behind.is_empty() => break,
+            None => return None,
+        }
+    }
     let plain = |b: u8| b.is_ascii_graphic() && !b"\"\\%;,='".contains(&b);
-    let is_field = kind.trim().eq_ignore_ascii_case("form-data")
-        && name.eq_ignore_ascii_case("name")
-        && value.bytes().all(plain);
-    is_field.then(|| value.to_owned())
+    let is_plain = |name: &&str| name.len() <= LONGEST_NAME && name.bytes().all(plain);
+    let field = name.filter(is_plain).filter(|_| !is_file && !is_file_again);
+    let is_form = kind
+        .trim_matches([' ', '\t'])
+        .eq_ignore_ascii_case("form-data");
+    (is_form && name.is_some()).then(|| field.map(str::to_owned))
 }
 
 fn unquoted(text: &str) -> &str {
@@ -251,6 +310,8 @@ fn unquoted(text: &str) -> &str {
 
 /// As many as frameworks read (Werkzeug's `max_form_parts`).
 const MOST_PARTS: usize = 1_000;
+/// The longest name of a field.
+const LONGEST_NAME: usize = 256;
 /// The longest head of a part.
 const LONGEST_HEAD: usize = 16 << 10;
 /// The longest field that is waited for.
@@ -313,12 +374,35 @@ mod tests {
         }
         for head in [
             "name=\"a%62\"",
-            "name*=UTF-8''token",
-            "name=\"a\"; x=y",
-            "name=\"a\\\"b\"",
+            "name=\"a b\"",
+            "name=\"token\"; filename=\"a;b\"; filename*=UTF-8''a%3bb",
+            "name=\"token\"\r\nContent-Length: 3",
+            "name=\"token\"\r\nContent-Transfer-Encoding: base64",
         ] {
             let content = whole.replace("name=\"token\"", head);
             assert_eq!(fields(KIND, &content).unwrap(), [], "{head}");
+        }
+        // Each is a second field to some framework, or has another value there.
+        let disposition = "Content-Disposition: form-data; name=\"token\"";
+        for head in [
+            "Content-Disposition: form-data; name*=UTF-8''token",
+            "Content-Disposition: form-data; name=\"a\"; x=y",
+            "Content-Disposition: form-data; name=\"a\\\"b\"",
+            "Content-Disposition: form-data; name=\"a\"; name=\"token\"",
+            "Content-Disposition: form-data; name\u{1c}=\"token\"",
+            "Content-Disposition: form-data",
+            "Content-Disposition: fo\0rm-data; name=\"token\"",
+            "Content-Disposition\t\t: form-data; name=\"token\"\r\nContent-Disposition: form-data; name=x",
+            "\tContent-Disposition: form-data; name=\"token\"\r\nContent-Disposition: form-data; name=x",
+            "Content-Disposition: form-data; name=x\r\n\u{b}Content-Disposition: form-data; name=\"token\"",
+            "Content-Disposition: form-data; name=x;\r\n\u{c}name=\"token\";x:",
+            "X-Content-Disposition: form-data; name=\"token\"\r\nContent-Disposition: form-data; name=x",
+            "Content-ID: token\r\nContent-Disposition: form-data; name=x",
+            "Content-Disposition: form-data; name=x\r\nContent-Length: 2",
+            "Content-Disposition: form-data; name=x; filename=\"a\\\"; name=\"token\"",
+        ] {
+            let content = whole.replace(disposition, head);
+            assert!(fields(KIND, &content).is_none(), "{head:?}");
         }
     }
 }

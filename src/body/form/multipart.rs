@@ -14,6 +14,8 @@ pub(crate) struct Heads {
     /// The value of a head's field, which the next line may continue (RFC 5322 §2.2.3), and whether
     /// it is a disposition.
     value: Option<(Vec<u8>, bool)>,
+    /// Whether `value` has more than was read.
+    is_fresh: bool,
 }
 
 impl Heads {
@@ -53,7 +55,9 @@ impl Heads {
         let mut found = MemberSearch { is_asked, members };
         self.push(piece, &mut found)?;
         // A reader may not wait for a line that continues it.
-        if let Some((value, is_disposition)) = &self.value {
+        if let Some((value, is_disposition)) = &self.value
+            && std::mem::take(&mut self.is_fresh)
+        {
             read_value(value, *is_disposition, &mut found)?;
         }
         Ok(!found.members.is_empty())
@@ -83,12 +87,14 @@ impl Heads {
             && let Some((value, _)) = &mut self.value
         {
             value.extend_from_slice(line);
+            self.is_fresh = true;
             return match value.len() > LONGEST_LINE {
                 true => Err(FormFault::Name),
                 false => Ok(()),
             };
         }
         self.value_ends(found)?;
+        self.is_fresh = true;
         self.value = match field(line) {
             Some(_) if line.len() > LONGEST_LINE => return Err(FormFault::Name),
             field => field.map(|(value, is_disposition)| (value.to_vec(), is_disposition)),
@@ -131,7 +137,10 @@ fn read_value(
 /// name.
 fn parameters(value: &str, found: &mut MemberSearch<'_>) -> Result<(), FormFault> {
     let lower = value.to_ascii_lowercase();
-    for (at, word) in lower.match_indices("name") {
+    for (nth, (at, word)) in lower.match_indices("name").enumerate() {
+        if nth == MOST_NAMES {
+            return Err(FormFault::Name);
+        }
         let rest = value[at + word.len()..].trim_start();
         let (extended, rest) = match rest.strip_prefix('*') {
             Some(rest) => (true, rest.trim_start()),
@@ -146,10 +155,15 @@ fn parameters(value: &str, found: &mut MemberSearch<'_>) -> Result<(), FormFault
         };
         let (bare, unescaped) = written(rest)?;
         // RFC 2047 §2.
-        if bare.starts_with("=?") {
+        if bare.contains("=?") {
             return Err(FormFault::Name);
         }
-        // RFC 8187 §3.2.1: `UTF-8'en'name`.
+        // RFC 8187 §3.2.1: `UTF-8'en'name`. Some readers know many more charsets.
+        let charset = bare.split('\'').next().unwrap_or_default();
+        let known = ["utf-8", "us-ascii", "iso-8859-1"];
+        if extended && !known.iter().any(|one| charset.eq_ignore_ascii_case(one)) {
+            return Err(FormFault::Name);
+        }
         let tail = bare.rsplit('\'').next().unwrap_or_default();
         let percent = |text: &str| {
             percent_decode(text.as_bytes())
@@ -189,6 +203,8 @@ fn written(text: &str) -> Result<(String, String), FormFault> {
     Ok((bare, unescaped))
 }
 
+/// The most names in one value.
+const MOST_NAMES: usize = 32;
 /// Enough for `Content-Disposition` and white space.
 const LONGEST_NAME: usize = 32;
 /// The longest line that names a part, with those that continue it.

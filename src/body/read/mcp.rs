@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gateway_message::folded;
 use http::Method;
 
 use super::asked::{Asked, Found, Unread, names};
@@ -24,9 +25,18 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
 /// the request calls the tool once.
 pub(super) fn arguments(asked: &Asked<'_>, tool: &str) -> Option<Vec<String>> {
     let said = said(asked).ok()?;
-    let [call] = said.tools.get(tool)?[..] else {
+    // A server may know it by another spelling, too.
+    let mut calls = said
+        .tools
+        .iter()
+        .filter(|(name, _)| folded(name) == folded(tool));
+    let (Some((name, calls)), None) = (calls.next(), calls.next()) else {
         return None;
     };
+    let [call] = calls[..] else { return None };
+    if name != tool {
+        return None;
+    }
     let members = ["params", "arguments"].map(String::from);
     Some(
         call.map(|nth| nth.to_string())
