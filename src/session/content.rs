@@ -196,7 +196,8 @@ impl ContentSearch {
         }
         // Their values are known if all readers split the form alike.
         let fields = multipart_fields(&head.fields, bytes, *streams);
-        if fields.is_none() && self.guards() && is_form(&head.fields) {
+        let is_told = !members.is_empty();
+        if fields.is_none() && !is_told && self.guards() && is_form(&head.fields) {
             return Err(unreadable(FormFault::Disputed));
         }
         let fields = fields.unwrap_or_default();
