@@ -34,10 +34,10 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 97_723),
+    ("all", 97_818),
     ("app", 7_316),
     ("audit", 3_276),
-    ("body", 3_929),
+    ("body", 4_009),
     ("cli", 10_073),
     ("config", 5_341),
     ("control", 1_819),
@@ -53,7 +53,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("names", 742),
     ("origin", 3_308),
     ("policy", 5_264),
-    ("session", 4_323),
+    ("session", 4_338),
     ("signature", 9_101),
     ("src", 61),
     ("state", 1_097),
