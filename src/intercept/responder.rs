@@ -154,7 +154,7 @@ impl UdpQuestions {
     /// The caller of these, by the interface that they came in by.
     ///
     /// # Errors
-    /// As [`by_interface`].
+    /// [`CallerRefused`] if there is no such interface, or if it is the loopback.
     pub fn caller(&self) -> Result<Arc<Caller>, CallerRefused> {
         let index = self.meta.interface_index;
         by_interface(HeldInterface::numbered(index, &self.socket))
