@@ -39,7 +39,7 @@ impl Meter {
         self.down.load(Ordering::Relaxed)
     }
 
-    /// Whether the request's content ended properly.
+    /// Whether all of the request's content was given to the connection.
     pub fn up_ended(&self) -> bool {
         self.up_ended.load(Ordering::Relaxed)
     }
@@ -128,6 +128,8 @@ pub struct Content {
     keeps: usize,
     /// Content that was taken back, and is sent before all else.
     again: Bytes,
+    /// How many bytes the connection was promised, if it was; known once it asked for the first.
+    promised: Option<Option<u64>>,
     ended: bool,
 }
 
@@ -167,6 +169,7 @@ impl Content {
             kept: Some(BytesMut::new()),
             keeps: 0,
             again: Bytes::new(),
+            promised: None,
             ended: false,
         }
     }
@@ -207,6 +210,11 @@ impl Content {
             }
             // Trailers are not sent twice.
             _ => self.kept = None,
+        }
+        // Whoever sends this asks for no more once it has the last byte, or the trailers.
+        let is_whole = self.promised == Some(Some(self.meter.up()));
+        if is_whole || frame.is_trailers() || self.is_end_stream() {
+            self.meter.up_ended.store(true, Ordering::Relaxed);
         }
     }
 
@@ -477,6 +485,9 @@ impl Body for Content {
         if let Some(gate) = &self.gate {
             std::task::ready!(gate.poll_open(cx));
             self.gate = None;
+        }
+        if self.promised.is_none() {
+            self.promised = Some(self.size_hint().exact());
         }
         if !self.again.is_empty() {
             let frame = Frame::data(std::mem::take(&mut self.again));

@@ -52,9 +52,11 @@ impl Body for OriginBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = Pin::new(&mut self.inner).poll_frame(cx);
-        if matches!(frame, Poll::Ready(None)) {
-            self.ended = true;
-        }
+        self.ended |= match &frame {
+            Poll::Ready(Some(Ok(frame))) => frame.is_trailers(),
+            Poll::Ready(end) => end.is_none(),
+            Poll::Pending => false,
+        };
         frame
     }
 
@@ -67,6 +69,15 @@ impl Body for OriginBody {
     }
 }
 
+/// Decides whether a connection of HTTP/1.1 goes back. Whoever reads or sends content asks for no
+/// more once it has the last byte, so `None` is only one of the ways to tell the end:
+///
+/// | direction | over with |
+/// |---|---|
+/// | request | no content; the last byte of its length; a last piece that says so; trailers; `None` |
+/// | response | no content; the last byte of its length; trailers; `None` |
+///
+/// It does not if the response is over before the request, nor if either fails.
 impl Drop for OriginBody {
     fn drop(&mut self) {
         let ended = self.ended || self.inner.is_end_stream();

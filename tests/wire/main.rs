@@ -19,6 +19,7 @@ mod foreign;
 mod framing;
 mod http2;
 mod identity;
+mod kept;
 mod logins;
 mod paths;
 mod pauses;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         framing::ROWS,
         http2::ROWS,
         identity::ROWS,
+        kept::ROWS,
         logins::ROWS,
         paths::ROWS,
         pauses::ROWS,

@@ -141,7 +141,7 @@ pub fn post(body: &[u8], target: &str) -> Ask {
     }
 }
 
-fn chunked(pieces: &[&[u8]]) -> Ask {
+pub fn chunked(pieces: &[&[u8]]) -> Ask {
     let length: usize = pieces.iter().map(|piece| piece.len()).sum();
     let chunk = |piece: &[u8]| format!("{:x}", piece.len()).len() + 83 + piece.len() + 2;
     let whole: usize = pieces.iter().copied().chain([&b""[..]]).map(chunk).sum();
