@@ -53,6 +53,11 @@ impl Verified {
         &self.revocations
     }
 
+    /// Whether the client asked for an upgrade.
+    pub fn is_upgrade(&self) -> bool {
+        self.authorized.is_upgrade()
+    }
+
     /// The session it belongs to.
     pub fn session(&self) -> &Arc<Session> {
         self.authorized.session()

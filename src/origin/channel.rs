@@ -17,10 +17,10 @@ use super::request::written;
 use super::resolve::{Resolve, ResolverUnusable, StubResolver};
 use super::rule::OriginSettings;
 use super::sender::{Sender, StreamSlot};
-use super::tls::Configurations;
+use super::tls::{Carried, Configurations};
 use super::vet::vet;
 use crate::body::{Meter, Outgoing};
-use crate::credential::{AnswerPlan, Credentialed, Revocation, Verified};
+use crate::credential::{AnswerPlan, Credentialed, Revocation, Revoked, Verified};
 use crate::message::{Authority, Origin, RequestHead, Scheme};
 
 /// The origin side of one runtime thread, with the settings of one generation.
@@ -29,6 +29,7 @@ pub struct Origins(Arc<Dialer>);
 /// A connection to exactly the authorized origin, for exactly one identity.
 pub struct Channel {
     key: Arc<PoolKey>,
+    carried: Carried,
     sender: Sender,
     dialer: Arc<Dialer>,
     remote: SocketAddr,
@@ -112,12 +113,16 @@ impl Origins {
             identity: verified.identity().clone(),
             origin: verified.head().origin.clone(),
             generation: verified.generation(),
-            needs_http2: verified.head().needs_http2(),
         });
+        let carried = match verified.is_upgrade() || self.0.pool.asks_http1(&key) {
+            _ if verified.head().needs_http2() => Carried::ByHttp2,
+            true => Carried::ByHttp1,
+            false => Carried::ByAny,
+        };
         if key.origin.scheme == Scheme::Http {
             self.may_be_clear(&key.origin)?;
         }
-        self.channel(key, verified.revocations()).await
+        self.channel(key, carried, verified.revocations()).await
     }
 
     /// Refuses an http origin that the operator's rules do not name. If it is a prohibited address,
@@ -139,30 +144,37 @@ impl Origins {
     async fn channel(
         &self,
         key: Arc<PoolKey>,
+        carried: Carried,
         revocations: &[Arc<Revocation>],
     ) -> Result<Channel, Error> {
-        let dialer = &self.0;
-        while let Some(mut idle) = dialer.pool.take(&key) {
-            if idle.requests.ready().await.is_ok() {
-                return Ok(Channel {
-                    key,
-                    remote: idle.remote,
-                    sender: Sender::Http1(idle),
-                    dialer: self.0.clone(),
-                    reused: true,
-                });
-            }
-        }
-        if let Some((sender, stream, remote)) = dialer.pool.share(&key) {
-            return Ok(Channel {
+        match self.pooled(&key, carried).await {
+            Some((sender, remote)) => Ok(Channel {
                 key,
-                sender: Sender::Http2(sender, stream),
+                carried,
+                sender,
                 dialer: self.0.clone(),
                 remote,
                 reused: true,
-            });
+            }),
+            None => Channel::dial(self.0.clone(), key, carried, revocations, true).await,
         }
-        Channel::dial(self.0.clone(), key, revocations, true).await
+    }
+
+    /// A connection that is open already.
+    async fn pooled(&self, key: &PoolKey, carried: Carried) -> Option<(Sender, SocketAddr)> {
+        let pool = &self.0.pool;
+        if carried != Carried::ByHttp1
+            && let Some((sender, stream, remote)) = pool.share(key)
+        {
+            return Some((Sender::Http2(sender, stream), remote));
+        }
+        while let Some(mut idle) = pool.take(key).filter(|_| carried != Carried::ByHttp2) {
+            if idle.requests.ready().await.is_ok() {
+                let remote = idle.remote;
+                return Some((Sender::Http1(idle), remote));
+            }
+        }
+        None
     }
 }
 
@@ -181,14 +193,16 @@ impl Channel {
     async fn dial(
         dialer: Arc<Dialer>,
         key: Arc<PoolKey>,
+        carried: Carried,
         revocations: &[Arc<Revocation>],
         shared: bool,
     ) -> Result<Self, Error> {
         // Rare and large: boxed, so that the usual exchange does not reserve memory for a
         // handshake.
-        let (sender, remote) = Box::pin(dialer.dial(&key, revocations, shared)).await?;
+        let (sender, remote) = Box::pin(dialer.dial(&key, carried, revocations, shared)).await?;
         Ok(Self {
             key,
+            carried,
             sender,
             dialer,
             remote,
@@ -218,6 +232,7 @@ impl Channel {
             content.keep();
         }
         let spare = (is_http2 || self.reused).then(|| (self.again(), head.clone()));
+        let carried = self.carried;
         let content = Outgoing::new(content);
         let sent = self.send(head, content.clone(), upgrade, &meter).await;
         let answered = match (sent, spare) {
@@ -225,10 +240,21 @@ impl Channel {
                 let Some(whole) = content.take_back() else {
                     return Err(Error::NoAnswer(why));
                 };
+                let carried = match why.asks_http1() {
+                    true => {
+                        dialer.pool.ask_http1(&key);
+                        Carried::ByHttp1
+                    }
+                    false => carried,
+                };
                 // Not shared, so that no other stream comes before it.
-                let another = Self::dial(dialer, key, &revocations, false).await?;
+                let another = Self::dial(dialer, key, carried, &revocations, false).await?;
                 let whole = Outgoing::new(whole);
                 another.send(head, whole, upgrade, &meter).await?
+            }
+            // The connection was ended for it.
+            (Err(Error::NoAnswer(_) | Error::Http(_)), _) if is_revoked(&revocations) => {
+                return Err(Revoked.into());
             }
             (sent, _) => sent?,
         };
@@ -300,6 +326,10 @@ impl Channel {
             remote: self.remote,
         })
     }
+}
+
+fn is_revoked(revocations: &[Arc<Revocation>]) -> bool {
+    revocations.iter().any(|one| one.is_revoked())
 }
 
 /// Whether content of a known length has a transfer coding that hides where it ends.

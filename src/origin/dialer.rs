@@ -8,8 +8,8 @@ use super::ignore_write_errors::IgnoreWriteErrors;
 use super::pool::{Pool, PoolKey};
 use super::resolve::Resolve;
 use super::rule::OriginSettings;
-use super::sender::{Sender, StreamSlot, http1_over, http2_over};
-use super::tls::{Configurations, Offer};
+use super::sender::{Sender, http1_over, http2_over};
+use super::tls::{Carried, Configurations, Offer};
 use super::{Error, dial};
 use crate::credential::Revocation;
 use crate::message::Scheme;
@@ -28,6 +28,7 @@ impl Dialer {
     pub(super) async fn dial(
         &self,
         key: &Arc<PoolKey>,
+        carried: Carried,
         revocations: &[Arc<Revocation>],
         shared: bool,
     ) -> Result<(Sender, SocketAddr), Error> {
@@ -39,12 +40,13 @@ impl Dialer {
             .peer_addr()
             .map_err(|error| Error::Unreachable(Some(error)))?;
         let stream = Carrier::new(stream, revocations)?;
-        let mut sender = match key.origin.scheme {
+        let sender = match key.origin.scheme {
             Scheme::Http => http1_over(IgnoreWriteErrors::new(stream), &key.origin, remote).await?,
-            Scheme::Https => self.secure(stream, remote, key, index).await?,
+            Scheme::Https => self.secure(stream, remote, key, carried, index).await?,
         };
-        if let (Sender::Http2(sender, stream), true) = (&mut sender, shared) {
-            *stream = self.pool.add(key.clone(), sender.clone(), remote);
+        if let (Sender::Http2(sender, stream), true) = (&sender, shared) {
+            let (sender, stream) = (sender.clone(), stream.clone());
+            self.pool.add(key.clone(), sender, stream, remote);
         }
         Ok((sender, remote))
     }
@@ -54,10 +56,11 @@ impl Dialer {
         stream: Carrier,
         remote: SocketAddr,
         key: &PoolKey,
+        carried: Carried,
         rule: Option<usize>,
     ) -> Result<Sender, Error> {
         let protocol = rule.map(|index| self.settings.at(index).0.protocol);
-        let offer = Offer::choose(protocol.unwrap_or_default(), key.needs_http2);
+        let offer = Offer::choose(protocol.unwrap_or_default(), carried);
         let config = self
             .configurations
             .of(&self.settings, &key.identity, rule, offer)?;
@@ -65,10 +68,10 @@ impl Dialer {
         let stream =
             dial::handshake(stream, &key.origin.authority.host, config, &self.settings).await?;
         match (stream.get_ref().1.alpn_protocol(), offer) {
-            (Some(b"h2"), Offer::Http2 | Offer::Both) => Ok(Sender::Http2(
-                http2_over(stream).await?,
-                StreamSlot::default(),
-            )),
+            (Some(b"h2"), Offer::Http2 | Offer::Both) => {
+                let (sender, stream) = http2_over(stream).await?;
+                Ok(Sender::Http2(sender, stream))
+            }
             (Some(b"http/1.1") | None, Offer::Http1 | Offer::Both) => {
                 http1_over(stream, &key.origin, remote).await
             }

@@ -11,6 +11,8 @@ pub enum Repeat {
     Never,
     /// The origin has not processed it: nothing was written, or it says so (RFC 9113 §8.7).
     OnAnotherConnection,
+    /// The origin takes it over HTTP/1.1 alone (RFC 9113 §7).
+    OverHttp1,
     /// The connection ended before a byte of the answer. If it had been used before, the origin
     /// has probably closed it without reading the request (RFC 9112 §9.3.1).
     OnlyIfReused,
@@ -20,7 +22,9 @@ impl Repeat {
     fn said(self) -> &'static str {
         match self {
             Self::Never => "the origin gave up the request without an answer",
-            Self::OnAnotherConnection => "the origin took the request on no connection",
+            Self::OnAnotherConnection | Self::OverHttp1 => {
+                "the origin took the request on no connection"
+            }
             Self::OnlyIfReused => "the origin ended the connection without an answer",
         }
     }
@@ -46,9 +50,14 @@ impl NoAnswer {
     pub(super) fn is_repeated(&self) -> bool {
         match self.repeat {
             Repeat::Never => false,
-            Repeat::OnAnotherConnection => true,
+            Repeat::OnAnotherConnection | Repeat::OverHttp1 => true,
             Repeat::OnlyIfReused => self.is_reused && self.is_harmless,
         }
+    }
+
+    /// Whether the origin asks for HTTP/1.1.
+    pub(super) fn asks_http1(&self) -> bool {
+        self.repeat == Repeat::OverHttp1
     }
 }
 
@@ -68,7 +77,8 @@ impl SendFailure {
         NoAnswer {
             repeat,
             // RFC 9110 §9.2.2.
-            is_harmless: method.is_idempotent() || repeat == Repeat::OnAnotherConnection,
+            is_harmless: method.is_idempotent()
+                || matches!(repeat, Repeat::OnAnotherConnection | Repeat::OverHttp1),
             is_reused: self.is_reused,
             source: self.source,
         }
@@ -94,6 +104,9 @@ impl SendFailure {
 /// stream is below it, or if it was not sent.
 fn of_stream(error: &h2::Error) -> Repeat {
     let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    if error.is_remote() && error.reason() == Some(h2::Reason::HTTP_1_1_REQUIRED) {
+        return Repeat::OverHttp1;
+    }
     if error.is_remote() && (is_refused || error.is_go_away()) {
         Repeat::OnAnotherConnection
     } else if error.is_io() {

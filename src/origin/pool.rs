@@ -3,6 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::client::conn::http2;
@@ -21,7 +22,6 @@ pub(super) struct PoolKey {
     pub(super) origin: Origin,
     /// The policy generation: a connection does not outlive the decision (threats C09).
     pub(super) generation: u64,
-    pub(super) needs_http2: bool,
 }
 
 /// Hashes what differs most between connections; the rest is only compared.
@@ -53,14 +53,16 @@ struct SharedConnection {
     streams: StreamSlot,
 }
 
-/// How many exchanges share a connection. RFC 9113 §6.5.2 recommends that an origin accepts at
-/// least this many. One more would wait until another ends, perhaps for ever.
+/// How many exchanges share a connection at most. RFC 9113 §6.5.2 recommends that an origin accepts
+/// at least this many; one that accepts fewer says so.
 const MOST_SHARING: usize = 100;
 
 #[derive(Default)]
 struct HostPool {
     idle: Vec<Idle>,
     shared: Vec<SharedConnection>,
+    /// Whether the origin has asked for HTTP/1.1.
+    asks_http1: bool,
 }
 
 impl HostPool {
@@ -176,31 +178,45 @@ impl Pool {
         let mut pools = self.pools();
         let pool = pools.by_key.get_mut(key)?;
         pool.shared.retain(|shared| !shared.sender.is_closed());
+        // One more than the origin accepts would wait until another ends, perhaps for ever.
         let shared = pool.shared.iter_mut().find(|shared| {
-            shared.sender.is_ready() && Arc::strong_count(&shared.streams) <= MOST_SHARING
+            let most = shared.streams.load(Ordering::Relaxed).min(MOST_SHARING);
+            shared.sender.is_ready() && Arc::strong_count(&shared.streams) <= most
         })?;
         shared.since = Instant::now();
         Some((shared.sender.clone(), shared.streams.clone(), shared.remote))
     }
 
-    /// Registers an HTTP/2 connection, and returns the first of its streams.
+    /// Registers an HTTP/2 connection, whose first stream is in use.
     pub(super) fn add(
         &self,
         key: Arc<PoolKey>,
         sender: http2::SendRequest<Outgoing>,
+        slot: StreamSlot,
         remote: SocketAddr,
-    ) -> StreamSlot {
-        let slot = StreamSlot::default();
+    ) {
         let mut pools = self.pools();
         if let Some(pool) = pools.entry(key) {
             pool.shared.push(SharedConnection {
                 sender,
                 remote,
                 since: Instant::now(),
-                streams: slot.clone(),
+                streams: slot,
             });
         }
-        slot
+    }
+
+    /// Notes that an origin asks for HTTP/1.1, for as long as it has connections.
+    pub(super) fn ask_http1(&self, key: &Arc<PoolKey>) {
+        if let Some(pool) = self.pools().entry(key.clone()) {
+            pool.asks_http1 = true;
+        }
+    }
+
+    /// Whether an origin has asked for HTTP/1.1.
+    pub(super) fn asks_http1(&self, key: &PoolKey) -> bool {
+        let pools = self.pools();
+        pools.by_key.get(key).is_some_and(|pool| pool.asks_http1)
     }
 
     /// Drops connections that are closed, were idle for too long, or belong to an earlier
@@ -236,7 +252,6 @@ mod tests {
                 },
             },
             generation: 1,
-            needs_http2: false,
         })
     }
 

@@ -1,8 +1,11 @@
 //! A connection to an origin that can send requests.
 
+use std::future::{Future as _, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{HeaderValue, Request, Response, Version};
 use hyper::body::Incoming;
@@ -25,8 +28,8 @@ const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
 const ANSWER_HEAD: usize = 128 << 10;
 const ANSWER_FIELDS: usize = 256;
 
-/// A stream of an HTTP/2 connection, taken by one exchange.
-pub(super) type StreamSlot = Arc<()>;
+/// A stream of an HTTP/2 connection, taken by one exchange: how many the origin accepts at once.
+pub(super) type StreamSlot = Arc<AtomicUsize>;
 
 pub(super) enum Sender {
     Http1(Box<Http1>),
@@ -124,8 +127,8 @@ pub(super) async fn http1_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'stati
 /// Speaks HTTP/2 over a stream.
 pub(super) async fn http2_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: T,
-) -> Result<http2::SendRequest<Outgoing>, Error> {
-    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+) -> Result<(http2::SendRequest<Outgoing>, StreamSlot), Error> {
+    let (sender, mut connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -133,12 +136,21 @@ pub(super) async fn http2_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'stati
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|error| Error::Unreachable(Some(io::Error::other(error))))?;
+    let slot = StreamSlot::new(connection.current_max_send_streams().into());
+    let accepted = Arc::downgrade(&slot);
     tokio::spawn(async move {
-        if let Err(error) = connection.await {
+        let ended = poll_fn(|cx| {
+            let ended = Pin::new(&mut connection).poll(cx);
+            if let Some(accepted) = accepted.upgrade() {
+                accepted.store(connection.current_max_send_streams(), Ordering::Relaxed);
+            }
+            ended
+        });
+        if let Err(error) = ended.await {
             tracing::debug!(%error, "a connection to an origin ended");
         }
     });
-    Ok(sender)
+    Ok((sender, slot))
 }
 
 /// The value of `Host` for an origin.

@@ -45,14 +45,25 @@ impl Offer {
         }
     }
 
-    /// HTTP/1.1 unless the exchange needs HTTP/2 (gRPC) or the rule says otherwise.
-    pub(super) fn choose(protocol: OriginProtocol, needs_http2: bool) -> Self {
-        match (protocol, needs_http2) {
-            (OriginProtocol::Http1, _) | (OriginProtocol::Auto, false) => Self::Http1,
+    /// HTTP/1.1, unless the rule says otherwise or the exchange needs HTTP/2 (ADR 10).
+    pub(super) fn choose(protocol: OriginProtocol, carrier: Carried) -> Self {
+        match (protocol, carrier) {
+            (_, Carried::ByHttp1) | (OriginProtocol::Http1, _) => Self::Http1,
+            (OriginProtocol::Auto, Carried::ByAny) => Self::Http1,
+            (OriginProtocol::Auto, Carried::ByHttp2) => Self::Both,
             (OriginProtocol::Http2, _) => Self::Http2,
-            (OriginProtocol::Auto, true) => Self::Both,
         }
     }
+}
+
+/// The HTTP versions that can carry an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Carried {
+    ByAny,
+    /// The client asked for an upgrade, or the origin for HTTP/1.1 (RFC 9113 §7).
+    ByHttp1,
+    /// gRPC, and streams in both directions at once.
+    ByHttp2,
 }
 
 /// How many identities' configurations are cached. A full cache is cleared, which only costs full

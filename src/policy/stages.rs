@@ -183,6 +183,11 @@ impl Authorized {
         &self.request.content
     }
 
+    /// Whether the client asked for an upgrade.
+    pub fn is_upgrade(&self) -> bool {
+        self.request.upgrade.is_some()
+    }
+
     /// The facts it was judged by.
     pub fn judged(&self) -> &Arc<JudgedRequest> {
         &self.allowed.judged

@@ -48,6 +48,8 @@ pub const H2: &str = "h2.rig.test";
 pub const FRESH: &str = "fresh.rig.test";
 /// As `OTHER`, over HTTP/2, from an origin whose connections take some streams alone.
 pub const FRAIL: &str = "h2-frail.rig.test";
+/// As `OTHER`, from an origin that offers HTTP/2 and then asks for HTTP/1.1.
+pub const EITHER: &str = "h2-either.rig.test";
 /// A host that is not allowed; its address is X.
 pub const EVIL: &str = "evil.rig.test";
 /// An S3 endpoint for which `aws` and `temp` sign.
@@ -338,7 +340,7 @@ unsigned = ["https://public.s3.rig.test"]
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's
 /// name server.
-pub const ALLOWED: [&str; 56] = [
+pub const ALLOWED: [&str; 57] = [
     AUTH,
     MCP,
     PASSED,
@@ -348,6 +350,7 @@ pub const ALLOWED: [&str; 56] = [
     OTHER,
     FRESH,
     FRAIL,
+    EITHER,
     MONEY,
     SECOND,
     H2,
@@ -1144,6 +1147,11 @@ fn settings(origins: &Origins, names: &Names, at: &Path) -> String {
     );
     rule(
         "https://h2-frail.rig.test",
+        format!("connect = \"{e}\""),
+        "http = \"2\"\n",
+    );
+    rule(
+        "https://h2-either.rig.test",
         format!("connect = \"{e}\""),
         "http = \"2\"\n",
     );

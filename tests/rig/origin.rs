@@ -235,14 +235,15 @@ async fn handshake(stream: TcpStream, state: Arc<State>, names: Arc<ByName>) {
         .with_no_client_auth()
         .with_cert_resolver(names);
     let http2 = sni.starts_with("h2");
-    config.alpn_protocols = vec![if http2 {
-        b"h2".to_vec()
-    } else {
-        b"http/1.1".to_vec()
-    }];
+    let is_either = sni.starts_with("h2-either");
+    config.alpn_protocols = [(http2, &b"h2"[..]), (!http2 || is_either, b"http/1.1")]
+        .into_iter()
+        .filter_map(|(speaks, name)| speaks.then(|| name.to_vec()))
+        .collect();
     let Ok(stream) = start.into_stream(Arc::new(config)).await else {
         return;
     };
+    let http2 = http2 && stream.get_ref().1.alpn_protocol() == Some(b"h2");
     if sni.starts_with("h2-frail") {
         frail(stream, state, number).await;
     } else if http2 {
@@ -548,6 +549,9 @@ async fn stream2(
     for (name, value) in &parts.headers {
         let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
         seen.fields.push((name.to_string(), value));
+    }
+    if seen.sni.starts_with("h2-either") {
+        return respond.send_reset(h2::Reason::HTTP_1_1_REQUIRED);
     }
     while let Some(data) = content.data().await {
         // A request that was cut off was not seen.

@@ -7,14 +7,16 @@ use std::time::Duration;
 use crate::rig::frames::{DATA, END_STREAM};
 use crate::rig::origin::{Answer, Step, ok};
 use crate::rig::way::Way;
-use crate::rig::{FRAIL, FRESH, H2, OTHER, Rig};
-use crate::rows;
+use crate::rig::{EITHER, FRAIL, FRESH, H2, OTHER, Rig};
+use crate::{rows, websockets};
 
 rows![
     a_used_connection_that_ends_is_replaced_for_what_is_idempotent_alone,
     a_new_connection_that_ends_is_not_replaced,
     a_refused_stream_is_sent_again_on_another_connection,
     streams_behind_a_goaway_are_sent_again_and_no_other,
+    an_origin_that_asks_for_http1_gets_it_from_then_on,
+    an_upgrade_goes_over_http1_where_other_requests_go_over_http2,
 ];
 
 /// Answers `?first`, and ends the connection of that answer at the next request.
@@ -165,5 +167,35 @@ fn streams_behind_a_goaway_are_sent_again_and_no_other(rig: &Rig) {
         .collect();
     assert!(failed.is_empty(), "{} of {count}: {failed:?}", failed.len());
     assert_eq!(rig.seen().len(), count, "each is taken once");
+    rig.ends_now();
+}
+
+fn an_origin_that_asks_for_http1_gets_it_from_then_on(rig: &Rig) {
+    for way in Way::SECURE {
+        let mut wire = rig.open(way, EITHER);
+        let mut used = Vec::new();
+        for method in ["GET", "POST", "PATCH", "POST"] {
+            let ask =
+                format!("{method} /x HTTP/1.1\r\nHost: {{H}}\r\nContent-Length: 4\r\n\r\nonce");
+            let answer = wire.ask(&rig.fill(way, EITHER, &ask));
+            let record = rig.record(way);
+            assert_eq!(answer.status, 200, "{way:?} {method} {answer:?} {record}");
+            let seen = rig.seen();
+            assert_eq!((seen.len(), seen[0].http2), (1, false), "{way:?} {seen:?}");
+            assert_eq!(seen[0].body, b"once");
+            used.push(seen[0].connection);
+        }
+        // Asked once for HTTP/2, and never again.
+        assert!(used.iter().all(|one| *one == used[0]), "{way:?} {used:?}");
+    }
+}
+
+fn an_upgrade_goes_over_http1_where_other_requests_go_over_http2(rig: &Rig) {
+    websockets::serve(rig, "/upgrade");
+    for way in Way::SECURE {
+        let (mut wire, _) = websockets::open(rig, way, EITHER, "/upgrade");
+        wire.finish();
+        assert!(!rig.seen().remove(0).http2);
+    }
     rig.ends_now();
 }

@@ -37,7 +37,7 @@ fn identify(token: &str, other: &str) -> String {
 }
 
 /// Has E return each message.
-fn serve(rig: &Rig, path: &str) {
+pub fn serve(rig: &Rig, path: &str) {
     rig.origins.on(path, |seen| {
         let accept = accept(seen.all("sec-websocket-key")[0]);
         assert!(seen.all("sec-websocket-extensions").is_empty());
@@ -51,7 +51,7 @@ fn serve(rig: &Rig, path: &str) {
 const ASK: &str = "GET {P} HTTP/1.1\r\nHost: {H}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n";
 
 /// Opens a WebSocket, and gives its record.
-fn open(rig: &Rig, way: Way, host: &str, path: &str) -> (Wire, Value) {
+pub fn open(rig: &Rig, way: Way, host: &str, path: &str) -> (Wire, Value) {
     let mut wire = rig.open(way, host);
     let answer = wire.ask(&rig.fill(way, host, &ASK.replace("{P}", path)));
     let record = rig.record(way);
