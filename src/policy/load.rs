@@ -10,7 +10,7 @@ use super::content::Declared;
 use super::lint;
 use super::rule::Rule;
 use super::schema::schema;
-use super::source::{Lint, Problem, Problems, Source};
+use super::source::{Lines, Lint, Problem, Problems, Source};
 use crate::names::PolicyId;
 
 /// Parses and checks every source.
@@ -24,6 +24,7 @@ pub(super) fn load(
 ) -> Result<(Vec<Rule>, Vec<Lint>), Problems> {
     let mut loading = Loading {
         sources,
+        lines: sources.iter().map(Lines::of).collect(),
         declared,
         places: HashMap::new(),
         rules: Vec::new(),
@@ -49,6 +50,7 @@ pub(super) fn load(
 
 struct Loading<'a> {
     sources: &'a [Source],
+    lines: Vec<Lines<'a>>,
     declared: &'a Declared,
     /// The position of each policy: source and byte offset.
     places: HashMap<PolicyId, (usize, usize)>,
@@ -94,11 +96,11 @@ impl Loading<'_> {
         at: usize,
         policy: &cedar_policy::Policy,
     ) -> Result<(), Problem> {
-        let id = self.name(source, at, policy.annotation("id"))?;
+        let id = self.name((nth, source), at, policy.annotation("id"))?;
         if let Some((other, offset)) = self.places.get(&id) {
-            let other = &self.sources[*other];
-            let (line, _) = other.position(*offset);
-            let reason = format!("the id `{id}` is already the one of {}:{line}", other.name);
+            let (line, _) = self.lines[*other].position(*offset);
+            let name = &self.sources[*other].name;
+            let reason = format!("the id `{id}` is already the one of {name}:{line}");
             return Err(source.problem(
                 at,
                 reason,
@@ -122,7 +124,7 @@ impl Loading<'_> {
     /// The `@id`, or `file:line` without one. A second policy on a line also gets its column.
     fn name(
         &self,
-        source: &Source,
+        (nth, source): (usize, &Source),
         at: usize,
         annotation: Option<&str>,
     ) -> Result<PolicyId, Problem> {
@@ -135,7 +137,7 @@ impl Loading<'_> {
                 )
             });
         }
-        let (line, column) = source.position(at);
+        let (line, column) = self.lines[nth].position(at);
         let by_line = place_name(&source.name, &format!("{line}"));
         let free = by_line.filter(|id| !self.places.contains_key(id));
         free.or_else(|| place_name(&source.name, &format!("{line}:{column}")))
@@ -199,19 +201,19 @@ impl Loading<'_> {
     fn inspect(&mut self) {
         for (rule, (policy, body)) in self.rules.iter().zip(&self.policies) {
             let (nth, at) = self.places[&rule.id];
-            let source = &self.sources[nth];
+            let lines = &self.lines[nth];
             let found = lint::inspect(rule, policy, body.body(), self.declared);
             self.problems.extend(
                 found
                     .problems
                     .into_iter()
-                    .map(|(reason, help)| source.problem(at, reason, help)),
+                    .map(|(reason, help)| lines.problem(at, reason, help)),
             );
             let policy = rule.id.as_str();
             self.lints
                 .extend(found.lints.into_iter().map(|(reason, help)| Lint {
                     policy: policy.to_owned(),
-                    at: source.problem(at, reason, help),
+                    at: lines.problem(at, reason, help),
                 }));
         }
     }

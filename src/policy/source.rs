@@ -96,14 +96,36 @@ impl Source {
         }
     }
 
+    /// Makes a problem at a byte offset.
+    pub(super) fn problem(
+        &self,
+        offset: usize,
+        reason: impl Into<String>,
+        help: Option<String>,
+    ) -> Problem {
+        Lines::of(self).problem(offset, reason, help)
+    }
+}
+
+/// Where the lines of a source begin, found once for all of its policies.
+pub(super) struct Lines<'a> {
+    source: &'a Source,
+    begins: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    /// Finds them.
+    pub(super) fn of(source: &'a Source) -> Self {
+        let ends = source.text.match_indices('\n').map(|(at, _)| at + 1);
+        let begins = std::iter::once(0).chain(ends).collect();
+        Self { source, begins }
+    }
+
     /// The line and column of a byte offset, both from 1.
     pub(super) fn position(&self, offset: usize) -> (usize, usize) {
-        let before = self.text.get(..offset).unwrap_or(&self.text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        (
-            before.matches('\n').count() + 1,
-            before[line_start..].chars().count() + 1,
-        )
+        let line = self.begins.partition_point(|begin| *begin <= offset);
+        let before = self.source.text.get(self.begins[line - 1]..offset);
+        (line, before.unwrap_or_default().chars().count() + 1)
     }
 
     /// Makes a problem at a byte offset.
@@ -115,7 +137,7 @@ impl Source {
     ) -> Problem {
         let (line, column) = self.position(offset);
         Problem {
-            file: self.name.clone(),
+            file: self.source.name.clone(),
             line,
             column,
             reason: reason.into(),
@@ -330,9 +352,10 @@ mod tests {
     #[test]
     fn a_position_counts_lines_and_characters_from_one() {
         let source = Source::new("f", "aé\nbc");
-        assert_eq!(source.position(0), (1, 1));
-        assert_eq!(source.position(3), (1, 3));
-        assert_eq!(source.position(5), (2, 2));
+        let lines = Lines::of(&source);
+        assert_eq!(lines.position(0), (1, 1));
+        assert_eq!(lines.position(3), (1, 3));
+        assert_eq!(lines.position(5), (2, 2));
     }
 
     #[test]
