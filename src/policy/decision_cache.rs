@@ -9,14 +9,18 @@
 use std::num::NonZeroUsize;
 
 use foldhash::quality::RandomState;
+use http::header::CONTENT_TYPE;
 use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::decision_key::DecisionKey;
+use super::fact::Input;
+use super::fact_test::FactTests;
 use super::question::{Facts, LendQuestion};
 use super::rule_set::RuleSet;
 use super::schema::Action;
 use super::verdict::Verdict;
+use crate::names::User;
 
 /// The verdicts of one generation. The least recently used are dropped first.
 pub(super) struct DecisionCache(Mutex<LruCache<Box<[u8]>, Verdict, RandomState>>);
@@ -77,12 +81,44 @@ fn key(set: &RuleSet, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> Opti
         }
     }
     for input in set.inputs.iter() {
-        input.write(facts, &set.whole.paths, &mut key)?;
-        if key.bytes.len() > MOST_BYTES {
-            return None;
-        }
+        write(*input, facts, &set.whole.paths, &mut key)?;
     }
-    Some(key.bytes)
+    Some(key.finish(MOST_BYTES))
+}
+
+/// Adds a part of a request to a key; of the path, what rules ask about it. `None` if a verdict that
+/// depends on it is not cached.
+fn write(input: Input, facts: &Facts<'_>, paths: &FactTests, key: &mut DecisionKey) -> Option<()> {
+    match input {
+        // Every key holds these already.
+        Input::Question => {}
+        Input::Session => key.text(facts.session.as_str()),
+        Input::User => key.text(facts.user.map_or("", User::as_str)),
+        Input::Groups => key.texts(facts.groups.iter().map(|group| &**group)),
+        Input::Entry => key.text(facts.entry),
+        Input::Scheme => key.text(facts.scheme.as_str()),
+        Input::Port => key.number(facts.port.into()),
+        Input::Method => key.text(facts.method),
+        Input::Path => paths.write(facts.target.path(), key)?,
+        Input::Query => key.text(facts.target.query().unwrap_or_default()),
+        Input::ContentType => {
+            let lines = facts.fields.get_all(CONTENT_TYPE).iter();
+            lines.for_each(|line| key.bytes(line.as_bytes()));
+            // Marks the end: no text has this length.
+            key.number(u64::MAX);
+        }
+        Input::ContentLength => {
+            key.number(facts.content_length.is_some().into());
+            key.number(facts.content_length.unwrap_or_default());
+        }
+        Input::Upgrade => key.text(facts.upgrade),
+        Input::Credentials => key.texts(facts.credentials.iter().map(|name| name.as_str())),
+        Input::Actions => key.texts(facts.actions.iter().map(String::as_str)),
+        // Without content, a set is judged by its head, which does not read content.
+        Input::Content if facts.content.is_none() => {}
+        Input::Clock | Input::Fields | Input::Content => return None,
+    }
+    Some(())
 }
 
 /// With [`MOST_BYTES`], all keys together take less than 8 MiB.
@@ -93,11 +129,9 @@ const MOST_POLICIES: usize = 16;
 
 #[cfg(test)]
 mod tests {
-    use http::header::CONTENT_TYPE;
-
     use super::*;
     use crate::message::{EncodedSlash, RequestTarget, Scheme};
-    use crate::names::{CredentialName, SessionId, User};
+    use crate::names::{CredentialName, SessionId};
     use crate::policy::fact::{FACTS, Scope};
     use crate::policy::generation::tests::{BEARER, owned, policies};
     use crate::policy::question::OwnedFacts;
@@ -271,9 +305,13 @@ mod tests {
             assert!(generation.ask(&request.facts()).allowed());
         }
         assert_eq!(generation.decisions.0.lock().len(), MOST_VERDICTS);
-        let long = format!("/{}", "a".repeat(MOST_BYTES));
-        request.target = RequestTarget::parse(long.as_bytes(), EncodedSlash::Refuse).unwrap();
+        // Long ones are told apart, too.
         let set = generation.sets.get(&[0], &generation.rules);
-        assert_eq!(key(&set, &request.facts(), None), None);
+        let [one, other] = ["b", "c"].map(|end| {
+            let path = format!("/{}{end}", "a".repeat(MOST_BYTES));
+            request.target = RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).unwrap();
+            key(&set, &request.facts(), None).unwrap()
+        });
+        assert!(one != other && one.len() < MOST_BYTES);
     }
 }

@@ -1,9 +1,11 @@
 //! A key of the decision cache, while it is written.
 
+use sha2::{Digest as _, Sha256};
+
 /// Everything that a verdict depends on, as bytes. Each text is preceded by its length, so that
 /// different sequences of texts never give the same key.
 pub(super) struct DecisionKey {
-    pub bytes: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl DecisionKey {
@@ -11,6 +13,19 @@ impl DecisionKey {
     pub fn new() -> Self {
         let bytes = Vec::with_capacity(256);
         Self { bytes }
+    }
+
+    /// The key: what was written or, if that is longer than `most`, its digest.
+    ///
+    /// A client chooses the path and the query, so two long keys must not be made to have one
+    /// digest, and no short one may be a digest: the last byte tells them apart.
+    pub fn finish(mut self, most: usize) -> Vec<u8> {
+        let is_long = self.bytes.len() > most;
+        if is_long {
+            self.bytes = Sha256::digest(&self.bytes).to_vec();
+        }
+        self.bytes.push(is_long.into());
+        self.bytes
     }
 
     /// Adds a number.

@@ -3,22 +3,17 @@
 //! generated from it.
 
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
 use std::time::UNIX_EPOCH;
 
 use cedar_policy::{EntityUid, RestrictedExpression as Value};
-use http::header::CONTENT_TYPE;
 
-use super::decision_key::DecisionKey;
 use super::fault::Fault;
 use super::multimap::{Fields, Query, content_type};
 use super::path::{depth, prefixes, segments};
-use super::path_test::{self, PathTest};
 use super::question::{Facts, LendQuestion};
 use super::value::{text, texts};
 use crate::body::fact::FactType;
 use crate::message::Scheme;
-use crate::names::User;
 
 /// The type of a fact in Cedar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,48 +72,6 @@ pub(super) enum Input {
     Upgrade,
     Credentials,
     Actions,
-}
-
-impl Input {
-    /// Adds this part of a request to a key; of the path, what rules ask about it. `None` if a
-    /// verdict that depends on it is not cached.
-    pub fn write(
-        self,
-        facts: &Facts<'_>,
-        paths: &BTreeSet<PathTest>,
-        key: &mut DecisionKey,
-    ) -> Option<()> {
-        match self {
-            // Every key holds these already.
-            Self::Question => {}
-            Self::Session => key.text(facts.session.as_str()),
-            Self::User => key.text(facts.user.map_or("", User::as_str)),
-            Self::Groups => key.texts(facts.groups.iter().map(|group| &**group)),
-            Self::Entry => key.text(facts.entry),
-            Self::Scheme => key.text(facts.scheme.as_str()),
-            Self::Port => key.number(facts.port.into()),
-            Self::Method => key.text(facts.method),
-            Self::Path => path_test::write(paths, facts.target.path(), key)?,
-            Self::Query => key.text(facts.target.query().unwrap_or_default()),
-            Self::ContentType => {
-                let lines = facts.fields.get_all(CONTENT_TYPE).iter();
-                lines.for_each(|line| key.bytes(line.as_bytes()));
-                // Marks the end: no text has this length.
-                key.number(u64::MAX);
-            }
-            Self::ContentLength => {
-                key.number(facts.content_length.is_some().into());
-                key.number(facts.content_length.unwrap_or_default());
-            }
-            Self::Upgrade => key.text(facts.upgrade),
-            Self::Credentials => key.texts(facts.credentials.iter().map(|name| name.as_str())),
-            Self::Actions => key.texts(facts.actions.iter().map(String::as_str)),
-            // Without content, a set is judged by its head, which does not read content.
-            Self::Content if facts.content.is_none() => {}
-            Self::Clock | Self::Fields | Self::Content => return None,
-        }
-        Some(())
-    }
 }
 
 /// A row of the table.
@@ -338,6 +291,11 @@ impl<'a> Reader<'a> {
             query: OnceCell::new(),
             fields: OnceCell::new(),
         }
+    }
+
+    /// The path of the request.
+    pub fn path(&self) -> &'a str {
+        self.facts.target.path()
     }
 
     fn query(&self) -> Result<&Query, Fault> {

@@ -406,7 +406,7 @@ pub(super) fn ask_cedar(
     );
     let request = request.map_err(|_| Fault::Context)?;
     let entities = question.entities(part.hierarchy);
-    Ok(AUTHORIZER.is_authorized(&request, &part.set, &entities))
+    Ok(AUTHORIZER.is_authorized(&request, &part.left(&reader), &entities))
 }
 
 /// One method for each action that a request can be.

@@ -35,24 +35,9 @@ pub(super) fn prefixes(path: &str) -> Result<Vec<&str>, Fault> {
     Ok(all)
 }
 
-/// Whether a text is one of the path's [`prefixes`].
-pub(super) fn is_prefix(path: &str, text: &str) -> bool {
-    let ends_whole = |rest: &str| rest.is_empty() || rest.starts_with('/');
-    let named = text.starts_with('/') && !text.ends_with('/');
-    text == "/" || named && path.strip_prefix(text).is_some_and(ends_whole)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    proptest::proptest! {
-        #[test]
-        fn a_text_is_a_prefix_if_it_is_among_them(path in "[*/]?[a/]{0,7}", text in "[*a/]{0,8}") {
-            let among = prefixes(&path).unwrap().contains(&text.as_str());
-            proptest::prop_assert_eq!(is_prefix(&path, &text), among);
-        }
-    }
 
     fn segments_of(path: &str) -> Vec<&str> {
         segments(path).unwrap().collect()

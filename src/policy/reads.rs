@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use cedar_policy::pst::{BinaryOp, Expr, Literal, Var};
 
 use super::context::Reads;
-use super::fact::Fact;
-use super::path_test::PathTest;
+use super::fact::{Fact, OF_PATH};
+use super::fact_test::FactTest;
 
 /// What an expression reads.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -14,7 +14,10 @@ pub(super) struct Read {
     /// The facts it reads from the context.
     pub facts: Reads,
     /// What it asks about the path.
-    pub paths: BTreeSet<PathTest>,
+    pub paths: BTreeSet<FactTest>,
+    /// Of conditions that are joined by `&&`: lists of tests. If all of one list fail, the
+    /// conditions do not hold, and their evaluation does not fail.
+    pub needs: Vec<Vec<FactTest>>,
     /// The facts it reads from the content, by name.
     pub content: BTreeSet<String>,
     /// The entities whose ancestors it asks about.
@@ -115,8 +118,8 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
     if let Some(path) = path_of(expr) {
         return take(&path, read);
     }
-    if let Some((fact, tests)) = path_tests(expr) {
-        read.facts.extend(Fact::named(fact));
+    if let Some((fact, tests)) = fact_tests(expr).filter(|(fact, _)| OF_PATH.contains(fact)) {
+        read.facts.insert(fact);
         read.paths.extend(tests);
         return Ok(());
     }
@@ -185,7 +188,7 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
 
 /// The attributes that lead from the context to a value. `None` if the expression is not such a
 /// path.
-fn path_of(expr: &Expr) -> Option<Vec<&str>> {
+pub(super) fn path_of(expr: &Expr) -> Option<Vec<&str>> {
     let Expr::GetAttr { expr, attr } = expr else {
         return None;
     };
@@ -197,15 +200,17 @@ fn path_of(expr: &Expr) -> Option<Vec<&str>> {
     Some(path)
 }
 
-/// What an expression asks about the path, if it only tests that, and the fact it reads.
-fn path_tests(expr: &Expr) -> Option<(&str, Vec<PathTest>)> {
+/// What an expression asks about a fact, if it only tests that.
+pub(super) fn fact_tests(expr: &Expr) -> Option<(Fact, Vec<FactTest>)> {
     match expr {
-        Expr::BinaryOp { op, left, right } => {
-            let path = path_of(left)?;
-            Some((*path.first()?, PathTest::of(&path, *op, right)?))
-        }
+        Expr::BinaryOp { op, left, right } => match path_of(left) {
+            Some(path) => FactTest::of(&path, *op, right),
+            // These mean the same with their sides exchanged; or the list is on the left.
+            None if *op != BinaryOp::ContainsAll => FactTest::of(&path_of(right)?, *op, left),
+            None => None,
+        },
         Expr::Like { expr, pattern } if path_of(expr)? == ["path"] => {
-            Some(("path", vec![PathTest::like(pattern)]))
+            Some((Fact::Path, vec![FactTest::like(pattern)]))
         }
         _ => None,
     }
@@ -213,8 +218,8 @@ fn path_tests(expr: &Expr) -> Option<(&str, Vec<PathTest>)> {
 
 fn take(path: &[&str], read: &mut Read) -> Result<(), NotRead> {
     match path {
-        ["depth"] => drop(read.paths.insert(PathTest::Depth)),
-        ["path" | "prefixes" | "segments", ..] => drop(read.paths.insert(PathTest::Whole)),
+        ["depth"] => drop(read.paths.insert(FactTest::Depth)),
+        ["path" | "prefixes" | "segments", ..] => drop(read.paths.insert(FactTest::Whole)),
         _ => {}
     }
     match path {

@@ -1,19 +1,19 @@
 //! The rules that can apply to a question, prepared for Cedar, and the cache of such sets.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use cedar_policy::{Entities, Entity, EntityUid, PolicySet};
+use cedar_policy::{Entities, Entity, EntityUid, Policy, PolicyId, PolicySet};
 use foldhash::fast::RandomState;
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::context::Reads;
-use super::fact::{Input, Scope};
+use super::fact::{Input, Reader, Scope};
+use super::fact_test::{FactTest, FactTests};
 use super::index::Target;
-use super::path_test::PathTest;
 use super::question::{Facts, LendQuestion};
 use super::reads::{Hierarchy, Read};
 use super::rule::Rule;
@@ -56,13 +56,24 @@ pub(super) struct Part {
     pub set: PolicySet,
     pub reads: Reads,
     /// What they ask about the path.
-    pub paths: BTreeSet<PathTest>,
+    pub paths: FactTests,
+    needs: Needs,
     /// The entities whose ancestors a condition asks about.
     pub hierarchy: Hierarchy,
     /// Whether a condition may tell sessions of the same groups apart.
     pub session: bool,
     /// Whether a condition may tell users of one session apart.
     pub user: bool,
+}
+
+/// What policies need to hold, so that those are not evaluated that it rules out.
+#[derive(Debug, Default)]
+struct Needs {
+    tests: FactTests,
+    /// The policies that need one of some tests, by the number of each.
+    needing: Vec<Vec<PolicyId>>,
+    /// The policies that need none.
+    free: Vec<PolicyId>,
 }
 
 impl RuleSet {
@@ -102,11 +113,15 @@ impl RuleSet {
 }
 
 impl Part {
-    pub fn of<'a>(policies: impl Iterator<Item = (&'a cedar_policy::Policy, &'a Read)>) -> Self {
+    pub fn of<'a>(policies: impl Iterator<Item = (&'a Policy, &'a Read)>) -> Self {
         let mut part = Self::default();
+        let policies: Vec<_> = policies.collect();
+        part.needs = Needs::of(&policies);
         for (policy, read) in policies {
             part.reads.extend(&read.facts);
-            part.paths.extend(read.paths.iter().cloned());
+            for test in &read.paths {
+                part.paths.add(test);
+            }
             part.hierarchy = part.hierarchy.or(read.hierarchy);
             part.session |= read.session;
             part.user |= read.user;
@@ -114,6 +129,60 @@ impl Part {
             added.expect("a number is one rule's, and no rule is here twice");
         }
         part
+    }
+}
+
+impl Part {
+    /// The policies without those that the request rules out. They would neither hold nor fail.
+    pub fn left(&self, reader: &Reader<'_>) -> Cow<'_, PolicySet> {
+        self.narrowed(reader)
+            .map_or(Cow::Borrowed(&self.set), Cow::Owned)
+    }
+
+    /// `None` if it is not worth the while, or not known.
+    fn narrowed(&self, reader: &Reader<'_>) -> Option<PolicySet> {
+        let Needs {
+            tests,
+            needing,
+            free,
+        } = &self.needs;
+        if needing.is_empty() {
+            return None;
+        }
+        let held = tests.held(reader).ok()?;
+        let held = held.iter().flat_map(|number| &needing[*number as usize]);
+        let left: BTreeSet<&PolicyId> = free.iter().chain(held).collect();
+        if left.len() > self.set.num_of_policies() / 2 {
+            return None;
+        }
+        let policies = left.into_iter().map(|id| self.set.policy(id).cloned());
+        PolicySet::from_policies(policies.collect::<Option<Vec<_>>>()?).ok()
+    }
+}
+
+impl Needs {
+    fn of(policies: &[(&Policy, &Read)]) -> Self {
+        // Of what a policy needs, the rarest rules out the most.
+        let mut often: BTreeMap<&FactTest, usize> = BTreeMap::new();
+        for test in policies.iter().flat_map(|(_, read)| &read.needs).flatten() {
+            *often.entry(test).or_default() += 1;
+        }
+        let mut all = Self::default();
+        for (policy, read) in policies {
+            let count =
+                |tests: &&Vec<FactTest>| tests.iter().map(|test| often[test]).sum::<usize>();
+            let Some(tests) = read.needs.iter().min_by_key(count) else {
+                all.free.push(policy.id().clone());
+                continue;
+            };
+            for test in tests {
+                let number = all.tests.add(test) as usize;
+                all.needing
+                    .resize(all.needing.len().max(number + 1), Vec::new());
+                all.needing[number].push(policy.id().clone());
+            }
+        }
+        all
     }
 }
 
@@ -283,7 +352,7 @@ fn above(action: Action) -> HashSet<EntityUid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::generation::tests::{owned, policies};
+    use crate::policy::generation::tests::{owned, policies, target};
 
     #[test]
     fn made_up_names_do_not_fill_the_cache() {
@@ -321,6 +390,55 @@ mod tests {
         assert!(kept.weight <= MOST_WEIGHT, "{}", kept.weight);
         let sum: usize = kept.sets.iter().map(|(_, set)| weight(set)).sum();
         assert_eq!(sum, kept.weight);
+    }
+
+    #[test]
+    fn what_is_evaluated_does_not_grow_with_the_rules_that_do_not_apply() {
+        let of = |count: usize, condition: &dyn Fn(usize) -> String| {
+            let rule = |nth| {
+                let condition = condition(nth);
+                format!("permit(principal, action, resource) when {{ {condition} }};\n")
+            };
+            let text: String = (0..count).map(rule).collect();
+            let generation = policies(&text).current();
+            let mut request = owned();
+            request.target = target("/o/r7/x?page=7");
+            request.fields.insert("x-role", "r7".parse().unwrap());
+            let facts = request.facts();
+            let all =
+                generation
+                    .index
+                    .matching(facts.principal(), Action::Get, Target::Host(facts.host));
+            let set = generation.sets.get(&all, &generation.rules);
+            assert_eq!(generation.ask(&facts).policies.len(), 1);
+            let reader = Reader::new(&facts, None);
+            let mut held = set.whole.needs.tests.held(&reader).unwrap();
+            held.dedup();
+            (set.whole.left(&reader).num_of_policies(), held.len())
+        };
+        let shapes: [&dyn Fn(usize) -> String; 9] = [
+            &|nth| format!("context.prefixes.contains(\"/o/r{nth}\")"),
+            &|nth| format!("context.path == \"/o/r{nth}/x\""),
+            &|nth| format!("context.path like \"/o/r{nth}/*\""),
+            &|nth| format!("context.path like \"*/r{nth}/x\""),
+            &|nth| format!("context.segments.containsAll([\"0:o\", \"1:r{nth}\"])"),
+            &|nth| format!("context.query.unique.contains(\"page={nth}\")"),
+            &|nth| format!("context.fields.any.contains(\"x-role: r{nth}\")"),
+            &|nth| {
+                format!(
+                    "context.port > 1 && (context.path == \"/{nth}\" || context.prefixes.containsAny([\"/o/r{nth}\", \"/p/r{nth}\"]))"
+                )
+            },
+            &|nth| {
+                format!(
+                    "[\"/{nth}\", \"/o/r{nth}/x\"].contains(context.path) && context.depth + 1 > 0"
+                )
+            },
+        ];
+        for (nth, shape) in shapes.iter().enumerate() {
+            let few = of(10, shape);
+            assert_eq!((few, of(400, shape)), ((1, few.1), few), "{nth}");
+        }
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use cedar_policy::pst::{BinaryOp, Clause, Expr, UnaryOp};
+use cedar_policy::pst::{BinaryOp, Clause, Expr, UnaryOp, Var};
 
-use super::reads::{NotRead, Read, reads_of};
+use super::fact_test::FactTest;
+use super::reads::{NotRead, Read, fact_tests, path_of, reads_of};
 
 /// The conditions of a policy, joined by `&&` in this order.
 ///
@@ -48,6 +49,9 @@ impl Conditions {
             }
             parts.reads.join(&read);
         }
+        let needs = all_needed(&parts.head);
+        parts.head_reads.needs.clone_from(&needs);
+        parts.reads.needs = needs;
         Ok(parts)
     }
 
@@ -87,6 +91,93 @@ fn conjuncts(expr: &Arc<Expr>, negated: bool, out: &mut Vec<Arc<Expr>>) {
         })),
     }
 }
+
+/// What conditions need that are evaluated in this order, up to the first that may fail.
+fn all_needed(conditions: &[Arc<Expr>]) -> Vec<Vec<FactTest>> {
+    let mut all = Vec::new();
+    for one in conditions {
+        all.extend(needed(one));
+        if may_fail(one) {
+            break;
+        }
+    }
+    all
+}
+
+/// Lists of tests. If all of one list fail, the condition is false, and its evaluation does not
+/// fail.
+fn needed(condition: &Arc<Expr>) -> Vec<Vec<FactTest>> {
+    match &**condition {
+        Expr::BinaryOp {
+            op: BinaryOp::And,
+            left,
+            right,
+        } => all_needed(&[left.clone(), right.clone()]),
+        Expr::BinaryOp {
+            op: BinaryOp::Or,
+            left,
+            right,
+        } => {
+            let (left, right) = (needed(left), needed(right));
+            let either = left.into_iter().zip(right).next();
+            let joined = either.map(|(left, right)| [left, right].concat());
+            joined.into_iter().collect()
+        }
+        expr @ (Expr::BinaryOp { .. } | Expr::Like { .. }) => {
+            let tests = fact_tests(expr).filter(|(fact, _)| !fact.is_of_content());
+            let tests = tests.map_or_else(Vec::new, |(_, tests)| tests);
+            match expr {
+                Expr::BinaryOp { op, .. } if *op == BinaryOp::NotEq => Vec::new(),
+                Expr::BinaryOp { op, .. } if *op == BinaryOp::ContainsAll => {
+                    tests.into_iter().map(|one| vec![one]).collect()
+                }
+                _ if tests.is_empty() => Vec::new(),
+                _ => vec![tests],
+            }
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether the evaluation of a condition on the head may fail. What passed the validator fails by
+/// arithmetic, by extensions and by attributes that are missing. None of the context's is, but for
+/// those of content.
+fn may_fail(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(_) => false,
+        Expr::Var(var) => *var == Var::Context,
+        Expr::GetAttr { .. } => path_of(expr).is_none(),
+        Expr::Like { expr, .. }
+        | Expr::UnaryOp {
+            op: UnaryOp::Not | UnaryOp::IsEmpty,
+            expr,
+        } => may_fail(expr),
+        Expr::BinaryOp { op, left, right } => {
+            !NEVER_FAIL.contains(op) || may_fail(left) || may_fail(right)
+        }
+        Expr::Is { expr, in_expr, .. } => {
+            may_fail(expr) || in_expr.as_deref().is_some_and(may_fail)
+        }
+        Expr::Set(all) => all.iter().any(|one| may_fail(one)),
+        _ => true,
+    }
+}
+
+/// The operators that do not fail on values of the types that the validator demands.
+const NEVER_FAIL: [BinaryOp; 12] = [
+    BinaryOp::And,
+    BinaryOp::Or,
+    BinaryOp::Eq,
+    BinaryOp::NotEq,
+    BinaryOp::Less,
+    BinaryOp::LessEq,
+    BinaryOp::Greater,
+    BinaryOp::GreaterEq,
+    BinaryOp::In,
+    BinaryOp::Contains,
+    BinaryOp::ContainsAll,
+    BinaryOp::ContainsAny,
+];
 
 #[cfg(test)]
 mod tests {

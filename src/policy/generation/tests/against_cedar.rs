@@ -284,8 +284,82 @@ fn sorted(verdict: &Verdict) -> Vec<String> {
     names
 }
 
+/// Rules that differ by their conditions alone, which are made of tests of facts, and of what fails
+/// to evaluate for requests with content.
+fn conditional() -> impl Strategy<Value = String> {
+    let atoms = proptest::sample::select(vec![
+        r#"context.prefixes.contains("/a")"#,
+        r#"context.prefixes.contains("/a/b")"#,
+        r#"context.prefixes.containsAny(["/ab", "/q"])"#,
+        r#"context.prefixes.containsAll(["/a", "/a/b"])"#,
+        r#"context.segments.contains("1:b")"#,
+        r#"context.segments.containsAny(["0:ab", "2:c"])"#,
+        r#"context.path == "/ab""#,
+        r#""/a/b/c" == context.path"#,
+        r#"context.path != "/""#,
+        r#"context.path like "/a*""#,
+        r#"context.path like "*c""#,
+        r#"context.path like "/a*b*""#,
+        r#"context.path like "/ab""#,
+        r#"["/a", "/"].contains(context.path)"#,
+        r#"context.depth < 2"#,
+        r#"context.query.any.contains("x=1")"#,
+        r#"context.query.names.containsAny(["y", "z"])"#,
+        r#"["x"].containsAll(context.query.names)"#,
+        r#"context.fields.names.contains("accept")"#,
+        r#"["accept: a"].containsAny(context.fields.unique)"#,
+        r#"context.method == "GET""#,
+        r#"["GET", "get"].contains(context.method)"#,
+        r#"context.host == "b.example""#,
+        r#"context.contentLength > 5"#,
+        r#"context.contentLength + 9223372036854775807 > 0"#,
+        r#"context.credentials.contains("c1")"#,
+        r#"principal in Gateway::Group::"g1""#,
+    ]);
+    let atoms = atoms.prop_map(str::to_owned);
+    let conditions = atoms.prop_recursive(3, 6, 2, |inner| {
+        let two = || (inner.clone(), inner.clone());
+        prop_oneof![
+            3 => two().prop_map(|(one, other)| format!("({one} && {other})")),
+            2 => two().prop_map(|(one, other)| format!("({one} || {other})")),
+            1 => inner.clone().prop_map(|one| format!("!({one})")),
+            1 => two().prop_map(|(one, other)| format!("(if {one} then {other} else false)")),
+        ]
+    });
+    let kinds = proptest::sample::select(vec![
+        "permit(principal, action in Gateway::Action::\"any\", resource) when",
+        "permit(principal, action in Gateway::Action::\"any\", resource) when",
+        "permit(principal, action in Gateway::Action::\"any\", resource) unless",
+        "forbid(principal, action in Gateway::Action::\"any\", resource) when",
+    ]);
+    (kinds, conditions).prop_map(|(kind, condition)| format!("{kind} {{ {condition} }};"))
+}
+
+/// How many cases are tried: as many as the environment says, or these.
+fn cases(usual: u32) -> ProptestConfig {
+    let wanted = std::env::var("PROPTEST_CASES").ok();
+    let wanted = wanted.and_then(|text| text.parse().ok());
+    ProptestConfig::with_cases(wanted.unwrap_or(usual))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(cases(96))]
+
+    #[test]
+    fn with_and_without_the_index_of_facts_the_verdict_is_the_same(
+        texts in proptest::collection::vec(conditional(), 1..24),
+        requests in proptest::collection::vec(requests(), 1..4),
+    ) {
+        let text = numbered(&texts);
+        let policies = policies(&text);
+        let generation = policies.current();
+        for (request, _) in &requests {
+            let facts = request.facts();
+            let verdict = generation.ask(&facts);
+            prop_assert_eq!((verdict.outcome, sorted(&verdict)), whole(&text, &facts, None), "{}\n{:?}", text, request);
+            prop_assert_eq!(generation.ask(&facts), verdict);
+        }
+    }
 
     #[test]
     fn a_slice_with_few_facts_judges_like_the_whole_set_with_all(

@@ -2,6 +2,7 @@
 
 mod against_cedar;
 mod content;
+mod curve;
 mod judging;
 mod reachable;
 mod reloads;
@@ -93,7 +94,7 @@ fn read(request: &OwnedFacts, content: &str) -> ContentFacts {
 /// The place of a bearer token.
 pub(in crate::policy) const BEARER: &str = "header:authorization:Bearer";
 
-fn target(text: &str) -> RequestTarget {
+pub(in crate::policy) fn target(text: &str) -> RequestTarget {
     RequestTarget::parse(text.as_bytes(), EncodedSlash::Refuse).unwrap()
 }
 
