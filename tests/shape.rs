@@ -34,7 +34,7 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 97_818),
+    ("all", 98_063),
     ("app", 7_316),
     ("audit", 3_276),
     ("body", 4_009),
@@ -52,7 +52,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("message", 2_574),
     ("names", 742),
     ("origin", 3_308),
-    ("policy", 5_264),
+    ("policy", 5_509),
     ("session", 4_338),
     ("signature", 9_101),
     ("src", 61),
