@@ -107,7 +107,8 @@ impl Loading<'_> {
                 Some("give each policy an id of its own".into()),
             ));
         }
-        let body = policy
+        // Without its text, which it would be parsed from once more.
+        let body = cedar_policy::Policy::from(policy.as_ref().clone())
             .to_pst()
             .map_err(|error| source.problem(at, error.to_string(), None))?;
         let rule = Rule::new(self.rules.len(), id.clone(), policy, body.body());
