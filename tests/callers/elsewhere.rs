@@ -352,6 +352,83 @@ fn the_connections_of_a_sidecar_share_a_few_and_are_in_nobodys_way() {
     }
 }
 
+/// The resident memory of a process, in KiB.
+fn resident(id: u32) -> usize {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS"));
+    let word = line.and_then(|line| line.split_whitespace().nth(1));
+    word.unwrap().parse().unwrap()
+}
+
+/// Asks for something, and keeps the connection.
+fn ask_again(mut stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.write_all(b"GET http://stream.test/ HTTP/1.1\r\nHost: stream.test\r\n\r\n")?;
+    let (mut answer, mut part) = (Vec::new(), [0; 1024]);
+    while !answer.ends_with(b"\r\n\r\nok") {
+        match stream.read(&mut part)? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            count => answer.extend_from_slice(&part[..count]),
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_sidecar_holds_a_thousand_connections_at_once() {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let all = rustix::process::Rlimit {
+        current: files.maximum,
+        maximum: files.maximum,
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, all).unwrap();
+    let rig = Rig::start("", "session = \"agent-1\"\nwho = [\"token\"]");
+    keep(&rig, "token", &text(&mint(&rig.program, &[])));
+    let sidecar = Sidecar::start(&rig, &PRESENTS);
+    ask_again(&TcpStream::connect(sidecar.at).unwrap()).unwrap();
+    let ids = [rig.program.child.id(), sidecar.child.id()];
+    let before = ids.map(resident);
+    let connect = |_| TcpStream::connect(sidecar.at).unwrap();
+    let held: Vec<_> = (0..1000).map(connect).collect();
+    for turn in 0..2 {
+        for (at, stream) in held.iter().enumerate() {
+            let asked = ask_again(stream);
+            assert!(asked.is_ok(), "{turn} {at}: {asked:?}");
+        }
+    }
+    let after = ids.map(resident);
+    let [gateway, own] = [0, 1].map(|at| after[at].saturating_sub(before[at]) as f64 / 1000.);
+    println!("KiB of an idle connection: gateway {gateway:.1}, sidecar {own:.1}");
+    let few = connections_to(rig.address);
+    assert!((8..=9).contains(&few), "{few}");
+    assert!(own < 34. && gateway < 64., "{own} {gateway}");
+}
+
+#[test]
+fn more_connections_than_a_sidecar_or_its_gateway_may_have_are_refused_at_once() {
+    let further = "session = \"agent-1\"\nwho = [\"token\"]\n[limits]\nconnections_per_session = 6";
+    let rig = Rig::start("", further);
+    keep(&rig, "token", &text(&mint(&rig.program, &[])));
+    // Its own connection has a place there too.
+    for (own, words, most) in [
+        (&["--connections", "3"][..], "more than 3 connections", 3),
+        (&[], "it holds as many connections as it may", 5),
+    ] {
+        let sidecar = Sidecar::start(&rig, &[&PRESENTS, own].concat());
+        let mut held: Vec<_> = (0..most).map(|_| sidecar.stream()).collect();
+        sidecar.refuses();
+        sidecar.says(words);
+        sidecar.refuses();
+        assert_eq!(connections_to(rig.address), 1);
+        // What was there goes on, and a place that is free is taken.
+        for stream in &mut held {
+            stream.read_exact(&mut [0; 64]).unwrap();
+        }
+        held.pop();
+        sidecar.serves();
+    }
+}
+
 #[test]
 fn the_command_of_a_sidecar_has_its_way_and_not_its_token() {
     let rig = Rig::start("", "session = \"agent-1\"\nwho = [\"token\"]");

@@ -2,21 +2,23 @@
 //! gateway's `proxy`. It holds no secret but its token, and reads nothing of what it passes on.
 
 use std::ffi::OsString;
+use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, value_parser};
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt as _, copy_bidirectional_with_sizes};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet};
 
 use super::captured::{Captured, Questions};
@@ -54,6 +56,9 @@ pub(crate) struct Relay {
     /// Where they lead DNS to
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = with_port, requires = "transparent")]
     dns: Option<SocketAddr>,
+    /// How many connections it holds at a time; one more is refused at once
+    #[arg(long, value_name = "NUMBER", default_value_t = 4096, value_parser = value_parser!(u32).range(1..=65_536))]
+    connections: u32,
     /// The command to run with the proxy in its environment; with it the relay ends
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -77,7 +82,7 @@ impl Relay {
             certificate: self.certificate,
             key: self.key,
         };
-        let way = Rc::new(settings.way(self.to, terminal)?);
+        let way = Rc::new(settings.way(self.to, self.connections, terminal)?);
         way.check().await?;
         if way.presents_files && !is_alone {
             terminal.note(READABLE);
@@ -124,14 +129,13 @@ async fn relay(
     captured: Option<(TcpListener, Captured, Option<Questions>)>,
     way: Rc<Way>,
 ) -> Failure {
-    let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let (mut doors, mut questions) = (JoinSet::new(), None);
     if let Some(listener) = proxy {
-        doors.spawn_local(accept(listener, way.clone(), free.clone(), None));
+        doors.spawn_local(accept(listener, way.clone(), None));
     }
     if let Some((listener, captured, asked)) = captured {
         let captured = Some(Rc::new(captured));
-        doors.spawn_local(accept(listener, way, free, captured));
+        doors.spawn_local(accept(listener, way, captured));
         questions = asked;
     }
     let failed = match questions {
@@ -144,15 +148,9 @@ async fn relay(
     }
 }
 
-/// Relays connections, so many at once; the others wait.
-async fn accept(
-    listener: TcpListener,
-    way: Rc<Way>,
-    free: Arc<Semaphore>,
-    captured: Option<Rc<Captured>>,
-) {
+/// Relays connections. What is beyond their most is reset at once.
+async fn accept(listener: TcpListener, way: Rc<Way>, captured: Option<Rc<Captured>>) {
     loop {
-        let place = free.clone().acquire_owned().await;
         let mut client = match listener.accept().await {
             Ok((client, _)) => client,
             // Out of descriptors: some connection ends.
@@ -160,6 +158,10 @@ async fn accept(
                 tokio::time::sleep(ACCEPTS_AGAIN_AFTER).await;
                 continue;
             }
+        };
+        let Some(place) = way.place() else {
+            let _ = client.set_zero_linger();
+            continue;
         };
         let (way, captured) = (way.clone(), captured.clone());
         tokio::task::spawn_local(async move {
@@ -186,8 +188,32 @@ async fn pass(client: &mut TcpStream, way: &Way, captured: Option<&Captured>) ->
             return Err(io::ErrorKind::PermissionDenied.into());
         }
     }
-    copy_bidirectional_with_sizes(client, &mut gateway, BUFFER, BUFFER).await?;
-    Ok(())
+    let (mut client_in, mut client_out) = client.split();
+    let (mut gateway_in, mut gateway_out) = tokio::io::split(gateway);
+    let up = copy(&mut client_in, &mut gateway_out);
+    let down = copy(&mut gateway_in, &mut client_out);
+    tokio::try_join!(up, down).map(drop)
+}
+
+/// Passes bytes on until they end. While none come, it holds no buffer: thousands of connections
+/// are idle.
+async fn copy(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+) -> io::Result<()> {
+    loop {
+        let came = poll_fn(|cx| {
+            let mut buffer = [MaybeUninit::uninit(); BUFFER];
+            let mut buffer = ReadBuf::uninit(&mut buffer);
+            ready!(Pin::new(&mut *from).poll_read(cx, &mut buffer))?;
+            Poll::Ready(io::Result::Ok(buffer.filled().to_vec()))
+        });
+        let came = came.await?;
+        if came.is_empty() {
+            return to.shutdown().await;
+        }
+        to.write_all(&came).await?;
+    }
 }
 
 /// Runs the command, and ends as it does.
@@ -276,6 +302,5 @@ const READABLE: &str = "gateway: the command runs as the same user, and can read
      presented: `--token-from env:NAME`, which it does not get, or run it as another user";
 /// How long a gateway may take to answer where a captured connection goes.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
-const CONNECTIONS_MAX: usize = 256;
 const BUFFER: usize = 32 * 1024;
 const ACCEPTS_AGAIN_AFTER: Duration = Duration::from_millis(50);

@@ -4,9 +4,13 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, getrlimit};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::either::Either;
 
 use crate::app::{Advise as _, Code, Context as _, Failure, Terminal, safe};
@@ -44,13 +48,17 @@ pub(super) struct Way {
     /// What was told of a gateway that is not reached.
     told: RefCell<Option<String>>,
     is_tried: Cell<bool>,
+    most: u32,
+    places: Arc<Semaphore>,
+    /// When it was last told that there are too many connections.
+    told_full: Cell<Option<Instant>>,
 }
 
 /// A connection that the gateway took.
 pub(super) type Taken = Either<UnixStream, Tunnel>;
 
 impl WaySettings {
-    pub(super) fn way(self, to: Place, terminal: Terminal) -> Result<Way, Failure> {
+    pub(super) fn way(self, to: Place, most: u32, terminal: Terminal) -> Result<Way, Failure> {
         let variable = self.token_from.as_ref().and_then(SecretRef::env_name);
         let variable = variable.map(str::to_owned);
         let elsewhere = match &to {
@@ -64,6 +72,13 @@ impl WaySettings {
                 .next("leave out `--token-from`, `--ca` and `--certificate`"));
         }
         let is_read = self.token_from.is_some() && variable.is_none();
+        let fit = fit_in_descriptors();
+        if fit < most {
+            terminal.note(format!(
+                "gateway: the limit of open files allows {fit} connections"
+            ));
+        }
+        let most = most.min(fit);
         Ok(Way {
             presents_files: is_read || self.key.is_some(),
             place: to,
@@ -72,6 +87,9 @@ impl WaySettings {
             terminal,
             told: RefCell::default(),
             is_tried: Cell::new(false),
+            most,
+            places: Arc::new(Semaphore::new(most as usize)),
+            told_full: Cell::new(None),
         })
     }
 
@@ -124,6 +142,20 @@ impl Way {
             }
             checked => checked.map_err(|refused| self.failure(&refused)),
         }
+    }
+
+    /// A place among the connections at a time. That there is none is told once a minute.
+    pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        let place = self.places.clone().try_acquire_owned().ok();
+        let is_told = |at: Instant| at.elapsed() < TOLD_AGAIN_AFTER;
+        if place.is_none() && !self.told_full.get().is_some_and(is_told) {
+            self.told_full.set(Some(Instant::now()));
+            self.terminal.note(format!(
+                "gateway: more than {} connections at a time: others are refused (`--connections`)",
+                self.most
+            ));
+        }
+        place
     }
 
     /// Opens a connection to the gateway's proxy, and sends something there. What is wrong is told
@@ -191,6 +223,9 @@ impl Way {
                 reason: Some(ReasonCode::SessionEnded),
                 ..
             } => "its session has ended: mint a token of one that lives",
+            RemoteRefused::Full => {
+                "raise `connections_per_session` or `connections` of its `[limits]`"
+            }
             RemoteRefused::Refuses { .. } => "its log says why",
         };
         Failure::of(format!("no way through {}", self.place), refused).next(next)
@@ -213,6 +248,12 @@ impl fmt::Display for Place {
             }
         }
     }
+}
+
+/// How many connections the limit of open files allows: two descriptors each, at most.
+fn fit_in_descriptors() -> u32 {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    u32::try_from(files.saturating_sub(OWN_DESCRIPTORS) / 2).unwrap_or(u32::MAX)
 }
 
 /// Reads `--to`.
@@ -244,5 +285,8 @@ pub(super) fn reference(text: &str) -> Result<SecretRef, String> {
     }
 }
 
+/// Open files that are not of one connection: listeners, and connections to a gateway elsewhere.
+const OWN_DESCRIPTORS: u64 = 128;
+const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 const PAUSED: &str = "gateway: the session is paused: its requests are refused until somebody there \
      resumes it";

@@ -3,6 +3,7 @@
 
 mod tunnel;
 
+use tunnel::Streams;
 pub use tunnel::Tunnel;
 
 use std::error::Error as StdError;
@@ -13,12 +14,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
-use h2::{PingPong, RecvStream, SendStream};
+use h2::{PingPong, Reason, RecvStream, SendStream};
 use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use rustls::pki_types::CertificateDer;
 use socket2::SockRef;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
@@ -37,6 +38,8 @@ pub struct RemoteProxy {
     client: StoreClient,
     login: Option<UpstreamLogin>,
     carriers: Mutex<Carriers>,
+    /// The streams that may have a large window.
+    large: Arc<Semaphore>,
 }
 
 /// The connections to it.
@@ -52,7 +55,7 @@ struct Carrier {
     requests: SendRequest<Bytes>,
     serving: JoinHandle<()>,
     /// Each stream has a clone.
-    streams: Arc<()>,
+    streams: Streams,
     heard: Heard,
     made: Instant,
 }
@@ -65,7 +68,7 @@ struct Heard(Arc<AtomicU64>);
 struct Sent {
     answer: ResponseFuture,
     content: SendStream<Bytes>,
-    stream: Arc<()>,
+    stream: Streams,
     heard: Heard,
 }
 
@@ -90,6 +93,9 @@ pub enum RemoteRefused {
     /// It does not take what was presented.
     #[error("it does not take the token (407): it is none of its own, was revoked, or has ended")]
     Token,
+    /// It holds as many connections as its limits allow.
+    #[error("it holds as many connections as it may")]
+    Full,
     /// It refuses for another reason, which it may name.
     #[error("it refuses this caller ({status}{})", why(*.reason))]
     Refuses {
@@ -118,6 +124,7 @@ impl RemoteProxy {
             client,
             login,
             carriers: Mutex::default(),
+            large: Arc::new(Semaphore::new(STREAMS as usize)),
         })
     }
 
@@ -149,12 +156,12 @@ impl RemoteProxy {
     async fn ask(
         &self,
         what: (Method, Uri),
-    ) -> Result<(Response<RecvStream>, SendStream<Bytes>, Arc<()>), RemoteRefused> {
+    ) -> Result<(Response<RecvStream>, SendStream<Bytes>, Streams), RemoteRefused> {
         let login = match &self.login {
             None => None,
             Some(login) => Some(login.field().await.map_err(RemoteRefused::NoToken)?),
         };
-        let mut failed = None;
+        let (mut failed, mut is_full) = (None, false);
         loop {
             let sent = self.send(&what, login.as_ref(), failed).await?;
             let answered = timeout(ANSWERS_AT_LAST, sent.heard.lives(ANSWERS, sent.answer)).await;
@@ -166,6 +173,12 @@ impl RemoteProxy {
                     // The next one shows anew who asks.
                     self.carriers.lock().await.all.clear();
                     return Err(refused(&answer, login.is_some()));
+                }
+                // RFC 9113 §8.7. Another connection would have no more room.
+                Ok(Err(error)) if error.reason() == Some(Reason::REFUSED_STREAM) => {
+                    if std::mem::replace(&mut is_full, true) {
+                        return Err(RemoteRefused::Full);
+                    }
                 }
                 Ok(Err(_)) if failed.is_none() => failed = Some(Instant::now()),
                 Ok(Err(error)) => return Err(unanswered(error)),
@@ -231,8 +244,9 @@ impl RemoteProxy {
             .map_err(unanswered)?;
         let mut http2 = Builder::new();
         http2
-            .initial_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(STREAM_WINDOW * STREAMS)
+            .initial_window_size(SMALL_WINDOW)
+            .initial_connection_window_size(SMALL_WINDOW * STREAMS)
+            .max_send_buffer_size(SEND_BUFFER)
             .max_frame_size(FRAME)
             .max_header_list_size(HEADER_LIST)
             .enable_push(false);
@@ -253,6 +267,13 @@ impl RemoteProxy {
                 answered.map_err(unanswered)?.map_err(unanswered)?;
             }
         }
+        let streams = most_streams(&requests);
+        let large = self.large.clone().try_acquire_many_owned(streams).ok();
+        if large.is_some() {
+            let resized = connection.set_initial_window_size(LARGE_WINDOW);
+            resized.map_err(unanswered)?;
+            connection.set_target_window_size(LARGE_WINDOW * streams);
+        }
         let silence = silence(pings, heard.clone());
         let serving = tokio::spawn(async move {
             tokio::select! {
@@ -263,7 +284,7 @@ impl RemoteProxy {
         Ok(Carrier {
             requests,
             serving,
-            streams: Arc::new(()),
+            streams: Arc::new(large),
             heard,
             made: Instant::now(),
         })
@@ -273,7 +294,7 @@ impl RemoteProxy {
 impl Carrier {
     /// Whether the gateway takes one stream more.
     fn has_room(&self) -> bool {
-        Arc::strong_count(&self.streams) <= self.requests.current_max_send_streams()
+        Arc::strong_count(&self.streams) <= most_streams(&self.requests) as usize
     }
 
     fn send(
@@ -291,6 +312,11 @@ impl Carrier {
             heard: self.heard.clone(),
         })
     }
+}
+
+/// How many streams a connection has at most, as its gateway says and windows allow.
+fn most_streams(requests: &SendRequest<Bytes>) -> u32 {
+    u32::try_from(requests.current_max_send_streams()).map_or(STREAMS, |most| most.min(STREAMS))
 }
 
 impl Heard {
@@ -376,9 +402,14 @@ const AGE: Duration = Duration::from_secs(3600);
 const ASKED_EVERY: Duration = Duration::from_secs(15);
 /// How many bytes of a stream are under way to a client that does not read them: as many as of a
 /// connection of its own, on a way of 50 ms at 20 MB/s.
-const STREAM_WINDOW: u32 = 1 << 20;
-/// As many streams as that need never wait for one another.
+const LARGE_WINDOW: u32 = 1 << 20;
+/// The streams that may have these, and the most of one connection. A connection has room for those
+/// of all its streams, so none waits for one that is not read.
 const STREAMS: u32 = 256;
+/// The same of the other streams: what thousands of them hold is bounded.
+const SMALL_WINDOW: u32 = 64 << 10;
+/// How many bytes of a stream wait until they are written to the gateway.
+const SEND_BUFFER: usize = 64 << 10;
 /// The longest frame of content.
 const FRAME: u32 = 64 << 10;
 /// The longest head of an answer.

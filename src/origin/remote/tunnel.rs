@@ -8,6 +8,11 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// What the streams of a connection have as long as one of them lives: their large windows, if they
+/// have these.
+pub(super) type Streams = Arc<Option<OwnedSemaphorePermit>>;
 
 /// A tunnel. What its reader does not take, and what the gateway does not, is bounded by windows of
 /// its own.
@@ -17,11 +22,11 @@ pub struct Tunnel {
     /// What came and was not read yet.
     came: Bytes,
     /// Its place on its connection.
-    _stream: Arc<()>,
+    _stream: Streams,
 }
 
 impl Tunnel {
-    pub(super) fn new(send: SendStream<Bytes>, receive: RecvStream, stream: Arc<()>) -> Self {
+    pub(super) fn new(send: SendStream<Bytes>, receive: RecvStream, stream: Streams) -> Self {
         Self {
             send,
             receive,
@@ -135,7 +140,7 @@ mod tests {
         let request = http::Request::connect("stream.test:80").body(()).unwrap();
         let (answer, send) = requests.send_request(request, false).unwrap();
         let receive = answer.await.unwrap().into_body();
-        let mut tunnel = Tunnel::new(send, receive, Arc::new(()));
+        let mut tunnel = Tunnel::new(send, receive, Streams::default());
         let mut first = [0; 3];
         tunnel.read_exact(&mut first).await.unwrap();
         let reset = std::future::poll_fn(|cx| tunnel.send.poll_reset(cx)).await;
