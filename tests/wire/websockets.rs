@@ -1,5 +1,7 @@
 //! Credentials in the messages that a client sends by a WebSocket.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use crate::echoes::accept;
@@ -17,6 +19,7 @@ rows![
     a_policy_judges_a_credential_in_messages_before_the_upgrade,
     a_withdrawn_loan_ends_the_websocket_that_it_was_for,
     without_such_a_place_messages_are_not_read,
+    large_messages_go_there_and_back_without_a_wait,
 ];
 
 /// A frame of a client.
@@ -221,5 +224,35 @@ fn without_such_a_place_messages_are_not_read(rig: &Rig) {
         let (rest, _) = wire.rest();
         assert!(String::from_utf8_lossy(&rest).contains(&message), "{way:?}");
         rig.seen();
+    }
+}
+
+fn large_messages_go_there_and_back_without_a_wait(rig: &Rig) {
+    serve(rig, "/gateway");
+    let message = format!(r#"{{"op":1,"d":"{}"}}"#, "x".repeat(60_000));
+    let (sent, length) = (frame(0x81, message.as_bytes()), message.len() as u16);
+    let returned = [&[0x81, 126], &length.to_be_bytes()[..], message.as_bytes()].concat();
+    for way in [Way::Connect, Way::Tls] {
+        for host in [DISCORD, OTHER] {
+            let (mut wire, _) = open(rig, way, host, "/gateway");
+            let mut took: Vec<Duration> = (0..50)
+                .map(|_| {
+                    let began = Instant::now();
+                    wire.send(&sent);
+                    assert!(wire.exactly(returned.len()).as_deref() == Some(&returned));
+                    began.elapsed()
+                })
+                .collect();
+            took.sort();
+            println!("{way:?} {host}: {:?}, at least {:?}", took[25], took[0]);
+            // A side that waits for an acknowledgement waits for 40 ms.
+            assert!(took[25] < Duration::from_millis(20), "{took:?}");
+            wire.send(&frame(0x88, b""));
+            wire.rest();
+            rig.seen();
+            if host == DISCORD {
+                rig.unlent(1);
+            }
+        }
     }
 }
