@@ -34,11 +34,11 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 98_063),
+    ("all", 98_147),
     ("app", 7_316),
     ("audit", 3_276),
     ("body", 4_009),
-    ("cli", 10_073),
+    ("cli", 10_132),
     ("config", 5_341),
     ("control", 1_819),
     ("credential", 12_682),
@@ -51,7 +51,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("launch", 9_468),
     ("message", 2_574),
     ("names", 742),
-    ("origin", 3_308),
+    ("origin", 3_333),
     ("policy", 5_509),
     ("session", 4_338),
     ("signature", 9_101),
