@@ -22,6 +22,15 @@ quick:
 shape:
     cargo test --locked --quiet --test shape -- --nocapture
 
+# What users do, measured through the gateway and its peers (docs/benchmarks.md); `just lab --help`.
+lab *arguments:
+    cargo bench --locked --bench lab -- {{arguments}}
+
+# What an exchange costs in instructions, allocations and connections, held to benches/lab/counts.toml;
+# `just counts --bless` writes that anew.
+counts *arguments:
+    cargo test --locked --bench lab -- --check {{arguments}}
+
 # The expected words of tests/compile_fail, written anew.
 compile-fail:
     COMPILE_FAIL=overwrite cargo test --test compile_fail
