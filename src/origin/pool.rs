@@ -35,6 +35,8 @@ impl Hash for PoolKey {
 struct Idle {
     http1: Box<Http1>,
     since: Instant,
+    /// Its place among those of its session beyond `most_idle` of an origin.
+    further: Option<Arc<()>>,
 }
 
 impl Idle {
@@ -78,11 +80,25 @@ impl HostPool {
     }
 }
 
-/// Every pool, and how many of them each session has.
+/// Every pool, and what each session has of them.
 #[derive(Default)]
 struct Pools {
     by_key: Map<Arc<PoolKey>, HostPool>,
-    of_session: Map<SessionId, usize>,
+    of_session: Map<SessionId, SessionShare>,
+}
+
+/// What a session has.
+#[derive(Default)]
+struct SessionShare {
+    pools: usize,
+    /// Each idle connection beyond `most_idle` of an origin has a clone.
+    further: Arc<()>,
+}
+
+impl SessionShare {
+    fn take_further(&self) -> Option<Arc<()>> {
+        (Arc::strong_count(&self.further) <= MOST_FURTHER).then(|| self.further.clone())
+    }
 }
 
 impl Pools {
@@ -95,10 +111,10 @@ impl Pools {
                 .of_session
                 .entry(key.identity.session.clone())
                 .or_default();
-            if *session >= MOST_HOST_POOLS {
+            if session.pools >= MOST_HOST_POOLS {
                 return None;
             }
-            *session += 1;
+            session.pools += 1;
         }
         Some(self.by_key.entry(key).or_default())
     }
@@ -107,9 +123,9 @@ impl Pools {
         let of_session = &mut self.of_session;
         self.by_key.retain(|key, pool| {
             let keeps = is_kept(key, pool);
-            if !keeps && let Some(count) = of_session.get_mut(&key.identity.session) {
-                *count -= 1;
-                if *count == 0 {
+            if !keeps && let Some(share) = of_session.get_mut(&key.identity.session) {
+                share.pools -= 1;
+                if share.pools == 0 {
                     of_session.remove(&key.identity.session);
                 }
             }
@@ -150,19 +166,29 @@ impl Pool {
         None
     }
 
-    /// Keeps a connection whose last exchange ended properly.
+    /// Keeps a connection whose last exchange ended properly. A thousand clients at once give back
+    /// a thousand: closed, each would be dialled again.
     pub(super) fn give(&self, key: Arc<PoolKey>, http1: Box<Http1>) {
         if http1.requests.is_closed() {
             return;
         }
-        let since = Instant::now();
-        let idle = Idle { http1, since };
+        let mut idle = Idle {
+            http1,
+            since: Instant::now(),
+            further: None,
+        };
         let mut pools = self.pools();
+        let Pools { by_key, of_session } = &mut *pools;
         // Usually there is a pool, and the key need not be moved.
-        if let Some(pool) = pools.by_key.get_mut(&key) {
-            if pool.idle.len() < self.most_idle {
-                pool.idle.push(idle);
+        if let Some(pool) = by_key.get_mut(&key) {
+            if pool.idle.len() >= self.most_idle {
+                let share = of_session.get(&key.identity.session);
+                idle.further = share.and_then(SessionShare::take_further);
+                if idle.further.is_none() {
+                    return;
+                }
             }
+            pool.idle.push(idle);
         } else if self.most_idle > 0
             && let Some(pool) = pools.entry(key)
         {
@@ -229,6 +255,9 @@ impl Pool {
     }
 }
 
+/// How many idle connections of one session may be beyond `most_idle` of their origins: as many as
+/// it has exchanges at a time, unless it is configured otherwise.
+const MOST_FURTHER: usize = 1024;
 /// How many keys of one session may have idle connections. Each has up to `most_idle`, swept once a
 /// second.
 const MOST_HOST_POOLS: usize = 64;

@@ -10,6 +10,8 @@ use crate::client::none;
 use crate::{Setup, Stage, is_full, run};
 
 const HOST: &str = "two.origin.test";
+/// An origin of HTTP/1.1.
+const ONE: &str = "one.origin.test";
 
 #[test]
 fn five_thousand_idle_connections_cost_little_and_are_given_back() {
@@ -67,12 +69,57 @@ fn five_thousand_idle_connections_cost_little_and_are_given_back() {
     });
 }
 
+/// What a request of many clients at once costs, beside one of a few, and how many connections to
+/// the origin they need.
+#[test]
+fn a_thousand_clients_at_once_use_the_connections_to_the_origin_again() {
+    let stage = Stage::new(Setup {
+        limits: "idle_timeout = \"10m\"",
+        ..Setup::default()
+    });
+    run(async {
+        let (client, gateway, seen) = (&stage.client, &stage.gateway, &stage.origin.seen);
+        for (clients, each) in [(16, 200), (1_000, 10)] {
+            let mut open = Vec::new();
+            for _ in 0..clients {
+                let mut stream = client.tls(ONE, b"http/1.1").await.unwrap();
+                ask_of(client, &mut stream, ONE).await;
+                open.push(stream);
+            }
+            let made = seen.of(|seen| &seen.connections);
+            let worked = gateway.worked();
+            let mut asking = tokio::task::JoinSet::new();
+            for mut stream in open {
+                let client = client.clone();
+                asking.spawn(async move {
+                    for _ in 0..each {
+                        ask_of(&client, &mut stream, ONE).await;
+                    }
+                });
+            }
+            asking.join_all().await;
+            let worked = (gateway.worked() - worked).as_micros() / (clients * each);
+            let made = seen.of(|seen| &seen.connections) - made;
+            println!("{clients} clients: {worked} us of the gateway a request, {made} connections");
+            assert!(u128::from(made) <= clients, "{made}");
+        }
+    });
+}
+
 /// Sends a request and reads a response of two bytes on a connection that then stays open.
 async fn ask_on<IO: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
     client: &crate::client::Client,
     stream: &mut IO,
 ) {
-    let head = client.head("GET", HOST, "/ok", "");
+    ask_of(client, stream, HOST).await;
+}
+
+async fn ask_of<IO: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
+    client: &crate::client::Client,
+    stream: &mut IO,
+    host: &str,
+) {
+    let head = client.head("GET", host, "/ok", "");
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\nok") {
