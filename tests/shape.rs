@@ -34,7 +34,7 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 98_147),
+    ("all", 98_168),
     ("app", 7_316),
     ("audit", 3_276),
     ("body", 4_009),
@@ -51,7 +51,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("launch", 9_468),
     ("message", 2_574),
     ("names", 742),
-    ("origin", 3_333),
+    ("origin", 3_354),
     ("policy", 5_509),
     ("session", 4_338),
     ("signature", 9_101),
