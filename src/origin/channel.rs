@@ -147,31 +147,63 @@ impl Origins {
         carried: Carried,
         revocations: &[Arc<Revocation>],
     ) -> Result<Channel, Error> {
-        match self.pooled(&key, carried).await {
-            Some((sender, remote)) => Ok(Channel {
-                key,
-                carried,
-                sender,
-                dialer: self.0.clone(),
-                remote,
-                reused: true,
-            }),
-            None => Channel::dial(self.0.clone(), key, carried, revocations, true).await,
+        if let Some(open) = self.pooled(&key, carried).await {
+            return Ok(open);
+        }
+        match self.0.is_shared(&key, carried) {
+            // Rare and large.
+            true => Box::pin(self.dial_in_turn(key, carried, revocations)).await,
+            false => Channel::dial(self.0.clone(), key, carried, revocations, true).await,
         }
     }
 
+    /// Dials a connection for all that wait for it; of many at once, the first.
+    async fn dial_in_turn(
+        &self,
+        key: Arc<PoolKey>,
+        carried: Carried,
+        revocations: &[Arc<Revocation>],
+    ) -> Result<Channel, Error> {
+        let turn = self.0.pool.turn(&key);
+        let mut has_failed = turn.lock().await;
+        if let Some(open) = self.pooled(&key, carried).await {
+            return Ok(open);
+        }
+        let dial = Channel::dial(self.0.clone(), key, carried, revocations, true);
+        if !*has_failed {
+            let dialled = dial.await;
+            *has_failed = dialled.is_err();
+            return dialled;
+        }
+        // Nobody waits for others to fail again.
+        drop(has_failed);
+        let dialled = dial.await;
+        *turn.lock().await = dialled.is_err();
+        dialled
+    }
+
     /// A connection that is open already.
-    async fn pooled(&self, key: &PoolKey, carried: Carried) -> Option<(Sender, SocketAddr)> {
+    async fn pooled(&self, key: &Arc<PoolKey>, carried: Carried) -> Option<Channel> {
         let pool = &self.0.pool;
+        let channel = |sender, remote| Channel {
+            key: key.clone(),
+            carried,
+            sender,
+            dialer: self.0.clone(),
+            remote,
+            reused: true,
+        };
         if carried != Carried::ByHttp1
             && let Some((sender, stream, remote)) = pool.share(key)
         {
-            return Some((Sender::Http2(sender, stream), remote));
+            return Some(channel(Sender::Http2(sender, stream), remote));
         }
-        while let Some(mut idle) = pool.take(key).filter(|_| carried != Carried::ByHttp2) {
+        while carried != Carried::ByHttp2
+            && let Some(mut idle) = pool.take(key)
+        {
             if idle.requests.ready().await.is_ok() {
                 let remote = idle.remote;
-                return Some((Sender::Http1(idle), remote));
+                return Some(channel(Sender::Http1(idle), remote));
             }
         }
         None

@@ -51,6 +51,17 @@ impl Dialer {
         Ok((sender, remote))
     }
 
+    /// The protocols that are offered for an exchange, by the rule at this index.
+    fn offer(&self, rule: Option<usize>, carried: Carried) -> Offer {
+        let protocol = rule.map(|index| self.settings.at(index).0.protocol);
+        Offer::choose(protocol.unwrap_or_default(), carried)
+    }
+
+    /// Whether other exchanges can use a connection that is dialled for this one.
+    pub(super) fn is_shared(&self, key: &PoolKey, carried: Carried) -> bool {
+        self.offer(self.settings.index(&key.origin), carried) != Offer::Http1
+    }
+
     async fn secure(
         &self,
         stream: Carrier,
@@ -59,8 +70,7 @@ impl Dialer {
         carried: Carried,
         rule: Option<usize>,
     ) -> Result<Sender, Error> {
-        let protocol = rule.map(|index| self.settings.at(index).0.protocol);
-        let offer = Offer::choose(protocol.unwrap_or_default(), carried);
+        let offer = self.offer(rule, carried);
         let config = self
             .configurations
             .of(&self.settings, &key.identity, rule, offer)?;

@@ -65,7 +65,11 @@ struct HostPool {
     shared: Vec<SharedConnection>,
     /// Whether the origin has asked for HTTP/1.1.
     asks_http1: bool,
+    turn: DialTurn,
 }
+
+/// Held by whoever dials a connection for many: whether the last of them failed.
+pub(super) type DialTurn = Arc<tokio::sync::Mutex<bool>>;
 
 impl HostPool {
     fn len(&self) -> usize {
@@ -232,6 +236,13 @@ impl Pool {
         }
     }
 
+    /// Whose turn it is to dial an origin.
+    pub(super) fn turn(&self, key: &Arc<PoolKey>) -> DialTurn {
+        let mut pools = self.pools();
+        let pool = pools.entry(key.clone());
+        pool.map_or_else(DialTurn::default, |pool| pool.turn.clone())
+    }
+
     /// Notes that an origin asks for HTTP/1.1, for as long as it has connections.
     pub(super) fn ask_http1(&self, key: &Arc<PoolKey>) {
         if let Some(pool) = self.pools().entry(key.clone()) {
@@ -250,7 +261,8 @@ impl Pool {
     pub(super) fn sweep(&self, generation: u64) {
         self.pools().retain(|key, pool| {
             pool.retain_fresh(self.idle_timeout);
-            key.generation >= generation && pool.len() > 0
+            let is_dialled = Arc::strong_count(&pool.turn) > 1;
+            key.generation >= generation && (pool.len() > 0 || is_dialled)
         });
     }
 }

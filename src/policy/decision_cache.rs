@@ -86,8 +86,8 @@ fn key(set: &RuleSet, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> Opti
     Some(key.finish(MOST_BYTES))
 }
 
-/// Adds a part of a request to a key; of the path, what rules ask about it. `None` if a verdict that
-/// depends on it is not cached.
+/// Adds a part of a request to a key; of the path, what rules ask about it. `None` if a verdict
+/// that depends on it is not cached.
 fn write(input: Input, facts: &Facts<'_>, paths: &FactTests, key: &mut DecisionKey) -> Option<()> {
     match input {
         // Every key holds these already.

@@ -15,6 +15,7 @@ rows![
     a_connection_goes_back_however_the_end_was_told,
     a_connection_of_which_something_is_left_does_not_go_back,
     each_request_gets_its_own_answer_on_a_connection_that_was_used_by_any_other,
+    requests_that_begin_at_once_share_the_http2_connection_that_the_first_dials,
 ];
 
 /// How many requests of each shape, and how many of random shapes: `KEPT_REQUESTS`.
@@ -352,6 +353,38 @@ fn each_request_gets_its_own_answer_on_a_connection_that_was_used_by_any_other(r
             let wire = &mut wires[usize::from(pair[1]) % 3];
             used.insert(ask(rig, wire, way, shape, number).connection);
         }
+        assert!(used.len() <= THREADS, "{way:?}: {used:?}");
+    }
+}
+
+fn requests_that_begin_at_once_share_the_http2_connection_that_the_first_dials(rig: &Rig) {
+    const AT_ONCE: u32 = 40;
+    echoes(rig);
+    for (way, session) in [(Way::Connect, "cookie"), (Way::Tls, "query")] {
+        // Another identity than the other rows use, so nothing is open.
+        let phantom = rig.phantom(way, session).to_owned();
+        let (cookie, path) = match session {
+            "cookie" => (format!("sid={phantom}"), "/kept".to_owned()),
+            _ => (
+                String::new(),
+                format!("/kept?key={}", canary_percent(&phantom)),
+            ),
+        };
+        let mut frames = rig.frames(way, H2);
+        let streams: Vec<u32> = (0..AT_ONCE).map(|at| 2 * at + 1).collect();
+        for stream in &streams {
+            let cookie = [("cookie", cookie.as_str())];
+            frames.get(
+                *stream,
+                H2,
+                &path,
+                if cookie[0].1.is_empty() { &[] } else { &cookie },
+            );
+        }
+        let fates = frames.fates(&streams);
+        assert!(fates.iter().all(|fate| fate.answered), "{way:?} {fates:?}");
+        rig.records(way, AT_ONCE as usize);
+        let used: HashSet<u64> = rig.seen().iter().map(|seen| seen.connection).collect();
         assert!(used.len() <= THREADS, "{way:?}: {used:?}");
     }
 }
