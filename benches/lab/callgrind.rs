@@ -12,6 +12,8 @@ use crate::proxies::{Failure, Process, Proxy, gateway};
 
 /// So many rules the short form has: valgrind takes long to read 10,000.
 const RULES: usize = 1_000;
+/// What only the thread runs that keeps sessions' records.
+const RECORDS: &str = "sqlite3VdbeExec";
 
 /// What callgrind counted for one exchange, and the connections that all of them took.
 #[derive(Clone, Copy, Default, serde::Deserialize, serde::Serialize)]
@@ -24,6 +26,9 @@ pub struct Count {
     /// Connections to the origin.
     #[serde(skip)]
     pub connections: u64,
+    /// What was subtracted of both, which is known no better: little on a quiet machine.
+    #[serde(skip)]
+    pub by_clock: [f64; 2],
 }
 
 /// Counts phases, one after the other, over one connection each, at one thread. Of each it prints
@@ -35,7 +40,8 @@ pub async fn count(
     functions: usize,
 ) -> Result<BTreeMap<String, Count>, Failure> {
     let mut counts = BTreeMap::new();
-    let before = "valgrind --tool=callgrind --callgrind-out-file=out --instr-atstart=no";
+    let before = "valgrind --tool=callgrind --separate-threads=yes --callgrind-out-file=out \
+                  --instr-atstart=no";
     for world in [World::Plain, World::Rules] {
         let is_counted =
             |phase: &&Phase| phase.world == world && phase.counted > 0 && is_asked(phase);
@@ -69,7 +75,8 @@ pub async fn count(
         let idle = dump(process, counted.len() + 1, 0)?;
         let idle = idle.map(|sum| sum / began.elapsed().as_secs_f64());
         for (phase, sum, took, connections) in counted {
-            let each = |at: usize| (sum[at] - idle[at] * took.as_secs_f64()) / phase.counted as f64;
+            let by_clock = idle.map(|sum| sum * took.as_secs_f64() / phase.counted as f64);
+            let each = |at: usize| sum[at] / phase.counted as f64 - by_clock[at];
             let instructions = each(0).round();
             let allocations = (each(1) * 10.0).round() / 10.0;
             eprintln!(
@@ -81,6 +88,7 @@ pub async fn count(
                 instructions,
                 allocations,
                 connections,
+                by_clock,
             };
             counts.insert(phase.name.clone(), count);
         }
@@ -92,11 +100,22 @@ pub async fn count(
     Ok(counts)
 }
 
-/// Ends what is counted, and reads it.
+/// Ends what is counted, and reads it: of all threads but the one that keeps sessions' records,
+/// which works by the clock.
 fn dump(process: &Process, nth: usize, functions: usize) -> Result<[f64; 2], Failure> {
     control(process, "-d")?;
-    let profile = std::fs::read(process.folder.path().join(format!("out.{nth}")))?;
-    Ok(read(&String::from_utf8_lossy(&profile), functions))
+    let mut profiles = String::new();
+    for entry in std::fs::read_dir(process.folder.path())? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(&format!("out.{nth}-")) {
+            let text = String::from_utf8_lossy(&std::fs::read(entry.path())?).into_owned();
+            if !text.contains(RECORDS) {
+                profiles.push_str(&text);
+            }
+        }
+    }
+    Ok(read(&profiles, functions))
 }
 
 fn control(process: &Process, what: &str) -> Result<(), Failure> {

@@ -122,11 +122,12 @@ async fn check(asked: &Asked, origin: &Origin, file: &Path) -> Result<(), Failur
             ));
         }
         let was = known.get(name).copied().unwrap_or_default();
-        for (what, is, was) in [
-            ("instructions", count.instructions, was.instructions),
-            ("allocations", count.allocations, was.allocations),
+        let [clock, other] = count.by_clock;
+        for (what, is, was, unsure) in [
+            ("instructions", count.instructions, was.instructions, clock),
+            ("allocations", count.allocations, was.allocations, other),
         ] {
-            if is > was * MORE && !asked.bless {
+            if is > was * MORE + unsure && !asked.bless {
                 let more = (is / was - 1.0) * 100.0;
                 wrong.push(format!(
                     "{name}: {is} {what} an exchange, {more:.1} % more than {was}"

@@ -232,7 +232,7 @@ fn events(count: usize, call: String) -> mpsc::Receiver<Bytes> {
     events
 }
 
-/// Relays to an address, half of [`ROUND_TRIP`] later in each direction. Not all kernels have netem.
+/// Relays to an address, half of [`ROUND_TRIP`] later each way: not all kernels have netem.
 async fn long_way(listener: TcpListener, to: SocketAddr) {
     let listener = tokio::net::TcpListener::from_std(listener).unwrap();
     while let Ok((near, _)) = listener.accept().await {
