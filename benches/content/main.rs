@@ -4,8 +4,9 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
-use gateway_body::fact::{FactType, Location, Plain, read, spot_in_message, spots};
+use gateway_body::fact::{FactType, Location, Plain, spot_in_message};
 use gateway_body::read::{Asked, Protocol};
+use gateway_body::{Document, Questions};
 use gateway_message::Place;
 use gateway_wire::websocket::{FrameHeaders, masked, text_frame};
 use http::header::CONTENT_TYPE;
@@ -64,8 +65,10 @@ fn content(criterion: &mut Criterion) {
     let model = Location::Json("/model".parse().unwrap());
     group.bench_function("fact/json_100k", |bench| {
         bench.iter(|| {
-            let found = read(&json, "", black_box(&asked), &[(&model, FactType::String)]);
-            assert!(found[0].is_some());
+            let mut questions = Questions::default();
+            questions.fact(&model, FactType::String);
+            let document = Document::read(&json, "", black_box(&asked), &questions);
+            assert!(document.fact(&model, FactType::String).is_some());
         });
     });
     let place: Place = "json:/metadata/token".parse().unwrap();
@@ -73,11 +76,11 @@ fn content(criterion: &mut Criterion) {
         let content = plain(chat(length));
         group.bench_function(name, |bench| {
             bench.iter(|| {
-                let found = spots(&json, "", black_box(&content), &[&place]);
-                assert_eq!(
-                    found.unwrap()[0].as_ref().unwrap().text.as_deref(),
-                    Some(PHANTOM)
-                );
+                let mut questions = Questions::default();
+                questions.place(&place);
+                let document = Document::read(&json, "", black_box(&content), &questions);
+                let spot = document.spot(&place).unwrap().unwrap();
+                assert_eq!(spot.text.as_deref(), Some(PHANTOM));
             });
         });
     }
@@ -126,18 +129,18 @@ fn content(criterion: &mut Criterion) {
     ];
     for (name, protocol, path, fields, content) in requests {
         let content = plain(content);
-        let asked = Asked {
-            method: &Method::POST,
-            path,
-            query: "",
-            fields: &fields,
-            upgrades: false,
-            content: &content,
+        let read = || {
+            let mut questions = Questions::default();
+            protocol.ask(&mut questions);
+            protocol.read(&Asked {
+                method: &Method::POST,
+                path,
+                upgrades: false,
+                content: &Document::read(&fields, "", black_box(&content), &questions),
+            })
         };
-        assert!(protocol.read(&asked)[0].1.is_ok(), "{name}");
-        group.bench_function(name, |bench| {
-            bench.iter(|| protocol.read(black_box(&asked)))
-        });
+        assert!(read()[0].1.is_ok(), "{name}");
+        group.bench_function(name, |bench| bench.iter(read));
     }
     group.finish();
 }

@@ -2,7 +2,8 @@
 //! reads there, once.
 #![no_main]
 
-use gateway_body::fact::{FactType, FactValue, Location, Plain, read};
+use gateway_body::fact::{FactType, FactValue, Location, Plain};
+use gateway_body::{Document, Questions};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use libfuzzer_sys::fuzz_target;
@@ -84,5 +85,9 @@ fn facts(kind: &'static str, content: &[u8], location: &Location) -> [Option<Fac
         bytes: content.to_vec().into(),
         ..Plain::default()
     };
-    TYPES.map(|kind| read(&fields, "", &plain, &[(location, kind)]).remove(0))
+    TYPES.map(|kind| {
+        let mut questions = Questions::default();
+        questions.fact(location, kind);
+        Document::read(&fields, "", &plain, &questions).fact(location, kind)
+    })
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use gateway_body::fact::{FactValue, Plain};
 use gateway_body::read::{Asked, Protocol};
+use gateway_body::{Document, Questions};
 use graphql_parser::query::{Definition, Document, OperationDefinition, Selection, SelectionSet};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
@@ -127,13 +128,13 @@ fn facts(protocol: &str, method: &Method, query: &str, content: &[u8]) -> Vec<Op
         ..Plain::default()
     };
     let protocol: Protocol = protocol.parse().unwrap();
+    let mut questions = Questions::default();
+    protocol.ask(&mut questions);
     let found = protocol.read(&Asked {
         method,
         path: "/v1/models/m:x",
-        query,
-        fields: &fields,
         upgrades: false,
-        content: &content,
+        content: &Document::read(&fields, query, &content, &questions),
     });
     found.into_iter().map(|(_, value)| value.ok()).collect()
 }

@@ -8,8 +8,9 @@ use std::str::FromStr;
 use cedar_policy::{Expression, RestrictedExpression};
 
 use super::value::{text, texts};
-use crate::body::fact::{FactType, FactValue, Location, Plain, read};
+use crate::body::fact::{FactType, FactValue, Location, Plain};
 use crate::body::read::{Asked, Prefix, Protocol, Unread};
+use crate::body::{Document, Questions};
 use crate::message::{FormName, Host, Origin, OriginPattern, RequestHead, Route};
 
 /// A declared fact of content: `context.content.NAME`.
@@ -157,31 +158,51 @@ impl Declared {
         all.map(|fact| (fact.name.0.as_str(), fact.kind)).collect()
     }
 
-    /// Reads the facts that a request says, which has this content, decoded. A fact that could be
-    /// read in more than one way is left out. `upgrades`: it changes to another protocol.
+    /// Says what will be asked of the content of a request.
+    pub(super) fn ask(&self, head: &RequestHead, questions: &mut Questions<'_>) {
+        for fact in self.of(&head.origin) {
+            match (&fact.tool, &fact.location) {
+                (Some(_), Location::Json(pointer)) => {
+                    Protocol::ask_argument(pointer, fact.kind, questions)
+                }
+                (Some(_), _) => {}
+                (None, location) => questions.fact(location, fact.kind),
+            }
+        }
+        let spoken = self.spoken(head).into_iter();
+        spoken.for_each(|protocol| protocol.ask(questions));
+    }
+
+    /// Reads the facts that a request says, which has this content, decoded. `upgrades`: it changes
+    /// to another protocol.
     pub fn read(&self, head: &RequestHead, upgrades: bool, content: &Plain) -> ContentFacts {
+        let mut questions = Questions::default();
+        self.ask(head, &mut questions);
         let query = head.target.query().unwrap_or_default();
+        let document = Document::read(&head.fields, query, content, &questions);
+        self.said(head, upgrades, &document)
+    }
+
+    /// The facts that a request says, of whose content they were asked. A fact that could be read
+    /// in more than one way is left out.
+    pub(super) fn said(
+        &self,
+        head: &RequestHead,
+        upgrades: bool,
+        content: &Document<'_>,
+    ) -> ContentFacts {
         let asked = Asked {
             method: &head.method,
             path: head.target.path(),
-            query,
-            fields: &head.fields,
             upgrades,
             content,
         };
         let spoken = self.spoken(head);
         let here = self.of(&head.origin);
         let here = here.filter_map(|fact| Some((fact, fact.found_in(&asked, &spoken)?)));
-        let here: Vec<(&ContentFact, Location)> = here.collect();
-        let wanted: Vec<_> = here.iter().map(|(fact, at)| (at, fact.kind)).collect();
-        let values = match wanted.is_empty() {
-            true => Vec::new(),
-            false => read(&head.fields, query, content, &wanted),
-        };
-        let named = here.iter().zip(values);
-        let declared = named.filter_map(|((fact, _), value)| Some((fact.name.clone(), Ok(value?))));
-        let said = spoken.into_iter();
-        let said = said.flat_map(|protocol| protocol.read(&asked));
+        let named = here.map(|(fact, at)| (fact, content.fact(&at, fact.kind)));
+        let declared = named.filter_map(|(fact, value)| Some((fact.name.clone(), Ok(value?))));
+        let said = spoken.iter().flat_map(|protocol| protocol.read(&asked));
         let said = said.map(|(name, value)| (FactName(name.to_owned()), value));
         ContentFacts(declared.chain(said).collect())
     }

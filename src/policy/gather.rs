@@ -10,7 +10,7 @@ use super::policies::Policies;
 use crate::audit::Noted;
 use crate::body::fact::{Behind, Plain, is_multipart_name, plain};
 use crate::body::read::Prefix;
-use crate::body::{FormFault, HoldBudget, HoldFault, Limit, Share};
+use crate::body::{Document, FormFault, HoldBudget, HoldFault, Limit, Questions, Share};
 use crate::intercept::Request;
 use crate::message::RequestHead;
 use crate::session::{
@@ -213,9 +213,18 @@ impl Reading {
     }
 
     fn at_once(&self, content: &Plain) -> WasRead {
-        let facts = self.declared.read(&self.head, self.upgrades, content);
-        let found = match &self.search {
-            Some(search) => self.session.find_in(search, &self.head, content),
+        let search = self.search.as_deref();
+        let is_asked = |name: &str| search.is_some_and(|search| search.is_asked(name));
+        let mut questions = Questions::default();
+        self.declared.ask(&self.head, &mut questions);
+        if let Some(search) = search {
+            search.ask(&mut questions, &is_asked);
+        }
+        let query = self.head.target.query().unwrap_or_default();
+        let document = Document::read(&self.head.fields, query, content, &questions);
+        let facts = self.declared.said(&self.head, self.upgrades, &document);
+        let found = match search {
+            Some(search) => self.session.find_in(search, &document),
             None => Ok(Vec::new()),
         };
         if let Some(noted) = &self.noted {

@@ -10,8 +10,8 @@ use super::detected::{CredentialUse, DetectedCredentials, Location};
 use super::origin_bindings::OriginBindings;
 use super::phantom::{Phantoms, Registry};
 use super::refusal::{CredentialRefusal, RequestPart};
-use crate::body::fact::{Plain, Spot, Unclear, multipart_fields, spots};
-use crate::body::{FormFault, FormKind, Member};
+use crate::body::fact::{Spot, Unclear};
+use crate::body::{Document, FormFault, FormKind, Member, Questions};
 use crate::message::content_name::{part, parts};
 use crate::message::{Place, RequestHead, Taken, TakenPart, folded_parameters};
 
@@ -105,6 +105,13 @@ impl DetectedCredentials {
 }
 
 impl ContentSearch {
+    /// Says what will be asked of the content. `is_asked` is [`Self::is_asked`].
+    pub fn ask<'q>(&self, questions: &mut Questions<'q>, is_asked: &'q dyn Fn(&str) -> bool) {
+        let places = self.places.iter().map(Searched::place);
+        places.for_each(|place| questions.place(place));
+        questions.members(is_asked);
+    }
+
     /// Finds the credentials that the content uses.
     ///
     /// A phantom outside of the places is inert: it goes on as it is.
@@ -114,14 +121,12 @@ impl ContentSearch {
     /// or content that readers may disagree about.
     pub fn find(
         &self,
-        head: &RequestHead,
-        content: &Plain,
+        content: &Document<'_>,
         (phantoms, registry): (&Phantoms, Option<&Registry>),
     ) -> Result<Vec<CredentialUse>, CredentialRefusal> {
-        let members = self.members(head, content)?;
-        let places: Vec<&Place> = self.places.iter().map(Searched::place).collect();
-        let query = head.target.query().unwrap_or_default();
-        let spots = spots(&head.fields, query, content, &places);
+        let members = self.members(content)?;
+        let places = self.places.iter().map(Searched::place);
+        let spots: Result<Vec<_>, _> = places.map(|place| content.spot(place)).collect();
         let found = spots.iter().flatten().zip(&self.places);
         let deep = found.filter(|(_, searched)| searched.names.is_empty());
         let deep = deep.filter_map(|(spot, _)| Some(spot.as_ref()?.text.as_deref()));
@@ -183,35 +188,13 @@ impl ContentSearch {
     }
 
     /// The members in which credentials may be, in the reading of any origin.
-    fn members(
-        &self,
-        head: &RequestHead,
-        content: &Plain,
-    ) -> Result<Vec<Member>, CredentialRefusal> {
-        let Plain { bytes, streams, .. } = content;
-        let is_asked = |name: &str| self.is_asked(name);
-        let members = self.kind.members(bytes, is_asked).map_err(unreadable)?;
-        if self.kind != FormKind::Parts {
-            return Ok(members);
-        }
-        // Their values are known if all readers split the form alike.
-        let fields = multipart_fields(&head.fields, bytes, *streams);
+    fn members(&self, content: &Document<'_>) -> Result<Vec<Member>, CredentialRefusal> {
+        let members = content.members().map_err(unreadable)?;
         let is_told = !members.is_empty();
-        if fields.is_none() && !is_told && self.guards() && is_form(&head.fields) {
+        if content.is_unsplit() && !is_told && self.guards() && is_form(content.fields()) {
             return Err(unreadable(FormFault::Disputed));
         }
-        let fields = fields.unwrap_or_default();
-        let asked = fields.into_iter().filter(|(name, _)| is_asked(name));
-        let read: Vec<Member> = asked
-            .map(|(name, at)| Member {
-                name,
-                value: std::str::from_utf8(&bytes[at]).ok().map(str::to_owned),
-            })
-            .collect();
-        match read.len() == members.len() {
-            true => Ok(read),
-            false => Ok(members),
-        }
+        Ok(members)
     }
 }
 

@@ -24,10 +24,9 @@ use super::phantom::{Phantom, PhantomKey, Phantoms, Registry, TemporaryPhantoms}
 use super::refusal::CredentialRefusal;
 use super::status::{DecidedStatus, EndReason, SessionStatus};
 use crate::audit::{Account, Log, Noted, Redact};
+use crate::body::Document;
 use crate::body::HoldBudget;
-use crate::body::fact::Plain;
 use crate::intercept::{Accepted, Request};
-use crate::message::RequestHead;
 use crate::names::{Map, ReasonCode, SessionId, User};
 
 /// A session: one workload, what it may present, and until when.
@@ -211,11 +210,10 @@ impl Session {
     pub fn find_in(
         &self,
         search: &ContentSearch,
-        head: &RequestHead,
-        content: &Plain,
+        content: &Document<'_>,
     ) -> Result<Vec<CredentialUse>, CredentialRefusal> {
         let registry = self.registry.get().map(Arc::as_ref);
-        search.find(head, content, (&self.phantoms.load(), registry))
+        search.find(content, (&self.phantoms.load(), registry))
     }
 
     /// Finds the credentials in a text message that its workload sends by a WebSocket.

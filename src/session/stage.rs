@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use super::phantom::{Issue, PhantomKey, Phantoms, Registry, Shape};
 use super::{Binding, Bindings, CredentialRefusal, CredentialUse, DetectedCredentials};
 use crate::body::fact::Plain;
+use crate::body::{Document, Questions};
 use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use crate::names::{CredentialName, SessionId};
 
@@ -185,7 +186,12 @@ impl Stage {
             bytes: content.to_owned().into(),
             ..Plain::default()
         };
-        search.find(head, &content, (&self.phantoms, Some(&self.registry)))
+        let is_asked = |name: &str| search.is_asked(name);
+        let mut questions = Questions::default();
+        search.ask(&mut questions, &is_asked);
+        let query = head.target.query().unwrap_or_default();
+        let document = Document::read(&head.fields, query, &content, &questions);
+        search.find(&document, (&self.phantoms, Some(&self.registry)))
     }
 
     /// The code with which a request is refused. Also checks that the refusal contains no secret

@@ -1,99 +1,159 @@
-//! Facts of a form (`application/x-www-form-urlencoded`).
+//! Questions to a form (`application/x-www-form-urlencoded`).
 
 use std::ops::Range;
 
-use super::value::{FactType, FactValue, of_text};
-use crate::form::{begins_as_json, split_pairs};
 use gateway_message::FormName;
 use gateway_message::content_name::{is_plain, parts};
+use gateway_message::json::begins_as_json;
 use gateway_message::pairs::decoded;
 
-/// Reads the wanted values of one form.
-pub(crate) struct FormReader<'w> {
-    wanted: Vec<Wanted<'w>>,
+use crate::Member;
+
+/// The pairs of a form that may be asked for.
+pub(crate) struct Pairs {
+    seen: Vec<Seen>,
+    /// Whether every reader finds the same pairs.
+    is_clear: bool,
+    /// Whether there are more than are kept.
+    is_cut: bool,
 }
 
-struct Wanted<'w> {
-    name: Option<&'w FormName>,
-    kind: FactType,
-    /// The number of pairs that some reader would take for it.
-    seen: usize,
-    value: Option<Value>,
+/// One pair.
+struct Seen {
+    name: String,
+    parts: Vec<String>,
+    value: String,
+    /// Where the value stands in the form, still escaped, if all readers agree on it.
+    at: Option<Range<usize>>,
+    /// Whether it stands in the content, as it is read.
+    is_content: bool,
 }
 
-/// A value, and where it stands in the form, still escaped.
-type Value = (FactValue, Range<usize>);
+/// A pair of a form, still encoded.
+struct Pair<'a> {
+    name: &'a [u8],
+    /// The text after `=`.
+    value: Option<&'a [u8]>,
+    /// Whether all readers see this pair. All split at `&`, but some also split at `;` or at the
+    /// end of a line.
+    agreed: bool,
+}
 
-impl<'w> FormReader<'w> {
-    pub fn new(wanted: impl Iterator<Item = (Option<&'w FormName>, FactType)>) -> Self {
-        let wanted = wanted.map(|(name, kind)| Wanted {
-            name,
-            kind,
-            seen: 0,
-            value: None,
-        });
-        Self {
-            wanted: wanted.collect(),
-        }
-    }
-
-    /// The values. `None` if some reader reads the content in another format.
-    pub fn read(mut self, query: &str, content: &[u8], coded: &[u8]) -> Option<Vec<Option<Value>>> {
-        // Some readers detect the format from the content and would read JSON. Others stop after a
-        // number of pairs and ignore the rest.
+impl Pairs {
+    /// Reads a form: the query and the coded bytes too, which some readers take for more of it.
+    /// Kept are the pairs that some reader may take for one of the names, or that are asked for.
+    pub fn read(
+        (query, content, coded): (&str, &[u8], &[u8]),
+        names: &[FormName],
+        is_asked: &dyn Fn(&str) -> bool,
+    ) -> Self {
         let more = |pairs: &[u8], most| split_pairs(pairs).nth(most).is_some();
-        let many = more(content, MOST_PAIRS)
-            || more(query.as_bytes(), MOST_PAIRS)
-            || more(coded, MOST_CODED_PAIRS);
+        let many = more(query.as_bytes(), MOST_PAIRS) || more(coded, MOST_CODED_PAIRS);
         let long = content.len() > MOST_BYTES || coded.len() > MOST_BYTES;
-        if begins_as_json(content) || many || long {
-            return None;
-        }
-        for pair in split_pairs(content) {
+        let mut pairs = Self {
+            seen: Vec::new(),
+            // Some readers detect the format from the content and would read JSON.
+            is_clear: !(begins_as_json(content) || many || long),
+            is_cut: false,
+        };
+        let is_wanted = |seen: &[String]| names.iter().any(|name| may_be(name.parts(), seen));
+        for (nth, pair) in split_pairs(content).enumerate() {
             let name = decoded(pair.name, b' ');
             // Some readers use this pair as the charset of the other pairs. Each splits a name with
             // loose brackets and broken escapes in its own way (`%u0061` is `a` to ASP).
             let is_charset = name.text.trim().eq_ignore_ascii_case("_charset_");
-            if is_charset || !name.clear || !is_plain(&name.text) {
-                return None;
-            }
-            let agreed = pair.agreed;
-            let clear = pair.value.filter(|_| agreed);
-            let clear = clear.map(|raw| (raw, range_of(content, raw)));
-            self.see(&name.text, clear);
-        }
-        for pair in split_pairs(query.as_bytes()).chain(split_pairs(coded)) {
-            self.see(&decoded(pair.name, b' ').text, None);
-        }
-        let values = self.wanted.into_iter();
-        Some(
-            values
-                .map(|one| one.value.filter(|_| one.seen == 1))
-                .collect(),
-        )
-    }
-
-    /// Counts a pair for every wanted name it may match. Its value counts only if all readers agree
-    /// on it.
-    fn see(&mut self, name: &str, clear: Option<(&[u8], Range<usize>)>) {
-        let seen = parts(name);
-        for one in &mut self.wanted {
-            let Some(wanted) = one.name.filter(|wanted| may_be(wanted.parts(), &seen)) else {
+            // Some stop after a number of pairs and ignore the rest.
+            let is_odd = is_charset || !name.clear || !is_plain(&name.text) || nth == MOST_PAIRS;
+            pairs.is_clear &= !is_odd;
+            let parts = parts(&name.text);
+            if !is_asked(&name.text) && !is_wanted(&parts) {
                 continue;
-            };
-            one.seen += 1;
-            let clear = clear.clone().filter(|_| wanted.as_str() == name);
-            one.value = clear.and_then(|(raw, at)| {
-                let value = decoded(raw, b' ');
-                let value = Some(value).filter(|value| value.clear)?;
-                Some((of_text(&value.text, one.kind)?, at))
+            }
+            let value = decoded(pair.value.unwrap_or_default(), b' ');
+            let agreed = pair.value.filter(|_| pair.agreed && value.clear);
+            pairs.keep(Seen {
+                name: name.text,
+                parts,
+                value: value.text,
+                at: agreed.map(|raw| range_of(content, raw)),
+                is_content: true,
             });
         }
+        let others = [query.as_bytes(), coded];
+        if pairs.is_clear && !names.is_empty() {
+            for pair in others.into_iter().flat_map(split_pairs) {
+                let name = decoded(pair.name, b' ').text;
+                let parts = parts(&name);
+                if is_wanted(&parts) {
+                    pairs.keep(Seen {
+                        name,
+                        parts,
+                        value: String::new(),
+                        at: None,
+                        is_content: false,
+                    });
+                }
+            }
+        }
+        pairs
+    }
+
+    fn keep(&mut self, pair: Seen) {
+        match self.seen.len() < MOST_KEPT {
+            true => self.seen.push(pair),
+            false => (self.is_clear, self.is_cut) = (false, true),
+        }
+    }
+
+    /// The value of a name and where it stands, if every reader finds it, and finds it once.
+    pub fn one(&self, name: &FormName) -> Option<(&str, Range<usize>)> {
+        let mut named = self.seen.iter();
+        let mut named = named
+            .by_ref()
+            .filter(|one| may_be(name.parts(), &one.parts));
+        match (named.next(), named.next()) {
+            (Some(one), None) if self.is_clear && one.name == name.as_str() => {
+                Some((&one.value, one.at.clone()?))
+            }
+            _ => None,
+        }
+    }
+
+    /// The members that are asked for. Those beyond the maximum, which no honest client reaches,
+    /// count as one that is not text.
+    pub fn members(&self, is_asked: &dyn Fn(&str) -> bool) -> impl Iterator<Item = Member> {
+        let asked = self.seen.iter();
+        let asked = asked.filter(move |one| one.is_content && is_asked(&one.name));
+        let member = |one: &Seen| Member {
+            name: one.name.clone(),
+            value: Some(one.value.clone()),
+        };
+        let rest = self.is_cut.then(|| Member {
+            name: String::new(),
+            value: None,
+        });
+        asked.map(member).chain(rest)
     }
 }
 
+/// Splits a form into pairs, at every separator that any reader uses.
+fn split_pairs(content: &[u8]) -> impl Iterator<Item = Pair<'_>> {
+    let inner = |b: &u8| matches!(b, b';' | b'\r' | b'\n');
+    content.split(|b| *b == b'&').flat_map(move |whole| {
+        let agreed = !whole.iter().any(inner);
+        whole.split(inner).map(move |pair| {
+            let equals = memchr::memchr(b'=', pair);
+            Pair {
+                name: &pair[..equals.unwrap_or(pair.len())],
+                value: equals.map(|at| &pair[at + 1..]),
+                agreed,
+            }
+        })
+    })
+}
+
 /// Where a part of the content stands in it.
-pub(super) fn range_of(content: &[u8], part: &[u8]) -> Range<usize> {
+fn range_of(content: &[u8], part: &[u8]) -> Range<usize> {
     let from = part.as_ptr().addr() - content.as_ptr().addr();
     from..from + part.len()
 }
@@ -119,3 +179,5 @@ const MOST_PAIRS: usize = 1_000;
 const MOST_BYTES: usize = 1 << 20;
 /// Encoded bytes contain a separator by chance now and then. Reading more would be endless work.
 const MOST_CODED_PAIRS: usize = 65_536;
+/// The most pairs that are kept.
+const MOST_KEPT: usize = 1_024;

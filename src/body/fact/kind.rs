@@ -47,7 +47,7 @@ impl ContentKind {
 }
 
 /// Whether the content is declared as plain text in UTF-8, or as nothing.
-pub(super) fn is_text(fields: &HeaderMap) -> bool {
+pub(crate) fn is_text(fields: &HeaderMap) -> bool {
     let mut all = fields.get_all(CONTENT_TYPE).iter();
     let Some(value) = all.next() else { return true };
     let text = value.to_str().unwrap_or_default().to_ascii_lowercase();

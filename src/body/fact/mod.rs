@@ -6,92 +6,50 @@
 
 mod behind;
 mod form;
-mod json;
+pub(crate) mod json;
 mod kind;
 mod location;
 mod multipart;
-mod names;
 mod plain;
 mod spot;
 mod value;
 
-use http::HeaderMap;
-use http::header::CONTENT_TYPE;
-
-use crate::form::begins_as_json;
-
 pub use behind::Behind;
+pub use json::spot_in_message;
 pub use location::Location;
-pub use multipart::{is_multipart_name, multipart_fields};
+pub use multipart::is_multipart_name;
 pub use plain::{Plain, plain};
-pub use spot::{Spot, Unclear, escaped, spot_in_message, spots};
+pub use spot::{Spot, Unclear, escaped};
 pub use value::{FactType, FactTypeUnknown, FactValue};
 
-pub(crate) use form::{FormReader, is_named};
-pub(crate) use kind::ContentKind;
-pub(crate) use multipart::Parts;
-pub(crate) use names::{Names, next_name};
-pub(crate) use value::{of_number, of_string};
-
-use value::of_text;
-
-use json::JsonReader;
-
-/// Reads the wanted values from the content of a request.
-///
-/// A value that also appears in `query`, the request's own query, counts as repeated, since many
-/// origins merge both. So does a value in the encoded bytes of a form: many origins do not decode
-/// a request's content and read those bytes. The result has one entry per wanted value, in order.
-pub fn read(
-    fields: &HeaderMap,
-    query: &str,
-    content: &Plain,
-    wanted: &[(&Location, FactType)],
-) -> Vec<Option<FactValue>> {
-    let Plain { bytes, coded, .. } = content;
-    let read = match kind_of(fields, content) {
-        Some(ContentKind::Json) => JsonReader::new(query, wanted).read(bytes),
-        Some(ContentKind::Form) => FormReader::new(wanted.iter().map(|(at, kind)| match at {
-            Location::Form(name) => (Some(name), *kind),
-            _ => (None, *kind),
-        }))
-        .read(query, bytes, coded)
-        .map(|read| read.into_iter().map(|one| Some(one?.0)).collect()),
-        None => None,
-    };
-    let other = |(at, kind): &(&Location, FactType)| match at {
-        Location::Multipart(name) => multipart::fact(fields, query, content, name, *kind),
-        Location::Text => text(fields, content).and_then(|text| of_text(text, *kind)),
-        Location::Json(_) | Location::Form(_) => None,
-    };
-    read.unwrap_or_else(|| wanted.iter().map(other).collect())
-}
-
-/// The content as text, if every reader reads it as that.
-fn text<'c>(fields: &HeaderMap, content: &'c Plain) -> Option<&'c str> {
-    let is_plain = kind::is_text(fields) && content.coded.is_empty();
-    let text = std::str::from_utf8(&content.bytes).ok()?;
-    // What some readers take for JSON, or for a form where no type is declared.
-    let is_other = begins_as_json(text.as_bytes())
-        || !fields.contains_key(CONTENT_TYPE) && text.contains(['=', '&', '%']);
-    (is_plain && !is_other && !text.starts_with('\u{feff}')).then_some(text)
-}
-
-/// The declared format of content, unless some reader would take it for another.
-pub(crate) fn kind_of(fields: &HeaderMap, content: &Plain) -> Option<ContentKind> {
-    let kind = ContentKind::of(fields)?;
-    // Some readers skip the byte order mark (U+FEFF), others read it as the first character.
-    let has_mark = content.bytes.starts_with(b"\xef\xbb\xbf");
-    let is_other = has_mark || json::begins_with_document(&content.coded);
-    (!is_other).then_some(kind)
-}
+pub(crate) use form::{Pairs, is_named};
+pub(crate) use kind::{ContentKind, is_text};
+pub(crate) use multipart::{Parts, multipart_fact, multipart_fields};
+pub(crate) use value::{of_number, of_string, of_text};
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
     use http::header::CONTENT_TYPE;
+    use http::{HeaderMap, HeaderValue};
 
     use super::*;
+    use crate::{Document, Questions};
+
+    /// The values of these facts in one reading of the content.
+    fn read(
+        fields: &HeaderMap,
+        query: &str,
+        content: &Plain,
+        wanted: &[(&Location, FactType)],
+    ) -> Vec<Option<FactValue>> {
+        let mut questions = Questions::default();
+        for (at, kind) in wanted {
+            questions.fact(at, *kind);
+        }
+        let document = Document::read(fields, query, content, &questions);
+        let values = wanted.iter().map(|(at, kind)| document.fact(at, *kind));
+        values.collect()
+    }
 
     fn at(location: &str) -> Location {
         if location.starts_with('/') {

@@ -9,14 +9,12 @@ use http::header::CONTENT_TYPE;
 use memchr::memmem;
 
 use super::form::{is_named, may_be};
-use super::plain::Plain;
-use super::value::{FactType, FactValue, of_text};
-use crate::FormKind;
+use crate::form::members_of_parts;
 
 /// The fields with their names, and where each value stands. Files are left out, and so are parts
 /// that some reader may see otherwise. `None` if some reader may split the content otherwise, as
 /// far as it is here: with `streams`, more comes behind it.
-pub fn multipart_fields(
+pub(crate) fn multipart_fields(
     head: &HeaderMap,
     content: &[u8],
     streams: bool,
@@ -32,27 +30,21 @@ pub fn is_multipart_name(name: &FormName, seen: &str) -> bool {
     may_be(name.parts(), &parts(seen)) || seen.trim().eq_ignore_ascii_case("_charset_")
 }
 
-/// The value of a field that is there once, in whichever reading.
-pub(super) fn fact(
-    head: &HeaderMap,
+/// Where the value of a field stands that is there once, in whichever reading.
+pub(crate) fn multipart_fact(
+    content: &[u8],
     query: &str,
-    content: &Plain,
     name: &FormName,
-    kind: FactType,
-) -> Option<FactValue> {
-    let Plain {
-        bytes,
-        coded,
-        streams,
-    } = content;
-    let members = FormKind::Parts.members(bytes, |seen| is_multipart_name(name, seen));
+    fields: &[(String, Range<usize>)],
+) -> Option<Range<usize>> {
+    let members = members_of_parts(content, &|seen| is_multipart_name(name, seen));
     let is_once = members.is_ok_and(|members| members.len() == 1);
-    if !is_once || !coded.is_empty() || is_named(query, name.parts()) {
+    if !is_once || is_named(query, name.parts()) {
         return None;
     }
-    let mut fields = multipart_fields(head, bytes, *streams)?.into_iter();
+    let mut fields = fields.iter();
     let (_, at) = fields.find(|(seen, _)| seen == name.as_str())?;
-    of_text(std::str::from_utf8(&bytes[at]).ok()?, kind)
+    Some(at.clone())
 }
 
 /// Some reader may split the content otherwise.

@@ -1,10 +1,25 @@
 //! A value is found in its place alone, and a secret written there changes nothing else.
 
-use http::HeaderValue;
 use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 
 use super::*;
+use crate::fact::Plain;
+use crate::{Document, Questions};
+
+/// What stands in the places.
+fn spots(
+    fields: &HeaderMap,
+    query: &str,
+    content: &Plain,
+    places: &[&Place],
+) -> Result<Vec<Option<Spot>>, Unclear> {
+    let mut questions = Questions::default();
+    places.iter().for_each(|place| questions.place(place));
+    let document = Document::read(fields, query, content, &questions);
+    places.iter().map(|place| document.spot(place)).collect()
+}
 
 const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";

@@ -66,7 +66,7 @@ impl fmt::Display for FactType {
 }
 
 /// The value of a text in a form, where every value is text.
-pub(super) fn of_text(text: &str, wanted: FactType) -> Option<FactValue> {
+pub(crate) fn of_text(text: &str, wanted: FactType) -> Option<FactValue> {
     match wanted {
         FactType::Long => canonical(text).and_then(of_number),
         FactType::Bool => text.parse().ok().map(FactValue::Bool),

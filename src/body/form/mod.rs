@@ -1,18 +1,12 @@
 //! Forms: members that an origin reads from content by name, whatever the format.
 
-mod json;
 mod multipart;
-mod pairs;
 mod search;
 
 use http::{HeaderMap, HeaderValue, header};
 
-pub(crate) use json::begins_as_json;
-pub(crate) use multipart::Heads;
-pub(crate) use pairs::split_pairs;
+pub(crate) use multipart::{Heads, members_of_parts};
 pub use search::{FormFault, Member};
-
-use search::MemberSearch;
 
 /// The format of content that an origin may read as a form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,37 +66,6 @@ impl FormKind {
         } else {
             Err(FormFault::Charset)
         }
-    }
-
-    /// The members that are asked for by name.
-    ///
-    /// If in doubt, a member counts: it is found if any reader may see it, even if others do not.
-    ///
-    /// # Errors
-    /// [`FormFault::Json`] or [`FormFault::Name`].
-    pub fn members(
-        self,
-        content: &[u8],
-        is_asked: impl Fn(&str) -> bool,
-    ) -> Result<Vec<Member>, FormFault> {
-        let mut found = MemberSearch {
-            is_asked: &is_asked,
-            members: Vec::new(),
-        };
-        match self {
-            Self::Pairs if begins_as_json(content) => {
-                json::find(content, &mut found)?;
-                pairs::find(content, &mut found);
-            }
-            Self::Pairs => pairs::find(content, &mut found),
-            Self::Parts => {
-                let mut heads = Heads::default();
-                heads.push(content, &mut found)?;
-                heads.end(&mut found)?;
-            }
-            Self::Json => json::find(content, &mut found)?,
-        }
-        Ok(found.members)
     }
 }
 

@@ -3,7 +3,22 @@
 use memchr::{memchr, memchr2};
 use percent_encoding::percent_decode;
 
-use super::search::{FormFault, MemberSearch};
+use super::search::{FormFault, Member, MemberSearch};
+
+/// The parts with a name that is asked for, in the reading of any origin. Values are not read.
+///
+/// # Errors
+/// [`FormFault::Name`]
+pub(crate) fn members_of_parts(
+    content: &[u8],
+    is_asked: &dyn Fn(&str) -> bool,
+) -> Result<Vec<Member>, FormFault> {
+    let (mut heads, members) = (Heads::default(), Vec::new());
+    let mut found = MemberSearch { is_asked, members };
+    heads.push(content, &mut found)?;
+    heads.end(&mut found)?;
+    Ok(found.members)
+}
 
 /// Reads every line that may belong to the head of a part, wherever the boundaries are: readers
 /// disagree about boundaries. Content may come in pieces.

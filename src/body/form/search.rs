@@ -38,25 +38,19 @@ pub(super) struct MemberSearch<'a> {
 }
 
 impl MemberSearch<'_> {
-    /// Adds a member. Those beyond the maximum, which no honest client reaches, count as one that
-    /// is not text.
-    pub(super) fn found(&mut self, name: &str, value: Option<String>) {
-        let count = self.members.len();
-        if count <= MOST_VALUES {
-            self.members.push(Member {
-                name: name.to_owned(),
-                value: value.filter(|_| count < MOST_VALUES),
-            });
-        }
-    }
-
     /// Adds a part, whose value is not read, if one of the readings of its name is asked for.
     pub(super) fn part(&mut self, readings: &[&str]) {
-        if let Some(name) = readings.iter().find(|name| (self.is_asked)(name)) {
-            self.found(name, None);
+        let mut readings = readings.iter();
+        if let Some(name) = readings.find(|name| (self.is_asked)(name))
+            && self.members.len() < MOST_PARTS
+        {
+            self.members.push(Member {
+                name: (*name).to_owned(),
+                value: None,
+            });
         }
     }
 }
 
-/// The most values that are kept.
-pub(super) const MOST_VALUES: usize = 64;
+/// The most parts that are kept, which no honest client reaches.
+const MOST_PARTS: usize = 64;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use http::{HeaderMap, Method};
+use http::Method;
 
-use crate::fact::{FactValue, Plain};
+use crate::Document;
+use crate::fact::FactValue;
 
 /// A request to read.
 #[derive(Clone, Copy)]
@@ -13,14 +14,10 @@ pub struct Asked<'a> {
     pub method: &'a Method,
     /// Its canonical path.
     pub path: &'a str,
-    /// Its query, or an empty text.
-    pub query: &'a str,
-    /// Its fields.
-    pub fields: &'a HeaderMap,
     /// Whether it changes to another protocol, whose messages nobody reads.
     pub upgrades: bool,
-    /// Its content. Empty if it has none.
-    pub content: &'a Plain,
+    /// Its content, of which the protocol's facts were asked.
+    pub content: &'a Document<'a>,
 }
 
 /// What was read: the name of each fact, and its value or why there is none.

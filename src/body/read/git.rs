@@ -20,16 +20,16 @@ pub(super) fn is_push(method: &Method, path: &str, fields: &HeaderMap) -> bool {
 }
 
 pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
-    if !is_push(asked.method, asked.path, asked.fields) {
+    if !is_push(asked.method, asked.path, asked.content.fields()) {
         return Err("it is no push");
     }
-    let coded = &asked.content.coded;
+    let coded = &asked.content.content().coded;
     if !coded.is_empty() && !coded.starts_with(b"\x1f\x8b") {
         return Err("git undoes no coding but gzip");
     }
     let (mut refs, mut folders) = (BTreeSet::new(), BTreeSet::new());
     let mut options = BTreeSet::new();
-    walk_all(&asked.content.bytes, |said| match said {
+    walk_all(&asked.content.content().bytes, |said| match said {
         Said::Command(kind, name, folder) => {
             folders.insert(folder.to_owned());
             refs.insert(kind.to_owned());
@@ -253,6 +253,7 @@ mod tests {
     use super::super::{Protocol, tests::asked};
     use super::*;
     use crate::fact::Plain;
+    use crate::{Document, Questions};
 
     const PATH: &str = "/o/r.git/git-receive-pack";
 
@@ -396,13 +397,12 @@ mod tests {
                 ..Plain::default()
             };
             let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(PUSH))]);
+            let questions = Questions::default();
             let asked = Asked {
                 method: &Method::POST,
                 path: PATH,
-                query: "",
-                fields: &fields,
                 upgrades: false,
-                content: &content,
+                content: &Document::read(&fields, "", &content, &questions),
             };
             read(&asked).is_ok()
         };

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use apollo_parser::cst::{Definition, OperationDefinition, Selection, SelectionSet};
 use apollo_parser::{Lexer, Parser, TokenKind};
+use gateway_message::FormName;
+use gateway_message::json::Value;
 use http::Method;
 
 use super::asked::{Asked, Found, Unread, names};
-use super::document::{Json, LEAF, Shape, document, in_query};
-use crate::fact::{FactType, FactValue, FormReader};
-use gateway_message::FormName;
+use super::document::{LEAF, Shape, document, in_query, member, members, text};
+use crate::fact::{Pairs, of_string};
 
 /// The facts that it gives.
 pub(super) const FACTS: [&str; 2] = ["graphql.operations", "graphql.fields"];
@@ -22,11 +23,15 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
     let mut said = Said::default();
     match *asked.method {
         Method::GET | Method::HEAD => said.query(asked)?,
-        Method::POST => match document(asked, SHAPE)? {
-            Json::List(members) if members.is_empty() => return Err("the batch is empty"),
-            Json::List(members) => members.iter().try_for_each(|one| said.member(one))?,
-            one => said.member(&one)?,
-        },
+        Method::POST => {
+            let one = document(asked, SHAPE)?;
+            let mut batch = one.elements();
+            match (one.is_list(), batch.len()) {
+                (true, 0) => return Err("the batch is empty"),
+                (true, _) => batch.try_for_each(|(_, one)| said.member(one))?,
+                (false, _) => said.member(one)?,
+            }
+        }
         _ => return Err("GraphQL is asked by GET and POST"),
     }
     let [operations, fields] = FACTS;
@@ -46,45 +51,44 @@ struct Said {
 impl Said {
     /// Reads a request whose query has the document.
     fn query(&mut self, asked: &Asked<'_>) -> Result<(), Unread> {
-        if !asked.content.bytes.is_empty() {
+        if !asked.content.content().bytes.is_empty() {
             return Err("it has a query and content");
         }
-        let wanted = [DOCUMENT, CHOSEN].map(|name| name.parse::<FormName>().ok());
-        let wanted = wanted.iter().map(|name| (name.as_ref(), FactType::String));
-        let read = FormReader::new(wanted).read("", asked.query.as_bytes(), b"");
-        let mut values = read.unwrap_or_default().into_iter();
-        let mut next = || match values.next().flatten() {
-            Some((FactValue::String(text), _)) => Some(text),
-            _ => None,
-        };
-        let document = next().ok_or("the query does not say the document in exactly one way")?;
-        let chosen = next();
+        let names = [DOCUMENT, CHOSEN].map(|name| name.parse::<FormName>());
+        let names: Vec<_> = names.into_iter().flatten().collect();
+        let read = Pairs::read(("", asked.content.query().as_bytes(), b""), &names, &|_| {
+            false
+        });
+        let mut values = names.iter().map(|name| {
+            let (text, _) = read.one(name)?;
+            of_string(text).map(|_| text)
+        });
+        let document = values.next().flatten();
+        let document = document.ok_or("the query does not say the document in exactly one way")?;
+        let chosen = values.next().flatten();
         if chosen.is_none() && in_query(asked, CHOSEN) {
             return Err(UNCHOSEN);
         }
-        self.document(&document, chosen.as_deref())
+        self.document(document, chosen)
     }
 
     /// Reads a member of the content: one request, of a batch or alone.
-    fn member(&mut self, member: &Json) -> Result<(), Unread> {
-        if member.members().any(|(name, _)| !MEMBERS.contains(&name)) {
+    fn member(&mut self, one: Value<'_>) -> Result<(), Unread> {
+        if members(one).any(|(name, _)| !MEMBERS.contains(&name)) {
             return Err(
                 "it has a member beside `query`, `operationName`, `variables`, `extensions`",
             );
         }
-        let extensions = member.member("extensions");
-        let is_plain = |all: &Json| match all {
-            Json::Object(_) => all.member("persistedQuery").is_none(),
-            _ => false,
-        };
+        let extensions = member(one, "extensions");
+        let is_plain = |all: Value<'_>| all.is_object() && member(all, "persistedQuery").is_none();
         if !extensions.is_none_or(is_plain) {
             return Err("it names a document that is kept elsewhere");
         }
-        let document = member.member(DOCUMENT).and_then(Json::text);
+        let document = member(one, DOCUMENT).and_then(text);
         let document = document.ok_or("it has no document")?;
-        let chosen = member.member(CHOSEN);
-        let chosen = chosen.map(|name| name.text().ok_or(UNCHOSEN)).transpose()?;
-        self.document(document, chosen)
+        let chosen = member(one, CHOSEN);
+        let chosen = chosen.map(|name| text(name).ok_or(UNCHOSEN)).transpose()?;
+        self.document(&document, chosen.as_deref())
     }
 
     fn document(&mut self, text: &str, chosen: Option<&str>) -> Result<(), Unread> {
@@ -204,7 +208,7 @@ const BLOCK: &str = r#"""""#;
 const DOCUMENT: &str = "query";
 const CHOSEN: &str = "operationName";
 const MEMBERS: [&str; 4] = [DOCUMENT, CHOSEN, "variables", "extensions"];
-const SHAPE: Shape = Shape(&[
+pub(super) const SHAPE: Shape = Shape(&[
     (DOCUMENT, LEAF),
     (CHOSEN, LEAF),
     ("extensions", Shape(&[("persistedQuery", LEAF)])),

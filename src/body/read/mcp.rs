@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gateway_message::folded;
+use gateway_message::json::Value;
 use http::Method;
 
 use super::asked::{Asked, Found, Unread, names};
-use super::document::{Json, LEAF, Shape, document};
+use super::document::{LEAF, Shape, document, member, text};
 
 /// The facts that it gives.
 pub(super) const FACTS: [&str; 2] = ["mcp.methods", "mcp.tools"];
@@ -37,7 +38,7 @@ pub(super) fn arguments(asked: &Asked<'_>, tool: &str) -> Option<Vec<String>> {
     if name != tool {
         return None;
     }
-    let members = ["params", "arguments"].map(String::from);
+    let members = ARGUMENTS.map(String::from);
     Some(
         call.map(|nth| nth.to_string())
             .into_iter()
@@ -50,15 +51,16 @@ fn said(asked: &Asked<'_>) -> Result<Said, Unread> {
     let mut said = Said::default();
     match *asked.method {
         // A client opens a stream for what the server sends, or ends its session.
-        Method::GET | Method::DELETE if asked.content.bytes.is_empty() => {}
-        Method::POST => match document(asked, SHAPE)? {
-            Json::List(frames) if frames.is_empty() => return Err("the batch is empty"),
-            Json::List(frames) => {
-                let mut frames = frames.iter().enumerate();
-                frames.try_for_each(|(nth, frame)| said.frame(frame, Some(nth)))?;
+        Method::GET | Method::DELETE if asked.content.content().bytes.is_empty() => {}
+        Method::POST => {
+            let frame = document(asked, SHAPE)?;
+            let mut frames = frame.elements();
+            match (frame.is_list(), frames.len()) {
+                (true, 0) => return Err("the batch is empty"),
+                (true, _) => frames.try_for_each(|(nth, frame)| said.frame(frame, Some(nth)))?,
+                (false, _) => said.frame(frame, None)?,
             }
-            frame => said.frame(&frame, None)?,
-        },
+        }
         _ => return Err("MCP is spoken by POST, and by GET and DELETE without content"),
     }
     Ok(said)
@@ -72,25 +74,31 @@ struct Said {
 }
 
 impl Said {
-    fn frame(&mut self, frame: &Json, nth: Option<usize>) -> Result<(), Unread> {
-        let is_answer = ["result", "error"].map(|name| frame.has(name)) != [false, false];
+    fn frame(&mut self, frame: Value<'_>, nth: Option<usize>) -> Result<(), Unread> {
+        let is_answer = ["result", "error"]
+            .iter()
+            .any(|name| frame.member(name).is_some());
         let method = match (frame.member("method"), is_answer) {
-            (Some(Json::Text(method)), false) => method,
-            (None, true) if !frame.has("method") => return Ok(()),
-            _ => return Err("a frame of it is neither a request nor an answer"),
+            (Some(method), false) => text(method),
+            (None, true) => return Ok(()),
+            _ => None,
         };
+        let method = method.ok_or("a frame of it is neither a request nor an answer")?;
         if method == "tools/call" {
-            let tool = frame.member("params").and_then(|all| all.member("name"));
-            let tool = tool.and_then(Json::text);
-            let tool = tool.ok_or("it calls a tool without a name")?.to_owned();
+            let tool = member(frame, "params").and_then(|all| all.member("name"));
+            let tool = tool.and_then(text);
+            let tool = tool.ok_or("it calls a tool without a name")?;
             self.tools.entry(tool).or_default().push(nth);
         }
-        self.methods.insert(method.clone());
+        self.methods.insert(method);
         Ok(())
     }
 }
 
-const SHAPE: Shape = Shape(&[
+/// The members of a frame that lead to the arguments of the tool that it calls.
+pub(super) const ARGUMENTS: [&str; 2] = ["params", "arguments"];
+
+pub(super) const SHAPE: Shape = Shape(&[
     ("method", LEAF),
     ("params", Shape(&[("name", LEAF)])),
     ("result", LEAF),
@@ -105,6 +113,7 @@ mod tests {
     use super::super::{Protocol, tests::ask};
     use super::*;
     use crate::fact::Plain;
+    use crate::{Document, Questions};
 
     const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -148,13 +157,14 @@ mod tests {
                 bytes: content.to_owned().into(),
                 ..Plain::default()
             };
+            let fields = HeaderMap::from_iter([(CONTENT_TYPE, JSON)]);
+            let mut questions = Questions::default();
+            Protocol::Mcp.ask(&mut questions);
             let asked = Asked {
                 method: &Method::POST,
                 path: "/mcp",
-                query: "",
-                fields: &HeaderMap::from_iter([(CONTENT_TYPE, JSON)]),
                 upgrades: false,
-                content: &content,
+                content: &Document::read(&fields, "", &content, &questions),
             };
             Some(arguments(&asked, "a")?.join("/"))
         };

@@ -13,8 +13,10 @@ use std::str::FromStr;
 
 use http::{HeaderMap, Method};
 
-use crate::fact::Parts;
-use crate::{Coding, Limit, digest};
+use gateway_message::Pointer;
+
+use crate::fact::{FactType, Location, Parts};
+use crate::{Coding, Limit, Questions, digest};
 
 pub use asked::{Asked, Found, Unread};
 pub use git::Push;
@@ -101,6 +103,27 @@ impl Protocol {
         }
     }
 
+    /// Asks for its facts.
+    pub fn ask(self, questions: &mut Questions<'_>) {
+        let wanted = questions.json();
+        match self {
+            Self::Git => {}
+            Self::Graphql => graphql::SHAPE.want(wanted),
+            Self::Mcp => mcp::SHAPE.want(wanted),
+            Self::Model => {
+                model::SHAPE.want(wanted);
+                wanted.watching(model::BROUGHT);
+            }
+        }
+    }
+
+    /// Asks for a fact among the arguments of a tool.
+    pub fn ask_argument(pointer: &Pointer, kind: FactType, questions: &mut Questions<'_>) {
+        let below = pointer.below(mcp::ARGUMENTS.map(String::from).into_iter());
+        questions.json().each();
+        questions.fact(&Location::Json(below), kind);
+    }
+
     /// Reads what a request does.
     pub fn read(self, asked: &Asked<'_>) -> Found {
         let found = match self {
@@ -149,6 +172,7 @@ mod tests {
     use http::{HeaderMap, HeaderValue, Method};
 
     use super::*;
+    use crate::Document;
     use crate::fact::{FactValue, Plain};
 
     /// The facts that a request with this JSON gives, joined, or why there is one that it does not.
@@ -188,13 +212,13 @@ mod tests {
             ..Plain::default()
         };
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let mut questions = Questions::default();
+        protocol.ask(&mut questions);
         let found = protocol.read(&Asked {
             method,
             path,
-            query,
-            fields: &fields,
             upgrades: false,
-            content: &content,
+            content: &Document::read(&fields, query, &content, &questions),
         });
         let names: Vec<_> = found.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, protocol.facts());

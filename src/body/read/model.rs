@@ -6,11 +6,12 @@
 
 use std::collections::BTreeSet;
 
+use gateway_message::json::{Value, Watch};
 use http::Method;
 
 use super::asked::{Asked, Found, Unread, names};
-use super::document::{Json, LEAF, Shape, Watch, watched};
-use crate::fact::FactValue;
+use super::document::{LEAF, Shape, document, member, members, text};
+use crate::fact::{FactValue, of_number};
 
 /// The facts that it gives.
 pub(super) const FACTS: [&str; 4] = [
@@ -24,24 +25,24 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
     if *asked.method != Method::POST {
         return Err("a model is asked by POST");
     }
-    let (content, is_brought) = watched(asked, SHAPE, BROUGHT)?;
-    if is_brought {
+    let content = document(asked, SHAPE)?;
+    if asked.content.is_seen() {
         return Err("what it says to the model brings tools");
     }
-    let Json::Object(_) = content else {
+    if !content.is_object() {
         return Err("the content is no object");
-    };
+    }
     let mut tools = Tools::default();
-    for (name, value) in content.members() {
-        match (name, value) {
-            ("tools" | "functions", Json::List(all)) => {
-                all.iter().try_for_each(|one| tools.add(one))?;
+    for (name, value) in members(content) {
+        match name {
+            "tools" | "functions" if value.is_list() => {
+                value.elements().try_for_each(|(_, one)| tools.add(one))?;
             }
-            ("tools" | "functions", _) => return Err("its tools are no list"),
-            ("model", _) => {}
-            ("mcp_servers" | "web_search_options", _) => tools.host(name),
-            (name, _) if KNOWN.split_ascii_whitespace().any(|known| known == name) => {}
-            (name, _) => {
+            "tools" | "functions" => return Err("its tools are no list"),
+            "model" => {}
+            "mcp_servers" | "web_search_options" => tools.host(name),
+            name if KNOWN.split_ascii_whitespace().any(|known| known == name) => {}
+            name => {
                 tools.host(name);
                 tools.is_other = true;
             }
@@ -54,13 +55,10 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
     let other = || other.map_or(Ok(()), Err);
     let [name, own, hosted, most] = FACTS;
     Ok(vec![
-        (name, other().and_then(|()| model(asked.path, &content))),
+        (name, other().and_then(|()| model(asked.path, content))),
         (own, names(tools.own)),
         (hosted, names(tools.hosted)),
-        (
-            most,
-            other().and_then(|()| max_tokens(asked.path, &content)),
-        ),
+        (most, other().and_then(|()| max_tokens(asked.path, content))),
     ])
 }
 
@@ -73,46 +71,46 @@ struct Tools {
 }
 
 impl Tools {
-    fn add(&mut self, tool: &Json) -> Result<(), Unread> {
-        let Json::Object(members) = tool else {
+    fn add(&mut self, tool: Value<'_>) -> Result<(), Unread> {
+        if !tool.is_object() {
             return Err("a tool is no object");
-        };
-        let kind = tool.member("type").map(|kind| kind.text().ok_or(UNNAMED));
-        let name = match kind.transpose()? {
-            Some(kind @ ("function" | "custom")) => match tool.member(kind) {
-                Some(_) if tool.has("name") => return Err("a tool has two names"),
+        }
+        let has = |name| tool.member(name).is_some();
+        let kind = member(tool, "type").map(|kind| text(kind).ok_or(UNNAMED));
+        let name = match kind.transpose()?.as_deref() {
+            Some(kind @ ("function" | "custom")) => match member(tool, kind) {
+                Some(_) if has("name") => return Err("a tool has two names"),
                 // In chat completions, an object of that name says the rest.
                 inner => inner.unwrap_or(tool).member("name"),
             },
             Some(kind) => {
                 self.host(kind);
-                self.is_other |= tool.has("model");
+                self.is_other |= has("model");
                 return Ok(());
             }
-            None if tool.has("name") => tool.member("name"),
-            None if members.is_empty() => return Err(UNNAMED),
+            None if has("name") => tool.member("name"),
+            None if tool.members().len() == 0 => return Err(UNNAMED),
             // Gemini has a list of functions, and a member for each tool of its own.
             None => return self.gemini(tool),
         };
         self.own(name)
     }
 
-    fn gemini(&mut self, tool: &Json) -> Result<(), Unread> {
-        for (name, value) in tool.members() {
-            match (name, value) {
-                ("functionDeclarations", Json::List(all)) => {
-                    let mut names = all.iter().map(|one| one.member("name"));
-                    names.try_for_each(|name| self.own(name))?;
+    fn gemini(&mut self, tool: Value<'_>) -> Result<(), Unread> {
+        for (name, value) in members(tool) {
+            match name {
+                "functionDeclarations" if value.is_list() => {
+                    let mut all = value.elements();
+                    all.try_for_each(|(_, one)| self.own(one.member("name")))?;
                 }
-                (name, _) => self.host(name),
+                name => self.host(name),
             }
         }
         Ok(())
     }
 
-    fn own(&mut self, name: Option<&Json>) -> Result<(), Unread> {
-        let name = name.and_then(Json::text).ok_or(UNNAMED)?;
-        self.own.insert(name.to_owned());
+    fn own(&mut self, name: Option<Value<'_>>) -> Result<(), Unread> {
+        self.own.insert(name.and_then(text).ok_or(UNNAMED)?);
         Ok(())
     }
 
@@ -130,48 +128,49 @@ impl Tools {
 }
 
 /// The model's name, in the content or in the path: `/v1beta/models/NAME:generateContent`.
-fn model(path: &str, content: &Json) -> Result<FactValue, Unread> {
+fn model(path: &str, content: Value<'_>) -> Result<FactValue, Unread> {
     let is_models = |part: &&str| part.eq_ignore_ascii_case("models");
     let mut parts = path.split('/').skip_while(|part| !is_models(part));
     let is_in_path = parts.next().is_some();
     let in_path = parts.next().and_then(|part| part.split_once(':'));
     let in_path = in_path.filter(|(name, _)| !name.contains('%') && parts.next().is_none());
-    let name = match (content.member("model"), in_path) {
-        (Some(Json::Text(name)), None) if !is_in_path => name.as_str(),
-        (None, Some((name, _))) => name,
-        _ => return Err("it does not name one model"),
+    let name = match (member(content, "model"), in_path) {
+        (Some(name), None) if !is_in_path => text(name),
+        (None, Some((name, _))) => Some(name.to_owned()),
+        _ => None,
     };
+    let name = name.ok_or("it does not name one model")?;
     // Azure runs the deployment that the path names.
     if name.is_empty() || path.split('/').any(|part| part == "deployments") {
         return Err("it does not name one model");
     }
-    Ok(FactValue::String(name.to_owned()))
+    Ok(FactValue::String(name))
 }
 
 /// By the names that the endpoint takes: others would bound nothing. Each answer has that bound.
-fn max_tokens(path: &str, content: &Json) -> Result<FactValue, Unread> {
-    let generation = content.member("generationConfig");
-    let of_generation = |name| generation.and_then(|all| all.member(name));
+fn max_tokens(path: &str, content: Value<'_>) -> Result<FactValue, Unread> {
+    let generation = member(content, "generationConfig");
+    let of_generation = |name| generation.and_then(|all| member(all, name));
     let names: &[&str] = match path.rsplit('/').next() {
         Some("responses") => &["max_output_tokens"],
         Some("messages") => &["max_tokens"],
         _ => &["max_tokens", "max_completion_tokens"],
     };
-    let named = names.iter().map(|name| content.member(name));
+    let named = names.iter().map(|name| member(content, name));
     let there = of_generation("maxOutputTokens");
     let mut said = named.chain([there]).flatten();
-    let answers = [content.member("n"), of_generation("candidateCount")];
-    let is_one = |count: &Json| matches!(count, Json::Number(1));
-    match (said.next(), said.next()) {
-        (Some(Json::Number(most)), None) if answers.into_iter().flatten().all(is_one) => {
-            Ok(FactValue::Long(*most))
-        }
-        _ => Err("it does not bound its answer by one number"),
-    }
+    let answers = [member(content, "n"), of_generation("candidateCount")];
+    let is_one = |count: Value<'_>| count.number() == Some(1);
+    let most = match (said.next(), said.next()) {
+        (Some(most), None) if answers.into_iter().flatten().all(is_one) => most.number(),
+        _ => None,
+    };
+    let most = most.and_then(of_number);
+    most.ok_or("it does not bound its answer by one number")
 }
 
 const UNNAMED: Unread = "a tool has no name";
-const SHAPE: Shape = Shape(&[
+pub(super) const SHAPE: Shape = Shape(&[
     ("model", LEAF),
     ("tools", TOOL),
     ("functions", TOOL),
@@ -194,7 +193,7 @@ const TOOL: Shape = Shape(&[
 ]);
 
 /// Names by which items of a conversation bring tools.
-const BROUGHT: Watch = Watch {
+pub(super) const BROUGHT: Watch = Watch {
     below: &[
         "input",
         "messages",

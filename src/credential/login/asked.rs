@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::known::{EndpointUse, KnownLogin, LoginHolder};
 use super::token_request::TokenRequest;
 use super::{Issuer, Login, TokenEndpoint, TokenKind};
+use crate::body::fact::Plain;
 use crate::body::{FormFault, FormKind, Limit};
 use crate::credential::credentials::Credentials;
 use crate::credential::error::Error;
@@ -99,14 +100,18 @@ impl Credentials {
         };
         let head = authorized.head();
         let unreadable = |why| Error::Misplaced(CredentialRefusal::Unreadable { why });
-        let request = match TokenRequest::read(&head.fields, &held.whole(), known.is_some()) {
+        let content = Plain {
+            bytes: held.whole(),
+            ..Plain::default()
+        };
+        let request = match TokenRequest::read(&head.fields, &content, known.is_some()) {
             Ok(Some(request)) => request,
             Ok(None) => return Ok((authorized, None)),
             Err(why) if known.is_some() || why == FormFault::Twice => {
                 return Err(unreadable(why));
             }
             // Its answer is read all the same: a server may read what the gateway cannot.
-            Err(why) if may_name_a_grant(why, &held.whole()) => TokenRequest::default(),
+            Err(why) if may_name_a_grant(why, &content.bytes) => TokenRequest::default(),
             Err(_) => return Ok((authorized, None)),
         };
         let (what, known) = known.unwrap_or((EndpointUse::Issues, Vec::new()));

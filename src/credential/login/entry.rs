@@ -111,12 +111,8 @@ fn registries(text: &str) -> String {
 }
 
 fn docker(file: &LoginFile, text: &str) -> Result<Vec<HostToken>, FileUnreadable> {
-    let auths = json::check(text).and_then(|()| json::find(text, "/auths"));
-    let Some(auths) = auths.map_err(|fault| file.unreadable(fault))? else {
-        return Ok(Vec::new());
-    };
-    let members = json::members(text, auths.start);
-    let found = members.filter_map(|(member, value)| {
+    let members = json::members(text, "/auths").map_err(|fault| file.unreadable(fault))?;
+    let found = members.into_iter().filter_map(|(member, value)| {
         let found = docker_entry(&text[value], &member);
         found.map_err(|fault| file.at(&member, fault)).transpose()
     });
@@ -449,7 +445,7 @@ mod tests {
                 FileFormat::Netrc,
                 "a",
                 "machine a password CANARY machine a password CANARY",
-                "member `a`: it is there twice",
+                "a member is there twice",
             ),
         ] {
             let refused = read(&of(format, member), text.as_bytes()).err().unwrap();

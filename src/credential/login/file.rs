@@ -231,7 +231,7 @@ fn set(
     let object = object.filter(|at| text[at.clone()].starts_with('{'));
     let object = object.ok_or_else(|| file.at(member, FileFault::NoPlace))?;
     let start = object.start;
-    let is_empty = json::members(text, start).next().is_none();
+    let is_empty = text[start + 1..].trim_start().starts_with('}');
     let name = json::quoted(&json::segments(member).last().unwrap_or_default());
     let added = Zeroizing::new(format!("{name}:{value}{}", if is_empty { "" } else { "," }));
     splice(text, start + 1..start + 1, &added);
@@ -346,21 +346,24 @@ mod tests {
         for (text, part) in [
             (
                 r#"{"a":{"access":"CANARY","refr"#,
-                "it is no whole JSON document: EOF",
+                "it is no whole JSON document, at byte ",
             ),
             (
                 r#"{"a":{"access":"CANARY"}} CANARY"#,
-                "it is no whole JSON document: trailing",
+                "it is no whole JSON document, at byte ",
             ),
             (
                 r#"{"a":{"access":"CANARY","access":"CANARY2"}}"#,
-                "member `/a/access`: it is there twice",
+                "a member is there twice",
             ),
             (
                 r#"{"a":{"access":"CANARY","\u0061ccess":"x"}}"#,
-                "it is there twice",
+                "a member is there twice",
             ),
-            (r#"{"a":{"access":"CANARY"},"a":{}}"#, "it is there twice"),
+            (
+                r#"{"a":{"access":"CANARY"},"a":{}}"#,
+                "a member is there twice",
+            ),
             (
                 r#"{"a":{"access":["CANARY"]}}"#,
                 "member `/a/access`: it is not a text",

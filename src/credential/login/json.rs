@@ -2,40 +2,50 @@
 
 use std::ops::Range;
 
-use serde::de::IgnoredAny;
 use zeroize::Zeroizing;
 
 use super::unreadable::FileFault;
-use crate::message::json::{self, skip_space, value_end};
+use crate::message::json::{Json, JsonFault, Wanted};
 
 /// Checks that a text is one JSON document.
 pub(super) fn check(text: &str) -> Result<(), FileFault> {
-    let read = serde_json::from_str::<IgnoredAny>(text);
-    read.map(|_| ())
-        .map_err(|error| FileFault::Form(format!("it is no whole JSON document: {error}")))
+    read(text, &Wanted::default()).map(|_| ())
 }
 
-/// Where the value of a pointer's member (RFC 6901) is in a document that was checked; `None` if it
-/// has no such member.
+/// Where the value of a pointer's member (RFC 6901) is; `None` if there is no such member.
 pub(super) fn find(text: &str, pointer: &str) -> Result<Option<Range<usize>>, FileFault> {
-    let mut at = skip_space(text, 0);
-    for segment in segments(pointer) {
-        let mut found = members(text, at).filter(|(name, _)| *name == segment);
-        let Some((_, value)) = found.next() else {
-            return Ok(None);
-        };
-        if found.next().is_some() {
-            return Err(FileFault::Doubled);
-        }
-        at = value.start;
-    }
-    Ok(Some(at..value_end(text, at)))
+    let segments: Vec<String> = segments(pointer).collect();
+    let mut wanted = Wanted::default();
+    wanted.at(&segments);
+    let json = read(text, &wanted)?;
+    let mut segments = segments.iter();
+    let found = segments.try_fold(json.root(), |value, segment| value.member(segment));
+    Ok(found.map(|value| value.at()))
 }
 
-/// The names of an object's members, and where their values are. None if it is no object.
-pub(super) fn members(text: &str, at: usize) -> impl Iterator<Item = (String, Range<usize>)> {
-    let members = json::members(text, at);
-    members.map_while(|(name, value)| Some((serde_json::from_str(name).ok()?, value)))
+/// The names of the members of the object that a pointer finds, and where their values are.
+pub(super) fn members(text: &str, pointer: &str) -> Result<Vec<(String, Range<usize>)>, FileFault> {
+    let Some(at) = find(text, pointer)? else {
+        return Ok(Vec::new());
+    };
+    let (mut wanted, start) = (Wanted::default(), at.start);
+    wanted.names();
+    let json = read(&text[at], &wanted)?;
+    let place = |at: Range<usize>| start + at.start..start + at.end;
+    let members = json.root().members();
+    let members = members.map(|(name, value)| (name.to_owned(), place(value.at())));
+    Ok(members.collect())
+}
+
+fn read<'t>(text: &'t str, wanted: &Wanted<'_>) -> Result<Json<'t>, FileFault> {
+    let read = Json::read(text.as_bytes(), wanted);
+    read.map_err(|fault| match fault {
+        JsonFault::Doubled => FileFault::Doubled,
+        JsonFault::Malformed(at) => {
+            FileFault::Form(format!("it is no whole JSON document, at byte {at}"))
+        }
+        JsonFault::Excess => FileFault::Form(fault.to_string()),
+    })
 }
 
 /// A text, or a number as it is written. `None` for null and for an empty text.

@@ -4,14 +4,13 @@ use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use percent_encoding::{percent_decode, utf8_percent_encode};
-use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::json;
 use super::moment::{self, Written};
 use super::tokens::{TokenKind, Tokens};
 use crate::credential::secret::Secret;
 use crate::message::folded;
+use crate::message::json::{Json, Value, Wanted};
 use crate::message::pairs::ESCAPED;
 
 /// The tokens in an answer (RFC 6749 §5.1), as JSON or a form, and where each stands.
@@ -209,37 +208,51 @@ impl TokenSearch {
     }
 
     fn json(&mut self, content: &[u8]) -> Result<(), UnmappedToken> {
-        let text = std::str::from_utf8(content).map_err(|_| UnmappedToken::Illegible)?;
-        let whole: Value = serde_json::from_str(text).map_err(|_| UnmappedToken::Illegible)?;
-        let Some(object) = whole.as_object() else {
-            self.is_unknown |= holds_secret(&whole);
+        let whole = Json::read(content, &Wanted::whole()).map_err(|_| UnmappedToken::Illegible)?;
+        let root = whole.root();
+        if !root.is_object() {
+            self.is_unknown |= holds_secret(root);
             return Ok(());
-        };
-        let start = text.len() - text.trim_start().len();
-        let mut names = Vec::new();
-        for (name, place) in json::members(text, start) {
-            if names.contains(&name) {
-                return Err(UnmappedToken::Illegible);
-            }
-            let (member, raw) = (Member::named(&name), &text[place.clone()]);
-            names.push(name);
-            let quoted = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"'));
-            match (quoted, json::scalar(raw)) {
-                // A token with escapes could not be replaced.
-                (Some(inner), Ok(Some(value))) => {
-                    let place = (inner == &**value).then(|| place.start + 1..place.end - 1);
-                    self.put(member, value, place);
+        }
+        for (name, value) in root.members() {
+            let (member, at) = (Member::named(name), value.at());
+            match value.text() {
+                Some(text) => {
+                    let text = Zeroizing::new(text.into_owned());
+                    self.put(member, text, Some(at.start + 1..at.end - 1));
                 }
-                (None, Ok(Some(_))) if member.is_secret() => self.is_unknown = true,
-                (None, Ok(Some(value))) => self.put(member, value, None),
-                (_, Ok(None)) => {}
-                (_, Err(_)) => self.is_unknown |= is_unknown(member, raw),
+                None if value.is_null() => {}
+                None if value.is_number() && !member.is_secret() => {
+                    self.put(member, Zeroizing::new(value.raw().to_owned()), None);
+                }
+                None => {
+                    let is_flag = value.flag().is_some();
+                    self.is_unknown |= holds_secret(value) || member.is_secret() && !is_flag;
+                }
             }
         }
-        if names.len() != object.len() {
-            return Err(UnmappedToken::Illegible);
-        }
+        // A token may stand nowhere else, however it is written.
+        self.is_unknown |= self.repeats(root);
         Ok(())
+    }
+
+    /// Whether a text that is not in the place of a token has one.
+    fn repeats(&self, value: Value<'_>) -> bool {
+        let at = value.at();
+        let is_place = |place: &Range<usize>| (at.start + 1..at.end - 1) == *place;
+        let mut places = self.places.iter();
+        let is_known = places.any(|(_, place, _)| place.as_ref().is_some_and(is_place));
+        let text = value.text().filter(|_| !is_known);
+        text.is_some_and(|text| self.has_token(&text))
+            || value
+                .members()
+                .any(|(name, value)| self.has_token(name) || self.repeats(value))
+            || value.elements().any(|(_, one)| self.repeats(one))
+    }
+
+    fn has_token(&self, text: &str) -> bool {
+        let mut tokens = self.places.iter();
+        tokens.any(|(.., token)| text.contains(&***token))
     }
 
     fn form(&mut self, content: &[u8]) -> Result<(), UnmappedToken> {
@@ -340,21 +353,11 @@ fn decoded(raw: &[u8]) -> Result<Zeroizing<String>, UnmappedToken> {
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// Whether a member that is no text may hold a token.
-fn is_unknown(member: Member, raw: &str) -> bool {
-    let value = serde_json::from_str(raw).unwrap_or_default();
-    holds_secret(&value) || (member.is_secret() && !matches!(value, Value::Bool(_)))
-}
-
-/// Whether a value that is no text has a member that may be a token.
-fn holds_secret(value: &Value) -> bool {
-    match value {
-        Value::Object(members) => members
-            .iter()
-            .any(|(name, value)| Member::named(name).is_secret() || holds_secret(value)),
-        Value::Array(all) => all.iter().any(holds_secret),
-        _ => false,
-    }
+/// Whether a value has a member that may be a token.
+fn holds_secret(value: Value<'_>) -> bool {
+    let mut members = value.members();
+    members.any(|(name, value)| Member::named(name).is_secret() || holds_secret(value))
+        || value.elements().any(|(_, one)| holds_secret(one))
 }
 
 #[cfg(test)]
@@ -394,6 +397,11 @@ mod tests {
                 JSON,
                 r#"{"accessToken":"AAAAAAAAAAAA","refresh_token":null,"tokenType":"Bearer"}"#,
                 r#"{"accessToken":"<a/>","refresh_token":null,"tokenType":"Bearer"}"#,
+            ),
+            (
+                JSON,
+                r#"{"access_token":"AAAA\/AAAA\u0041AAA","refresh_token":"RRRRRRRRRRRR"}"#,
+                r#"{"access_token":"<a/>","refresh_token":"<r>"}"#,
             ),
             (
                 FORM,
@@ -449,7 +457,11 @@ mod tests {
                 Illegible,
             ),
             (JSON, r#"{"access_token":"AAAAAAAAAAAA"} {}"#, Illegible),
-            (JSON, r#"{"access_token":"AAAAAAAA\u0041AAA"}"#, Unknown),
+            (
+                JSON,
+                r#"{"access_token":"AAAA/AAAAAAA","note":"AAAA\/AAAAAAA"}"#,
+                Unknown,
+            ),
             (
                 JSON,
                 r#"{"ok":true,"authed_user":{"access_token":"AAAAAAAAAAAA"}}"#,

@@ -1,7 +1,5 @@
 //! Reads what a request asks an authorization server for.
 
-use std::cell::Cell;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
@@ -9,7 +7,8 @@ use http::header::AUTHORIZATION;
 use percent_encoding::percent_decode_str;
 use zeroize::Zeroizing;
 
-use crate::body::{FormFault, FormKind};
+use crate::body::fact::Plain;
+use crate::body::{Document, FormFault, FormKind, Questions};
 use crate::message::folded;
 
 /// A request to a token endpoint (RFC 6749 §3.2) or a revocation endpoint (RFC 7009), as a form or
@@ -44,37 +43,32 @@ impl TokenRequest {
     /// [`FormFault`] if readers could disagree about it, or it cannot be read.
     pub fn read(
         fields: &HeaderMap,
-        content: &[u8],
+        content: &Plain,
         is_known: bool,
     ) -> Result<Option<Self>, FormFault> {
         let Some(kind) = FormKind::of(fields)? else {
             return Ok(is_known.then(Self::default));
         };
-        let camel_case = Cell::new(false);
+        let is_asked = |name: &str| MEMBERS.contains(&&*folded(name));
+        let mut questions = Questions::default();
+        questions.members(&is_asked);
+        let members = Document::read(fields, "", content, &questions).members()?;
         let values = |wanted: &str| {
-            let members = kind.members(content, |name| {
-                let is_wanted = folded(name) == wanted;
-                if is_wanted && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-                    camel_case.set(true);
-                }
-                is_wanted
-            })?;
-            let values = members.into_iter().map(|member| member.value);
-            Ok::<Vec<_>, FormFault>(values.collect())
+            let named = members.iter().filter(|one| folded(&one.name) == wanted);
+            named.map(|one| one.value.as_deref()).collect::<Vec<_>>()
         };
-        let one = |wanted: &str| match &mut values(wanted)?[..] {
+        let one = |wanted: &str| match values(wanted)[..] {
             [] => Ok(None),
-            [Some(text)] => Ok(Some(std::mem::take(text)).filter(|text| !text.is_empty())),
+            [Some(text)] => Ok(Some(text.to_owned()).filter(|text| !text.is_empty())),
             _ => Err(FormFault::Twice),
         };
         let grant = one("granttype")?;
         if grant.is_none() && !is_known {
             return Ok(None);
         }
-        let resource = values("resource")?.into_iter().next().flatten();
+        let first = |wanted: &str| values(wanted).into_iter().next().flatten();
         // Microsoft Entra ID: all scopes of a resource.
-        let scope = values("scope")?.into_iter().next().flatten();
-        let of_scope = scope.as_deref().and_then(|scope| {
+        let of_scope = first("scope").and_then(|scope| {
             let mut each = scope.split(' ').filter(|one| one.starts_with("https://"));
             each.find_map(|one| one.strip_suffix("/.default"))
         });
@@ -89,12 +83,29 @@ impl TokenRequest {
             client,
             secret,
             is_json: kind == FormKind::Json,
-            resource: resource.or(one("service")?).or(of_scope.map(str::to_owned)),
+            resource: first("resource")
+                .map(str::to_owned)
+                .or(one("service")?)
+                .or(of_scope.map(str::to_owned)),
             presented: presented.map(Zeroizing::new),
-            camel_case: camel_case.get(),
+            camel_case: members
+                .iter()
+                .any(|one| one.name.bytes().any(|byte| byte.is_ascii_uppercase())),
         }))
     }
 }
+
+/// The members that are read, folded.
+const MEMBERS: [&str; 8] = [
+    "granttype",
+    "resource",
+    "scope",
+    "refreshtoken",
+    "token",
+    "clientid",
+    "clientsecret",
+    "service",
+];
 
 /// The client and its secret in `Authorization: Basic` (RFC 6749 §2.3.1).
 fn basic(fields: &HeaderMap) -> Option<(String, Zeroizing<String>)> {
@@ -119,7 +130,14 @@ mod tests {
         let kind = HeaderValue::from_static(kind);
         let fields = HeaderMap::from_iter([(CONTENT_TYPE, kind)]);
         let is_known = !content.starts_with("grant");
-        TokenRequest::read(&fields, content.as_bytes(), is_known).map(Option::unwrap)
+        TokenRequest::read(&fields, &plain(content), is_known).map(Option::unwrap)
+    }
+
+    fn plain(content: &str) -> Plain {
+        Plain {
+            bytes: content.to_owned().into(),
+            ..Plain::default()
+        }
     }
 
     const FORM: &str = "application/x-www-form-urlencoded";
@@ -168,7 +186,7 @@ mod tests {
             assert!(read(kind, content).is_err(), "{content}");
         }
         let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(FORM))]);
-        let none = TokenRequest::read(&fields, b"token=a&token=b", false);
+        let none = TokenRequest::read(&fields, &plain("token=a&token=b"), false);
         assert!(none.unwrap().is_none(), "a form that asks for no token");
     }
 }

@@ -26,8 +26,8 @@ pub enum FileFault {
     /// It has another form.
     #[error("{0}")]
     Form(String),
-    /// The member is there twice.
-    #[error("it is there twice, so that programs may disagree on its value")]
+    /// A member is there twice: this one, or any of the file.
+    #[error("a member is there twice, so that programs may disagree on its value")]
     Doubled,
     /// The member is not a text.
     #[error("it is not a text")]

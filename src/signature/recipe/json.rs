@@ -2,25 +2,20 @@
 
 use std::ops::Range;
 
-use gateway_message::json::{members, skip_space};
+use gateway_message::json::{Json, Wanted};
 
 /// The range of a member's value in the outermost object; `Ok(None)` if there is no such member.
 ///
 /// # Errors
-/// The text is not a JSON object, or has the member twice, so two readers could read it
+/// The text is not a JSON object, or has a member twice, so two readers could read it
 /// differently.
 pub(super) fn find(text: &[u8], name: &str) -> Result<Option<Range<usize>>, Malformed> {
-    let _: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_slice(text).map_err(|_| Malformed)?;
-    let text = std::str::from_utf8(text).map_err(|_| Malformed)?;
-    let is_it =
-        |known: &str| serde_json::from_str::<String>(known).is_ok_and(|known| known == name);
-    let members = members(text, skip_space(text, 0));
-    let mut found = members.filter(|(known, _)| is_it(known)).map(|(_, at)| at);
-    let first = found.next();
-    match found.next() {
-        None => Ok(first),
-        Some(_) => Err(Malformed),
+    let mut wanted = Wanted::default();
+    wanted.member_of(name);
+    let json = Json::read(text, &wanted).map_err(|_| Malformed)?;
+    match json.root().is_object() {
+        true => Ok(json.root().member(name).map(|value| value.at())),
+        false => Err(Malformed),
     }
 }
 

@@ -9,8 +9,7 @@
 use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gateway_message::json;
-use serde::de::IgnoredAny;
+use gateway_message::json::{Json, Value, Wanted};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -44,11 +43,9 @@ impl<'c> TemporaryCredentials<'c> {
                 found.xml(text?)?;
             }
             "application/json" | "application/x-amz-json-1.0" | "application/x-amz-json-1.1" => {
-                let checked = serde_json::from_slice::<IgnoredAny>(content);
-                checked.map_err(|_| UnreadableCredentials)?;
-                let text = text?;
-                let at = json::skip_space(text, 0)..text.trim_end().len();
-                found.json(text, "", at, 0)?;
+                let json = Json::read(content, &Wanted::whole());
+                let json = json.map_err(|_| UnreadableCredentials)?;
+                found.json(text?, "", json.root());
             }
             _ => return Err(UnreadableCredentials),
         }
@@ -139,36 +136,20 @@ impl<'c> Found<'c> {
 
     /// The value of a name, and those inside it. A text with escapes does not appear literally, so
     /// it could not be replaced.
-    fn json(
-        &mut self,
-        text: &'c str,
-        name: &str,
-        at: Range<usize>,
-        depth: usize,
-    ) -> Result<(), UnreadableCredentials> {
-        let raw = &text[at.clone()];
-        match raw.as_bytes().first() {
-            Some(b'{' | b'[') if depth == DEEPEST => return Err(UnreadableCredentials),
-            Some(b'{' | b'[') => {
-                for (own, at) in json::members(text, at.start) {
-                    let own = match own {
-                        "" => name.to_owned(),
-                        own => serde_json::from_str(own).map_err(|_| UnreadableCredentials)?,
-                    };
-                    self.json(text, &own, at, depth + 1)?;
-                }
-            }
-            Some(b'"') if raw.contains('\\') => {
-                let names = ["accesskeyid", "secretaccesskey", "sessiontoken"];
-                self.twice |= names.iter().any(|known| name.eq_ignore_ascii_case(known));
-            }
-            Some(b'"') => self.put(name, raw.trim_matches('"')),
-            _ => raw
-                .parse()
-                .into_iter()
-                .for_each(|number| self.number(name, number)),
+    fn json(&mut self, text: &'c str, name: &str, value: Value<'_>) {
+        let below = value.members();
+        below.for_each(|(own, value)| self.json(text, own, value));
+        let listed = value.elements();
+        listed.for_each(|(_, value)| self.json(text, name, value));
+        let raw = &text[value.at()];
+        if raw.starts_with('"') && raw.contains('\\') {
+            let names = ["accesskeyid", "secretaccesskey", "sessiontoken"];
+            self.twice |= names.iter().any(|known| name.eq_ignore_ascii_case(known));
+        } else if raw.starts_with('"') {
+            self.put(name, raw.trim_matches('"'));
+        } else if let Ok(number) = raw.parse() {
+            self.number(name, number);
         }
-        Ok(())
     }
 
     /// Elements that contain only text; XML that could hide another is refused.
@@ -196,8 +177,6 @@ impl<'c> Found<'c> {
 /// No access key id is shorter ("IAM identifiers"), and a shorter text could appear elsewhere by
 /// chance.
 const SHORTEST: usize = 16;
-/// No answer nests them more deeply.
-const DEEPEST: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -12,8 +12,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use gateway::body::fact::{FactType, FactValue, Location, Plain, read, spots};
+use gateway::body::fact::{FactType, FactValue, Location, Plain, Spot, Unclear};
 use gateway::body::read::{Asked, Protocol};
+use gateway::body::{Document, Questions};
 use gateway::message::Place;
 use gateway::wire::websocket::{FrameHeaders, masked};
 use http::header::CONTENT_TYPE;
@@ -102,6 +103,34 @@ const BYTES: &[u8] = b"\0\t\n\r \"%&+,-./0:;=[\\]a{|}\x7f\x80\xff";
 
 fn of_kind(kind: &str) -> HeaderMap {
     HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_str(kind).unwrap())])
+}
+
+/// The values of facts, and what stands in places, in one reading of the content.
+fn read(
+    fields: &HeaderMap,
+    query: &str,
+    content: &Plain,
+    wanted: &[(&Location, FactType)],
+) -> Vec<Option<FactValue>> {
+    let mut questions = Questions::default();
+    for (at, kind) in wanted {
+        questions.fact(at, *kind);
+    }
+    let document = Document::read(fields, query, content, &questions);
+    let values = wanted.iter().map(|(at, kind)| document.fact(at, *kind));
+    values.collect()
+}
+
+fn spots(
+    fields: &HeaderMap,
+    query: &str,
+    content: &Plain,
+    places: &[&Place],
+) -> Result<Vec<Option<Spot>>, Unclear> {
+    let mut questions = Questions::default();
+    places.iter().for_each(|place| questions.place(place));
+    let document = Document::read(fields, query, content, &questions);
+    places.iter().map(|place| document.spot(place)).collect()
 }
 
 fn plain(content: &[u8]) -> Plain {
@@ -334,13 +363,13 @@ fn graphql_core_finds_the_operations_and_fields_that_are_read() {
 /// The first two facts of a request, sorted, if both are read.
 fn facts(protocol: Protocol, path: &str, kind: &str, content: &[u8]) -> Option<[Vec<String>; 2]> {
     let (fields, content) = (of_kind(kind), plain(content));
+    let mut questions = Questions::default();
+    protocol.ask(&mut questions);
     let read = protocol.read(&Asked {
         method: &Method::POST,
         path,
-        query: "",
-        fields: &fields,
         upgrades: false,
-        content: &content,
+        content: &Document::read(&fields, "", &content, &questions),
     });
     let mut read = read.into_iter().map(|(_, fact)| match fact {
         Ok(FactValue::Strings(mut all)) => {

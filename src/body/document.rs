@@ -1,0 +1,363 @@
+//! The content of a request, read once: JSON, a form, a form in parts, or text.
+//!
+//! Who reads it says first what will be asked ([`Questions`]), so that memory is bounded by that
+//! and not by the content. One pass then gives what every reader finds there, or a doubt.
+
+use std::ops::Range;
+
+use gateway_message::json::{Json, JsonFault, Value, Wanted, begins_as_json};
+use gateway_message::{FormName, Place};
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+
+use crate::fact::{
+    ContentKind, FactType, FactValue, Location, Pairs, Plain, Spot, Unclear, is_text, json,
+    multipart_fact, multipart_fields, of_string, of_text,
+};
+use crate::form::members_of_parts;
+use crate::{FormFault, FormKind, Member};
+
+/// What will be asked of a document.
+#[derive(Default)]
+pub struct Questions<'a> {
+    json: Wanted<'a>,
+    names: Vec<FormName>,
+    is_asked: Option<&'a IsAsked<'a>>,
+}
+
+/// Whether members of this name are asked for.
+type IsAsked<'a> = dyn Fn(&str) -> bool + 'a;
+
+impl<'a> Questions<'a> {
+    /// A fact.
+    pub fn fact(&mut self, location: &Location, kind: FactType) {
+        match location {
+            Location::Json(pointer) => {
+                let wanted = self.json.at(pointer.tokens());
+                if kind == FactType::Strings {
+                    wanted.texts();
+                }
+            }
+            Location::Form(name) => self.names.push(name.clone()),
+            Location::Multipart(_) | Location::Text => {}
+        }
+    }
+
+    /// What is wanted of a document of JSON.
+    pub(crate) fn json(&mut self) -> &mut Wanted<'a> {
+        &mut self.json
+    }
+
+    /// What stands in a place.
+    pub fn place(&mut self, place: &Place) {
+        match place {
+            Place::Form(name) => self.names.push(name.clone()),
+            Place::Json(pointer) => drop(self.json.at(pointer.tokens())),
+            _ => {}
+        }
+    }
+
+    /// The outermost members with the names that this asks for.
+    pub fn members(&mut self, is_asked: &'a IsAsked<'a>) {
+        self.json.asked(is_asked);
+        self.is_asked = Some(is_asked);
+    }
+}
+
+/// The content of a request, which was read.
+pub struct Document<'c> {
+    fields: &'c HeaderMap,
+    query: &'c str,
+    content: &'c Plain,
+    is_asked: Option<&'c IsAsked<'c>>,
+    kind: Option<FormKind>,
+    /// The format, if it is declared so that every reader takes it for that.
+    declared: Option<ContentKind>,
+    json: Option<Result<Json<'c>, FormFault>>,
+    pairs: Option<Pairs>,
+    parts: Option<Vec<(String, Range<usize>)>>,
+}
+
+impl<'c> Document<'c> {
+    /// Reads the content of a request that has these fields and this query.
+    pub fn read(
+        fields: &'c HeaderMap,
+        query: &'c str,
+        content: &'c Plain,
+        questions: &'c Questions<'c>,
+    ) -> Self {
+        let Plain { bytes, streams, .. } = content;
+        let kind = FormKind::of_decoded(fields).ok().flatten();
+        let is_json = match kind {
+            Some(FormKind::Json) => true,
+            Some(FormKind::Pairs) => begins_as_json(bytes),
+            _ => false,
+        };
+        let json = || {
+            #[cfg(test)]
+            tests::count_walk();
+            Json::read(bytes, &questions.json).map_err(doubt)
+        };
+        let declared = ContentKind::of(fields);
+        let has_names = declared == Some(ContentKind::Form) && !questions.names.is_empty();
+        let is_form = kind == Some(FormKind::Pairs) && (has_names || questions.is_asked.is_some());
+        let pairs = || {
+            let is_asked = questions.is_asked.unwrap_or(&|_| false);
+            Pairs::read((query, bytes, &content.coded), &questions.names, is_asked)
+        };
+        Self {
+            fields,
+            query,
+            content,
+            is_asked: questions.is_asked,
+            kind,
+            declared,
+            json: is_json.then(json),
+            pairs: is_form.then(pairs),
+            parts: (kind == Some(FormKind::Parts))
+                .then(|| multipart_fields(fields, bytes, *streams))
+                .flatten(),
+        }
+    }
+
+    /// The fields of the request.
+    pub fn fields(&self) -> &'c HeaderMap {
+        self.fields
+    }
+
+    /// The query of the request.
+    pub fn query(&self) -> &'c str {
+        self.query
+    }
+
+    /// The content as it came.
+    pub fn content(&self) -> &'c Plain {
+        self.content
+    }
+
+    /// The value of a fact, if every origin reads it there, once and of its type. A value that also
+    /// stands in the query counts as repeated, since many origins merge both; so does one in the
+    /// coded bytes of a form, which some origins read.
+    pub fn fact(&self, location: &Location, kind: FactType) -> Option<FactValue> {
+        match location {
+            Location::Json(pointer) => json::fact(self.json()?, pointer, self.query, kind),
+            Location::Form(name) => {
+                let (text, _) = self.form()?.one(name)?;
+                of_text(text, kind)
+            }
+            Location::Multipart(name) => {
+                let Plain { bytes, coded, .. } = self.content;
+                let at = multipart_fact(bytes, self.query, name, self.parts.as_deref()?)?;
+                let text = std::str::from_utf8(&bytes[at]).ok();
+                of_text(text.filter(|_| coded.is_empty())?, kind)
+            }
+            Location::Text => of_text(self.text()?, kind),
+        }
+    }
+
+    /// What stands in a place, which may be once in content of its kind. A form or a form in parts
+    /// that readers may disagree about has nothing there.
+    ///
+    /// # Errors
+    /// [`Unclear`] if the place is in JSON, and the content is JSON that readers may disagree
+    /// about.
+    pub fn spot(&self, place: &Place) -> Result<Option<Spot>, Unclear> {
+        match place {
+            Place::Form(name) => Ok(self.pairs_declared().and_then(|pairs| {
+                let (text, at) = pairs.one(name)?;
+                of_string(text)?;
+                Some(Spot::exact(at, Some(text.to_owned())))
+            })),
+            Place::Multipart(name) => {
+                let mut named = self.parts.iter().flatten();
+                let mut named = named
+                    .by_ref()
+                    .filter(|(one, _)| one == name.as_str())
+                    .map(|(_, at)| at.clone());
+                let (Some(at), None) = (named.next(), named.next()) else {
+                    return Ok(None);
+                };
+                let text = std::str::from_utf8(&self.content.bytes[at.clone()]);
+                Ok(Some(Spot::exact(at, text.ok().map(str::to_owned))))
+            }
+            Place::Json(pointer) => match (&self.json, self.declared) {
+                (Some(Ok(json)), Some(ContentKind::Json)) => {
+                    json::spot(json.root(), pointer, self.query)
+                }
+                (Some(Err(_)), Some(ContentKind::Json)) => Err(Unclear),
+                // Some readers do not ask for the type.
+                _ if begins_as_json(&self.content.bytes) => Err(Unclear),
+                _ => Ok(None),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// The members that were asked for. In a form, all that any reader may take for one.
+    ///
+    /// # Errors
+    /// [`FormFault`] if readers may disagree about JSON, or about the name of a part.
+    pub fn members(&self) -> Result<Vec<Member>, FormFault> {
+        let Some(is_asked) = self.is_asked else {
+            return Ok(Vec::new());
+        };
+        if self.kind == Some(FormKind::Parts) {
+            return self.members_of_parts(is_asked);
+        }
+        let mut members = match &self.json {
+            Some(Ok(json)) => json::members(json.root(), is_asked),
+            Some(Err(why)) if !self.content.bytes.trim_ascii().is_empty() => return Err(*why),
+            _ => Vec::new(),
+        };
+        if let Some(pairs) = &self.pairs {
+            members.extend(pairs.members(is_asked));
+        }
+        Ok(members)
+    }
+
+    /// The parameters of the query that were asked for, in any reading of their names.
+    pub fn query_members(&self) -> Vec<Member> {
+        let is_asked = self.is_asked.unwrap_or(&|_| false);
+        let pairs = Pairs::read(("", self.query.as_bytes(), b""), &[], is_asked);
+        pairs.members(is_asked).collect()
+    }
+
+    fn members_of_parts(&self, is_asked: &IsAsked<'_>) -> Result<Vec<Member>, FormFault> {
+        let bytes = &self.content.bytes;
+        let members = members_of_parts(bytes, is_asked)?;
+        let fields = self.parts.as_deref().unwrap_or_default().iter();
+        let asked = fields.filter(|(name, _)| is_asked(name));
+        let text = |at: &Range<usize>| std::str::from_utf8(&bytes[at.clone()]).ok();
+        let read = asked.map(|(name, at)| Member {
+            name: name.clone(),
+            value: text(at).map(str::to_owned),
+        });
+        let read: Vec<Member> = read.collect();
+        // Their values are known if all readers split the form alike.
+        match read.len() == members.len() {
+            true => Ok(read),
+            false => Ok(members),
+        }
+    }
+
+    /// Whether it is a form in parts that some reader may split otherwise.
+    pub fn is_unsplit(&self) -> bool {
+        self.kind == Some(FormKind::Parts) && self.parts.is_none()
+    }
+
+    /// The JSON document, if every reader takes the content for it.
+    pub(crate) fn json(&self) -> Option<Value<'_>> {
+        match &self.json {
+            Some(Ok(json)) if self.is_json() => Some(json.root()),
+            _ => None,
+        }
+    }
+
+    /// Whether the content is declared as JSON, and no reader takes it for anything else.
+    pub(crate) fn is_json(&self) -> bool {
+        self.declared() == Some(ContentKind::Json)
+    }
+
+    /// Whether a name came in it that was watched for.
+    pub(crate) fn is_seen(&self) -> bool {
+        matches!(&self.json, Some(Ok(json)) if json.is_seen())
+    }
+
+    /// The format that is declared for the content, unless some reader would take it for another.
+    fn declared(&self) -> Option<ContentKind> {
+        // Some readers skip the byte order mark (U+FEFF), others read it as the first character.
+        let has_mark = self.content.bytes.starts_with(b"\xef\xbb\xbf");
+        let is_other = has_mark || json::begins_with_document(&self.content.coded);
+        self.declared.filter(|_| !is_other)
+    }
+
+    /// A form that is declared as one.
+    fn pairs_declared(&self) -> Option<&Pairs> {
+        let pairs = self.pairs.as_ref();
+        pairs.filter(|_| self.declared == Some(ContentKind::Form))
+    }
+
+    fn form(&self) -> Option<&Pairs> {
+        let declared = self.declared();
+        self.pairs_declared().filter(|_| declared.is_some())
+    }
+
+    /// The content as text, if every reader reads it as that.
+    fn text(&self) -> Option<&'c str> {
+        let is_plain = is_text(self.fields) && self.content.coded.is_empty();
+        let text = std::str::from_utf8(&self.content.bytes).ok()?;
+        // What some readers take for JSON, or for a form where no type is declared.
+        let is_other = begins_as_json(text.as_bytes())
+            || !self.fields.contains_key(CONTENT_TYPE) && text.contains(['=', '&', '%']);
+        (is_plain && !is_other && !text.starts_with('\u{feff}')).then_some(text)
+    }
+}
+
+fn doubt(why: JsonFault) -> FormFault {
+    match why {
+        JsonFault::Malformed(_) => FormFault::Json,
+        JsonFault::Doubled | JsonFault::Excess => FormFault::Disputed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use gateway_message::Pointer;
+    use http::{HeaderValue, Method};
+
+    use super::*;
+
+    use crate::read::{Asked, Protocol};
+
+    // How many documents of JSON this thread read.
+    thread_local!(static WALKS: Cell<usize> = const { Cell::new(0) });
+
+    pub(super) fn count_walk() {
+        WALKS.set(WALKS.get() + 1);
+    }
+
+    #[test]
+    fn a_place_two_facts_a_protocol_and_members_are_found_in_one_walk() {
+        let content = br#"{"method":"tools/call","params":{"name":"pay","arguments":{"sum":7,"to":"x"}},"token":"t"}"#;
+        let content = Plain {
+            bytes: content.to_vec().into(),
+            ..Plain::default()
+        };
+        let json = HeaderValue::from_static("application/json");
+        let fields = HeaderMap::from_iter([(CONTENT_TYPE, json)]);
+        let (place, is_asked) = ("json:/token".parse().unwrap(), |name: &str| name == "token");
+        let facts = [("/sum", FactType::Long), ("/to", FactType::String)];
+        let facts = facts.map(|(at, kind)| (at.parse::<Pointer>().unwrap(), kind));
+        let before = WALKS.get();
+        let mut questions = Questions::default();
+        questions.place(&place);
+        questions.members(&is_asked);
+        Protocol::Mcp.ask(&mut questions);
+        for (pointer, kind) in &facts {
+            Protocol::ask_argument(pointer, *kind, &mut questions);
+        }
+        let document = Document::read(&fields, "", &content, &questions);
+        let asked = Asked {
+            method: &Method::POST,
+            path: "/mcp",
+            upgrades: false,
+            content: &document,
+        };
+        let called = Protocol::Mcp.arguments(&asked, "pay").unwrap();
+        let values = facts.map(|(pointer, kind)| {
+            let pointer = pointer.below(called.iter().cloned());
+            document.fact(&Location::Json(pointer), kind)
+        });
+        let expected = [FactValue::Long(7), FactValue::String("x".into())];
+        assert_eq!(values, expected.map(Some));
+        let read = Protocol::Mcp.read(&asked);
+        let tools = FactValue::Strings(vec!["pay".into()]);
+        assert_eq!(read[1], ("mcp.tools", Ok(tools)));
+        let spot = document.spot(&place).unwrap().unwrap();
+        assert_eq!(spot.text.as_deref(), Some("t"));
+        assert_eq!(document.members().unwrap().len(), 1);
+        assert_eq!(WALKS.get() - before, 1);
+    }
+}
