@@ -41,6 +41,12 @@ pub enum Minting {
 }
 
 impl Minting {
+    /// Whether an answer is read, given whether it says that the request succeeded. Tokens come
+    /// with any status.
+    pub fn is_in(&self, success: bool) -> bool {
+        success || matches!(self, Self::Tokens { .. })
+    }
+
     /// The refusal of an answer that cannot be read.
     pub fn unread(&self) -> Error {
         match self {

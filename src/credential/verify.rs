@@ -83,7 +83,7 @@ impl Credentials {
     /// # Errors
     /// [`Error::Signing`], [`Error::Misplaced`] and [`Error::Held`]. The request is then dropped.
     pub async fn verify(&self, authorized: Authorized) -> Result<Verified, Error> {
-        let (authorized, asked) = match self.may_ask_for_tokens(authorized.head()) {
+        let (authorized, asked) = match self.may_ask_for_tokens(&authorized) {
             // Boxed because it is large and rare.
             true => Box::pin(self.asked(authorized)).await?,
             false => (authorized, None),

@@ -264,7 +264,7 @@ impl Exchange {
         self.waited.answered(answered);
         let lent = look_for(plan.lent, &response);
         let success = response.status().is_success();
-        if let Some(minting) = plan.minting.filter(|_| success) {
+        if let Some(minting) = plan.minting.filter(|one| one.is_in(success)) {
             // Boxed because it is large and rare.
             return Box::pin(self.minted(response, lent.as_ref(), &minting)).await;
         }

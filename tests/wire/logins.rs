@@ -22,6 +22,8 @@ rows![
     a_login_is_for_no_host_that_is_not_the_sessions,
     an_operator_lets_tokens_pass,
     a_form_that_cannot_be_read_gets_no_token,
+    what_a_common_reader_takes_for_a_request_for_tokens_is_one,
+    tokens_of_any_status_and_in_any_spelling_are_mapped,
 ];
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -499,5 +501,122 @@ fn a_form_that_cannot_be_read_gets_no_token(rig: &Rig) {
             && !answer.text().contains(rig.secret("refresh")),
         "{answer:?}"
     );
+    rig.seen();
+}
+
+fn what_a_common_reader_takes_for_a_request_for_tokens_is_one(rig: &Rig) {
+    let content = issued(rig).to_string();
+    let json = json!({"grant_type": "authorization_code", "client_id": "ways"}).to_string();
+    let camel = json!({"grantType": "authorization_code", "clientId": "ways"}).to_string();
+    let form = "client_id=ways&grant_type=authorization_code";
+    let parts = [
+        "client_id\"\r\n\r\nways",
+        "grant_type\"\r\n\r\nauthorization_code",
+    ]
+    .map(|part| format!("--b\r\nContent-Disposition: form-data; name=\"{part}\r\n"));
+    let parts = parts.concat() + "--b--\r\n";
+    let query = format!("/token?{form}");
+    let ways: [(&str, &str, &str, &str); 26] = [
+        ("POST", "/token", FORM, form),
+        (
+            "POST",
+            "/token",
+            "Application/X-WWW-Form-URLEncoded ;x=y",
+            form,
+        ),
+        ("POST", "/token", JSON, &json),
+        ("POST", "/token", JSON, &camel),
+        (
+            "POST",
+            "/token",
+            "application/vnd.api+json; charset=utf-8",
+            &json,
+        ),
+        ("POST", "/token", JSON, &format!("[{json}]")),
+        ("POST", "/token", "multipart/form-data; boundary=b", &parts),
+        ("POST", &query, FORM, "a=b"),
+        ("POST", &query, "", ""),
+        ("POST", &query, "application/octet-stream", "a"),
+        ("GET", &query, "", ""),
+        ("GET", "/token?client_id=ways&%67rantType=x", "", ""),
+        ("GET", "/token??grant_type=x", "", ""),
+        ("PUT", "/token", FORM, form),
+        ("PUT", "/token", JSON, &json),
+        ("PATCH", "/token", JSON, &json),
+        ("POST", "/token", "", form),
+        ("POST", "/token", "text/plain", form),
+        ("POST", "/token", "text/plain;charset=UTF-8", &json),
+        ("POST", "/token", FORM, &json),
+        ("POST", "/token", FORM, "client_id=ways&grant.type=x"),
+        ("POST", "/token", FORM, "client_id=ways&grant[type=x"),
+        ("POST", "/token", FORM, "?grant_type=x&client_id=ways"),
+        ("POST", "/token", FORM, "client_id=ways&grant_type[]=x"),
+        ("POST", "/token", FORM, "client_id=ways;Grant%5FType=x"),
+        ("POST", "/token", FORM, "client_id=ways&+grant-type=x"),
+    ];
+    let way = Way::Connect;
+    for (method, target, kind, asked) in ways {
+        let content = content.clone();
+        let issue = move |_: &_| ok("", content.as_bytes());
+        rig.origins.on(target, issue.clone());
+        rig.origins.on("/token", issue);
+        let kind = match kind {
+            "" => String::new(),
+            kind => format!("Content-Type: {kind}\r\n"),
+        };
+        let length = asked.len();
+        let request = format!(
+            "{method} {target} HTTP/1.1\r\nHost: {AUTH}\r\n{kind}Content-Length: {length}\r\n\r\n{asked}"
+        );
+        let answer = rig.ask(way, AUTH, &request);
+        let (record, what) = (rig.record(way), format!("{method} {target} {kind}{asked}"));
+        assert_eq!(answer.status, 200, "{what} {record}");
+        is_mapped(rig, &answer, &what);
+    }
+    rig.seen();
+}
+
+fn is_mapped(rig: &Rig, answer: &Response, what: &str) {
+    let shown: Value = serde_json::from_slice(&answer.body).unwrap();
+    for name in ["access", "refresh"] {
+        let (text, secret) = (&shown[format!("{name}_token")], rig.secret(name));
+        let length = text.as_str().map(str::len);
+        assert!(
+            text != secret && length == Some(secret.len()),
+            "{what} {shown}"
+        );
+    }
+}
+
+fn tokens_of_any_status_and_in_any_spelling_are_mapped(rig: &Rig) {
+    let (way, content) = (Way::Connect, issued(rig).to_string());
+    // As PHP writes a slash, any letter may be written as an escape.
+    let escaped = |name: &str| {
+        let secret = rig.secret(name);
+        content.replace(
+            secret,
+            &format!("\\u{:04x}{}", secret.as_bytes()[0], &secret[1..]),
+        )
+    };
+    for (status, content) in [
+        (400, content.clone()),
+        (401, content.clone()),
+        (500, content.clone()),
+        (302, content.clone()),
+        (200, escaped("access")),
+        (200, escaped("refresh")),
+    ] {
+        let length = content.len();
+        let answer = format!(
+            "HTTP/1.1 {status} x\r\nContent-Type: {JSON}\r\nContent-Length: {length}\r\n\r\n{content}"
+        );
+        let steps = vec![Step::Bytes(answer.into_bytes())];
+        rig.origins.on("/token", move |_| steps.clone());
+        let asked = "grant_type=authorization_code&client_id=status";
+        let answer = post(rig, way, (AUTH, "/token"), FORM, asked);
+        let record = rig.record(way);
+        assert_eq!(answer.status, status, "{record}");
+        is_mapped(rig, &answer, &format!("{status} {content}"));
+    }
     rig.seen();
 }

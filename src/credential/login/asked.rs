@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, header};
+use http_body::Body as _;
 use serde_json::{Map, Value, json};
 
 use super::known::{EndpointUse, KnownLogin, LoginHolder};
 use super::token_request::TokenRequest;
 use super::{Issuer, Login, TokenEndpoint, TokenKind};
 use crate::body::fact::Plain;
-use crate::body::{FormFault, FormKind, Limit};
+use crate::body::{FormFault, FormKind, Held, Limit};
 use crate::credential::credentials::Credentials;
 use crate::credential::error::Error;
-use crate::message::RequestHead;
+use crate::message::pairs::decoded;
+use crate::message::{RequestHead, folded_parameter};
 use crate::names::SessionId;
 use crate::policy::Authorized;
 use crate::session::{CredentialRefusal, RequestPart, Session};
@@ -60,13 +62,15 @@ impl AskedTokens {
 
 impl Credentials {
     /// Whether a request could be one for tokens, judging by its head.
-    pub(in crate::credential) fn may_ask_for_tokens(&self, head: &RequestHead) -> bool {
+    pub(in crate::credential) fn may_ask_for_tokens(&self, authorized: &Authorized) -> bool {
+        let head = authorized.head();
         self.logins().are_at(&head.origin.authority.host)
-            || head.method == Method::POST && is_form(&head.fields)
+            || head.target.query().is_some_and(may_name_a_grant)
+            || is_read(authorized)
     }
 
-    /// Reads a request that could be one for tokens. Content is held if it is short, or goes to a
-    /// known endpoint.
+    /// Reads a request that could be one for tokens, in whichever form a common reader takes for
+    /// one. Content is held if it is short, or goes to a known endpoint.
     ///
     /// # Errors
     /// [`Error::Misplaced`] if servers could disagree about what it asks for, and [`Error::Held`].
@@ -80,38 +84,32 @@ impl Credentials {
             path: head.target.path().to_owned(),
         };
         let known = self.logins().of(&endpoint, authorized.session().id());
-        let is_read = known.is_some()
-            || head.method == Method::POST
-                && matches!(
-                    FormKind::of(&head.fields),
-                    Ok(Some(FormKind::Pairs | FormKind::Json)) | Err(_)
-                );
-        if !is_read {
-            return Ok((authorized, None));
-        }
         let budget = authorized.session().part_of(&self.holding().budget).clone();
+        let is_read = is_read(&authorized);
         let authorized = match known {
             Some(_) => authorized.holding(LONGEST, &budget).await,
-            None => authorized.holding_if_short(LONGEST, &budget).await,
+            None if is_read => authorized.holding_if_short(LONGEST, &budget).await,
+            None => Ok(authorized),
         };
         let authorized = authorized.map_err(Error::Held)?;
-        let Some(held) = authorized.content().held() else {
-            return Ok((authorized, None));
-        };
         let head = authorized.head();
         let unreadable = |why| Error::Misplaced(CredentialRefusal::Unreadable { why });
+        let held = authorized.content().held();
+        let held = held.filter(|_| is_read || known.is_some());
         let content = Plain {
-            bytes: held.whole(),
+            bytes: held.map(Held::whole).unwrap_or_default(),
             ..Plain::default()
         };
-        let request = match TokenRequest::read(&head.fields, &content, known.is_some()) {
+        let query = head.target.query().unwrap_or_default();
+        let said = (&head.fields, query);
+        let request = match TokenRequest::read(said, &content, known.is_some()) {
             Ok(Some(request)) => request,
             Ok(None) => return Ok((authorized, None)),
-            Err(why) if known.is_some() || why == FormFault::Twice => {
+            Err(why) if known.is_some() || why == FormFault::Twice && is_form(&head.fields) => {
                 return Err(unreadable(why));
             }
             // Its answer is read all the same: a server may read what the gateway cannot.
-            Err(why) if may_name_a_grant(why, &content.bytes) => TokenRequest::default(),
+            Err(why) if may_hide_a_grant(head, why, &content.bytes) => TokenRequest::default(),
             Err(_) => return Ok((authorized, None)),
         };
         let (what, known) = known.unwrap_or((EndpointUse::Issues, Vec::new()));
@@ -226,12 +224,29 @@ impl Credentials {
     }
 }
 
-/// Whether a form that cannot be read may ask for tokens: it is coded, in a charset of wide
-/// characters, or has the name.
-fn may_name_a_grant(why: FormFault, content: &[u8]) -> bool {
-    why == FormFault::Coded
-        || content.contains(&0)
-        || memchr::memmem::find(content, b"grant_type").is_some()
+/// Whether content that cannot be read may ask for tokens: it is a form that is coded or in a
+/// charset of wide characters, or has the name.
+fn may_hide_a_grant(head: &RequestHead, why: FormFault, content: &[u8]) -> bool {
+    let is_hidden = why == FormFault::Coded || content.contains(&0);
+    is_hidden && is_form(&head.fields)
+        || may_name_a_grant(&String::from_utf8_lossy(content))
+        || head.target.query().is_some_and(may_name_a_grant)
+}
+
+/// Whether the name of a grant is in a text, in any spelling.
+fn may_name_a_grant(text: &str) -> bool {
+    let text = folded_parameter(&decoded(text.as_bytes(), b' ').text);
+    memchr::memmem::find(text.as_bytes(), b"granttype").is_some()
+}
+
+/// Whether the content of a request to any server is read: a short form, or what some reader may
+/// take for one if its length is told. What comes piece by piece may be a conversation.
+fn is_read(authorized: &Authorized) -> bool {
+    let (fields, content) = (&authorized.head().fields, authorized.content());
+    let length = content.size_hint();
+    let is_short = !LONGEST.is_passed_by(length.lower());
+    let is_whole = is_form(fields) || length.upper().is_some();
+    is_short && is_whole && !content.is_empty() && !matches!(FormKind::of(fields), Ok(None))
 }
 
 fn is_form(fields: &HeaderMap) -> bool {

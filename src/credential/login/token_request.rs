@@ -9,10 +9,11 @@ use zeroize::Zeroizing;
 
 use crate::body::fact::Plain;
 use crate::body::{Document, FormFault, FormKind, Questions};
-use crate::message::folded;
+use crate::message::folded_parameters;
+use crate::message::json::begins_as_json;
 
-/// A request to a token endpoint (RFC 6749 §3.2) or a revocation endpoint (RFC 7009), as a form or
-/// JSON.
+/// A request to a token endpoint (RFC 6749 §3.2) or a revocation endpoint (RFC 7009), as JSON, as a
+/// form of either kind, or in the query.
 #[derive(Default)]
 pub struct TokenRequest {
     /// The grant by which tokens are asked for.
@@ -33,7 +34,7 @@ pub struct TokenRequest {
 }
 
 impl TokenRequest {
-    /// Reads a request from its fields and its content.
+    /// Reads a request from its fields, its query and its content.
     ///
     /// Members of another spelling count too, since some reader may see them.
     ///
@@ -42,19 +43,22 @@ impl TokenRequest {
     /// # Errors
     /// [`FormFault`] if readers could disagree about it, or it cannot be read.
     pub fn read(
-        fields: &HeaderMap,
+        (fields, query): (&HeaderMap, &str),
         content: &Plain,
         is_known: bool,
     ) -> Result<Option<Self>, FormFault> {
-        let Some(kind) = FormKind::of(fields)? else {
-            return Ok(is_known.then(Self::default));
+        let kind = FormKind::of(fields)?;
+        let is_asked = |name: &str| {
+            let names = folded_parameters(name);
+            names.iter().any(|name| MEMBERS.contains(&&**name))
         };
-        let is_asked = |name: &str| MEMBERS.contains(&&*folded(name));
         let mut questions = Questions::default();
         questions.members(&is_asked);
-        let members = Document::read(fields, "", content, &questions).members()?;
+        let document = Document::read(fields, query, content, &questions);
+        let mut members = document.members()?;
+        members.extend(document.query_members());
         let values = |wanted: &str| {
-            let named = members.iter().filter(|one| folded(&one.name) == wanted);
+            let named = members.iter().filter(|one| is_named(&one.name, wanted));
             named.map(|one| one.value.as_deref()).collect::<Vec<_>>()
         };
         let one = |wanted: &str| match values(wanted)[..] {
@@ -82,7 +86,7 @@ impl TokenRequest {
             grant,
             client,
             secret,
-            is_json: kind == FormKind::Json,
+            is_json: kind == Some(FormKind::Json) || begins_as_json(&content.bytes),
             resource: first("resource")
                 .map(str::to_owned)
                 .or(one("service")?)
@@ -95,17 +99,15 @@ impl TokenRequest {
     }
 }
 
+/// Whether some origin takes a name for this one, which is folded.
+fn is_named(name: &str, wanted: &str) -> bool {
+    folded_parameters(name).iter().any(|one| one == wanted)
+}
+
 /// The members that are read, folded.
-const MEMBERS: [&str; 8] = [
-    "granttype",
-    "resource",
-    "scope",
-    "refreshtoken",
-    "token",
-    "clientid",
-    "clientsecret",
-    "service",
-];
+const MEMBERS: [&str; 8] = crate::names::word_list(
+    "granttype resource scope refreshtoken token clientid clientsecret service",
+);
 
 /// The client and its secret in `Authorization: Basic` (RFC 6749 §2.3.1).
 fn basic(fields: &HeaderMap) -> Option<(String, Zeroizing<String>)> {
@@ -130,7 +132,7 @@ mod tests {
         let kind = HeaderValue::from_static(kind);
         let fields = HeaderMap::from_iter([(CONTENT_TYPE, kind)]);
         let is_known = !content.starts_with("grant");
-        TokenRequest::read(&fields, &plain(content), is_known).map(Option::unwrap)
+        TokenRequest::read((&fields, ""), &plain(content), is_known).map(Option::unwrap)
     }
 
     fn plain(content: &str) -> Plain {
@@ -186,7 +188,7 @@ mod tests {
             assert!(read(kind, content).is_err(), "{content}");
         }
         let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(FORM))]);
-        let none = TokenRequest::read(&fields, &plain("token=a&token=b"), false);
+        let none = TokenRequest::read((&fields, ""), &plain("token=a&token=b"), false);
         assert!(none.unwrap().is_none(), "a form that asks for no token");
     }
 }
