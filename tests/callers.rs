@@ -996,3 +996,26 @@ fn what_a_token_carries_ends_with_it_and_what_was_derived_falls_with_it() {
         "{acts:#?}"
     );
 }
+
+#[test]
+fn a_stream_that_only_another_policy_allows_after_a_reload_is_not_its_tokens_any_more() {
+    let program = program("proxy", "session = \"agent-1\"\nwho = [\"token\"]");
+    let rule = |id: &str| {
+        let rule = format!("@id(\"{id}\")\npermit(principal, action, resource);\n");
+        fs::write(program.path("rules.cedar"), rule).unwrap();
+        program.reload();
+    };
+    rule("mine");
+    let socket = program.path("agents.sock");
+    let stream = |token: &str| stream(&socket, &asked(token, "/endless", ""));
+    let narrow = stream(&text(&mint(&program, &["--policy", "mine"])));
+    let mut wide = stream(&text(&mint(&program, &[])));
+    rule("others");
+    let took = breaks_off(narrow);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let mut part = [0; 4096];
+    assert!(wide.read(&mut part).unwrap() > 0, "a wide one goes on");
+    std::thread::sleep(Duration::from_millis(500));
+    let cut = program.records("end").into_iter().next_back().unwrap();
+    assert_eq!(cut["reason"], "token_caveat", "{cut}");
+}

@@ -14,14 +14,15 @@ use super::inject::content::inject_in_content;
 use super::inject::messages::InjectMessages;
 use super::inject::{AttachFailure, inject};
 use super::mint::Minting;
-use super::revocation::Revoked;
 use super::search_snapshot::Wanted;
 use super::verify::{SignedGrant, Verified};
 use crate::body::{self, Share};
 use crate::intercept::Request;
 use crate::message::RequestHead;
 use crate::policy::{Allowed, Grant};
-use crate::session::{CredentialUse, Location, Session, SigningContext, VerifiedSignature};
+use crate::session::{
+    CredentialUse, Location, Revoked, Session, SigningContext, VerifiedSignature,
+};
 
 impl Credentials {
     /// Fetches each granted secret and replaces its phantom, or signs with it.
@@ -34,7 +35,6 @@ impl Credentials {
         let Verified {
             authorized,
             proof,
-            revocations,
             asked,
         } = verified;
         let (mut request, allowed) = authorized.into_parts();
@@ -53,7 +53,7 @@ impl Credentials {
         }
         // The fetch may have waited. Whatever happens from here on, no connection that could carry
         // the secret outlives a revocation.
-        if revocations.iter().any(|one| one.is_revoked()) {
+        if allowed.judged().is_revoked() {
             return Err(Revoked.into());
         }
         let signs = proof.as_ref().map(|signed| signed.grant);
@@ -96,7 +96,7 @@ impl Credentials {
                 minting = Some(Box::new(Minting::Temporary {
                     session: session.clone(),
                     parent: lend.credential().clone(),
-                    revocations: self.revocations(lend.index())?.clone(),
+                    revocations: lend.revocations(),
                 }));
             }
             if minting.is_some() {
@@ -121,7 +121,6 @@ impl Credentials {
             request,
             allowed,
             answer,
-            revocations,
         })
     }
 

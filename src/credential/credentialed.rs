@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use http::Method;
-use smallvec::SmallVec;
 
 use super::inject::messages::InjectMessages;
 use super::mint::Minting;
 use super::redactor::Redactor;
-use super::revocation::Revocation;
 use crate::audit::Text;
 use crate::body::Share;
 use crate::intercept::{Request, Upgrade};
 use crate::message::Origin;
 use crate::names::{CredentialName, Identity};
-use crate::policy::Allowed;
+use crate::policy::{Allowed, JudgedRequest};
 
 /// A request that carries its secrets.
 ///
@@ -23,7 +21,6 @@ pub struct Credentialed {
     pub(super) request: Box<Request>,
     pub(super) allowed: Box<Allowed>,
     pub(super) answer: AnswerPlan,
-    pub(super) revocations: SmallVec<[Arc<Revocation>; 1]>,
 }
 
 /// What is needed to handle the origin's answer.
@@ -62,8 +59,8 @@ impl Credentialed {
     }
 
     /// Takes the request apart, for the stage that forwards it. Connections for it register with
-    /// the revocations.
-    pub(crate) fn into_parts(self) -> (Box<Request>, AnswerPlan, SmallVec<[Arc<Revocation>; 1]>) {
-        (self.request, self.answer, self.revocations)
+    /// the revocations of what was judged.
+    pub(crate) fn into_parts(self) -> (Box<Request>, AnswerPlan, Arc<JudgedRequest>) {
+        (self.request, self.answer, self.allowed.judged().clone())
     }
 }

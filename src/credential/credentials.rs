@@ -13,14 +13,13 @@ use super::configured::ConfiguredCredential;
 use super::error::Error;
 use super::inject::Prepared;
 use super::login::KnownLogins;
-use super::revocation::{Revocation, Revocations, Revoked};
 use super::secret::Secret;
 use super::secret_history::SecretHistory;
 use super::store::{CachedSecret, SecretRef, SecretSource, Stores};
 use crate::message::{Origin, OriginPattern};
 use crate::names::{CredentialName, Map, SessionId};
 use crate::session::phantom::PhantomKey;
-use crate::session::{Binding, BindingMalformed, Bindings, DetectedCredentials, Role, Session};
+use crate::session::{Binding, BindingMalformed, Bindings, Revocation, Revocations, Role, Session};
 
 /// The credentials of one generation that may be lent, by name.
 pub struct Credentials {
@@ -94,7 +93,6 @@ pub(super) struct CredentialSlot {
     pub(super) source: SecretSource,
     pub(super) ready: ArcSwapOption<Prepared>,
     pub(super) history: Arc<CredentialHistory>,
-    revocations: Revocations,
 }
 
 /// What a credential keeps from generation to generation, as long as its secret is stored in the
@@ -241,12 +239,16 @@ impl Credentials {
             source: stores.source(&stored.from),
             ready: ArcSwapOption::empty(),
             history: history(stored).unwrap_or_default(),
-            revocations: exposed.revocations(&stored.binding),
         };
         let slots = stored.iter().map(slot).collect();
-        let bindings = stored.into_iter().map(|stored| stored.binding).collect();
+        let bindings = stored
+            .into_iter()
+            .map(|ConfiguredCredential { binding, .. }| Binding {
+                revocations: exposed.revocations(&binding),
+                ..binding
+            });
         Ok(Self {
-            bindings: Arc::new(Bindings::new(bindings)?),
+            bindings: Arc::new(Bindings::new(bindings.collect())?),
             stores: stores.clone(),
             slots,
             holding: BufferLimits::default(),
@@ -310,11 +312,10 @@ impl Credentials {
 
     /// The credentials that are revoked, or signed with one that is.
     pub fn revoked(&self) -> impl Iterator<Item = &CredentialName> {
-        let names = self.bindings.all().map(|binding| &binding.credential);
-        let revoked = names.zip(&self.slots);
-        let revoked =
-            revoked.filter(|(_, slot)| slot.revocations.iter().any(|one| one.is_revoked()));
-        revoked.map(|(name, _)| name)
+        let is_revoked =
+            |binding: &&Binding| binding.revocations.iter().any(|one| one.is_revoked());
+        let revoked = self.bindings.all().filter(is_revoked);
+        revoked.map(|binding| &binding.credential)
     }
 
     /// The variables of each credential: those that hold its phantom, and the one that holds its
@@ -325,26 +326,6 @@ impl Credentials {
             let from = slot.source.reference().env_name();
             (&binding.credential, held.chain(from).collect())
         })
-    }
-
-    /// Checks that no credential that a request presents is revoked.
-    ///
-    /// # Errors
-    /// [`Error::Revoked`].
-    pub fn admit(&self, presented: &DetectedCredentials) -> Result<(), Error> {
-        for lend in presented.lends() {
-            self.revocations(lend.index())?;
-        }
-        Ok(())
-    }
-
-    /// The revocations of the binding at `index`, none of which came yet.
-    pub(super) fn revocations(&self, index: usize) -> Result<&Revocations, Error> {
-        let all = &self.slot(index)?.revocations;
-        match all.iter().any(|one| one.is_revoked()) {
-            true => Err(Revoked.into()),
-            false => Ok(all),
-        }
     }
 
     /// The limits for held content.

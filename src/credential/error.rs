@@ -2,14 +2,13 @@
 
 use super::inject::AttachFailure;
 use super::login::UnmappedToken;
-use super::revocation::Revoked;
 use super::scrub::{Guessed, Unscrubbable};
 use super::secret::SecretUnsafe;
 use super::store::Unavailable;
 use crate::body::HoldFault;
 use crate::names::{CredentialName, ReasonCode};
 use crate::session::phantom::PhantomFailure;
-use crate::session::{CredentialRefusal, SigningFailure};
+use crate::session::{CredentialRefusal, Revoked, SigningFailure};
 use crate::sigv4::UnreadableCredentials;
 
 /// Why a request did not get its credential. The request is then not sent.

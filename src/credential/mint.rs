@@ -12,12 +12,11 @@ use zeroize::Zeroizing;
 use super::credentials::Credentials;
 use super::error::{Error, MintFailure};
 use super::login::{AskedTokens, UnmappedToken};
-use super::revocation::Revocations;
 use super::search_snapshot::TemporarySecrets;
 use super::secret::Secret;
 use crate::names::CredentialName;
-use crate::session::Session;
 use crate::session::phantom::{PhantomKey, TemporaryPhantoms};
+use crate::session::{Revocations, Session};
 use crate::sigv4::{self, replaced};
 
 /// An exchange whose answer may contain new credentials.
@@ -86,7 +85,8 @@ impl Credentials {
         ];
         let taken = |at: usize, text: &[u8]| secrets[at].is(text);
         let drawn = TemporaryPhantoms::draw(parent, &keys, shapes, found.expires, taken);
-        let phantoms = Arc::new(drawn.map_err(MintFailure::from)?);
+        let drawn = drawn.map_err(MintFailure::from)?;
+        let phantoms = Arc::new(drawn.revoked_by(revocations.clone()));
         let [our_id, our_key, our_token] = phantoms.parts();
         let pairs = [
             (id, our_id.reveal()),
@@ -95,7 +95,7 @@ impl Credentials {
         ];
         let content = replaced(content, pairs).map_err(MintFailure::from)?;
         let exposed = self.exposed(session)?;
-        let minted = TemporarySecrets::new(phantoms.clone(), secrets, revocations.clone())?;
+        let minted = TemporarySecrets::new(phantoms.clone(), secrets)?;
         let gone = session.gain(&phantoms);
         exposed.mint(minted, &gone)?;
         Ok(content.into())

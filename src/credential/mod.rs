@@ -17,7 +17,6 @@ mod mint;
 mod part;
 pub mod preset;
 mod redactor;
-mod revocation;
 pub mod ring;
 pub mod scrub;
 mod search_snapshot;
@@ -40,7 +39,6 @@ pub use inject::AttachFailure;
 pub use inject::messages::{InjectMessages, MessageFault};
 pub use mint::Minting;
 pub use redactor::Redactor;
-pub use revocation::{Revocation, Revoked, Severable};
 pub use scrub::{
     EchoSearch, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, SecretForms,
 };

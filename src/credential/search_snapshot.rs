@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use super::error::Error;
 use super::fetch::Fetched;
 use super::guesses::Guesses;
-use super::revocation::Revocations;
 use super::scrub::{EchoSearch, SecretForms};
 use super::secret::{Secret, mask};
 use super::signatures::{Signature, Signatures};
@@ -74,8 +73,6 @@ pub(super) struct ExposedSecret {
 pub(super) struct TemporarySecrets {
     pub(super) phantoms: Arc<TemporaryPhantoms>,
     pub(super) secrets: [Arc<Secret>; 3],
-    /// What revokes the key that asked for them.
-    pub(super) revocations: Revocations,
     forms: [Arc<SecretForms>; 3],
 }
 
@@ -143,14 +140,12 @@ impl TemporarySecrets {
     pub(super) fn new(
         phantoms: Arc<TemporaryPhantoms>,
         secrets: [Arc<Secret>; 3],
-        revocations: Revocations,
     ) -> Result<Self, Error> {
         let forms = |at: usize| forms(&secrets[at], Some(&phantoms.parts()[at]));
         Ok(Self {
             forms: [forms(0)?, forms(1)?, forms(2)?],
             phantoms,
             secrets,
-            revocations,
         })
     }
 }

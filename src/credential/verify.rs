@@ -4,24 +4,20 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use smallvec::SmallVec;
-
 use super::buffer_limits::BufferLimits;
 use super::credentials::Credentials;
 use super::error::Error;
 use super::login::AskedTokens;
-use super::revocation::{Revocation, Revocations, Revoked};
 use crate::message::RequestHead;
 use crate::names::Identity;
 use crate::policy::Authorized;
-use crate::session::{ParsedSignature, PartTexts, Session, VerifiedSignature};
+use crate::session::{ParsedSignature, PartTexts, Revocation, Session, VerifiedSignature};
 
 /// An authorized request. If a credential of ours signs it, its signature was made with the
 /// session's phantom.
 pub struct Verified {
     pub(super) authorized: Authorized,
     pub(super) proof: Option<SignedGrant>,
-    pub(super) revocations: SmallVec<[Arc<Revocation>; 1]>,
     pub(super) asked: Option<Box<AskedTokens>>,
 }
 
@@ -50,7 +46,7 @@ impl Verified {
 
     /// The revocations of the credentials that it is lent. Connections for it register there.
     pub fn revocations(&self) -> &[Arc<Revocation>] {
-        &self.revocations
+        self.authorized.judged().revocations()
     }
 
     /// Whether the client asked for an upgrade.
@@ -94,9 +90,14 @@ impl Credentials {
             // Boxed because it is large and rare, so that the usual exchange reserves no room for
             // it.
             Some((at, claimed)) => Box::pin(self.proven(authorized, at, claimed)).await,
-            None => self.verified(authorized, None),
+            None => Ok((authorized, None)),
         };
-        Ok(Verified { asked, ..verified? })
+        let (authorized, proof) = verified?;
+        Ok(Verified {
+            authorized,
+            proof,
+            asked,
+        })
     }
 
     /// Verifies the signature of one of the grants.
@@ -105,7 +106,7 @@ impl Credentials {
         mut authorized: Authorized,
         grant: usize,
         claimed: Arc<dyn ParsedSignature>,
-    ) -> Result<Verified, Error> {
+    ) -> Result<(Authorized, Option<SignedGrant>), Error> {
         claimed.judge_time(SystemTime::now())?;
         if claimed.needs_content(authorized.head(), authorized.content()) {
             authorized = self.hold(authorized).await?;
@@ -126,33 +127,7 @@ impl Credentials {
         let proof = claimed
             .clone()
             .verify(head, content, &parts, SystemTime::now())?;
-        self.verified(authorized, Some(SignedGrant { grant, proof }))
-    }
-
-    fn verified(
-        &self,
-        authorized: Authorized,
-        proof: Option<SignedGrant>,
-    ) -> Result<Verified, Error> {
-        let mut revocations = Revocations::new();
-        for grant in authorized.grants() {
-            let lend = grant.lend();
-            revocations.extend(self.revocations(lend.index())?.iter().cloned());
-            if let Some((minted, _)) = lend.claimed().and_then(|claimed| claimed.temporary()) {
-                let minted = self.exposed(authorized.session())?.minted(minted);
-                let minted = &minted.ok_or(Error::Unknown)?.revocations;
-                if minted.iter().any(|one| one.is_revoked()) {
-                    return Err(Revoked.into());
-                }
-                revocations.extend(minted.iter().cloned());
-            }
-        }
-        Ok(Verified {
-            revocations,
-            authorized,
-            proof,
-            asked: None,
-        })
+        Ok((authorized, Some(SignedGrant { grant, proof })))
     }
 
     async fn hold(&self, authorized: Authorized) -> Result<Authorized, Error> {

@@ -11,7 +11,7 @@ use super::answer_body::AnswerBody;
 use super::ending::Ending;
 use super::error_format::{ErrorFormat, FailedRequest};
 use super::floor::floor;
-use super::guard::{Abort, ExchangeGuard};
+use super::guard::ExchangeGuard;
 use super::origin_time::OriginTime;
 use super::refusal::Refusal;
 use super::route::{LatestRoute, OriginRoute};
@@ -22,14 +22,12 @@ use crate::audit::{self, Phase, Trail};
 use crate::credential::{Credentialed, Redactor, Verified};
 use crate::intercept::strict::ViolationHandle;
 use crate::intercept::{
-    Accepted, Addressed, ConnectionContext, Entry, GATEWAY_NAME, HeldToken, SessionCa, TokenDenied,
-    answer_of,
+    Accepted, Addressed, ConnectionContext, Entry, GATEWAY_NAME, SessionCa, answer_of,
 };
-use crate::message::{Authority, Origin, named_paths};
+use crate::message::{Authority, Origin};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
-use crate::policy::{Asker, Authorized, Decision, Gathered, Ungathered};
+use crate::policy::{Asker, Authorized, Case, Decision, Gathered, Ungathered};
 use crate::session::Identified;
-use crate::token::TokenUse;
 
 /// One exchange: what its stages use, and the record that they leave however it ends.
 pub(super) struct Exchange {
@@ -136,15 +134,19 @@ impl Exchange {
         if let Some(noted) = identified.note_phantoms() {
             self.trail.tell(noted);
         }
-        credentials.admit(identified.presented())?;
-        if let Some(caller) = &identified.request().connection.caller {
+        let caller = identified.request().connection.caller.as_ref();
+        if let Some(caller) = caller {
             self.guard.is_of(caller);
-            let token = self.guard.token().map_or(Ok(()), HeldToken::holds);
-            token.map_err(Refusal::Caveat)?;
-            if caller.is_over() {
-                return Err(Abort::CallerOver.into());
-            }
         }
+        // Those who can judge before it is known what is asked for: the gateway's own pages are
+        // shown to nobody else either.
+        let case = Case {
+            session: Some(identified.session()),
+            caller: caller.map(|caller| &**caller),
+            request: None,
+            ruling: None,
+        };
+        case.hear()?;
         self.trail.reach(Phase::Identify);
         Ok(identified)
     }
@@ -160,28 +162,28 @@ impl Exchange {
     }
 
     fn decide(&mut self, gathered: Gathered) -> Result<Authorized, Refusal> {
-        let decision = self.snapshot.policies.decide(gathered);
+        let latest = self.worker.shared.look();
+        let in_force = (
+            latest.policies.generation(),
+            &**latest.credentials.bindings(),
+        );
+        let decision = self.snapshot.policies.decide(gathered, in_force);
         self.trail.reach(Phase::Authorize);
-        let (word, verdict, facts) = match &decision {
-            Decision::Allow(authorized) => (
-                audit::Decision::Allow,
-                authorized.verdict(),
-                authorized.facts_read(),
-            ),
-            Decision::Deny(denied) => (audit::Decision::Deny, &denied.verdict, &*denied.facts_read),
+        let (verdict, facts) = decision.grounds();
+        let word = match verdict.allowed() {
+            true => audit::Decision::Allow,
+            false => audit::Decision::Deny,
         };
         self.trail
             .decide(word, &verdict.policies, verdict.generation);
         self.trail.facts(facts);
         match decision {
             Decision::Allow(authorized) => {
-                let generation = authorized.verdict().generation;
-                self.guard.allowed(authorized.judged().clone(), generation);
-                self.still_allowed()?;
-                self.token_allows(&authorized).map_err(Refusal::Caveat)?;
-                self.session_lends(&authorized)?;
+                let judged = authorized.judged().clone();
+                self.guard.allowed(judged, latest.number());
                 Ok(authorized)
             }
+            Decision::Object(objected) => Err(objected.objection.into()),
             Decision::Deny(mut denied) => {
                 if let Some((credential, place)) = &denied.lend {
                     self.trail.withhold(credential, place);
@@ -197,44 +199,8 @@ impl Exchange {
         }
     }
 
-    /// Judges what policy allowed by the caveats of the caller's token, if there is one.
-    fn token_allows(&self, authorized: &Authorized) -> Result<(), TokenDenied> {
-        let Some(token) = self.guard.token() else {
-            return Ok(());
-        };
-        let (head, judged) = (authorized.head(), authorized.judged());
-        let named: Vec<_> = named_paths(&head.fields, head.origin.parts()).collect();
-        token.allows(|now| TokenUse {
-            host: &head.origin.authority.host,
-            port: head.origin.authority.port,
-            method: &head.method,
-            path: head.target.path(),
-            named: &named,
-            is_batch: judged.is_batch(),
-            credentials: judged.credentials().iter(),
-            policies: authorized.verdict().policies.iter(),
-            now,
-        })
-    }
-
-    /// Judges what policy allowed by what the session was made to be lent.
-    fn session_lends(&self, authorized: &Authorized) -> Result<(), Refusal> {
-        let session = authorized.session();
-        let mut asked = authorized.judged().credentials().iter();
-        let unlent = asked.find(|name| !session.may_be_lent(name));
-        unlent.map_or(Ok(()), |name| Err(Refusal::Unlent(name.clone())))
-    }
-
-    /// Judges the exchange again if a reload came since it began. The watchdog did not know of it
-    /// yet when that generation came into force.
-    fn still_allowed(&self) -> Result<(), Abort> {
-        self.guard.judge_again(&self.worker.shared.look());
-        self.guard.abort_reason().map_or(Ok(()), Err)
-    }
-
     async fn verify(&mut self, authorized: Authorized) -> Result<Verified, Refusal> {
         let verified = self.snapshot.credentials.verify(authorized).await?;
-        self.guard.lends(verified.revocations());
         self.trail.reserve()?;
         Ok(verified)
     }

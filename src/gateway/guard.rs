@@ -7,46 +7,27 @@ use std::task::{Context, Poll};
 
 use atomic_waker::AtomicWaker;
 use parking_lot::{Mutex, MutexGuard};
-use smallvec::SmallVec;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
 use super::snapshot::Snapshot;
 use crate::audit::{End, Outcome, Trail};
 use crate::body::Meter;
-use crate::credential::Revocation;
 use crate::intercept::strict::ViolationHandle;
 use crate::intercept::{Caller, HeldToken};
 use crate::names::ReasonCode;
-use crate::policy::JudgedRequest;
+use crate::policy::{Case, JudgedRequest, Objection, Ruling};
 use crate::session::Underway;
 
 /// Why an exchange was aborted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Abort {
     /// No byte moved in either direction for longer than the limits allow.
     #[error("nothing moved for longer than `progress_timeout` allows")]
     Stalled,
-    /// The policies now in force do not allow it.
-    #[error("the policies changed while the exchange was under way, and do not allow it any more")]
-    Revoked,
-    /// A credential that it uses is no longer for such requests.
-    #[error(
-        "the credentials changed while the exchange was under way, and one of its own was removed or is not for such requests any more"
-    )]
-    Removed,
-    /// A credential that it uses was revoked.
-    #[error("a credential of the exchange was revoked")]
-    CredentialRevoked,
-    /// The token of its caller was revoked, or has ended.
-    #[error("the token was revoked, or has ended")]
-    TokenOver,
-    /// The evidence of its caller has ended.
-    #[error("nothing shows any more who is behind the connection")]
-    CallerOver,
-    /// The session has ended.
-    #[error("the session has ended")]
-    Ended,
+    /// A judge objects to it.
+    #[error(transparent)]
+    Objected(#[from] Objection),
     /// Its listener was removed, and the exchange lasted longer than `drain_timeout`.
     #[error(
         "the configuration has its listener no more, and the gateway waited as long as `drain_timeout` allows"
@@ -60,15 +41,10 @@ pub enum Abort {
 impl Abort {
     /// The reason code in refusals and audit.
     #[must_use]
-    pub fn reason(self) -> ReasonCode {
+    pub fn reason(&self) -> ReasonCode {
         match self {
             Self::Stalled => ReasonCode::Timeout,
-            Self::Revoked => ReasonCode::Revoked,
-            Self::Removed => ReasonCode::CredentialRemoved,
-            Self::CredentialRevoked => ReasonCode::CredentialRevoked,
-            Self::TokenOver => ReasonCode::TokenCaveat,
-            Self::CallerOver => ReasonCode::CallerRefused,
-            Self::Ended => ReasonCode::SessionEnded,
+            Self::Objected(objection) => objection.reason(),
             Self::ListenerRemoved => ReasonCode::ListenerRemoved,
             Self::Stopping => ReasonCode::GatewayStopping,
         }
@@ -271,8 +247,6 @@ pub(super) struct ExchangeGuard {
     /// Its place among the exchanges of its session.
     underway: OnceLock<Underway>,
     judged: OnceLock<Arc<JudgedRequest>>,
-    /// The revocations of the credentials that it is lent.
-    revocations: OnceLock<SmallVec<[Arc<Revocation>; 1]>>,
     /// Who is behind it, if evidence says so.
     caller: OnceLock<Arc<Caller>>,
     /// The generation that last allowed it.
@@ -307,7 +281,6 @@ impl ExchangeGuard {
             metrics: OnceLock::new(),
             underway: OnceLock::new(),
             judged: OnceLock::new(),
-            revocations: OnceLock::new(),
             caller: OnceLock::new(),
             generation: AtomicU64::new(0),
             quiet_sweeps: AtomicU32::new(0),
@@ -328,14 +301,6 @@ impl ExchangeGuard {
         let _ = self.underway.set(underway);
     }
 
-    /// Ends the exchange when one of these revocations comes.
-    pub(super) fn lends(&self, revocations: &[Arc<Revocation>]) {
-        if !revocations.is_empty() {
-            // Set once, by the one verification on the path.
-            let _ = self.revocations.set(revocations.into());
-        }
-    }
-
     /// Ends the exchange when its caller's evidence does.
     pub(super) fn is_of(&self, caller: &Arc<Caller>) {
         // Set once, by the one identification on the path.
@@ -347,11 +312,6 @@ impl ExchangeGuard {
         self.caller.get()?.token.as_deref()
     }
 
-    fn is_revoked(&self) -> bool {
-        let revocations = self.revocations.get();
-        revocations.is_some_and(|all| all.iter().any(|one| one.is_revoked()))
-    }
-
     /// Keeps the judged request, so that another generation can judge it again.
     pub(super) fn allowed(&self, judged: Arc<JudgedRequest>, generation: u64) {
         self.generation.store(generation, Ordering::Relaxed);
@@ -359,32 +319,27 @@ impl ExchangeGuard {
         let _ = self.judged.set(judged);
     }
 
-    /// Aborts the exchange if this generation does not allow it, or if a credential of it was
-    /// revoked, or its caller's evidence is over. Returns whether it was judged now: an exchange
-    /// that the generation already judged, or that is not judged yet, is left alone.
-    pub(super) fn judge_again(&self, snapshot: &Snapshot) -> bool {
-        if self.is_revoked() {
-            self.abort(Abort::CredentialRevoked);
-        }
-        if self.token().is_some_and(|token| token.holds().is_err()) {
-            self.abort(Abort::TokenOver);
-        }
-        if self.caller.get().is_some_and(|caller| caller.is_over()) {
-            self.abort(Abort::CallerOver);
-        }
-        let number = snapshot.number();
+    /// Asks the judges again, and aborts the exchange if one of them objects. By a generation that
+    /// has not allowed it before, they judge anew; returns whether they did.
+    pub(super) fn judge_again(&self, by: Option<&Snapshot>) -> bool {
+        let request = self.judged.get().map(|judged| &**judged);
         // An exchange that began after the snapshot was taken is judged by a newer one.
-        let is_new = self.generation.load(Ordering::Relaxed) < number;
-        let Some(judged) = self.judged.get().filter(|_| is_new) else {
-            return false;
+        let is_new = |by: &&Snapshot| self.generation.load(Ordering::Relaxed) < by.number();
+        let ruling = request.zip(by.filter(is_new)).map(|(request, by)| {
+            self.generation.store(by.number(), Ordering::Relaxed);
+            Ruling::later(request, by.policies.generation(), by.credentials.bindings())
+        });
+        let is_judged = ruling.is_some();
+        let case = Case {
+            session: self.underway.get().map(Underway::session),
+            caller: self.caller.get().map(|caller| &**caller),
+            request,
+            ruling,
         };
-        self.generation.store(number, Ordering::Relaxed);
-        if !snapshot.policies.generation().still_allows(judged) {
-            self.abort(Abort::Revoked);
-        } else if !judged.is_bound_by(snapshot.credentials.bindings()) {
-            self.abort(Abort::Removed);
+        if let Err(objection) = case.hear() {
+            self.abort(objection.into());
         }
-        true
+        is_judged
     }
 
     /// Checks, once per sweep, whether the exchange may go on.
@@ -395,34 +350,22 @@ impl ExchangeGuard {
             if self.aborted_sweeps.fetch_add(1, Ordering::Relaxed) >= grace {
                 self.connection.0.close(Closing::AtOnce);
             }
-        } else if self.is_over() {
-            self.abort(Abort::Ended);
-        } else if self.connection.0.overdue.load(Ordering::Relaxed) {
+            return;
+        }
+        self.judge_again(None);
+        if self.connection.0.overdue.load(Ordering::Relaxed) {
             self.abort(Abort::ListenerRemoved);
         } else if self.is_stalled(progress_limit) {
             self.abort(Abort::Stalled);
         }
     }
 
-    /// Aborts the exchange if its session has ended.
-    pub(super) fn abort_if_ended(&self) {
-        if self.abort_reason().is_none() && self.is_over() {
-            self.abort(Abort::Ended);
-        }
-    }
-
     /// Closes the connection of an exchange that its session's end aborted, and that still exists:
     /// its client reads nothing, or it still sends.
     pub(super) fn close_if_ended(&self) {
-        if self.abort_reason() == Some(Abort::Ended) {
+        if self.why.get() == Some(&Objection::SessionEnded.into()) {
             self.connection.0.close(Closing::AtOnce);
         }
-    }
-
-    fn is_over(&self) -> bool {
-        self.underway
-            .get()
-            .is_some_and(|underway| underway.session().is_over())
     }
 
     fn is_stalled(&self, limit: u32) -> bool {
@@ -448,13 +391,14 @@ impl ExchangeGuard {
         self.waits.register(cx.waker());
         self.why
             .get()
-            .map_or(Poll::Pending, |why| Poll::Ready(*why))
+            .map_or(Poll::Pending, |why| Poll::Ready(why.clone()))
     }
 
     /// Why the exchange was aborted, if it was.
     pub(super) fn abort_reason(&self) -> Option<Abort> {
-        let revoked = || self.is_revoked().then_some(Abort::CredentialRevoked);
-        self.why.get().copied().or_else(revoked)
+        let is_revoked = || self.judged.get().is_some_and(|judged| judged.is_revoked());
+        let revoked = || is_revoked().then(|| Objection::Revoked.into());
+        self.why.get().cloned().or_else(revoked)
     }
 
     /// Ends the trail with the answer's content, or when the last owner drops this. Only then is it

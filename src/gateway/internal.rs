@@ -15,14 +15,12 @@ use super::floor::floor;
 use super::proposals::RequestedAccess;
 use super::propose;
 use super::recent::RecentRefusal;
-use super::refusal::Refusal;
 use super::respond::shown;
-use crate::intercept::{GATEWAY_NAME, TokenDenied};
+use crate::intercept::{GATEWAY_NAME, TokenDenied, TokenUse};
 use crate::message::{Host, RequestHead};
 use crate::names::{CredentialName, ReasonCode};
-use crate::policy::{Asker, HostScope};
+use crate::policy::{Asker, HostScope, Objection};
 use crate::session::{Identified, Session};
-use crate::token::TokenUse;
 
 /// A page's status, type and content.
 type OwnPage = (StatusCode, &'static str, String);
@@ -34,8 +32,8 @@ impl Exchange {
         if host.as_str() != GATEWAY_NAME {
             return Ok(identified);
         }
-        self.token_shows(&identified.request().head)
-            .map_err(Refusal::Caveat)?;
+        let shown = self.token_shows(&identified.request().head);
+        shown.map_err(Objection::Caveat)?;
         // Boxed because it is large and rare.
         let page = Box::pin(self.page_for(identified)).await;
         Err(Ending::Answered(Box::new(page)))

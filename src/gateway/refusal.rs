@@ -14,9 +14,10 @@ use crate::audit;
 use crate::body::read::Push;
 use crate::body::{HoldFault, TransformFault};
 use crate::credential::{StoreError, Unavailable};
-use crate::intercept::{PresentedDenied, Rejected, TokenDenied, explicit};
+use crate::intercept::{PresentedDenied, Rejected, explicit};
 use crate::message::Authority;
-use crate::names::{CredentialName, ExchangeId, PolicyId, ReasonCode};
+use crate::names::{ExchangeId, PolicyId, ReasonCode};
+use crate::policy::Objection;
 use crate::{credential, origin, policy, session};
 
 /// The field that names a proxy's error (RFC 9209).
@@ -80,12 +81,9 @@ pub enum Refusal {
     /// The proxy asks who its client is, and takes nothing that was presented.
     #[error("the proxy asks who its client is, and nothing that it takes was presented")]
     Presented(PresentedDenied),
-    /// The connection's token does not allow the request.
+    /// A judge beside policy objects.
     #[error(transparent)]
-    Caveat(TokenDenied),
-    /// The session was made to be lent other credentials alone.
-    #[error("the session may not be lent `{0}`")]
-    Unlent(CredentialName),
+    Objected(#[from] Objection),
 }
 
 impl From<policy::Ungathered> for Refusal {
@@ -123,8 +121,7 @@ impl Refusal {
             Self::Caller(reason) => *reason,
             Self::ClearText => ReasonCode::ProxyTls,
             Self::Presented(_) => ReasonCode::ProxyAuthentication,
-            Self::Caveat(_) => ReasonCode::TokenCaveat,
-            Self::Unlent(_) => ReasonCode::SessionLend,
+            Self::Objected(objection) => objection.reason(),
         }
     }
 
@@ -150,6 +147,7 @@ impl Refusal {
                 | Self::Unreachable { .. }
                 | Self::Busy
                 | Self::Session(session::Error::Ended)
+                | Self::Objected(Objection::SessionEnded)
         )
     }
 
@@ -168,11 +166,13 @@ impl Refusal {
             Self::Origin(error @ (origin::Error::Unreachable(_) | origin::Error::Upstream(_))) => {
                 Some(chain(error))
             }
-            Self::Origin(_) | Self::Session(session::Error::Misplaced(_)) | Self::Unlent(_) => {
-                Some(self.cause())
-            }
+            Self::Origin(_)
+            | Self::Session(session::Error::Misplaced(_))
+            | Self::Objected(Objection::Unlent(_)) => Some(self.cause()),
             Self::Presented(denied) => Some(denied.to_string()),
-            Self::Caveat(denied) => Some(denied.to_string()),
+            Self::Objected(Objection::TokenOver(denied) | Objection::Caveat(denied)) => {
+                Some(denied.to_string())
+            }
             Self::Credential(error) if self.reason().status().is_server_error() => {
                 Some(chain(error))
             }

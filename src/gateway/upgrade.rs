@@ -62,7 +62,7 @@ pub(super) fn switch(
         let mut frames = lent.map(|lent| lent.scrub_frames());
         let joined = join(client, origin, (&mut messages, &mut frames), &guard).await;
         let fault = joined.as_ref().err().and_then(fault_of);
-        let cut = fault.or(guard.abort_reason().map(Abort::reason));
+        let cut = fault.or(guard.abort_reason().map(|why| why.reason()));
         let outcome = cut.map_or(Outcome::Whole, |_| Outcome::Cut);
         guard.end(outcome, cut, frames.map_or(0, |frames| frames.replaced()));
         if let Err(error) = joined {

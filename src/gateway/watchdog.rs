@@ -146,9 +146,9 @@ impl Watchdog {
     /// Cuts what is under way of each session that an operator ends. Runs for ever.
     pub(super) async fn cut_ended(&self, mut ends: watch::Receiver<()>) {
         while ends.changed().await.is_ok() {
-            self.exchanges
-                .living()
-                .for_each(|exchange| exchange.abort_if_ended());
+            for exchange in self.exchanges.living() {
+                exchange.judge_again(None);
+            }
             tokio::time::sleep(END_GRACE).await;
             self.exchanges
                 .living()
@@ -189,7 +189,7 @@ impl Watchdog {
             let Some(exchange) = exchange.upgrade() else {
                 continue;
             };
-            if exchange.judge_again(snapshot) {
+            if exchange.judge_again(Some(snapshot)) {
                 judged += 1;
             }
             drop(exchange);
@@ -259,6 +259,7 @@ fn drop_dead<T>(all: &mut Vec<Weak<T>>) {
 mod tests {
     use super::*;
     use crate::audit::Trail;
+    use crate::policy::Objection;
     use crate::session::{Lifetime, Moment};
 
     fn stays() -> CancellationToken {
@@ -298,7 +299,7 @@ mod tests {
         live.sweep();
         assert_eq!(
             (over.abort_reason(), deaf.is_closed()),
-            (Some(Abort::Ended), false)
+            (Some(Objection::SessionEnded.into()), false)
         );
         live.sweep();
         assert_eq!((deaf.is_closed(), other.is_closed()), (true, false));
@@ -331,7 +332,7 @@ mod tests {
         live.sweep();
         assert_eq!(
             (over.abort_reason(), lasting.abort_reason()),
-            (Some(Abort::Ended), None)
+            (Some(Objection::SessionEnded.into()), None)
         );
     }
 

@@ -29,6 +29,7 @@ pub mod strict;
 pub mod synthetic;
 pub mod websocket;
 
+pub use crate::token::TokenUse;
 pub use accepted::{Accepted, Addressed, Rejected};
 pub use base::{Aliases, answer_of};
 pub use ca::SessionCa;

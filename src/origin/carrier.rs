@@ -16,8 +16,8 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::Error;
-use crate::credential::{Revocation, Severable};
 use crate::launch::unsent;
+use crate::session::{Revocation, Severable};
 
 /// A socket that is registered with the revocations of the credentials that it may carry.
 pub(super) struct Carrier {

@@ -20,8 +20,9 @@ use super::sender::{Sender, StreamSlot};
 use super::tls::{Carried, Configurations};
 use super::vet::vet;
 use crate::body::{Meter, Outgoing};
-use crate::credential::{AnswerPlan, Credentialed, Revocation, Revoked, Verified};
+use crate::credential::{AnswerPlan, Credentialed, Verified};
 use crate::message::{Authority, Origin, RequestHead, Scheme};
+use crate::session::{Revocation, Revoked};
 
 /// The origin side of one runtime thread, with the settings of one generation.
 pub struct Origins(Arc<Dialer>);
@@ -256,7 +257,7 @@ impl Channel {
         {
             return Err(Error::WrongChannel);
         }
-        let (request, plan, revocations) = credentialed.into_parts();
+        let (request, plan, judged) = credentialed.into_parts();
         let (head, mut content, meter) = (request.head, request.content, request.meter);
         let upgrade = plan.upgrade.is_some();
         let is_http2 = self.version() == Version::HTTP_2;
@@ -280,12 +281,12 @@ impl Channel {
                     false => carried,
                 };
                 // Not shared, so that no other stream comes before it.
-                let another = Self::dial(dialer, key, carried, &revocations, false).await?;
+                let another = Self::dial(dialer, key, carried, judged.revocations(), false).await?;
                 let whole = Outgoing::new(whole);
                 another.send(head, whole, upgrade, &meter).await?
             }
             // The connection was ended for it.
-            (Err(Error::NoAnswer(_) | Error::Http(_)), _) if is_revoked(&revocations) => {
+            (Err(Error::NoAnswer(_) | Error::Http(_)), _) if is_revoked(judged.revocations()) => {
                 return Err(Revoked.into());
             }
             (sent, _) => sent?,

@@ -11,8 +11,8 @@ use super::rule::OriginSettings;
 use super::sender::{Sender, http1_over, http2_over};
 use super::tls::{Carried, Configurations, Offer};
 use super::{Error, dial};
-use crate::credential::Revocation;
 use crate::message::Scheme;
+use crate::session::Revocation;
 
 /// The dialer of one runtime thread.
 pub(super) struct Dialer {

@@ -29,8 +29,8 @@ pub mod vet;
 use std::io;
 use std::net::IpAddr;
 
-use crate::credential::Revoked;
 use crate::names::ReasonCode;
+use crate::session::Revoked;
 pub use channel::{Channel, Forwarded, Origins};
 pub use no_answer::NoAnswer;
 pub use origin_body::OriginBody;

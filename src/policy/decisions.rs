@@ -41,7 +41,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::content::{ContentFacts, Declared};
-use super::policies::Policies;
+use super::generation::Policies;
 use super::question::{LendQuestion, OwnedFacts};
 use super::verdict::Verdict;
 use crate::body::fact::Plain;

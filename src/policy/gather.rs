@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use super::applicable::KnownRules;
 use super::content::{ContentFacts, Declared};
-use super::generation::Generation;
+use super::generation::{Generation, Policies};
 use super::judged::{JudgedRequest, Refused};
-use super::policies::Policies;
 use crate::audit::Noted;
 use crate::body::fact::{Behind, Plain, is_multipart_name, plain};
 use crate::body::read::Prefix;

@@ -14,10 +14,10 @@ use super::generation::Generation;
 use super::question::{Facts, KeptFacts, LendQuestion};
 use super::verdict::{Outcome, Verdict};
 use crate::audit::Text;
-use crate::intercept::{Caller, Request};
-use crate::message::names_path;
-use crate::names::CredentialName;
-use crate::session::{Bindings, DetectedCredentials, Session};
+use crate::intercept::{Caller, HeldToken, Request, TokenDenied, TokenUse};
+use crate::message::{named_paths, names_path};
+use crate::names::{CredentialName, PolicyId};
+use crate::session::{Bindings, DetectedCredentials, Revocation, Session};
 
 /// Everything policies can read from one request.
 ///
@@ -88,15 +88,54 @@ impl JudgedRequest {
         &self.kept.credentials
     }
 
-    /// Whether it has others inside, which nobody judges.
-    pub fn is_batch(&self) -> bool {
-        self.kept.batch
+    /// The revocations of the credentials that it is lent. Connections for it register there.
+    pub fn revocations(&self) -> &[Arc<Revocation>] {
+        &self.kept.revocations
+    }
+
+    /// Whether a credential that it is lent is revoked.
+    pub fn is_revoked(&self) -> bool {
+        self.revocations().iter().any(|one| one.is_revoked())
+    }
+
+    /// The fields that were kept.
+    pub(super) fn kept_fields(&self) -> &HeaderMap {
+        self.fields.get().map_or(&*NONE, |fields| fields)
+    }
+
+    /// The policies of another generation that allow it, with its credentials; `None` if they do
+    /// not, or read a part of it that was not kept.
+    pub(super) fn still_allowed_by(&self, generation: &Generation) -> Option<Arc<[PolicyId]>> {
+        let is_unkept = self.fields.get().is_none() && self.is_read_by(generation, &OF_FIELDS);
+        let verdict = || generation.judge_request(self, self.kept_fields()).ok();
+        Some((!is_unkept).then(verdict)??.policies)
+    }
+
+    /// Whether its caller's token allows what these policies allow.
+    pub(super) fn allowed_by(
+        &self,
+        token: &HeldToken,
+        policies: &[PolicyId],
+        fields: &HeaderMap,
+    ) -> Result<(), TokenDenied> {
+        let kept = &self.kept;
+        let named: Vec<_> = named_paths(fields, kept.origin.parts()).collect();
+        token.allows(|now| TokenUse {
+            host: &kept.origin.authority.host,
+            port: kept.origin.authority.port,
+            method: &kept.method,
+            path: kept.target.path(),
+            named: &named,
+            is_batch: kept.batch,
+            credentials: kept.credentials.iter(),
+            policies: policies.iter(),
+            now,
+        })
     }
 
     /// Whether these bindings also let it have each of its credentials, in the same places.
-    pub fn is_bound_by(&self, bindings: &Bindings) -> bool {
+    pub(super) fn is_bound_by(&self, bindings: &Bindings, fields: &HeaderMap) -> bool {
         self.credential_uses().all(|(credential, place)| {
-            let fields = self.fields.get().map_or(&*NONE, |fields| fields);
             bindings.still_lends(
                 &self.kept.origin,
                 &self.kept.method,
@@ -154,20 +193,6 @@ impl JudgedRequest {
 }
 
 impl Generation {
-    /// Whether these policies also allow a request that was allowed before, including its
-    /// credentials.
-    ///
-    /// If they read a part of the request that was not kept, they do not allow it.
-    #[must_use]
-    pub fn still_allows(&self, judged: &JudgedRequest) -> bool {
-        match judged.fields.get() {
-            Some(fields) => self.judge_request(judged, fields).is_ok(),
-            None => {
-                !judged.is_read_by(self, &OF_FIELDS) && self.judge_request(judged, &NONE).is_ok()
-            }
-        }
-    }
-
     /// The verdict on a request by its head, if its content may be asked for: because it is
     /// searched, or because a policy that can apply reads it.
     pub(super) fn asks_for_content(
@@ -238,14 +263,18 @@ impl Generation {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::policy::generation::tests::policies;
     use crate::policy::question::tests::kept;
 
     fn judged(path: &str) -> JudgedRequest {
+        judged_of(kept(path))
+    }
+
+    pub(in crate::policy) fn judged_of(kept: KeptFacts) -> JudgedRequest {
         JudgedRequest {
-            kept: kept(path),
+            kept,
             rules: None,
             fields: OnceLock::new(),
         }
@@ -255,7 +284,7 @@ mod tests {
     const LEND: &str = "permit(principal, action == Gateway::Action::\"lend\", resource);";
 
     fn allows(text: &str, judged: &JudgedRequest) -> bool {
-        policies(text).current().still_allows(judged)
+        judged.still_allowed_by(&policies(text).current()).is_some()
     }
 
     #[test]
@@ -279,7 +308,7 @@ mod tests {
         let fields = HeaderMap::new();
         let generation = policies(&format!("{ASK}{LEND}{reads}")).current();
         one.keep_fields(&generation, &fields);
-        assert!(one.fields.get().is_some() && generation.still_allows(&one));
+        assert!(one.fields.get().is_some() && one.still_allowed_by(&generation).is_some());
         let other = judged("/");
         other.keep_fields(&policies(&format!("{ASK}{LEND}")).current(), &fields);
         assert!(other.fields.get().is_none());
@@ -299,6 +328,6 @@ mod tests {
     #[test]
     fn what_is_kept_of_a_request_is_small() {
         let size = std::mem::size_of::<JudgedRequest>();
-        assert!(size <= 264, "{size}");
+        assert!(size <= 288, "{size}");
     }
 }

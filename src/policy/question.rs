@@ -11,7 +11,7 @@ use crate::audit::Text;
 use crate::intercept::{Entry, Request};
 use crate::message::{Host, Origin, RequestTarget, Scheme, is_batch, named_paths};
 use crate::names::{CredentialName, SessionId, User};
-use crate::session::{CredentialUse, DetectedCredentials, Session};
+use crate::session::{CredentialUse, DetectedCredentials, Revocations, Session};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +107,8 @@ pub(super) struct KeptFacts {
     pub(super) credentials: Arc<[CredentialName]>,
     /// The place of each credential.
     pub(super) places: Box<[Text]>,
+    /// What revokes any of them.
+    pub(super) revocations: Revocations,
     actions: Box<[String]>,
 }
 
@@ -128,6 +130,7 @@ impl KeptFacts {
             batch: presented.batch,
             credentials: [].into(),
             places: [].into(),
+            revocations: Revocations::new(),
             actions: [].into(),
         };
         kept.present(presented);
@@ -139,6 +142,7 @@ impl KeptFacts {
         let lends = presented.lends();
         self.credentials = lends.iter().map(|lend| lend.credential().clone()).collect();
         self.places = lends.iter().map(|lend| lend.place_text().clone()).collect();
+        self.revocations = lends.iter().flat_map(CredentialUse::revocations).collect();
         self.actions = lends.iter().flat_map(CredentialUse::actions).collect();
     }
 
@@ -276,6 +280,7 @@ pub(super) mod tests {
             batch: false,
             credentials: Arc::from([CredentialName::new("github").unwrap()]),
             places: [Text::new("header:authorization:Bearer")].into(),
+            revocations: Revocations::new(),
             actions: [].into(),
         }
     }

@@ -6,16 +6,16 @@ use smallvec::SmallVec;
 
 use super::explain::Explanation;
 use super::gather::Gathered;
-use super::generation::Generation;
+use super::generation::{Generation, Policies};
 use super::judged::{JudgedRequest, Refused};
-use super::policies::Policies;
+use super::judges::{Case, Heard, Objection, Ruling};
 use super::verdict::Verdict;
 use crate::body::read::Push;
 use crate::body::{Content, HoldBudget, HoldFault, Limit};
 use crate::intercept::Request;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
-use crate::session::{CredentialUse, OriginBindings, Session};
+use crate::session::{Bindings, CredentialUse, OriginBindings, Session};
 
 /// Permission to lend one credential to one request, in one place, at one origin. It cannot be
 /// copied or stored.
@@ -36,23 +36,32 @@ impl Grant {
     }
 }
 
-/// Policy's decision about a request.
+/// The decision about a request.
 ///
-/// A future obligation (a person's consent, a budget) would be a variant of its own, from which
-/// [`Authorized`] is made only once the obligation is met. Every `match` on a decision must then
-/// handle it.
+/// A future obligation (a person's consent, a budget) would be one more judge.
 #[must_use = "a decision that nobody looks at allows nothing"]
 pub enum Decision {
     /// The request may be sent, with its credentials.
     Allow(Authorized),
-    /// The request is refused.
+    /// Policy refuses the request.
     Deny(Box<Denied>),
+    /// Another judge refuses it.
+    Object(Box<Objected>),
 }
 
-/// A request that policy allows, with a grant for each credential that it will carry.
+/// A request to which no judge objects, with a grant for each credential that it will carry.
 pub struct Authorized {
     request: Box<Request>,
     allowed: Box<Allowed>,
+    _heard: Heard,
+}
+
+/// A request that another judge than policy refuses.
+pub struct Objected {
+    /// Why.
+    pub objection: Objection,
+    verdict: Verdict,
+    facts_read: Vec<String>,
 }
 
 /// What policy allows a request.
@@ -96,10 +105,15 @@ pub struct RefusedPush {
 
 impl Policies {
     /// Decides about a request: whether it may be sent, and whether each credential that it
-    /// presents may be lent to it.
+    /// presents may be lent to it. Every judge is asked, and asked again by the generation that is
+    /// in force if that is a later one.
     ///
     /// A single failed evaluation denies everything.
-    pub fn decide(&self, gathered: Gathered) -> Decision {
+    pub fn decide(
+        &self,
+        gathered: Gathered,
+        (latest, bindings): (&Generation, &Bindings),
+    ) -> Decision {
         let Gathered {
             request,
             presented,
@@ -109,14 +123,43 @@ impl Policies {
         } = gathered;
         let fields = &request.head.fields;
         let verdict = refused.map_or_else(|| generation.judge_request(&judged, fields), Err);
-        let verdict = match verdict {
-            Ok(verdict) => verdict,
-            Err(refused) => {
-                return Decision::Deny(Box::new(denied(&generation, &judged, request, refused)));
+        let facts_read = generation.facts_read(&judged, fields, verdict.as_ref().err());
+        let hear = |ruling| {
+            let case = Case {
+                session: Some(judged.session()),
+                caller: request.connection.caller.as_deref(),
+                request: Some(&judged),
+                ruling: Some(ruling),
+            };
+            case.hear()
+        };
+        let allowed = verdict.as_ref().ok();
+        let mut heard = hear(Ruling {
+            policies: allowed.map(|verdict| verdict.policies.clone()),
+            bindings: None,
+            fields,
+        });
+        let verdict = match (&heard, verdict) {
+            (Err(Objection::Policy), Err(refused)) => {
+                let denied = denied(&generation, &judged, request, (refused, facts_read));
+                return Decision::Deny(Box::new(denied));
+            }
+            (_, Ok(verdict) | Err(Refused { verdict, .. })) => verdict,
+        };
+        judged.keep_fields(&generation, fields);
+        if heard.is_ok() && latest.number() > generation.number() {
+            heard = hear(Ruling::later(&judged, latest, bindings));
+        }
+        let heard = match heard {
+            Ok(heard) => heard,
+            Err(objection) => {
+                return Decision::Object(Box::new(Objected {
+                    objection,
+                    verdict,
+                    facts_read,
+                }));
             }
         };
-        let facts_read = generation.facts_read(&judged, fields, None);
-        judged.keep_fields(&generation, fields);
         let identity = Identity {
             session: judged.session().id().clone(),
             credentials: judged.credentials().clone(),
@@ -133,7 +176,23 @@ impl Policies {
             facts_read,
             judged,
         });
-        Decision::Allow(Authorized { request, allowed })
+        Decision::Allow(Authorized {
+            request,
+            allowed,
+            _heard: heard,
+        })
+    }
+}
+
+impl Decision {
+    /// Policy's verdict, and the names of the facts of content that were read for it.
+    #[must_use]
+    pub fn grounds(&self) -> (&Verdict, &[String]) {
+        match self {
+            Self::Allow(authorized) => (authorized.verdict(), &authorized.allowed.facts_read),
+            Self::Deny(denied) => (&denied.verdict, &denied.facts_read),
+            Self::Object(objected) => (&objected.verdict, &objected.facts_read),
+        }
     }
 }
 
@@ -141,10 +200,9 @@ fn denied(
     generation: &Generation,
     judged: &JudgedRequest,
     request: Box<Request>,
-    refused: Refused,
+    (refused, facts_read): (Refused, Vec<String>),
 ) -> Denied {
     let fields = &request.head.fields;
-    let facts_read = generation.facts_read(judged, fields, Some(&refused));
     let Refused {
         verdict,
         credential,
@@ -203,11 +261,6 @@ impl Authorized {
         &self.allowed.verdict
     }
 
-    /// The names of the facts of content that were read to decide.
-    pub fn facts_read(&self) -> &[String] {
-        &self.allowed.facts_read
-    }
-
     /// The grants for the credentials to lend.
     pub fn grants(&self) -> &[Grant] {
         self.allowed.grants()
@@ -259,6 +312,11 @@ impl Allowed {
     /// The identity under which connections are used for it.
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// The facts it was judged by.
+    pub(crate) fn judged(&self) -> &Arc<JudgedRequest> {
+        &self.judged
     }
 
     /// The session that makes the request.

@@ -3,6 +3,7 @@
 use http::Method;
 
 use super::phantom::Shape;
+use super::revocation::Revocations;
 use super::signing::{Role, Signing};
 use crate::message::{OriginPattern, Place, Route, Taken};
 use crate::names::CredentialName;
@@ -41,6 +42,8 @@ pub struct Binding {
     pub variables: Vec<String>,
     /// What it is for.
     pub role: Role,
+    /// What revokes it, and the parts that it signs with. Set where generations share them.
+    pub revocations: Revocations,
 }
 
 /// When a credential is injected into a request.
@@ -85,6 +88,7 @@ impl Binding {
             basic_user: None,
             variables: Vec::new(),
             role: Role::Place,
+            revocations: Revocations::new(),
         }
     }
 

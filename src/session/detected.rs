@@ -10,6 +10,7 @@ use super::bindings::Bound;
 use super::origin_bindings::OriginBindings;
 use super::phantom::Phantom;
 use super::refusal::CredentialRefusal;
+use super::revocation::Revocations;
 use super::signer::ParsedSignature;
 use super::signing::Signing;
 use crate::audit::Text;
@@ -174,6 +175,14 @@ impl CredentialUse {
     pub(crate) fn actions(&self) -> Vec<String> {
         self.claimed()
             .map_or_else(Vec::new, |claimed| claimed.actions())
+    }
+
+    /// What revokes it: the binding's, and that of the temporary credentials that sign.
+    pub(crate) fn revocations(&self) -> Revocations {
+        let temporary = self.claimed().and_then(|claimed| claimed.temporary());
+        let temporary = temporary.into_iter().flat_map(|(set, _)| set.revocations());
+        let own = self.bound.binding.revocations.iter();
+        own.chain(temporary).cloned().collect()
     }
 
     /// How the request is signed with it, if it signs.

@@ -20,6 +20,7 @@ mod origin_bindings;
 mod parts;
 pub mod phantom;
 mod refusal;
+mod revocation;
 mod signer;
 mod signing;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use messages::MessageSearch;
 pub use origin_bindings::OriginBindings;
 pub use parts::{HeldParts, KnownPart, PartTexts, SigningPart};
 pub use refusal::{CredentialRefusal, RequestPart, SignatureFault};
+pub use revocation::{Revocation, Revocations, Revoked, Severable};
 pub use signer::{
     Found, ParsedSignature, Signer, SigningContext, SigningFailure, VerifiedSignature,
 };

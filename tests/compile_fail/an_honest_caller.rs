@@ -11,7 +11,7 @@ use gateway::session::{OriginBindings, Sessions};
 
 pub async fn exchange(
     sessions: &Sessions,
-    policies: &Policies,
+    (policies, latest): (&Policies, &Policies),
     origins: &Origins,
     credentials: &Credentials,
     accepted: Accepted,
@@ -20,7 +20,8 @@ pub async fn exchange(
 ) -> Option<Forwarded> {
     let identified = sessions.identify(accepted, credentials.bindings(), here).ok()?;
     let gathered = policies.gather(identified, rules, budget).await.ok()?;
-    let Decision::Allow(authorized) = policies.decide(gathered) else {
+    let in_force = (latest.generation(), &**credentials.bindings());
+    let Decision::Allow(authorized) = policies.decide(gathered, in_force) else {
         return None;
     };
     let verified = credentials.verify(authorized).await.ok()?;

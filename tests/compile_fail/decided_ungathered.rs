@@ -1,5 +1,8 @@
 //! No request is judged before what its verdict depends on is known.
 
-pub fn early(policies: &gateway::policy::Policies, identified: gateway::session::Identified) {
-    let _ = policies.decide(identified);
+use gateway::policy::{Generation, Policies};
+use gateway::session::{Bindings, Identified};
+
+pub fn early(policies: &Policies, identified: Identified, latest: (&Generation, &Bindings)) {
+    let _ = policies.decide(identified, latest);
 }

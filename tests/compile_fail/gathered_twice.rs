@@ -1,6 +1,9 @@
 //! A request is judged once, and what was judged is what goes on.
 
-pub fn twice(policies: &gateway::policy::Policies, gathered: gateway::policy::Gathered) {
-    let _ = policies.decide(gathered);
-    let _ = policies.decide(gathered);
+use gateway::policy::{Gathered, Generation, Policies};
+use gateway::session::Bindings;
+
+pub fn twice(policies: &Policies, gathered: Gathered, latest: (&Generation, &Bindings)) {
+    let _ = policies.decide(gathered, latest);
+    let _ = policies.decide(gathered, latest);
 }

@@ -508,7 +508,8 @@ async fn a_revocation_reaches_what_was_made_with_a_secret_that_was_stored_elsewh
     next[0].from = SecretRef::env("other");
     let before = github();
     let stores = Stores::with(Arc::<MemoryStore>::clone(&before.store));
-    let former = before.credentials.revocations(0).ok().unwrap()[0].clone();
+    let former = before.credentials.bindings().at(0).unwrap();
+    let former = former.revocations[0].clone();
     let credentials = before.credentials.next(next, &stores).unwrap();
     assert_eq!(credentials.revoke(&name("github")), 0);
     assert!(former.is_revoked());

@@ -18,7 +18,7 @@ use crate::message::pairs::decoded;
 use crate::message::{RequestHead, folded_parameter};
 use crate::names::SessionId;
 use crate::policy::Authorized;
-use crate::session::{CredentialRefusal, RequestPart, Session};
+use crate::session::{CredentialRefusal, RequestPart, Revoked, Session};
 
 /// A request for tokens, or for their revocation.
 pub struct AskedTokens {
@@ -184,7 +184,9 @@ impl Credentials {
     ) -> Result<RenewalAnswer, Error> {
         let name = login.credential(TokenKind::Access);
         let index = self.bindings().index_of(&name).ok_or(Error::Unknown)?;
-        self.revocations(index)?;
+        if self.revoked().any(|revoked| *revoked == name) {
+            return Err(Revoked.into());
+        }
         match self.lease(session.id(), index).await {
             Ok(_) => {}
             Err(Error::Unavailable(why)) if why.cause.is_final() => {

@@ -7,12 +7,15 @@ use super::issue::{Issue, PhantomFailure};
 use super::shape::Shape;
 use super::text::Phantom;
 use crate::names::CredentialName;
+use crate::session::revocation::Revocations;
 
 /// The phantoms of one set of temporary credentials, which sign as their parent does.
 #[derive(Debug)]
 pub struct TemporaryPhantoms {
     parts: [Phantom; 3],
     expires: SystemTime,
+    /// What revokes the key that asked for them.
+    revocations: Revocations,
 }
 
 impl TemporaryPhantoms {
@@ -35,7 +38,22 @@ impl TemporaryPhantoms {
         Ok(TemporaryPhantoms {
             parts: [part(0)?, part(1)?, part(2)?],
             expires,
+            revocations: Revocations::new(),
         })
+    }
+
+    /// Has them fall with the key that asked for them.
+    #[must_use]
+    pub fn revoked_by(self, revocations: Revocations) -> Self {
+        Self {
+            revocations,
+            ..self
+        }
+    }
+
+    /// What revokes the key that asked for them.
+    pub(in crate::session) fn revocations(&self) -> &Revocations {
+        &self.revocations
     }
 
     /// The credential they were derived from.

@@ -19,7 +19,7 @@ use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget
 use crate::names::SessionId;
 use crate::policy::content::{ContentFact, ContentFacts};
 use crate::policy::fact::{FACTS, Scope};
-use crate::policy::policies::Policies;
+use crate::policy::generation::Policies;
 use crate::policy::question::OwnedFacts;
 use crate::policy::schema::{CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER, domains, schema, uid};
 

@@ -25,7 +25,7 @@ pub struct Revocation {
 }
 
 /// The revocations of a credential, and of the parts that it signs with.
-pub(super) type Revocations = SmallVec<[Arc<Revocation>; 1]>;
+pub type Revocations = SmallVec<[Arc<Revocation>; 1]>;
 
 /// The credential is revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +57,7 @@ impl Revocation {
 
     /// Revokes the credential, and severs the connections that may carry its secret; or takes the
     /// revocation back. Returns how many connections there were.
-    pub(super) fn set(&self, revoked: bool) -> usize {
+    pub(crate) fn set(&self, revoked: bool) -> usize {
         let connections = {
             let mut connections = self.connections.lock();
             self.revoked.store(revoked, Ordering::Release);
@@ -68,6 +68,12 @@ impl Revocation {
         };
         let open = connections.iter().filter_map(Weak::upgrade);
         open.map(|connection| connection.sever()).count()
+    }
+}
+
+impl std::fmt::Debug for Revocation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Revocation({})", self.is_revoked())
     }
 }
 

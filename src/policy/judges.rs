@@ -1,0 +1,338 @@
+//! Who may say no to a request: one list. It is asked before the request may be sent, and again as
+//! long as it is under way.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+
+use super::generation::Generation;
+use super::judged::JudgedRequest;
+use crate::intercept::{Caller, TokenDenied};
+use crate::names::{CredentialName, PolicyId, ReasonCode};
+use crate::session::{Bindings, Session};
+
+/// Why a request may not be sent, or may not go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Objection {
+    /// Its session has ended.
+    #[error("the session has ended")]
+    SessionEnded,
+    /// A credential that it is lent is revoked.
+    #[error("the credential is revoked")]
+    Revoked,
+    /// The token of its caller was revoked, or has ended.
+    #[error(transparent)]
+    TokenOver(TokenDenied),
+    /// The evidence of its caller has ended.
+    #[error("nothing shows any more who is behind the connection")]
+    CallerOver,
+    /// The policies do not allow it.
+    #[error("the policies changed while the exchange was under way, and do not allow it any more")]
+    Policy,
+    /// A credential that it is lent is no longer for such requests.
+    #[error(
+        "the credentials changed while the exchange was under way, and one of its own was removed or is not for such requests any more"
+    )]
+    Unbound,
+    /// A caveat of its caller's token does not allow it.
+    #[error(transparent)]
+    Caveat(TokenDenied),
+    /// Its session was made to be lent other credentials alone.
+    #[error("the session may not be lent `{0}`")]
+    Unlent(CredentialName),
+}
+
+impl Objection {
+    /// The reason code in refusals and audit.
+    #[must_use]
+    pub fn reason(&self) -> ReasonCode {
+        match self {
+            Self::SessionEnded => ReasonCode::SessionEnded,
+            Self::Revoked => ReasonCode::CredentialRevoked,
+            Self::TokenOver(_) | Self::Caveat(_) => ReasonCode::TokenCaveat,
+            Self::CallerOver => ReasonCode::CallerRefused,
+            Self::Policy => ReasonCode::Revoked,
+            Self::Unbound => ReasonCode::CredentialRemoved,
+            Self::Unlent(_) => ReasonCode::SessionLend,
+        }
+    }
+}
+
+/// What the judges look at. What is not known yet, nobody objects to.
+pub struct Case<'a> {
+    /// The session.
+    pub session: Option<&'a Session>,
+    /// Who is behind the connection.
+    pub caller: Option<&'a Caller>,
+    /// The request, once it is known what it asks for.
+    pub request: Option<&'a JudgedRequest>,
+    /// What a generation says of it that has not allowed it before.
+    pub ruling: Option<Ruling<'a>>,
+}
+
+/// What one generation of the configuration says of a request.
+pub struct Ruling<'a> {
+    /// The policies that allow it; `None` if it is not allowed.
+    pub(super) policies: Option<Arc<[PolicyId]>>,
+    /// The bindings, unless it presents its credentials by them.
+    pub(super) bindings: Option<&'a Bindings>,
+    pub(super) fields: &'a HeaderMap,
+}
+
+impl<'a> Ruling<'a> {
+    /// What a later generation says of a request. Policies that read a part of it that was not kept
+    /// do not allow it.
+    pub fn later(
+        request: &'a JudgedRequest,
+        generation: &Generation,
+        bindings: &'a Bindings,
+    ) -> Self {
+        Self {
+            policies: request.still_allowed_by(generation),
+            bindings: Some(bindings),
+            fields: request.kept_fields(),
+        }
+    }
+}
+
+/// Every judge was asked, and none objects. Only [`Case::hear`] makes it.
+pub struct Heard(());
+
+type Judge = fn(&Case<'_>) -> Option<Objection>;
+
+/// The judges. Of several objections, that of the first is told.
+const JUDGES: [Judge; 8] = [
+    session, revoked, token, caller, policy, bindings, caveats, lend_list,
+];
+
+impl Case<'_> {
+    /// Asks every judge.
+    ///
+    /// # Errors
+    /// The first [`Objection`] in the order of the list.
+    pub fn hear(&self) -> Result<Heard, Objection> {
+        self.hear_by(0..JUDGES.len())
+    }
+
+    /// Asks them in some order, which makes no difference.
+    fn hear_by(&self, order: impl Iterator<Item = usize>) -> Result<Heard, Objection> {
+        let objections = order.filter_map(|seat| Some((seat, JUDGES[seat](self)?)));
+        let first = objections.min_by_key(|(seat, _)| *seat);
+        first.map_or(Ok(Heard(())), |(_, objection)| Err(objection))
+    }
+}
+
+fn session(case: &Case<'_>) -> Option<Objection> {
+    (case.session?.is_over()).then_some(Objection::SessionEnded)
+}
+
+fn revoked(case: &Case<'_>) -> Option<Objection> {
+    (case.request?.is_revoked()).then_some(Objection::Revoked)
+}
+
+fn token(case: &Case<'_>) -> Option<Objection> {
+    let denied = case.caller?.token.as_ref()?.holds().err()?;
+    Some(Objection::TokenOver(denied))
+}
+
+fn caller(case: &Case<'_>) -> Option<Objection> {
+    (case.caller?.is_over()).then_some(Objection::CallerOver)
+}
+
+fn policy(case: &Case<'_>) -> Option<Objection> {
+    let ruling = case.ruling.as_ref()?;
+    (ruling.policies.is_none()).then_some(Objection::Policy)
+}
+
+fn bindings(case: &Case<'_>) -> Option<Objection> {
+    let ruling = case.ruling.as_ref()?;
+    let is_bound = case.request?.is_bound_by(ruling.bindings?, ruling.fields);
+    (!is_bound).then_some(Objection::Unbound)
+}
+
+fn caveats(case: &Case<'_>) -> Option<Objection> {
+    let (token, ruling) = (case.caller?.token.as_ref()?, case.ruling.as_ref()?);
+    // Without an allowing policy, a token that names policies allows nothing.
+    let policies = ruling.policies.as_deref().unwrap_or_default();
+    let allowed = case.request?.allowed_by(token, policies, ruling.fields);
+    Some(Objection::Caveat(allowed.err()?))
+}
+
+fn lend_list(case: &Case<'_>) -> Option<Objection> {
+    let (session, mut asked) = (case.session?, case.request?.credentials().iter());
+    let unlent = asked.find(|name| !session.may_be_lent(name))?;
+    Some(Objection::Unlent(unlent.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::intercept::{HeldToken, KEY_NUMBER, RevokedTokens, TokenPeer, TokenVerifier};
+    use crate::names::SessionId;
+    use crate::policy::judged::tests::judged_of;
+    use crate::policy::question::tests::kept;
+    use crate::session::phantom::{Issue, PhantomKey};
+    use crate::session::{
+        Binding, Creation, Lifetime, Moment, Revocation, Revocations, SessionRequest,
+    };
+    use crate::token::{TokenKey, inspect};
+
+    /// What came since the request was asked about: any of it, in any order.
+    #[derive(Debug, Clone, Copy)]
+    enum Came {
+        End,
+        Revocation,
+        TokenRevocation,
+        Lapse,
+        Denial,
+        Removal,
+        Caveat,
+        LendList,
+    }
+
+    /// In the order in which a client is told.
+    const ALL: [(Came, ReasonCode); 8] = [
+        (Came::End, ReasonCode::SessionEnded),
+        (Came::Revocation, ReasonCode::CredentialRevoked),
+        (Came::TokenRevocation, ReasonCode::TokenCaveat),
+        (Came::Lapse, ReasonCode::CallerRefused),
+        (Came::Denial, ReasonCode::Revoked),
+        (Came::Removal, ReasonCode::CredentialRemoved),
+        (Came::Caveat, ReasonCode::TokenCaveat),
+        (Came::LendList, ReasonCode::SessionLend),
+    ];
+
+    fn token(is_narrow: bool, revoked: &Arc<RevokedTokens>) -> (HeldToken, String) {
+        let session = SessionId::new("s1").unwrap();
+        let host = if is_narrow {
+            "other.example"
+        } else {
+            "api.github.com"
+        };
+        let ends = std::time::SystemTime::now() + Duration::from_secs(3600);
+        let ends = ends
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap()
+            .as_secs();
+        let caveats = [
+            crate::token::Caveat::Before(ends),
+            format!("host in {host}").parse().unwrap(),
+        ];
+        let key = TokenKey::derive(&[1; 32], KEY_NUMBER, &session);
+        let text = key.mint([7; 12], &caveats).unwrap().as_str().to_owned();
+        let by = TokenVerifier::new(|_: &SessionId| Some([1; 32].into()), revoked.clone());
+        (by.take(&text, TokenPeer::default()).unwrap(), text)
+    }
+
+    fn lends(names: &[&str]) -> Creation {
+        let names = names.iter().map(|name| CredentialName::new(name).unwrap());
+        Creation {
+            key: None,
+            made: 0,
+            request: SessionRequest {
+                name: None,
+                user: None,
+                groups: Vec::new(),
+                lend: Some(names.collect()),
+                seconds: 60,
+                caveats: Vec::new(),
+            },
+        }
+    }
+
+    fn bindings(name: &str) -> Bindings {
+        let binding = Binding {
+            origins: vec!["https://api.github.com".parse().unwrap()],
+            places: vec!["header:authorization:Bearer".parse().unwrap()],
+            ..Binding::of(CredentialName::new(name).unwrap())
+        };
+        Bindings::new(vec![binding]).unwrap()
+    }
+
+    /// Lets all of it come in this order, and returns what the judges say when asked in another.
+    fn answer(came: &[Came], order: &[usize]) -> Option<ReasonCode> {
+        let is = |one: Came| came.iter().any(|other| *other as u8 == one as u8);
+        let revocation = Arc::new(Revocation::default());
+        let mut kept = kept("/");
+        kept.revocations = Revocations::from_iter([revocation.clone()]);
+        let request = judged_of(kept);
+        let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
+        let end = Lifetime::new(Moment::now(), Duration::from_secs(3600));
+        let id = SessionId::new("s1").unwrap();
+        let lent = if is(Came::LendList) {
+            "other"
+        } else {
+            "github"
+        };
+        let session = Session::new(id, Vec::new(), phantoms, Some(end));
+        let session = session.with_creation(Some(lends(&[lent])));
+        let revoked = Arc::<RevokedTokens>::default();
+        let (token, text) = token(is(Came::Caveat), &revoked);
+        let caller = Caller {
+            token: Some(Arc::new(token)),
+            ..Caller::default()
+        };
+        let (now, fields) = (bindings("github"), HeaderMap::new());
+        let (mut policies, mut bound) = (Some(Arc::from([])), &now);
+        let gone = bindings("other");
+        for one in came {
+            match one {
+                Came::End => session.extend(Lifetime::new(Moment::now(), Duration::ZERO)),
+                Came::Revocation => drop(revocation.set(true)),
+                Came::TokenRevocation => {
+                    revoked.revoke(&BTreeSet::from([inspect(&text).unwrap().id]));
+                }
+                Came::Lapse => caller.end(),
+                Came::Denial => policies = None,
+                Came::Removal => bound = &gone,
+                // They stood before.
+                Came::Caveat | Came::LendList => {}
+            }
+        }
+        let case = Case {
+            session: Some(&session),
+            caller: Some(&caller),
+            request: Some(&request),
+            ruling: Some(Ruling {
+                policies,
+                bindings: Some(bound),
+                fields: &fields,
+            }),
+        };
+        let asked = case.hear_by(order.iter().copied());
+        let heard = case.hear().err();
+        assert_eq!(asked.err(), heard);
+        heard.map(|objection| objection.reason())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        /// Must show 4.
+        #[test]
+        fn whatever_came_in_whatever_order_the_judges_say_the_same_in_any_order(
+            came in proptest::sample::subsequence(ALL.to_vec(), 0..=ALL.len()),
+            mix in Just((0..JUDGES.len()).collect::<Vec<_>>()).prop_shuffle(),
+            order in Just((0..ALL.len()).collect::<Vec<_>>()).prop_shuffle(),
+        ) {
+            let expected = came.first().map(|(_, reason)| *reason);
+            let mut events: Vec<Came> = came.iter().map(|(one, _)| *one).collect();
+            events.sort_by_key(|one| order[*one as usize]);
+            prop_assert_eq!(answer(&events, &mix), expected);
+        }
+    }
+
+    #[test]
+    fn each_judge_alone_stops_a_request_and_without_an_objection_it_goes_on() {
+        let order: Vec<usize> = (0..JUDGES.len()).collect();
+        assert_eq!(answer(&[], &order), None);
+        for (one, reason) in ALL {
+            assert_eq!(answer(&[one], &order), Some(reason), "{one:?}");
+        }
+    }
+}
