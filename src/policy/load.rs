@@ -96,6 +96,9 @@ impl Loading<'_> {
         at: usize,
         policy: &cedar_policy::Policy,
     ) -> Result<(), Problem> {
+        if let Some(problem) = source.unread_annotation(at, policy) {
+            return Err(problem);
+        }
         let id = self.name((nth, source), at, policy.annotation("id"))?;
         if let Some((other, offset)) = self.places.get(&id) {
             let (line, _) = self.lines[*other].position(*offset);

@@ -304,3 +304,22 @@ fn an_unknown_attribute_is_told_once_a_place_with_the_actions_that_lack_it() {
     let two = "context for Gateway::Action::\"GET\", Gateway::Action::\"PUT\" not found";
     assert!(problems[1].reason.contains(two), "{}", problems[1].reason);
 }
+
+#[test]
+fn an_annotation_that_nothing_reads_is_refused_where_it_stands() {
+    const RULE: &str = "permit(principal, action, resource);";
+    assert_eq!(problems(&format!("@id(\"a\")\n{RULE}")), []);
+    for annotation in ["@asq", "@limit(\"nope\")", "@ID(\"a\")", "@advice(\"x\")"] {
+        let found = problems(&format!("{RULE}\n@id(\"b\")\n  {annotation}\n{RULE}"));
+        let name = annotation.split('(').next().unwrap();
+        let [problem] = &found[..] else {
+            panic!("{annotation}: {found:#?}")
+        };
+        assert_eq!((problem.line, problem.column), (3, 3), "{problem:?}");
+        assert!(problem.reason.contains(&format!("`{name}`")), "{problem:?}");
+        assert!(
+            problem.help.as_ref().unwrap().contains("@id"),
+            "{problem:?}"
+        );
+    }
+}

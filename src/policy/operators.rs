@@ -105,6 +105,13 @@ impl Operators {
         if set.templates().next().is_some() {
             return Err(problems(vec!["templates are not supported".to_owned()]));
         }
+        let unread = set.policies().find_map(|policy| {
+            let at = policy.as_ref().loc().map_or(0, |at| at.start());
+            source.unread_annotation(at, policy)
+        });
+        if let Some(unread) = unread {
+            return Err(Problems(vec![unread]));
+        }
         let found = Validator::new(SCHEMA.clone()).validate(&set, ValidationMode::Strict);
         let errors: Vec<String> = found
             .validation_errors()
@@ -247,5 +254,19 @@ mod tests {
         ] {
             assert!(Operators::load(&Source::new("x", text)).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_annotation_that_nothing_reads_is_refused() {
+        let load = |text: &str| Operators::load(&Source::new("control.cedar", text));
+        assert!(load("@id(\"a\") permit(principal, action, resource);").is_ok());
+        let refused = load("\n@until(\"noon\") permit(principal, action, resource);");
+        let problems = refused.unwrap_err().0;
+        assert_eq!(
+            (problems[0].line, problems[0].column),
+            (2, 1),
+            "{problems:?}"
+        );
+        assert!(problems[0].reason.contains("`@until`"), "{problems:?}");
     }
 }
