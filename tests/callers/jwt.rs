@@ -225,6 +225,12 @@ fn a_jwt_is_its_user_and_groups_at_each_door_and_a_doubtful_one_is_nobodys() {
             "another issuer",
         ),
         (of(json!({ "iss": null })), "lacks"),
+        (of(json!({ "iss": [ISSUER] })), "of another type"),
+        (
+            of(json!({ "iss": ["https://other.test", ISSUER] })),
+            "of another type",
+        ),
+        (of(json!({ "nbf": "2020-01-01" })), "of another type"),
         (of(json!({ "exp": now() - 1 })), "time is over"),
         (of(json!({ "exp": null })), "lacks"),
         (of(json!({ "exp": "never" })), "lacks"),

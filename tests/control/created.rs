@@ -562,3 +562,29 @@ fn a_request_that_is_made_again_shows_the_same_session_and_another_one_is_refuse
             .any(|act| act["name"] == "session.create" && act["decision"] == "deny")
     );
 }
+
+#[test]
+fn a_created_session_has_no_name_that_evidence_alone_gives() {
+    let made = Made::start("");
+    for (named, value) in [
+        ("--user", "jwt:alice"),
+        ("--user", "uid:1000"),
+        ("--user", "spiffe://td/a"),
+        ("--group", "roles:ops"),
+        ("--group", "gid:0"),
+        ("--group", "tag:ci"),
+    ] {
+        let create = ["session", "create", named, value, "--ends", "1h"];
+        let (code, said) = made.program.gateway(&create);
+        assert_eq!(code, 2, "{value}: {said}");
+        let told = format!("`{value}` is a name that evidence alone gives");
+        assert!(said.contains(&told), "{said}");
+    }
+    let body = r#"{"name":"ci-1","user":"jwt:alice","seconds":600}"#;
+    let (status, said) = made.program.call("POST", "/v1/sessions", body);
+    assert!(
+        status == 422 && said.contains("evidence alone"),
+        "{status} {said}"
+    );
+    made.create(&["--user", "alice", "--group", "ops", "--ends", "1h"]);
+}

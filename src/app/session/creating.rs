@@ -8,7 +8,7 @@ use crate::config::{Config, show_duration};
 use crate::control::{CreatedSession, MintRequest, MintedToken};
 use crate::gateway::LivePair;
 use crate::intercept::Evidence;
-use crate::names::SessionId;
+use crate::names::{SessionId, User};
 use crate::session::{Creation, Lifetime, Moment, Session};
 
 impl App {
@@ -60,6 +60,15 @@ impl App {
         let mut groups = request.groups.iter();
         if let Some(malformed) = groups.find_map(|group| SessionId::new(group).err()) {
             return Err(Failure::usage("a group has another name").because(malformed.to_string()));
+        }
+        let user = request.user.iter().map(User::as_str);
+        let mut names = user.chain(request.groups.iter().map(String::as_str));
+        if let Some(name) = names.find(|name| name.contains(':')) {
+            let what = format!("`{name}` is a name that evidence alone gives");
+            let why = "policies take who has it for somebody who showed that";
+            return Err(Failure::usage(what)
+                .because(why)
+                .next("take a name without a colon"));
         }
         let bindings = snapshot.credentials.bindings();
         let mut lend = request.lend.iter().flatten();

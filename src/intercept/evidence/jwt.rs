@@ -196,7 +196,14 @@ impl JwtVerifier {
         validation.set_issuer(&[&self.settings.issuer]);
         validation.set_audience(&[&self.settings.audience]);
         let read = decode::<Map<String, Value>>(text, &key, &validation);
-        Ok(read.map_err(|error| cause(&error))?.claims)
+        let claims = read.map_err(|error| cause(&error))?.claims;
+        // The library also takes a list of issuers, and overlooks a time that is no number.
+        let is_one = claims.get("iss").is_some_and(Value::is_string);
+        let is_time = |name: &&str| claims.get(*name).is_none_or(Value::is_number);
+        let is_typed = is_one && ["exp", "nbf", "iat"].iter().all(is_time);
+        is_typed
+            .then_some(claims)
+            .ok_or("a claim is of another type")
     }
 
     fn user(&self, claims: &Map<String, Value>) -> Result<User, JwtDenied> {
