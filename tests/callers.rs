@@ -1019,3 +1019,57 @@ fn a_stream_that_only_another_policy_allows_after_a_reload_is_not_its_tokens_any
     let cut = program.records("end").into_iter().next_back().unwrap();
     assert_eq!(cut["reason"], "token_caveat", "{cut}");
 }
+
+#[test]
+fn no_evidence_stands_in_a_record_wherever_a_client_put_it() {
+    let program = program("proxy", "session = \"agent-1\"\nwho = [\"token\"]");
+    let socket = program.path("agents.sock");
+    let token = text(&mint(&program, &[]));
+    let secret = &token["gwt1_".len()..][..40];
+    // What is allowed streams without an end.
+    let begun = |asked: &[u8]| {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.write_all(asked).unwrap();
+        stream.read_exact(&mut [0; 12]).unwrap();
+    };
+    let jwt = format!("eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJhIn0.{}", "c2ln".repeat(12));
+    let escaped = token.replacen('_', "%5F", 1);
+    for path in [
+        format!("/ok/{token}"),
+        format!("/ok/{token}/more?{token}&a={token}"),
+        format!("/ok/x{escaped}"),
+        format!("/refused%2f/{token}"),
+        format!("/{jwt}?{jwt}=1"),
+    ] {
+        begun(&asked(&token, &path, CLOSE));
+        begun(&asked("", &path, CLOSE));
+    }
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+        Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+    begun(&asked(&token, &format!("/ws/{token}"), upgrade));
+    let opening = format!("CONNECT {token}.test:443 HTTP/1.1\r\nHost: {token}.test:443\r\n\r\n");
+    begun(opening.as_bytes());
+    let wants = format!(r#"{{"host":"other.test","method":"GET","path":"/{jwt}","why":"{jwt}"}}"#);
+    let proposal = format!(
+        "POST http://gateway.internal/proposals HTTP/1.1\r\nHost: gateway.internal\r\n\
+         Proxy-Authorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n{CLOSE}\r\n{wants}",
+        wants.len()
+    );
+    let taken = send(&socket, proposal.as_bytes());
+    assert!(taken.starts_with("HTTP/1.1 2"), "{taken}");
+    std::thread::sleep(Duration::from_millis(500));
+    let records = program.records("exchange");
+    assert!(records.len() >= 6, "{records:#?}");
+    let paths: Vec<&str> = records
+        .iter()
+        .filter_map(|one| one["path"].as_str())
+        .collect();
+    assert!(paths.contains(&"/ok/[evidence]"), "{paths:#?}");
+    for written in ["audit/log.jsonl", "log"] {
+        let written = fs::read_to_string(program.path(written)).unwrap();
+        for part in [secret, &jwt[37..80]] {
+            assert!(!written.contains(part), "{part} stands in {written}");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use super::error::Error;
 use super::log::Log;
 use super::record::Record;
+use super::texts::show;
 use super::words::Decision;
 use gateway_names::SessionId;
 
@@ -31,12 +32,13 @@ impl Log {
     /// # Errors
     /// [`Error::Full`], [`Error::Write`], [`Error::Unsynced`]: the record was not written.
     pub fn act(&self, act: Act<'_>) -> Result<(), Error> {
-        let shown = act.subject.floor_char_boundary(MOST_SUBJECT);
+        let mut subject = act.subject.into();
+        show(&mut subject, MOST_SUBJECT, None);
         let record = Record {
             name: Some(act.name.into()),
             operator: Some(act.operator.into()),
             session: act.session.map(|session| session.as_str().into()),
-            subject: (shown > 0).then(|| act.subject[..shown].into()),
+            subject: (!subject.is_empty()).then_some(subject),
             decision: Some(act.decision.name().into()),
             outcome: act.failed.then(|| "failed".into()),
             ..Record::now("act")

@@ -22,6 +22,7 @@ use super::scan::Scan;
 use super::share::{Account, Allowance, FreeSpace};
 use super::shared::{Durability, Promise, Shared, keep_synced};
 use super::sink::Sink;
+use super::texts::show;
 use super::writer::{Flushed, Queued, Writer};
 use gateway_names::{ReasonCode, SessionId};
 
@@ -152,10 +153,12 @@ impl Log {
     /// [`Error::Full`], [`Error::Write`], [`Error::Unsynced`]: the record was not written.
     pub fn event(&self, event: Event<'_>) -> Result<(), Error> {
         let subject = &event.subject[..event.subject.len().min(MAX_SUBJECT_BYTES)];
+        let mut subject = String::from_utf8_lossy(subject).into();
+        show(&mut subject, MAX_SUBJECT_BYTES, None);
         let record = Record {
             name: Some(event.name.into()),
             session: event.session.map(|session| session.as_str().into()),
-            subject: Some(String::from_utf8_lossy(subject).into()),
+            subject: Some(subject),
             reason: event.reason.map(Word::Borrowed),
             count: Some(event.count),
             ..Record::now("event")

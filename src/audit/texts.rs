@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::record::{Record, Text};
 use super::redact::Redact;
+use gateway_names::TOKEN_PREFIX;
 
 /// Every text chosen by the client, and how many bytes of it to show.
 pub(super) fn texts(record: &mut Record) -> impl Iterator<Item = (&mut Text, usize)> {
@@ -85,17 +86,38 @@ pub(super) fn show(text: &mut Text, most: usize, redact: Option<&dyn Redact>) {
     if let Some(redact) = redact {
         redact.redact(text.as_bytes(), &mut places);
     }
-    places.sort_unstable_by_key(|place| place.start);
-    if !places.is_empty() {
-        *text = redacted(text.as_bytes(), &places).into();
-    }
+    conceal(text, places, PHANTOM);
+    conceal(text, evidence(text.as_bytes()), EVIDENCE);
     if text.len() > most {
         *text = text[..text.floor_char_boundary(most)].into();
     }
 }
 
+/// Where a client wrote what shows who it is, in a place that no door reads: tokens of gateways,
+/// and signed JWTs. Whoever reads the record could use them.
+fn evidence(text: &[u8]) -> Vec<Range<usize>> {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.=".contains(byte);
+    let of = |start: &'static str| {
+        memchr::memmem::find_iter(text, start).filter_map(move |at| {
+            let rest = text[at..].iter().take_while(|byte| is_part(byte));
+            let whole = &text[at..at + rest.count()];
+            let is_jwt = || whole.iter().filter(|byte| **byte == b'.').count() >= 2;
+            let is_evidence = start == TOKEN_PREFIX || is_jwt();
+            is_evidence.then_some(at..at + whole.len())
+        })
+    };
+    of(TOKEN_PREFIX).chain(of(JWT_PREFIX)).collect()
+}
+
+fn conceal(text: &mut Text, mut places: Vec<Range<usize>>, concealed: &[u8]) {
+    if !places.is_empty() {
+        places.sort_unstable_by_key(|place| place.start);
+        *text = redacted(text.as_bytes(), &places, concealed).into();
+    }
+}
+
 /// Replaces each place in the text; overlapping places are merged, and places past the end are cut.
-fn redacted(whole: &[u8], places: &[Range<usize>]) -> String {
+fn redacted(whole: &[u8], places: &[Range<usize>], concealed: &[u8]) -> String {
     let mut out = Vec::with_capacity(whole.len());
     let mut at = 0;
     for place in places {
@@ -103,7 +125,7 @@ fn redacted(whole: &[u8], places: &[Range<usize>]) -> String {
         let end = place.end.clamp(at, whole.len());
         out.extend_from_slice(&whole[at..start]);
         if end > start {
-            out.extend_from_slice(CONCEALED);
+            out.extend_from_slice(concealed);
         }
         at = end;
     }
@@ -111,7 +133,10 @@ fn redacted(whole: &[u8], places: &[Range<usize>]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-const CONCEALED: &[u8] = b"[phantom]";
+const PHANTOM: &[u8] = b"[phantom]";
+const EVIDENCE: &[u8] = b"[evidence]";
+/// How the head of a JWT begins: `{"` in base64.
+const JWT_PREFIX: &str = "eyJ";
 /// More than the shown part plus any phantom, so that no phantom is cut before it is found.
 const MOST_KEPT: usize = 32 * 1024;
 const TRACEPARENT_BYTES: usize = 55;

@@ -16,6 +16,9 @@ use std::sync::Arc;
 pub use real_path::real_path;
 pub use reason::{Blame, ReasonCode};
 
+/// How the text of a token of a gateway begins.
+pub const TOKEN_PREFIX: &str = "gwt1_";
+
 /// A hash map for the path of a request. Its hash is keyed at random and costs a tenth of the
 /// standard library's.
 ///

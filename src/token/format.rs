@@ -157,7 +157,7 @@ fn identified(identifier: &[u8]) -> Option<(u8, SessionId)> {
 }
 
 /// How the text of a token begins.
-pub const PREFIX: &str = "gwt1_";
+pub const PREFIX: &str = gateway_names::TOKEN_PREFIX;
 /// No proxy's field is longer.
 const LONGEST: usize = 4096;
 const MOST_CAVEATS: usize = 64;
