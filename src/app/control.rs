@@ -84,12 +84,8 @@ pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure>
     app.revocations.obey(&app.shared)?;
     tokio::spawn(keep_obeying(app.clone()));
     let of = app.clone();
-    tokio::spawn(async move { of.grants.end_grants(|| reloaded(of.clone())).await });
+    tokio::spawn(async move { of.grants.end_grants(|| of.end_granted()).await });
     Ok(BoundControl { kind, socket, port })
-}
-
-async fn reloaded(app: Arc<App>) -> Result<(), Failure> {
-    app.reload().await.map(drop)
 }
 
 /// Obeys what is revoked while nobody tells this gateway: it may have no control socket.

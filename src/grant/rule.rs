@@ -372,31 +372,36 @@ impl Grants {
         })
     }
 
-    /// Reads the granted rules anew by `reload` whenever one of them has ended, for ever, and
-    /// removes it.
-    pub async fn end_grants<E, F>(&self, reload: impl Fn() -> F)
+    /// Has granted rules that have ended be in force no more, by `end` and as the clock says, for
+    /// ever, and removes them from their file.
+    pub async fn end_grants<E, F>(&self, end: impl Fn() -> F)
     where
         E: std::fmt::Display,
         F: Future<Output = Result<(), E>>,
     {
         let Some(file) = &self.file else { return };
         // A rule that had ended before was never in force here.
-        let mut seen = OffsetDateTime::now_utc();
+        let (mut seen, mut pause) = (OffsetDateTime::now_utc(), LOOKED_AT_EVERY);
         loop {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::time::sleep(pause).await;
+            pause = LOOKED_AT_EVERY;
             let (now, path) = (OffsetDateTime::now_utc(), file.path().to_owned());
             let look = tokio::task::spawn_blocking(move || std::fs::read_to_string(path).ok());
             let Some(text) = look.await.ok().flatten() else {
                 continue;
             };
-            let mut ends = GrantedRule::all_ending(&text).filter_map(|one| one.until);
-            if ends.any(|until| (seen..now).contains(&until)) {
+            let ends = GrantedRule::all_ending(&text).filter_map(|one| one.until);
+            let ends: Vec<OffsetDateTime> = ends.collect();
+            let to_come = ends.iter().filter(|until| **until >= now).min();
+            let left = to_come.and_then(|until| Duration::try_from(*until - now).ok());
+            pause = left.map_or(pause, |left| pause.min(left + CLOCK_STEP));
+            if ends.iter().any(|until| (seen..now).contains(until)) {
                 // Each gateway of the folder does the same. Until one has, the rule is left out.
                 let gone = ControlRefusal::conflict("it is gone");
                 let prune = |text: Option<String>| text.map(pruned).ok_or(gone);
                 let _ = file.change(prune).await;
-                // One that is refused is tried again: until then, the rule is in force.
-                if let Err(failure) = reload().await {
+                // What fails is tried again: until then, the rule is in force.
+                if let Err(failure) = end().await {
                     tracing::error!(%failure, "a granted rule has ended, and is still in force");
                     continue;
                 }
@@ -406,5 +411,9 @@ impl Grants {
     }
 }
 
+/// How often the file of granted rules is looked at, if no rule ends before.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
+/// How long after its end a rule is found to have ended.
+const CLOCK_STEP: Duration = Duration::from_millis(2);
 /// How many digits an id has.
 const WHOLE_ID: usize = 20;

@@ -301,6 +301,22 @@ fn a_grant_ends_by_itself_in_a_running_gateway_and_is_taken_back_by_its_number()
 }
 
 #[test]
+fn a_grant_ends_by_the_clock_while_every_reload_is_refused() {
+    let program = Program::start("");
+    let (code, said) = program.gateway(&["allow", "later.test:80", "--for", "3s", "--yes"]);
+    assert_eq!(code, 0, "{said}");
+    let granted = Instant::now();
+    program.edit(|text| format!("{text}[["));
+    program.refuse();
+    assert_eq!(program.ask("http://later.test/").0, 200);
+    wait_for("it ends", || program.ask("http://later.test/").0 == 403);
+    let lived = granted.elapsed();
+    println!("a grant for 3 s was over {lived:?} after it was told");
+    assert!(lived < Duration::from_secs(4), "{lived:?}");
+    assert_eq!(program.ask("http://stream.test/").0, 200);
+}
+
+#[test]
 fn what_a_command_that_has_ended_was_refused_is_kept_for_its_folder_and_taken_back() {
     const USER: u32 = 12345;
     let (folder, at) = (folder(USER), origin());

@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::credential::login::Login;
 use crate::files;
 use crate::gateway::Snapshot;
+use crate::grant;
 use crate::names::CredentialName;
 use crate::policy::{Operators, Source};
 use crate::session::phantom::Phantoms;
@@ -87,6 +88,30 @@ impl App {
         self.shared.metrics.reload(reloaded.is_ok());
         let generation = self.shared.current().number();
         reloaded.map_err(|failure| failure.of_a_change(generation))
+    }
+
+    /// Leaves granted rules that have ended out of what is in force. Nothing is read for it, so
+    /// nothing that stands in a file or in a store decides about it.
+    pub(crate) async fn end_granted(self: &Arc<Self>) -> Result<(), Failure> {
+        let app = self.clone();
+        let ending = async move {
+            let read = &mut app.reloading.latest.lock().await.read;
+            let name = read.config.granted.as_ref();
+            let name = name.map(|path| path.display().to_string());
+            let mut granted = Vec::new();
+            for source in &mut read.sources {
+                if name.as_ref() == Some(&source.name) {
+                    grant::leave_out_ended(source);
+                    granted.push(source.clone());
+                }
+            }
+            let captured = app.captured(&read.resolved.stored);
+            let next = generation::with_logins(&app.shared.current(), read, &captured)?;
+            app.shared.replace(next);
+            app.grants.follow(&granted);
+            Ok(())
+        };
+        self.beside(ending).await
     }
 
     /// Makes a change beside the data path, on a thread of its own.
