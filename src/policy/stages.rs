@@ -186,7 +186,6 @@ impl Policies {
 
 impl Decision {
     /// Policy's verdict, and the names of the facts of content that were read for it.
-    #[must_use]
     pub fn grounds(&self) -> (&Verdict, &[String]) {
         match self {
             Self::Allow(authorized) => (authorized.verdict(), &authorized.allowed.facts_read),
