@@ -51,7 +51,7 @@ impl Credentials {
         let mut issue = Issue::new(key);
         let (mut checked, mut kept) = (Vec::new(), KeptShapes::default());
         for (at, binding) in self.bindings().all().enumerate() {
-            let issued = self.issue_one(session, &mut issue, &mut kept, at, binding);
+            let issued = self.issue_one((session, false), &mut issue, &mut kept, at, binding);
             let problem = match issued.await {
                 Err(IssueFailure::Unavailable { cause, .. }) => {
                     Some(CredentialProblem::Unavailable(cause))

@@ -30,7 +30,7 @@ impl Credentials {
         let (mut issue, mut over) = (Issue::new(key), Vec::new());
         for (at, binding) in self.bindings().all().enumerate() {
             if held(&binding.credential) {
-                let why = self.issue_one(session, &mut issue, kept, at, binding);
+                let why = self.issue_one((session, false), &mut issue, kept, at, binding);
                 let why = why.await?.filter(|_| matches!(binding.role, Role::Place));
                 over.extend(why.map(|why| (binding.credential.clone(), why)));
             }
@@ -42,7 +42,9 @@ impl Credentials {
     /// follow those of `before`.
     ///
     /// Phantoms that the session holds stay as they are, unless the credential is gone, is not
-    /// `held` or has another declared form: those are retired.
+    /// `held` or has another declared form: those are retired. A login is looked at as it is, and
+    /// its issuer is not asked: what a session holds or does decides about no change of an
+    /// operator's, nor delays it.
     ///
     /// # Errors
     /// [`IssueFailure`] by cause. The session is unchanged.
@@ -61,7 +63,7 @@ impl Credentials {
         let mut issue = Issue::after(key, (phantoms.all(), phantoms.retired()), keeps);
         for (at, binding) in self.bindings().all().enumerate() {
             if held(&binding.credential) && !issue.has(&binding.credential) {
-                self.issue_one(session.id(), &mut issue, kept, at, binding)
+                self.issue_one((session.id(), true), &mut issue, kept, at, binding)
                     .await?;
             }
         }
@@ -86,7 +88,7 @@ impl Credentials {
     /// that is over: then it returns why that is.
     pub(super) async fn issue_one(
         &self,
-        session: &SessionId,
+        (session, is_live): (&SessionId, bool),
         issue: &mut Issue<'_>,
         kept: &mut KeptShapes,
         at: usize,
@@ -114,15 +116,26 @@ impl Credentials {
             kept.keep(name, shape.clone());
             return Ok(None);
         }
-        let lease = match source.resolve(Some(session)).await {
+        let is_looked_at = is_live && is_login;
+        let secret = match is_looked_at {
+            true => source.look(Some(session)).await,
+            false => source
+                .resolve(Some(session))
+                .await
+                .map(|lease| lease.secret),
+        };
+        let secret = match secret {
             Err(cause) if cause.cause.is_absent() && is_optional => return Ok(None),
             Err(Unavailable {
                 cause: StoreError::LoginOver(why),
                 ..
             }) if is_login => return Ok(Some(why)),
-            lease => lease.map_err(unavailable)?,
+            Err(cause) if is_looked_at => {
+                tracing::warn!(%session, credential = %name, %cause, "a live session goes on without a phantom");
+                return Ok(None);
+            }
+            secret => secret.map_err(unavailable)?,
         };
-        let secret = &lease.secret;
         match private_key {
             Some(algorithm) => {
                 let form = secret.key_form(algorithm).map_err(|cause| {

@@ -96,6 +96,22 @@ impl Source {
         }
     }
 
+    /// The first annotation of a policy, which begins at a byte offset, that nothing reads. What a
+    /// person wrote to narrow a rule must not be overlooked.
+    pub(super) fn unread_annotation(&self, at: usize, policy: &Policy) -> Option<Problem> {
+        let mut names = policy.annotations().map(|(name, _)| name);
+        let name = names.find(|name| *name != "id")?;
+        let written = self
+            .text
+            .get(at..)
+            .and_then(|text| text.find(&format!("@{name}")));
+        Some(self.problem(
+            at + written.unwrap_or_default(),
+            format!("`@{name}` is an annotation that nothing reads"),
+            Some("`@id(\"…\")` alone is read; write a note as a comment: `// …`".into()),
+        ))
+    }
+
     /// Makes a problem at a byte offset.
     pub(super) fn problem(
         &self,
@@ -126,22 +142,6 @@ impl<'a> Lines<'a> {
         let line = self.begins.partition_point(|begin| *begin <= offset);
         let before = self.source.text.get(self.begins[line - 1]..offset);
         (line, before.unwrap_or_default().chars().count() + 1)
-    }
-
-    /// The first annotation of a policy, which begins at a byte offset, that nothing reads. What a
-    /// person wrote to narrow a rule must not be overlooked.
-    pub(super) fn unread_annotation(&self, at: usize, policy: &Policy) -> Option<Problem> {
-        let mut names = policy.annotations().map(|(name, _)| name);
-        let name = names.find(|name| *name != "id")?;
-        let written = self
-            .text
-            .get(at..)
-            .and_then(|text| text.find(&format!("@{name}")));
-        Some(self.problem(
-            at + written.unwrap_or_default(),
-            format!("`@{name}` is an annotation that nothing reads"),
-            Some("`@id(\"…\")` alone is read; write a note as a comment: `// …`".into()),
-        ))
     }
 
     /// Makes a problem at a byte offset.

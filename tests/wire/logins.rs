@@ -1,12 +1,15 @@
 //! Logins inside: tokens that authorization servers issue to a session, and its requests to renew
 //! them (threats I07). `Rig::settle` checks that no token is seen by the sandbox or a log.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::echoes::coded_pieces;
+use crate::policy::reload;
 use crate::rig::origin::{Step, ok};
 use crate::rig::way::{Response, Way};
-use crate::rig::{ANTHROPIC, AUTH, CLAUDE, EVIL, GOOD, MCP, OTHER, PASSED, Rig};
+use crate::rig::{ANTHROPIC, AUTH, CLAUDE, EVIL, GOOD, MCP, OTHER, PASSED, Rig, policies};
 use crate::rows;
 
 rows![
@@ -24,6 +27,7 @@ rows![
     a_form_that_cannot_be_read_gets_no_token,
     what_a_common_reader_takes_for_a_request_for_tokens_is_one,
     tokens_of_any_status_and_in_any_spelling_are_mapped,
+    a_hostile_login_keeps_no_change_from_coming_into_force,
 ];
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -618,5 +622,67 @@ fn tokens_of_any_status_and_in_any_spelling_are_mapped(rig: &Rig) {
         assert_eq!(answer.status, status, "{record}");
         is_mapped(rig, &answer, &format!("{status} {content}"));
     }
+    rig.seen();
+}
+
+/// Logs in with tokens of which one is due at once, and whose issuer then answers so.
+fn log_in_hostile(rig: &Rig, client: &str, then: Vec<Step>) {
+    let of = |name: &str| rig.secret(name).to_owned();
+    let content = json!({
+        "access_token": of("access"), "refresh_token": of("refresh"),
+        "token_type": "Bearer", "expires_in": 1,
+    });
+    let content = content.to_string();
+    let fields = format!("Content-Type: {JSON}\r\n");
+    rig.origins
+        .on("/token", move |_| ok(&fields, content.as_bytes()));
+    let code = format!(
+        "grant_type=authorization_code&code=c&client_id={client}&resource=https://{MCP}/{client}"
+    );
+    let answer = post(rig, Way::Connect, (AUTH, "/token"), FORM, &code);
+    let record = rig.record(Way::Connect);
+    assert_eq!(answer.status, 200, "{client} {answer:?} {record}");
+    rig.origins.on("/token", move |_| then.clone());
+    std::thread::sleep(Duration::from_millis(1200));
+    // Beside the login, what the gateway asked the issuer by itself.
+    for _ in 1..reached(rig) {
+        rig.sent_by_the_gateway();
+    }
+}
+
+/// What a session holds or does never decides whether, nor when, an operator's change comes into
+/// force, and one login of it never decides about another.
+fn a_hostile_login_keeps_no_change_from_coming_into_force(rig: &Rig) {
+    rig.origins.on("/x", |_| ok("", b"fine"));
+    let fails = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
+    let garbage = ok("", &[b'x'; 45 << 10]);
+    for (client, then) in [
+        ("failing", vec![Step::Bytes(fails.to_vec())]),
+        ("garbled", garbage),
+        ("silent", vec![Step::Pause(8000), Step::Close]),
+    ] {
+        log_in_hostile(rig, client, then);
+        let forbid = format!(
+            "@id(\"{client}\")\nforbid(principal, action, resource == Gateway::Host::\"{OTHER}\");\n"
+        );
+        let began = Instant::now();
+        assert!(reload(rig, &format!("{}{forbid}", policies())), "{client}");
+        let took = began.elapsed();
+        println!("beside a login that is {client}, a reload took {took:?}");
+        // Far less than an issuer is waited for; a machine under load takes a second or two.
+        assert!(took < Duration::from_secs(5), "{client}: {took:?}");
+        let ask = format!("GET /x HTTP/1.1\r\nHost: {OTHER}\r\n\r\n");
+        let answer = rig.ask(Way::Connect, OTHER, &ask);
+        refused(rig, Way::Connect, &answer, 403, "policy_forbids");
+        assert!(reload(rig, &policies()), "{client}");
+        // Nobody asked its issuer for that.
+        assert_eq!(reached(rig), 0, "{client}");
+    }
+    // Another login of the same session is its own. Those for its host would be renewed with it.
+    let shown = log_in(rig, Way::Connect, AUTH, "client_id=whole&resource=");
+    assert_eq!(
+        present(rig, Way::Connect, AUTH, &shown["access_token"]).0,
+        200
+    );
     rig.seen();
 }

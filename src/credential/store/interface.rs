@@ -21,6 +21,16 @@ pub trait SecretStore: Send + Sync {
         session: Option<&'a SessionId>,
     ) -> StoreFuture<'a, Material>;
 
+    /// Reads what is there, usable or not, and asks nobody whom a session chose: enough to see what
+    /// form a secret has.
+    fn look<'a>(
+        &'a self,
+        from: &'a Backend,
+        session: Option<&'a SessionId>,
+    ) -> StoreFuture<'a, Material> {
+        self.fetch(from, session)
+    }
+
     /// Renews a lease, so that what was read under it stays usable.
     ///
     /// # Errors

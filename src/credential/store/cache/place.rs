@@ -181,6 +181,11 @@ impl Place {
             .map_err(|_| StoreError::Unreachable("the reading task ended"))?
     }
 
+    /// Reads what is there, and keeps nothing of it.
+    pub(super) async fn look(&self, session: Option<&SessionId>) -> Result<Material, StoreError> {
+        self.store.look(&self.backend, session).await
+    }
+
     /// Reads in the background, unless a read is in progress. The task ends at the store's own
     /// deadline.
     pub(super) fn refresh(self: &Arc<Self>, slot: &Arc<CacheSlot>) {

@@ -90,6 +90,23 @@ impl SecretSource {
         self.settled(reading)
     }
 
+    /// Returns what is held or stands in its place, usable or not, to see its form. The issuer of a
+    /// login is not asked: a session may have chosen it.
+    ///
+    /// # Errors
+    /// [`Unavailable`] if nothing is there.
+    pub(in crate::credential) async fn look(
+        &self,
+        session: Option<&SessionId>,
+    ) -> Result<Arc<Secret>, Unavailable> {
+        let seen = self.place.look(session).await.and_then(|material| {
+            let field = material.field(self.reference.field.as_deref());
+            let value = field.ok_or_else(|| self.reference.lacking())?;
+            Ok(Arc::new(self.reference.admit(value)?))
+        });
+        seen.map_err(|cause| self.unavailable(cause))
+    }
+
     /// As [`SecretSource::resolve`], for a secret that all sessions share. If something else
     /// `suffices`, a store that hangs is waited for only a moment, and not again until it has
     /// answered.

@@ -69,7 +69,7 @@ impl LoginRenewal<'_> {
         }
     }
 
-    async fn read(&self) -> Result<HeldTokens, StoreError> {
+    pub(super) async fn read(&self) -> Result<HeldTokens, StoreError> {
         let read = self.place.read(self.held.rows.as_ref()).await?;
         read.ok_or_else(|| StoreError::NoLogin(again(self.login).into()))
     }

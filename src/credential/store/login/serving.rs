@@ -129,7 +129,12 @@ impl LoginStore {
         Ok((login.clone(), place))
     }
 
-    async fn tokens(&self, from: &Backend, session: &SessionId) -> Result<Material, StoreError> {
+    async fn tokens(
+        &self,
+        (from, session): (&Backend, Option<&SessionId>),
+        renews: bool,
+    ) -> Result<Material, StoreError> {
+        let session = session.ok_or(StoreError::NoSession)?;
         let Backend::Login(name) = from else {
             return Err(StoreError::Absent);
         };
@@ -140,6 +145,9 @@ impl LoginStore {
             issuers: &self.issuers,
             held: &self.held,
         };
+        if !renews && !is_made(&login) {
+            return Ok(renewal.read().await?.material());
+        }
         let current = renewal.current().await?;
         let told = (current.end(), current.tokens.scope.clone());
         let of = (session.clone(), name.clone());
@@ -154,10 +162,15 @@ impl SecretStore for LoginStore {
         from: &'a Backend,
         session: Option<&'a SessionId>,
     ) -> StoreFuture<'a, Material> {
-        Box::pin(async move {
-            let session = session.ok_or(StoreError::NoSession)?;
-            self.tokens(from, session).await
-        })
+        Box::pin(self.tokens((from, session), true))
+    }
+
+    fn look<'a>(
+        &'a self,
+        from: &'a Backend,
+        session: Option<&'a SessionId>,
+    ) -> StoreFuture<'a, Material> {
+        Box::pin(self.tokens((from, session), false))
     }
 }
 
