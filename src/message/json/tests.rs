@@ -1,3 +1,5 @@
+//! The strict walk of JSON, row by row.
+
 use super::*;
 
 fn whole(text: &str) -> Result<Json<'_>, JsonFault> {
