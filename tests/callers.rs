@@ -15,6 +15,8 @@ use base64::engine::general_purpose::STANDARD;
 
 #[path = "callers/elsewhere.rs"]
 mod elsewhere;
+#[path = "callers/ended.rs"]
+mod ended;
 #[path = "callers/http2.rs"]
 mod http2;
 #[path = "callers/jwt.rs"]
@@ -520,12 +522,6 @@ fn each_caller_has_a_session_of_its_own_that_is_the_same_after_a_restart_and_the
     let of_own =
         |record: &serde_json::Value| record["session"] == *named && record["user"] == *named;
     assert!(program.records("exchange").iter().any(of_own));
-    // An operator ends it for good, as every session.
-    let (code, said) = program.gateway(&["end", &named]);
-    assert_eq!(code, 0, "{said}");
-    assert!(ask_as(own, &socket, PHANTOMS).contains("session_ended"));
-    program.restart_after_a_crash();
-    assert!(ask_as(own, &socket, PHANTOMS).contains("session_ended"));
 }
 
 /// Mints a token of `agent-1`.

@@ -226,6 +226,9 @@ impl App {
     ) -> Result<OpenedSession, Failure> {
         let keeper = self.keeper().await?;
         let mut kept = keeper.recall(id).await?;
+        if let Whose::Caller(_) = whose {
+            kept = kept.of_caller()?;
+        }
         let creation = whose.creation().cloned().map(Some);
         let is_others =
             |record: &SessionRecord| record.created.as_deref().map(Creation::read) != creation;
@@ -296,7 +299,7 @@ impl App {
         let groups = groups.iter().map(|group| Arc::from(group.as_str()));
         if let Some(why) = kept.ended() {
             let (why, back) = match why {
-                EndReason::Operator => (
+                EndReason::Operator | EndReason::ForGood => (
                     "was ended",
                     "another name in `session` begins a new one".to_owned(),
                 ),
@@ -328,6 +331,7 @@ impl App {
         let user = whose.caller().and_then(|caller| caller.user.clone());
         let session = session.with_key(kept.key()).of_user(user);
         let session = session.with_creation(whose.creation().cloned());
+        let session = session.after(kept.before);
         session.limit_idle(config.ca.idle);
         kept.restore(&session);
         Arc::new(session)

@@ -88,8 +88,8 @@ enum Command {
     Pause(operate::OneSession),
     /// Let a paused session go on
     Resume(operate::OneSession),
-    /// End a session for good, and cut what it has under way
-    End(operate::OneSession),
+    /// End a session, and cut what it has under way: it never goes on
+    End(operate::EndCommand),
     /// Apply changed files to a running gateway: all of them, or none
     Reload(gateways::ChosenGateway),
     /// Revoke a credential in every gateway of yours, now and later: when this returns, no further
@@ -218,9 +218,9 @@ impl Command {
             Self::Status(chosen) => operate::status(&chosen, terminal),
             Self::Sessions(chosen) => operate::list_sessions(&chosen, terminal),
             Self::Session(command) => command.run(terminal),
-            Self::Pause(command) => command.run("pause", terminal),
-            Self::Resume(command) => command.run("resume", terminal),
-            Self::End(command) => command.run("end", terminal),
+            Self::Pause(command) => command.run("pause", None, terminal),
+            Self::Resume(command) => command.run("resume", None, terminal),
+            Self::End(command) => command.run(terminal),
             Self::Reload(chosen) => operate::reload(&chosen, terminal),
             Self::Revoke(command) => command.revoke(terminal),
             Self::Restore(command) => command.restore(terminal),

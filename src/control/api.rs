@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use super::events::Events;
 use super::exposition;
-use super::operations::{EnterRequest, MintRequest, Operations};
+use super::operations::{EndRequest, EnterRequest, MintRequest, Operations};
 use super::recording::OperatorAct;
 use super::route::{self, Endpoint, Routed};
 use super::server::{Control, Peer};
@@ -29,7 +29,7 @@ use crate::audit::Follower;
 use crate::gateway::chain;
 use crate::grant::{AllowRequest, ControlRefusal};
 use crate::policy::Operation;
-use crate::session::{HasEnded, SessionStatus};
+use crate::session::{EndReason, HasEnded, SessionStatus};
 
 /// A page of metrics, with its place among the pages that are being read.
 struct MetricsPage {
@@ -88,7 +88,9 @@ impl<O: Operations> Control<O> {
             Endpoint::CreateSession => self.create_session(&head.headers, &content, peer).await,
             Endpoint::ExtendSession => self.extend_session(&called, &content, peer).await,
             Endpoint::Environment => self.environment(&called),
-            Endpoint::Pause | Endpoint::Resume | Endpoint::End => self.change(&called, peer).await,
+            Endpoint::Pause | Endpoint::Resume | Endpoint::End => {
+                self.change(&called, &content, peer).await
+            }
             Endpoint::Enter => self.enter(&called, &content, peer).await,
             Endpoint::Reload => self.reload(peer).await,
             Endpoint::Revoke => self.revoke(&called, peer).await,
@@ -203,7 +205,16 @@ impl<O: Operations> Control<O> {
 
     /// Pauses, resumes or ends a session, and keeps that for the next start. What narrows is done
     /// first, even if it cannot be recorded or kept.
-    async fn change(&self, called: &Routed, peer: Peer) -> Answered {
+    async fn change(&self, called: &Routed, content: &Bytes, peer: Peer) -> Answered {
+        let asked: EndRequest = match content.is_empty() {
+            true => EndRequest::default(),
+            false => serde_json::from_slice(content)
+                .map_err(|error| bad("the content does not say how").because(error.to_string()))?,
+        };
+        let end = match asked.for_good {
+            true => EndReason::ForGood,
+            false => EndReason::Operator,
+        };
         let id = called.session.as_ref().ok_or_else(unknown_session)?;
         let sessions = &self.shared.sessions;
         let session = sessions.get(id).ok_or_else(unknown_session)?;
@@ -239,7 +250,7 @@ impl<O: Operations> Control<O> {
             narrows => {
                 match narrows {
                     Endpoint::Pause => session.pause().map_err(ended)?,
-                    _ => drop(sessions.end(id)),
+                    _ => sessions.end(&session, end),
                 }
                 if let Err(why) = self.note(act).await {
                     tracing::warn!(what = why.what, session = %id, "it is {}", session.status().as_str());

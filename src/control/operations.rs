@@ -139,6 +139,15 @@ pub struct Reloaded {
     pub changes: Vec<String>,
 }
 
+/// How a session is ended.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EndRequest {
+    /// Whether no other one of its name may follow.
+    #[serde(default)]
+    pub(super) for_good: bool,
+}
+
 /// Who wants to run a further command in a sandbox.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

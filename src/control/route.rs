@@ -92,7 +92,7 @@ routes! {
     POST "/v1/sessions/{id}/resume" Resume, Some(Operation::SessionResume), [200, 404, 409, 503],
         "Lets a paused session go on.";
     POST "/v1/sessions/{id}/end" End, Some(Operation::SessionEnd), [200, 404, 503],
-        "Ends the session for good, and cuts what is under way.";
+        "Ends the session, and cuts what is under way. `for_good` locks its caller out.";
     POST "/v1/sessions/{id}/enter" Enter, Some(Operation::SessionEnter), [200, 404, 409, 503],
         "Connects the session's sandbox with a socket of the caller, to run a further command.";
     POST "/v1/reload" Reload, Some(Operation::Reload), [200, 422, 503],

@@ -197,6 +197,11 @@ impl Proposals {
         Ok(proposal)
     }
 
+    /// Forgets those of a session.
+    pub(super) fn forget(&self, session: &SessionId) {
+        self.0.lock().pop(session);
+    }
+
     /// Those of a session, the latest first.
     #[must_use]
     pub fn of(&self, session: &SessionId) -> Vec<Proposal> {

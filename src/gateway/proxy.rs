@@ -111,6 +111,7 @@ const CONNECTED: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
 pub(super) fn absolute_form(inbound: Inbound<'_>) -> ConnectionContext {
     ConnectionContext {
         session: inbound.selected.session.id().clone(),
+        before: inbound.selected.session.before(),
         caller: inbound.selected.caller.clone(),
         entry: Entry::Forward,
         scheme: Scheme::Http,

@@ -46,6 +46,11 @@ impl RecentRefusals {
         own.push_back(refusal);
     }
 
+    /// Forgets those of a session.
+    pub(super) fn forget(&self, session: &SessionId) {
+        self.0.lock().pop(session);
+    }
+
     /// Those of a session, the latest first.
     pub(super) fn of(&self, session: &SessionId) -> Vec<RecentRefusal> {
         let all = self.0.lock();

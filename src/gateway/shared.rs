@@ -19,7 +19,7 @@ use super::refusal_counts::RefusalCounts;
 use super::snapshot::Snapshot;
 use crate::audit::Log;
 use crate::intercept::RevokedTokens;
-use crate::names::CredentialName;
+use crate::names::{CredentialName, SessionId};
 use crate::session::Sessions;
 use crate::token::PrefixId;
 
@@ -57,6 +57,12 @@ pub struct SharedState {
 }
 
 impl SharedState {
+    /// Forgets what a session was refused, and what it proposed.
+    pub fn forget(&self, session: &SessionId) {
+        self.recent.forget(session);
+        self.proposals.forget(session);
+    }
+
     /// What threads share, with the first generation of the configuration.
     #[must_use]
     pub fn new(first: Snapshot, log: Log, ids: Ids) -> Self {

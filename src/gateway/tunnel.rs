@@ -33,6 +33,7 @@ impl TunnelTarget {
     fn context(self, inbound: Inbound<'_>, scheme: Scheme, sni: Option<Host>) -> ConnectionContext {
         ConnectionContext {
             session: inbound.selected.session.id().clone(),
+            before: inbound.selected.session.before(),
             caller: inbound.selected.caller.clone(),
             entry: self.entry,
             scheme,

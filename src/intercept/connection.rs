@@ -55,6 +55,8 @@ impl Entry {
 pub struct ConnectionContext {
     /// The session of the listener that accepted the connection.
     pub session: SessionId,
+    /// How many sessions had that name before.
+    pub before: u64,
     /// Who is behind it, if there is evidence beside the listener.
     pub caller: Option<Arc<Caller>>,
     /// How the connection reached the gateway.

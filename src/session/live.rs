@@ -37,6 +37,8 @@ pub struct Session {
     user: Option<User>,
     /// How an operator made it, if one did.
     creation: Option<Creation>,
+    /// How many sessions had its name before.
+    before: u64,
     /// The key that its phantoms are drawn from. Without one, it gains no credential.
     key: Option<PhantomKey>,
     /// The phantoms its workload holds now.
@@ -100,6 +102,7 @@ impl Session {
             groups: Groups::new(groups),
             user: None,
             creation: None,
+            before: 0,
             key: None,
             phantoms: ArcSwap::from_pointee(phantoms),
             registry: OnceLock::new(),
@@ -145,6 +148,17 @@ impl Session {
     /// alone are in it who have a token.
     pub fn creation(&self) -> Option<&Creation> {
         self.creation.as_ref()
+    }
+
+    /// Follows so many sessions that had its name and are used up.
+    #[must_use]
+    pub fn after(self, before: u64) -> Self {
+        Self { before, ..self }
+    }
+
+    /// How many sessions had its name before it, and are used up.
+    pub fn before(&self) -> u64 {
+        self.before
     }
 
     /// The key that its phantoms are drawn from.
@@ -454,6 +468,8 @@ impl Sessions {
             .ok_or(Error::Unknown)?;
         match session.status.load() {
             _ if session.is_over() => return Err(Error::Ended),
+            // The connection is one of a session of this name that is used up.
+            _ if session.before != request.connection.before => return Err(Error::Ended),
             SessionStatus::Paused => return Err(Error::Paused),
             _ => {}
         }

@@ -7,7 +7,6 @@ use tokio::sync::watch;
 use super::lifetime::Moment;
 use super::live::{Session, Sessions};
 use super::status::{EndReason, SessionStatus};
-use crate::names::SessionId;
 
 /// The session had ended already, so that it cannot be paused or resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -48,15 +47,10 @@ impl Sessions {
         self.ended.send_replace(());
     }
 
-    /// Ends a session: its requests are refused from now on, and what is under way is cut. Returns
-    /// it, if there is one of this id.
-    pub fn end(&self, id: &SessionId) -> Option<Arc<Session>> {
-        let session = self.get(id)?;
-        session
-            .status
-            .store(SessionStatus::Ended(EndReason::Operator));
+    /// Ends a session: its requests are refused from now on, and what is under way is cut.
+    pub fn end(&self, session: &Session, why: EndReason) {
+        session.status.store(SessionStatus::Ended(why));
         self.ended.send_replace(());
-        Some(session)
     }
 }
 
@@ -100,6 +94,13 @@ impl Session {
     /// Whether it ended because it was not used for too long.
     pub fn was_idle(&self) -> bool {
         self.ended() == Some(EndReason::Idle)
+    }
+
+    /// Whether it is a caller's that an operator ended: the next sight of the same evidence begins
+    /// another one of its name.
+    pub fn is_used_up(&self) -> bool {
+        let is_callers = self.user().is_some() && self.creation().is_none();
+        is_callers && self.ended() == Some(EndReason::Operator)
     }
 
     /// How it has ended, for one that cannot be changed.

@@ -18,6 +18,8 @@ pub enum SessionStatus {
 pub enum EndReason {
     /// An operator ended it.
     Operator,
+    /// An operator ended it, and whoever had it gets no other.
+    ForGood,
     /// Its time was over.
     Expired,
     /// It was not used for too long.
@@ -42,6 +44,7 @@ impl EndReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Operator => "operator",
+            Self::ForGood => "for_good",
             Self::Expired => "expired",
             Self::Idle => "idle",
             Self::Listener => "listener",
@@ -50,7 +53,7 @@ impl EndReason {
 }
 
 /// What was made of a session. One that was ended stays so, with its first reason. Only one that
-/// was not used for too long may be active again, or be ended for good.
+/// was not used for too long may be active again; any may be ended for good.
 #[derive(Default)]
 pub(super) struct DecidedStatus(AtomicU8);
 
@@ -62,6 +65,7 @@ impl DecidedStatus {
             EXPIRED => SessionStatus::Ended(EndReason::Expired),
             IDLE => SessionStatus::Ended(EndReason::Idle),
             LEFT => SessionStatus::Ended(EndReason::Listener),
+            FOR_GOOD => SessionStatus::Ended(EndReason::ForGood),
             _ => SessionStatus::Ended(EndReason::Operator),
         }
     }
@@ -75,10 +79,12 @@ impl DecidedStatus {
             SessionStatus::Ended(EndReason::Expired) => EXPIRED,
             SessionStatus::Ended(EndReason::Idle) => IDLE,
             SessionStatus::Ended(EndReason::Listener) => LEFT,
+            SessionStatus::Ended(EndReason::ForGood) => FOR_GOOD,
         };
         // Nobody decided that it ends.
         let from_idle = |now: u8| now == IDLE && matches!(code, ACTIVE | ENDED | LEFT);
-        let change = |now: u8| (now < ENDED || from_idle(now)).then_some(code);
+        let may_be = |now: u8| now < ENDED || code == FOR_GOOD || from_idle(now);
+        let change = |now: u8| may_be(now).then_some(code);
         let changed = self
             .0
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
@@ -93,6 +99,7 @@ const ENDED: u8 = 2;
 const EXPIRED: u8 = 3;
 const IDLE: u8 = 4;
 const LEFT: u8 = 5;
+const FOR_GOOD: u8 = 6;
 
 #[cfg(test)]
 mod tests {
@@ -122,12 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_was_idle_can_be_ended_for_good() {
-        let status = DecidedStatus::default();
-        assert!(status.store(SessionStatus::Ended(EndReason::Idle)));
-        assert!(status.store(SessionStatus::Ended(EndReason::Operator)));
-        assert!(status.store(SessionStatus::Ended(EndReason::Idle)));
-        assert_eq!(status.load(), SessionStatus::Ended(EndReason::Operator));
-        assert!(!status.store(SessionStatus::Active));
+    fn a_session_that_was_idle_or_ended_can_be_ended_for_good() {
+        for first in [EndReason::Idle, EndReason::Operator] {
+            let status = DecidedStatus::default();
+            for end in [first, EndReason::ForGood, EndReason::Operator] {
+                assert!(status.store(SessionStatus::Ended(end)));
+            }
+            assert_eq!(status.load(), SessionStatus::Ended(EndReason::ForGood));
+            assert!(!status.store(SessionStatus::Active));
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::names::{CredentialName, SessionId};
 /// A decision about one session.
 #[derive(Debug, Clone)]
 pub enum SessionDecision {
-    /// Adds a session. There must be none of its id.
+    /// Adds a session. There must be none of its id but one that is used up, which it follows.
     Create(SessionRecord),
     /// Adds a session in place of any that has its id.
     Replace(SessionRecord),
@@ -46,6 +46,8 @@ pub enum SessionDecision {
         at: u64,
         /// Whether it was not used for too long.
         was_idle: bool,
+        /// Whether no other session may follow it.
+        for_good: bool,
     },
     /// Ends a session for good whose time is over. One that ends later by now is not ended.
     Expire {
@@ -77,29 +79,41 @@ impl SessionDecision {
     pub(super) fn apply(self, now: Option<SessionRecord>) -> Result<SessionRecord, StateError> {
         match self {
             Self::Replace(record) => return Ok(record),
-            Self::Create(_) if now.is_some() => {
-                return Err(StateError::Refused("there is a session of that name"));
+            Self::Create(record) => {
+                let follows =
+                    |now: SessionRecord| now.is_used_up() && now.before + 1 == record.before;
+                return match now.is_none_or(follows) {
+                    true => Ok(record),
+                    false => Err(StateError::Refused("there is a session of that name")),
+                };
             }
-            Self::Create(record) => return Ok(record),
             _ => {}
         }
         let mut record = now.ok_or(StateError::Refused("there is no such session"))?;
+        record.version = SessionRecord::VERSION;
         if let Self::Expire { session, at } = self {
             if record.ended.is_none() && record.ends.is_none_or(|ends| ends > at) {
                 return Err(StateError::Refused("the session ends later"));
             }
-            let was_idle = false;
             return Self::End {
                 session,
                 at,
-                was_idle,
+                was_idle: false,
+                for_good: false,
             }
             .apply(Some(record));
         }
-        if let Self::End { at, was_idle, .. } = self {
+        if let Self::End {
+            at,
+            was_idle,
+            for_good,
+            ..
+        } = self
+        {
             if record.ended.is_none() || (record.was_idle && !was_idle) {
                 (record.ended, record.was_idle) = (Some(at), was_idle);
             }
+            record.for_good |= for_good;
             return Ok(record);
         }
         // It may come back, with the changes of later reloads.

@@ -34,6 +34,12 @@ pub struct SessionRecord {
     /// Whether it was ended because it was not used for too long.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_idle: bool,
+    /// Whether it was ended for good, so that whoever had it gets no other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub for_good: bool,
+    /// How many sessions had its name before and are used up.
+    #[serde(default)]
+    pub before: u64,
     /// How an operator made it at run time, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<String>,
@@ -67,9 +73,9 @@ pub struct KeptSecrets {
 }
 
 impl SessionRecord {
-    /// The latest version that this gateway reads. It writes it of what operators made.
-    pub const VERSION: u32 = 3;
-    /// The earliest version that it reads. It has no `created`, and is written of all else.
+    /// The latest version that this gateway reads. It writes it.
+    pub const VERSION: u32 = 4;
+    /// The earliest version that it reads. It has neither `created` nor `for_good` nor `before`.
     pub const EARLIEST: u32 = 2;
 
     /// Seals the session's secrets into this record, bound to its id. The store binds the record.
@@ -99,7 +105,7 @@ impl SessionRecord {
 
     /// Reads a record from its text and its sealed part.
     pub(super) fn read(version: u32, text: &str, sealed: Vec<u8>) -> Result<Self, StateError> {
-        if version != Self::EARLIEST {
+        if !(Self::EARLIEST..Self::VERSION).contains(&version) {
             known(version, Self::VERSION)?;
         }
         let damaged = |why: serde_json::Error| StateError::Damaged(why.to_string());
@@ -110,6 +116,12 @@ impl SessionRecord {
     /// The record's text, without its sealed part.
     pub(super) fn text(&self) -> Result<String, StateError> {
         serde_json::to_string(self).map_err(|why| StateError::Damaged(why.to_string()))
+    }
+
+    /// Whether it was ended, and the next one of its name may begin. A name that an operator gave
+    /// is used once.
+    pub fn is_used_up(&self) -> bool {
+        self.ended.is_some() && !self.was_idle && !self.for_good && self.created.is_none()
     }
 
     /// The session's id, checked.

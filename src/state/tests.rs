@@ -21,6 +21,8 @@ fn record(name: &str) -> SessionRecord {
         ends: Some(200),
         idle: None,
         was_idle: false,
+        for_good: false,
+        before: 0,
         paused: false,
         ended: None,
         created: None,
@@ -50,13 +52,17 @@ fn end(session: &str, at: u64) -> SessionDecision {
         session,
         at,
         was_idle: false,
+        for_good: false,
     }
 }
 
 type Test = fn(Arc<dyn StateStore>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What every store must do.
-const SUITE: [(&str, Test); 8] = [
+const SUITE: [(&str, Test); 9] = [
+    ("one follows another that is used up", |store| {
+        Box::pin(follow(store))
+    }),
     ("records come back as they were put in", |store| {
         Box::pin(come_back(store))
     }),
@@ -243,11 +249,59 @@ async fn end_for_good(store: Arc<dyn StateStore>) {
     assert_eq!((now.ended, now.ends), (Some(150), Some(200)));
 }
 
+async fn follow(store: Arc<dyn StateStore>) {
+    let next = |before| {
+        let record = SessionRecord {
+            before,
+            ..record("a")
+        };
+        vec![SessionDecision::Create(record)]
+    };
+    let idle_end = SessionDecision::End {
+        session: id("a"),
+        at: 140,
+        was_idle: true,
+        for_good: false,
+    };
+    store.decide(next(0)).await.unwrap();
+    assert!(store.decide(next(1)).await.is_err());
+    store.decide(vec![idle_end]).await.unwrap();
+    assert!(store.decide(next(1)).await.is_err());
+    store.decide(vec![end("a", 150)]).await.unwrap();
+    // Of two that begin it, one does.
+    store.decide(next(1)).await.unwrap();
+    assert!(store.decide(next(1)).await.is_err());
+    let now = store.session(&id("a")).await.unwrap().unwrap();
+    assert_eq!((now.ended, now.before), (None, 1));
+    let for_good = SessionDecision::End {
+        session: id("a"),
+        at: 160,
+        was_idle: false,
+        for_good: true,
+    };
+    store.decide(vec![end("a", 150), for_good]).await.unwrap();
+    store.decide(vec![end("a", 170)]).await.unwrap();
+    assert!(store.decide(next(2)).await.is_err());
+    let made = SessionRecord {
+        created: Some(String::new()),
+        ..record("b")
+    };
+    let made = SessionDecision::Create(made);
+    store.decide(vec![made, end("b", 150)]).await.unwrap();
+    let again = SessionRecord {
+        before: 1,
+        ..record("b")
+    };
+    let again = SessionDecision::Create(again);
+    assert!(store.decide(vec![again]).await.is_err());
+}
+
 async fn idle_end(store: Arc<dyn StateStore>) {
     let idle_end = SessionDecision::End {
         session: id("a"),
         at: 150,
         was_idle: true,
+        for_good: false,
     };
     let create = SessionDecision::Create(record("a"));
     store.decide(vec![create, idle_end.clone()]).await.unwrap();
@@ -420,7 +474,7 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     let store = opened(&path, &key()).await;
-    for (name, version) in [("newer", 4), ("before", 2), ("earlier", 1)] {
+    for (name, version) in [("newer", 5), ("before", 2), ("earlier", 1)] {
         let record = SessionRecord {
             version,
             ..record(name)
@@ -431,11 +485,11 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     let of = async |name| store.session(&id(name)).await.unwrap_err();
     assert!(matches!(
         of("newer").await,
-        StateError::Newer { found: 4, known: 3 }
+        StateError::Newer { found: 5, known: 4 }
     ));
     assert!(matches!(
         of("earlier").await,
-        StateError::Older { found: 1, known: 3 }
+        StateError::Older { found: 1, known: 4 }
     ));
     assert!(store.session(&id("before")).await.unwrap().is_some());
     let schema = rusqlite::Connection::open(&path).unwrap();

@@ -148,6 +148,7 @@ fn a_session_that_was_ended_says_so_to_every_client_and_after_a_restart() {
         session,
         at: 1,
         was_idle: false,
+        for_good: false,
     }]))
     .unwrap();
     std::thread::sleep(Duration::from_secs(2));
@@ -281,6 +282,8 @@ fn record(id: &str) -> SessionRecord {
         ends: Some(1),
         idle: None,
         was_idle: false,
+        for_good: false,
+        before: 0,
         paused: false,
         ended: None,
         shapes: std::collections::BTreeMap::new(),

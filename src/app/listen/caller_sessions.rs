@@ -7,6 +7,7 @@ use crate::app::listen::publish::Publication;
 use crate::app::{App, Failure, Whose};
 use crate::config::ListenerSession;
 use crate::gateway::{AskedSession, LivePair};
+use crate::session::Session;
 
 impl App {
     /// Finds or makes the sessions of callers, one after another, for ever.
@@ -33,19 +34,28 @@ impl App {
     /// Forgets sessions that are over until there may be one more. Returns whether there may.
     pub(crate) fn makes_room(&self, most: usize) -> bool {
         let over = self.listening.over_most(most);
-        for over in over.iter().flatten() {
-            self.listening.forget(over);
-            self.shared.sessions.leave(over);
-        }
+        over.iter().flatten().for_each(|over| self.forget(over));
         over.is_some()
+    }
+
+    /// Forgets a session that is over. Nothing of one that is used up is the next one's.
+    fn forget(&self, over: &Session) {
+        self.listening.forget(over);
+        self.shared.sessions.leave(over);
+        if over.is_used_up() {
+            self.shared.forget(over.id());
+            self.logins.forget(over.id());
+        }
     }
 
     /// Returns the session of a caller, which may be over; `None` if there are too many. A reload
     /// waits, so that the session has what the reload brings.
     async fn session_of_caller(&self, asked: &AskedSession) -> Result<Option<LivePair>, Failure> {
         let latest = self.reloading.latest.lock().await;
-        if let Some(live) = self.listening.session(&asked.id) {
-            return Ok(Some(live));
+        match self.listening.session(&asked.id) {
+            Some((session, _)) if session.is_used_up() => self.forget(&session),
+            Some(live) => return Ok(Some(live)),
+            None => {}
         }
         let config = &latest.read.config;
         if !self.makes_room(config.sessions.most) {

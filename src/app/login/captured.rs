@@ -134,6 +134,13 @@ impl SessionLogins {
         self.made.lock().captured.retain(|one| !is_it(one));
     }
 
+    /// Forgets what a session made and ended.
+    pub(crate) fn forget(&self, session: &SessionId) {
+        let mut known = self.made.lock();
+        known.captured.retain(|one| one.session != *session);
+        known.ended.retain(|(of, _)| of != session);
+    }
+
     /// Notes whether a login was ended for a session.
     pub(crate) fn end(&self, session: &SessionId, login: &Login, has_ended: bool) {
         let mut known = self.made.lock();

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use zeroize::Zeroizing;
+
+use crate::app::Failure;
 use crate::intercept::{KeptCa, SessionCa};
 use crate::names::SessionId;
 use crate::session::phantom::{KeptShapes, PhantomKey};
@@ -20,9 +23,38 @@ pub(crate) struct StoredSession {
     pub(crate) shapes: KeptShapes,
     /// Whether an operator paused it, also before it was begun anew.
     pub(crate) paused: bool,
+    /// How many sessions had its name before, and are used up.
+    pub(crate) before: u64,
 }
 
 impl StoredSession {
+    /// A session of which there is no record yet.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] without random bytes.
+    pub(crate) fn new(id: SessionId, paused: bool, before: u64) -> Result<Self, Failure> {
+        Ok(Self {
+            id,
+            record: None,
+            secrets: drawn()?,
+            shapes: KeptShapes::default(),
+            paused,
+            before,
+        })
+    }
+
+    /// What its caller has now: this one, or the next one if it is used up. An operator's pause
+    /// goes on.
+    ///
+    /// # Errors
+    /// As [`StoredSession::new`].
+    pub(crate) fn of_caller(self) -> Result<Self, Failure> {
+        match self.record.as_ref().is_some_and(SessionRecord::is_used_up) {
+            true => Self::new(self.id, self.paused, self.before + 1),
+            false => Ok(self),
+        }
+    }
+
     /// What the session's phantoms are derived from.
     pub(crate) fn key(&self) -> PhantomKey {
         PhantomKey::from_bytes(*self.secrets.seed)
@@ -98,9 +130,20 @@ pub(crate) fn ends(record: &SessionRecord) -> Option<SystemTime> {
 /// What was made of a session by decision.
 pub(crate) fn status(record: &SessionRecord) -> SessionStatus {
     match (record.ended, record.paused) {
+        (Some(_), _) if record.for_good => SessionStatus::Ended(EndReason::ForGood),
         (Some(_), _) if record.was_idle => SessionStatus::Ended(EndReason::Idle),
         (Some(_), _) => SessionStatus::Ended(EndReason::Operator),
         (None, true) => SessionStatus::Paused,
         (None, false) => SessionStatus::Active,
     }
+}
+
+/// The secrets of a session that begins, which has no CA yet.
+pub(crate) fn drawn() -> Result<KeptSecrets, Failure> {
+    let mut seed = Zeroizing::new([0; 32]);
+    getrandom::fill(&mut seed[..]).map_err(Failure::no_randomness)?;
+    Ok(KeptSecrets {
+        seed,
+        ca_key: Zeroizing::default(),
+    })
 }

@@ -108,6 +108,10 @@ impl Shared {
             };
             let is_used = session.status() == SessionStatus::Active;
             match status(&record) {
+                // Another gateway ended it, and has the next one of its name.
+                _ if record.before != session.before() => {
+                    session.narrow(SessionStatus::Ended(EndReason::Operator));
+                }
                 // Another gateway ended it, where nobody used it.
                 SessionStatus::Ended(EndReason::Idle) if is_used => {
                     if !self.takes_back(&one.id).await {
@@ -152,6 +156,7 @@ impl Shared {
                         session: id,
                         at: unix(SystemTime::now()),
                         was_idle: true,
+                        for_good: false,
                     };
                     self.keep_end((&one, &session), end, IDLE).await;
                 }
@@ -164,7 +169,7 @@ impl Shared {
                     }
                 }
                 // The store has it, or the listener may come back.
-                Some(EndReason::Operator | EndReason::Listener) => {}
+                Some(EndReason::Operator | EndReason::ForGood | EndReason::Listener) => {}
                 // A listener's own session renews itself, also after the machine slept.
                 None if session.creation().is_some() => {}
                 None | Some(EndReason::Expired) => self.extend(&id, &session, now).await,

@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use zeroize::Zeroizing;
 
 use crate::app::project::{project_folders, project_id};
 use crate::app::session::key::{KeyPlaces, NoKey};
-use crate::app::session::recalled::{OpenedSession, StoredSession, status};
+use crate::app::session::recalled::{OpenedSession, StoredSession, drawn};
 use crate::app::session::renewal::Renewal;
 use crate::app::{Context as _, Failure, note};
 use crate::config::Config;
@@ -130,18 +129,12 @@ impl SessionStore {
             .find(session)
             .await
             .map_err(|error| unreadable(&error))?;
-        let paused = record.as_ref().is_some_and(|record| record.paused);
-        let stays = |record: &SessionRecord| {
-            !self.is_fresh(&id) || status(record) == SessionStatus::Ended(EndReason::Operator)
-        };
+        let known = record.as_ref();
+        let (paused, before) = known.map_or((false, 0), |known| (known.paused, known.before));
+        let is_decided = |record: &SessionRecord| record.ended.is_some() && !record.was_idle;
+        let stays = |record: &SessionRecord| !self.is_fresh(&id) || is_decided(record);
         let Some(record) = record.filter(stays) else {
-            return Ok(StoredSession {
-                id,
-                record: None,
-                secrets: drawn()?,
-                shapes: KeptShapes::default(),
-                paused,
-            });
+            return StoredSession::new(id, paused, before);
         };
         let secrets = record.open(&self.key).map_err(|error| unreadable(&error))?;
         let shapes = KeptShapes::read(&record.shapes).map_err(|error| unreadable(&error))?;
@@ -151,6 +144,7 @@ impl SessionStore {
             secrets,
             shapes,
             paused,
+            before,
         })
     }
 
@@ -196,6 +190,7 @@ impl SessionStore {
                 session: SessionId::new(&record.id).map_err(|error| unreadable(&error))?,
                 at: unix(SystemTime::now()),
                 was_idle: false,
+                for_good: false,
             });
         }
         record.certificate = None;
@@ -261,6 +256,7 @@ impl SessionStore {
                 session,
                 at: unix(SystemTime::now()),
                 was_idle: status == SessionStatus::Ended(EndReason::Idle),
+                for_good: status == SessionStatus::Ended(EndReason::ForGood),
             },
         };
         match self.decide(vec![decision]).await? {
@@ -411,16 +407,15 @@ impl SessionStore {
             (name.to_string(), shape.to_text())
         };
         let mut record = SessionRecord {
-            version: match session.creation() {
-                Some(_) => SessionRecord::VERSION,
-                None => SessionRecord::EARLIEST,
-            },
+            version: SessionRecord::VERSION,
             id: kept.id.to_string(),
             parents: groups(session),
             made: unix(SystemTime::now()),
             ends: session.lifetime().map(|lifetime| unix(lifetime.ends())),
             idle: session.idle().map(|idle| idle.as_secs()),
             was_idle: false,
+            for_good: false,
+            before: kept.before,
             paused: kept.paused,
             ended: None,
             created: session.creation().map(Creation::text),
@@ -488,16 +483,6 @@ fn passing() -> Result<Arc<SealingKey>, Failure> {
     drawn
         .and_then(|text| SealingKey::from_text(text.as_bytes()).map(Arc::new))
         .ok_or_else(|| Failure::new("the system gives no random bytes"))
-}
-
-/// The secrets of a session that begins, which has no CA yet.
-fn drawn() -> Result<KeptSecrets, Failure> {
-    let mut seed = Zeroizing::new([0; 32]);
-    getrandom::fill(&mut seed[..]).map_err(Failure::no_randomness)?;
-    Ok(KeptSecrets {
-        seed,
-        ca_key: Zeroizing::default(),
-    })
 }
 
 fn unreadable(error: &dyn std::error::Error) -> Failure {

@@ -9,12 +9,14 @@ use crate::app::{App, Terminal, safe};
 use crate::cli::log::logs;
 use crate::gateway::{Proposal, ProposalState, RequestedAccess};
 use crate::launch::repository::{Found, Left};
-use crate::session::{EndReason, Session, SessionStatus};
+use crate::session::{EndReason, Session};
 
 /// Prints that an operator ended the session, if one did.
 pub fn print_ended(terminal: &Terminal, app: &App) {
-    let by_operator =
-        |session: &Arc<Session>| session.status() == SessionStatus::Ended(EndReason::Operator);
+    let by_operator = |session: &Arc<Session>| {
+        let ended = session.ended();
+        matches!(ended, Some(EndReason::Operator | EndReason::ForGood))
+    };
     if app.shared.sessions.all().iter().any(by_operator) {
         let told = "an operator ended the session: from then on the command had no network";
         terminal.entry("ended", told);

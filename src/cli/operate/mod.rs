@@ -21,6 +21,17 @@ pub(crate) struct OneSession {
     pub(crate) chosen: ChosenGateway,
 }
 
+/// Names a session that ends.
+#[derive(Args)]
+pub(crate) struct EndCommand {
+    #[command(flatten)]
+    one: OneSession,
+    /// Begin no other session for the caller whose it is: it is refused from now on. Without this,
+    /// its next connection begins one, with other phantoms and another CA
+    #[arg(long)]
+    for_good: bool,
+}
+
 /// Shows the running gateways.
 pub(crate) fn status(chosen: &ChosenGateway, terminal: &Terminal) -> Result<Code, Failure> {
     let mut documents = Vec::new();
@@ -153,11 +164,24 @@ pub(crate) fn sessions(gateway: &Gateway) -> Result<Vec<Value>, Failure> {
     }
 }
 
+impl EndCommand {
+    /// Ends the session.
+    pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let how = self.for_good.then(|| json!({ "for_good": true }));
+        self.one.run("end", how.as_ref(), terminal)
+    }
+}
+
 impl OneSession {
     /// Pauses, resumes or ends the session.
-    pub(crate) fn run(self, act: &str, terminal: &mut Terminal) -> Result<Code, Failure> {
+    pub(crate) fn run(
+        self,
+        act: &str,
+        how: Option<&Value>,
+        terminal: &mut Terminal,
+    ) -> Result<Code, Failure> {
         let (gateway, id) = self.find()?;
-        let changed = gateway.post(&format!("/v1/sessions/{}/{act}", in_path(&id)), None)?;
+        let changed = gateway.post(&format!("/v1/sessions/{}/{act}", in_path(&id)), how)?;
         let (id, status) = (safe(&id), shown(&changed["status"]));
         terminal.answer(&changed, format!("session `{id}` is {status}"));
         Ok(Code::Ok)

@@ -88,8 +88,8 @@ impl CallerSessions {
         };
         let id = name(user);
         let live = match self.live.get(&id) {
-            Some(live) => Some(live),
-            None => self.ask(id, caller.clone()).await,
+            Some(live) if !live.0.is_used_up() => Some(live),
+            _ => self.ask(id, caller.clone()).await,
         };
         // One that an operator made is for those alone who have its token.
         let live = live.filter(|(session, _)| session.creation().is_none());
