@@ -497,7 +497,7 @@ fn each_caller_has_a_session_of_its_own_that_is_the_same_after_a_restart_and_the
         before[0].contains("\"key\":") && before[0].ends_with(" 200"),
         "{before:?}"
     );
-    let file = fs::read_to_string(program.path(&format!("phantoms-uid:{own}.env"))).unwrap();
+    let file = fs::read_to_string(program.path(&format!("phantoms-uid%3A{own}.env"))).unwrap();
     let phantom = file.trim().split_once('=').unwrap().1;
     assert!(before[0].contains(phantom), "{file} {before:?}");
     assert!(ask_as(own, &socket, "http://stream.test/").starts_with("ok"));

@@ -124,7 +124,9 @@ fn an_ended_session_is_used_up_and_its_caller_begins_another() {
         // The next sight of the same evidence begins another one.
         let second = caller.holds(&socket);
         assert!(second.0 != first.0 && second.1 != first.1, "{second:?}");
-        let file = fs::read_to_string(program.path(&format!("phantoms-{name}.env")));
+        // Its file has a name that `docker -v` takes.
+        let file = format!("phantoms-{}.env", name.replace(':', "%3A"));
+        let file = fs::read_to_string(program.path(&file));
         assert!(file.unwrap().contains(&second.0));
         let of_second = text(&program.json(&minted));
         // Nothing of the first one works in it: its connection, its token, its phantom.
