@@ -323,6 +323,12 @@ impl Operations for AppOperations {
         })
     }
 
+    async fn learn(&self, id: &SessionId) -> Result<(), ControlRefusal> {
+        let id = id.clone();
+        let learn = |app: Arc<App>| async move { app.learn_session(&id).await.map(drop) };
+        self.on_main(learn).await
+    }
+
     async fn extend(
         &self,
         id: &SessionId,

@@ -454,7 +454,10 @@ impl App {
     }
 
     pub(crate) async fn keeper(&self) -> Result<&SessionStore, Failure> {
-        let open = || SessionStore::open(&self.config, self.keeping.clone(), &self.shared);
+        let open = || {
+            let (keeping, asks) = (self.keeping.clone(), &self.listening.asks().asks);
+            SessionStore::open(&self.config, keeping, &self.shared, asks)
+        };
         self.keeper.get_or_try_init(open).await
     }
 }

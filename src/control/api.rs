@@ -78,6 +78,11 @@ impl<O: Operations> Control<O> {
         let called = route::find(&head.method, head.uri.path()).map_err(not_found)?;
         self.authorize(&called, peer).await?;
         let content = self.read(&head.headers, content).await?;
+        if let Some(id) = &called.session
+            && self.shared.sessions.get(id).is_none()
+        {
+            self.operations.learn(id).await?;
+        }
         match called.route.endpoint {
             Endpoint::Health => Ok(document(&json!({ "status": "ok" }))),
             Endpoint::Ready => self.ready().await,

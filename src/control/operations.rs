@@ -57,6 +57,9 @@ pub trait Operations: Send + Sync + 'static {
         creation: Creation,
     ) -> impl Future<Output = Result<CreatedSession, ControlRefusal>> + Send;
 
+    /// Has a session, if an operator made it at another gateway that shares the state.
+    fn learn(&self, id: &SessionId) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
+
     /// Moves the end of a session that was made so, and mints a token that lives as long.
     fn extend(
         &self,

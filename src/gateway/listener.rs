@@ -202,13 +202,18 @@ impl SessionListener {
 
     /// Takes what a client presents. A token selects a session; what stands `beside` it goes on to
     /// say who the caller is, and the user of a caller's session is that caller.
-    pub(super) fn by_presented(
+    pub(super) async fn by_presented(
         &self,
         presented: Option<Presented>,
         (peer, beside): (&TokenPeer, &Beside),
     ) -> Result<Known, PresentedDenied> {
         let by = self.state.verifier.as_ref();
         let by = by.ok_or(PresentedDenied::Missing)?;
+        if let ListenerSessions::EachCaller(all) = &self.sessions
+            && let Some(token) = by.token_of(presented.as_ref())
+        {
+            all.learn(&token).await;
+        }
         let (token, presented) = match by.take(presented, peer)? {
             Taken::Caller(caller) => return Ok(Known::Caller(caller)),
             Taken::Token(token, presented) => (token, presented),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
@@ -15,7 +16,10 @@ use crate::wire::socks::{
 };
 
 /// Checks a user and a password.
-pub type Accepts<'a> = dyn Fn(&[u8], &[u8]) -> bool + Sync + 'a;
+pub type Accepts<'a> = dyn Fn(&[u8], &[u8]) -> Checking<'a> + Sync + 'a;
+
+/// Whether they are right.
+pub type Checking<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
 /// Why the negotiation ended before a tunnel.
 #[derive(Debug, thiserror::Error)]
@@ -148,7 +152,8 @@ async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
     let mut good = offered;
     if let Some(accepts) = accepts.filter(|_| offered) {
         let check = |cursor: &mut Cursor<'_>| login(cursor).map(|(user, pass)| accepts(user, pass));
-        good = message(io, check).await?.map_err(|_| Error::Malformed)?;
+        let checking = message(io, check).await?.map_err(|_| Error::Malformed)?;
+        good = checking.await;
         io.write_all(&[LOGIN_VERSION, u8::from(!good)]).await?;
     }
     good.then_some(()).ok_or(Error::Unauthenticated)
@@ -170,7 +175,10 @@ mod tests {
             client.write_all(sent).await.unwrap();
             client.shutdown().await.unwrap();
             let mut io = Prefixed::new(server);
-            let accepts = |user: &[u8], given: &[u8]| user == b"agent" && Some(given) == password;
+            let accepts = |user: &[u8], given: &[u8]| -> Checking<'_> {
+                let is_it = user == b"agent" && Some(given) == password;
+                Box::pin(std::future::ready(is_it))
+            };
             let accepts: Option<&Accepts<'_>> = if password.is_some() {
                 Some(&accepts)
             } else {

@@ -395,6 +395,112 @@ fn what_one_gateway_extends_no_other_one_ends() {
 }
 
 #[test]
+fn what_one_gateway_makes_is_known_at_once_to_each_that_has_its_state() {
+    let mut first = Made::start("");
+    let state = "[state]\npath = \"state/s.db\"\n";
+    first.program.edit(|text| format!("{text}{state}"));
+    first.program.restart_after_a_crash();
+    let (door, heads) = (free(), first.heads.clone());
+    let program = beside(
+        &first.program,
+        &[(first.door.to_string(), door.to_string())],
+    );
+    let second = Made {
+        program,
+        door,
+        heads,
+    };
+    let create = |at: &Made, body: &str| -> Value {
+        let (status, answer) = at.program.call("POST", "/v1/sessions", body);
+        assert_eq!(status, 200, "{answer}");
+        serde_json::from_str(&answer).unwrap()
+    };
+    let body =
+        |name: &str| format!(r#"{{"name":"{name}","user":"alice","lend":["lent"],"seconds":600}}"#);
+    for nth in 0..10 {
+        for (at, other) in [(&first, &second), (&second, &first)] {
+            let answer = create(at, &body(&format!("ci-{nth}-{}", at.door.port())));
+            assert_eq!(other.ask(&answer), "ok", "{nth}");
+            assert_eq!(at.ask(&answer), "ok", "{nth}");
+        }
+    }
+    // As the user and password of SOCKS5, and by the control socket.
+    let answer = create(&first, &body("socks"));
+    assert!(through_socks(door, answer["token"].as_str().unwrap()).ends_with("\r\n\r\nok"));
+    create(&first, &body("named"));
+    let (status, shown) = second.program.call("GET", "/v1/sessions/named", "");
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((status, &shown["lend"]), (200, &json!(["lent"])));
+    assert_eq!(
+        second
+            .program
+            .call("POST", "/v1/sessions", &body("named"))
+            .0,
+        409
+    );
+    let keyed = |at: &Made| {
+        let body = body("keyed");
+        let answer = at.program.raw(&format!(
+            "POST /v1/sessions HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nIdempotency-Key: \"key\"\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ));
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    };
+    let answer = keyed(&first);
+    assert!(
+        answer.contains("CERTIFICATE") && keyed(&second) == answer,
+        "{answer}"
+    );
+    // It shows one that nobody asked for.
+    create(&first, &body("unasked"));
+    wait_for("it is not shown", || {
+        second
+            .program
+            .call("GET", "/v1/sessions", "")
+            .1
+            .contains("\"unasked\"")
+    });
+    // What is ended is so, wherever that was, and before another one knew it.
+    let answer = create(&first, &body("ended"));
+    assert_eq!(
+        first.program.call("POST", "/v1/sessions/ended/end", "").0,
+        200
+    );
+    assert_eq!(second.ask(&answer), "proxy_authentication");
+    let answer = create(&first, &body("ends"));
+    assert_eq!(
+        second.program.call("POST", "/v1/sessions/ends/end", "").0,
+        200
+    );
+    assert_eq!(second.ask(&answer), "session_ended");
+    wait_for("its end is not followed", || {
+        first.ask(&answer) == "session_ended"
+    });
+    // A token of nobody is one.
+    let mut forged = create(&first, &body("forged"));
+    let text = forged["token"].as_str().unwrap().to_owned();
+    let last = if text.ends_with('A') { "B" } else { "A" };
+    forged["token"] = json!(format!("{}{last}", &text[..text.len() - 1]));
+    assert_eq!(second.ask(&forged), "proxy_authentication");
+}
+
+/// Asks for `stream.test` with a token in the user and the password.
+fn through_socks(door: SocketAddr, token: &str) -> String {
+    let (user, password) = token.split_at(token.len() / 2);
+    let part = |text: &str| [&[u8::try_from(text.len()).unwrap()][..], text.as_bytes()].concat();
+    let asked = b"\x05\x01\x00\x03\x0bstream.test\x00\x50\
+        GET / HTTP/1.1\r\nHost: stream.test\r\nConnection: close\r\n\r\n";
+    let bytes = [b"\x05\x01\x02\x01", &part(user)[..], &part(password), asked].concat();
+    let mut stream = TcpStream::connect(door).unwrap();
+    let within = Some(Duration::from_secs(10));
+    stream.set_read_timeout(within).unwrap();
+    stream.write_all(&bytes).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
 fn of_requests_that_overlap_with_one_key_one_makes_a_session() {
     let mut made = Made::start("");
     let together = |key: &str, seconds: fn(usize) -> usize| {

@@ -1,4 +1,5 @@
-//! Makes the sessions of callers, each at first sight.
+//! Makes the sessions of callers, each at first sight, and opens those that operators made at
+//! gateways that share the state.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,7 +7,9 @@ use std::time::{Duration, Instant};
 use crate::app::listen::publish::Publication;
 use crate::app::{App, Failure, Whose};
 use crate::config::ListenerSession;
-use crate::gateway::{AskedSession, LivePair};
+use crate::gateway::LivePair;
+use crate::intercept::Caller;
+use crate::names::SessionId;
 use crate::session::Session;
 
 impl App {
@@ -17,7 +20,10 @@ impl App {
         };
         let mut told = Instant::now();
         while let Some(asked) = asked.recv().await {
-            let made = self.session_of_caller(&asked).await;
+            let made = match &asked.caller {
+                Some(caller) => self.session_of_caller(&asked.id, caller).await,
+                None => self.learn_session(&asked.id).await,
+            };
             let made = made.unwrap_or_else(|failure| {
                 // Whoever has none may ask again at once, and often.
                 if told <= Instant::now() {
@@ -50,9 +56,13 @@ impl App {
 
     /// Returns the session of a caller, which may be over; `None` if there are too many. A reload
     /// waits, so that the session has what the reload brings.
-    async fn session_of_caller(&self, asked: &AskedSession) -> Result<Option<LivePair>, Failure> {
+    async fn session_of_caller(
+        &self,
+        id: &SessionId,
+        caller: &Arc<Caller>,
+    ) -> Result<Option<LivePair>, Failure> {
         let latest = self.reloading.latest.lock().await;
-        match self.listening.session(&asked.id) {
+        match self.listening.session(id) {
             Some((session, _)) if session.is_used_up() => self.forget(&session),
             Some(live) => return Ok(Some(live)),
             None => {}
@@ -65,7 +75,7 @@ impl App {
         let mut known = config.listeners.iter();
         let known = known.find(|known| known.session == ListenerSession::EachCaller);
         let groups = known.map_or(&[][..], |known| &known.groups);
-        let named = [(&asked.id, groups, Whose::Caller(&asked.caller))];
+        let named = [(id, groups, Whose::Caller(caller))];
         let mut opened = self.prepare_and_keep(&snapshot, config, &named).await?;
         let opened = opened.pop().ok_or_else(|| Failure::new("no session"))?;
         let live = opened.live();

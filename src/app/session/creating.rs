@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use crate::app::session::store::Persistence;
 use crate::app::session::tokens::{caveats, token};
 use crate::app::{App, Failure, Whose};
 use crate::config::{Config, show_duration};
@@ -23,11 +24,9 @@ impl App {
         creation: Creation,
     ) -> Result<Option<CreatedSession>, Failure> {
         let latest = self.reloading.latest.lock().await;
-        let live = match self.listening.session(id) {
-            None => {
-                let config = &latest.read.config;
-                self.make_session(config, id, &creation).await?
-            }
+        let config = &latest.read.config;
+        let live = match self.made_session(config, id).await? {
+            None => self.make_session(config, id, &creation).await?,
             Some(live) => made_again(&live.0, &creation)?.then_some(live),
         };
         let Some((session, ca)) = live else {
@@ -85,12 +84,52 @@ impl App {
                 .because("none of those that `[sessions] most` bounds is over")
                 .next("end one: `gateway end SESSION`, or raise `most`"));
         }
-        let named = [(id, &request.groups[..], Whose::Operator(creation))];
+        self.open_made(config, id, creation).await.map(Some)
+    }
+
+    async fn open_made(
+        &self,
+        config: &Config,
+        id: &SessionId,
+        creation: &Creation,
+    ) -> Result<LivePair, Failure> {
+        let named = [(id, &creation.request.groups[..], Whose::Operator(creation))];
+        let snapshot = self.shared.current();
         let mut opened = self.prepare_and_keep(&snapshot, config, &named).await?;
         let opened = opened.pop().ok_or_else(|| Failure::new("no session"))?;
         self.enter(&opened);
         self.listening.gain(&opened);
-        Ok(Some(opened.live()))
+        Ok(opened.live())
+    }
+
+    /// Returns the session of this id that lives here, or one that an operator made at a gateway
+    /// that shares the state.
+    async fn made_session(
+        &self,
+        config: &Config,
+        id: &SessionId,
+    ) -> Result<Option<LivePair>, Failure> {
+        if let Some(live) = self.listening.session(id) {
+            return Ok(Some(live));
+        }
+        let Some(creation) = self.keeper().await?.creation(id).await? else {
+            return Ok(None);
+        };
+        // It is there, as it would be after a restart.
+        self.makes_room(config.sessions.most);
+        self.open_made(config, id, &creation).await.map(Some)
+    }
+
+    /// Does the same, after what a reload brings.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be opened.
+    pub(crate) async fn learn_session(&self, id: &SessionId) -> Result<Option<LivePair>, Failure> {
+        if self.keeping != Persistence::Listeners {
+            return Ok(None);
+        }
+        let latest = self.reloading.latest.lock().await;
+        self.made_session(&latest.read.config, id).await
     }
 
     /// Moves the end of a session that was made so, and mints a token that lives as long.

@@ -9,7 +9,7 @@ use crate::app::Failure;
 use crate::intercept::{KeptCa, SessionCa};
 use crate::names::SessionId;
 use crate::session::phantom::{KeptShapes, PhantomKey};
-use crate::session::{EndReason, Session, SessionStatus};
+use crate::session::{Creation, EndReason, Session, SessionStatus};
 use crate::state::{KeptSecrets, SessionDecision, SessionRecord};
 
 /// What is kept of one session.
@@ -125,6 +125,17 @@ impl OpenedSession {
 /// Until when a session lives, if it ends by itself.
 pub(crate) fn ends(record: &SessionRecord) -> Option<SystemTime> {
     Some(SystemTime::UNIX_EPOCH + Duration::from_secs(record.ends?))
+}
+
+/// How an operator made a session, if one did.
+pub(crate) fn creation(record: &SessionRecord) -> Option<Creation> {
+    Creation::read(record.created.as_deref()?)
+}
+
+/// Whether a session is over neither by decision nor by its time. One that was idle may come back.
+pub(crate) fn lives(record: &SessionRecord) -> bool {
+    let is_over = ends(record).is_some_and(|ends| ends <= SystemTime::now());
+    !is_over && (record.ended.is_none() || record.was_idle)
 }
 
 /// What was made of a session by decision.

@@ -1,18 +1,19 @@
 //! Renews the sessions of listeners half-way of their lifetime, and follows what other processes
-//! decide about them.
+//! decide about them, and which ones operators make there.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::app::session::recalled::{ends, status};
+use crate::app::session::recalled::{ends, lives, status};
 use crate::audit::Event;
-use crate::gateway::SharedState;
+use crate::gateway::{AskedSession, SharedState};
 use crate::names::{ReasonCode, SessionId};
 use crate::session::{EndReason, Lifetime, Moment, Session, SessionStatus};
-use crate::state::{Revision, SessionDecision, StateError, StateStore, unix};
+use crate::state::{Revision, SessionDecision, SessionRecord, StateError, StateStore, unix};
 
 /// The sessions of this process that are renewed.
 #[derive(Clone)]
@@ -22,6 +23,8 @@ struct Shared {
     store: Arc<dyn StateStore>,
     state: Arc<SharedState>,
     tended: Mutex<Vec<Tended>>,
+    /// Where others that operators made are asked for; `None` if there are none.
+    asks: Option<mpsc::Sender<AskedSession>>,
     /// Whether the task that renews them runs.
     runs: AtomicBool,
 }
@@ -36,10 +39,15 @@ struct Tended {
 
 impl Renewal {
     /// Renews sessions in this store. The log gets the ends of those that were idle.
-    pub(crate) fn new(store: Arc<dyn StateStore>, state: Arc<SharedState>) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn StateStore>,
+        state: Arc<SharedState>,
+        asks: Option<mpsc::Sender<AskedSession>>,
+    ) -> Self {
         Self(Arc::new(Shared {
             store,
             state,
+            asks,
             tended: Mutex::default(),
             runs: AtomicBool::new(false),
         }))
@@ -85,16 +93,39 @@ impl Shared {
                 let last = decided.last().map(|(revision, _)| *revision);
                 let about = |one: &Tended| decided.iter().any(|(_, id)| *id == one.id);
                 self.look(about).await;
+                for (_, id) in &decided {
+                    self.learn(self.store.session(id).await.ok().flatten());
+                }
                 last.or(seen)
             }
             // Everything is looked at. What is decided meanwhile is looked at once more.
             Err(StateError::Forgotten) => {
                 let last = self.store.decide(Vec::new()).await.ok();
                 self.look(|_| true).await;
+                let made = self.store.created(unix(SystemTime::now())).await;
+                self.learn(made.into_iter().flatten());
                 last
             }
             // The next round tries again.
             Err(_) => seen,
+        }
+    }
+
+    /// Asks for those of these sessions that operators made and that live, and that this process
+    /// does not have.
+    fn learn(&self, records: impl IntoIterator<Item = SessionRecord>) {
+        let Some(asks) = &self.asks else { return };
+        let is_made = |one: &SessionRecord| one.created.is_some() && lives(one);
+        for record in records.into_iter().filter(is_made) {
+            let id = SessionId::new(&record.id).ok();
+            let id = id.filter(|id| self.tended.lock().iter().all(|one| one.id != *id));
+            let asked = id.map(|id| AskedSession {
+                id,
+                caller: None,
+                answer: oneshot::channel().0,
+            });
+            // Whoever presents its token asks again.
+            let _ = asked.map(|asked| asks.try_send(asked));
         }
     }
 

@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 
 use crate::app::project::{project_folders, project_id};
 use crate::app::session::key::{KeyPlaces, NoKey};
-use crate::app::session::recalled::{OpenedSession, StoredSession, drawn};
+use crate::app::session::recalled::{OpenedSession, StoredSession, creation, drawn, lives};
 use crate::app::session::renewal::Renewal;
 use crate::app::{Context as _, Failure, note};
 use crate::config::Config;
-use crate::gateway::SharedState;
+use crate::gateway::{AskedSession, SharedState};
 use crate::intercept::SessionCa;
 use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
@@ -66,9 +67,11 @@ impl SessionStore {
         config: &Config,
         keeping: Persistence,
         state: &Arc<SharedState>,
+        asks: &mpsc::Sender<AskedSession>,
     ) -> Result<Self, Failure> {
+        let asks = (keeping == Persistence::Listeners).then_some(asks);
         let with = |store: Arc<dyn StateStore>, key, outlast| Self {
-            renewal: Renewal::new(store.clone(), state.clone()),
+            renewal: Renewal::new(store.clone(), state.clone(), asks.cloned()),
             store,
             key,
             keeping: keeping.clone(),
@@ -132,7 +135,10 @@ impl SessionStore {
         let known = record.as_ref();
         let (paused, before) = known.map_or((false, 0), |known| (known.paused, known.before));
         let is_decided = |record: &SessionRecord| record.ended.is_some() && !record.was_idle;
-        let stays = |record: &SessionRecord| !self.is_fresh(&id) || is_decided(record);
+        // Those that operators made before it have ended.
+        let is_later = |record: &SessionRecord| record.created.is_some();
+        let stays =
+            |record: &SessionRecord| !self.is_fresh(&id) || is_decided(record) || is_later(record);
         let Some(record) = record.filter(stays) else {
             return StoredSession::new(id, paused, before);
         };
@@ -159,11 +165,19 @@ impl SessionStore {
         }
         let records = self.store.created(unix(SystemTime::now())).await;
         let records = records.map_err(|error| unreadable(&error))?;
-        let read = |record: SessionRecord| {
-            let creation = Creation::read(record.created.as_deref()?)?;
-            Some((SessionId::new(&record.id).ok()?, creation))
-        };
+        let read =
+            |record: SessionRecord| Some((SessionId::new(&record.id).ok()?, creation(&record)?));
         Ok(records.into_iter().filter_map(read).collect())
+    }
+
+    /// How an operator made a session that lives.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if its record cannot be read.
+    pub(crate) async fn creation(&self, id: &SessionId) -> Result<Option<Creation>, Failure> {
+        let record = self.store.session(id).await;
+        let record = record.map_err(|error| unreadable(&error))?;
+        Ok(record.filter(lives).as_ref().and_then(creation))
     }
 
     /// Takes what opens a session from everything that lives, also from what this process does not
@@ -371,11 +385,13 @@ impl SessionStore {
     ) -> Result<Vec<SessionDecision>, Failure> {
         let Some(record) = &kept.record else {
             let record = self.record(kept, session, ca)?;
-            return Ok(vec![if self.is_fresh(&kept.id) {
-                SessionDecision::Replace(record)
-            } else {
-                SessionDecision::Create(record)
-            }]);
+            return Ok(vec![
+                if self.is_fresh(&kept.id) && session.creation().is_none() {
+                    SessionDecision::Replace(record)
+                } else {
+                    SessionDecision::Create(record)
+                },
+            ]);
         };
         if kept.ended().is_some() && self.keeps_ca() {
             return Ok(Vec::new());
@@ -387,7 +403,9 @@ impl SessionStore {
         if is_another || record.parents != groups(session) || record.idle != idle {
             decisions.push(SessionDecision::Reissue(self.record(kept, session, ca)?));
         }
-        if let (Some(lifetime), true) = (session.lifetime(), self.keeps_ca()) {
+        // The end of one that an operator made is where the record has it.
+        let renewed = session.lifetime().filter(|_| session.creation().is_none());
+        if let (Some(lifetime), true) = (renewed, self.keeps_ca()) {
             decisions.push(SessionDecision::Extend {
                 session: kept.id.clone(),
                 ends: unix(lifetime.ends()),

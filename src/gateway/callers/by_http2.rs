@@ -180,7 +180,10 @@ impl Door {
             }
             (Some(_), beside) => {
                 let presented = Presented::of(fields);
-                let by = self.listener.by_presented(presented, (&self.peer, beside));
+                let by = self
+                    .listener
+                    .by_presented(presented, (&self.peer, beside))
+                    .await;
                 judge(by, beside, false)
             }
             (None, Ok(caller)) => Judged::Caller(caller.clone()),

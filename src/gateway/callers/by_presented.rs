@@ -14,6 +14,7 @@ use crate::gateway::refusal::Refusal;
 use crate::gateway::worker::Worker;
 use crate::intercept::explicit::{self, Asked, OpeningRefused};
 use crate::intercept::prefixed::Prefixed;
+use crate::intercept::socks::Checking;
 use crate::intercept::{
     Caller, CallerRefused, ClientStream, Presented, PresentedDenied, TokenPeer, socks,
 };
@@ -128,18 +129,20 @@ async fn show(
     let is_base = matches!(listener.mode, ListenerMode::Base(_));
     if is_base || !explicit::is_socks(io) {
         let presented = explicit::presented_ahead(io, is_base).await?;
-        return Ok(only(listener.by_presented(presented, beside), false));
+        return Ok(only(listener.by_presented(presented, beside).await, false));
     }
     if beside.1.is_ok() && !socks::offers_login(io).await? {
         return Ok(only(Err(PresentedDenied::Missing), false));
     }
     let by = Mutex::new(Err(PresentedDenied::Missing));
-    let accepts = |user: &[u8], password: &[u8]| {
-        let login = Presented::login(user, password);
-        let known = listener.by_presented(Some(login), beside);
-        let is_taken = known.is_ok();
-        *by.lock() = known;
-        is_taken
+    let accepts = |user: &[u8], password: &[u8]| -> Checking<'_> {
+        let (login, by) = (Presented::login(user, password), &by);
+        Box::pin(async move {
+            let known = listener.by_presented(Some(login), beside).await;
+            let is_taken = known.is_ok();
+            *by.lock() = known;
+            is_taken
+        })
     };
     let asked = socks::negotiate(io, Some(&accepts)).await;
     let by = by.into_inner();

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::intercept::{Caller, CallerRefused, SessionCa};
 use crate::names::{ReasonCode, SessionId, User, hex};
 use crate::session::Session;
+use crate::token::TokenInside;
 
 /// A session, and the CA that terminates the TLS of its connections.
 pub type LivePair = (Arc<Session>, Arc<SessionCa>);
@@ -54,7 +55,8 @@ impl LiveSessions {
     }
 }
 
-/// The sessions of callers. The program is asked for each, and makes it at first sight.
+/// The sessions of callers. The program is asked for each, and makes it at first sight; one that an
+/// operator made at another gateway is opened.
 #[derive(Clone)]
 pub struct CallerSessions {
     /// Those that live.
@@ -63,12 +65,12 @@ pub struct CallerSessions {
     pub asks: mpsc::Sender<AskedSession>,
 }
 
-/// A caller whose session is asked for.
+/// A session that is asked for.
 pub struct AskedSession {
-    /// The session's name.
+    /// Its name.
     pub id: SessionId,
-    /// Whose it is.
-    pub caller: Arc<Caller>,
+    /// Whose it is; `None` for one that an operator made.
+    pub caller: Option<Arc<Caller>>,
     /// Takes the session, if there is one.
     pub answer: oneshot::Sender<Option<LivePair>>,
 }
@@ -89,7 +91,7 @@ impl CallerSessions {
         let id = name(user);
         let live = match self.live.get(&id) {
             Some(live) if !live.0.is_used_up() => Some(live),
-            _ => self.ask(id, caller.clone()).await,
+            _ => self.ask(id, Some(caller.clone())).await,
         };
         // One that an operator made is for those alone who have its token.
         let live = live.filter(|(session, _)| session.creation().is_none());
@@ -99,7 +101,15 @@ impl CallerSessions {
         })
     }
 
-    async fn ask(&self, id: SessionId, caller: Arc<Caller>) -> Option<LivePair> {
+    /// Has the session of a token, if an operator made it at another gateway that shares the
+    /// state.
+    pub(in crate::gateway) async fn learn(&self, token: &TokenInside) {
+        if self.live.get(&token.session).is_none() {
+            self.ask(token.session.clone(), None).await;
+        }
+    }
+
+    async fn ask(&self, id: SessionId, caller: Option<Arc<Caller>>) -> Option<LivePair> {
         let (answer, answered) = oneshot::channel();
         let asked = AskedSession { id, caller, answer };
         // A program that stops answers nobody.

@@ -9,7 +9,7 @@ use super::password::Passwords;
 use super::presented::{Presented, TOKEN_FIELD};
 use super::token::{HeldToken, TokenDenied, TokenPeer, TokenVerifier};
 use crate::intercept::caller::Caller;
-use crate::token::PREFIX;
+use crate::token::{PREFIX, TokenInside, inspect};
 
 /// What verifies that which clients present: each kind that a listener takes.
 #[derive(Default)]
@@ -57,6 +57,12 @@ impl ClientVerifier {
         let by = self.passwords.as_ref().filter(|_| presented.has_user());
         let found = by.ok_or(PresentedDenied::Missing)?.caller(&presented);
         found.map(Taken::Caller).ok_or(PresentedDenied::Password)
+    }
+
+    /// What a token says that a client presents, before it is verified.
+    pub fn token_of(&self, presented: Option<&Presented>) -> Option<TokenInside> {
+        let text = presented?.text(PREFIX).filter(|_| self.tokens.is_some());
+        inspect(&text?).ok()
     }
 
     /// Takes the token that a request to a base URL presents out of its own field.
