@@ -95,8 +95,8 @@ impl PhantomFile {
 
 /// Returns the path with the session's name in place of `{session}`.
 fn of_session(file: &Path, session: &SessionId) -> Option<PathBuf> {
-    // A session's name may contain `/`, which must not lead to another folder, and `:`, which ends a
-    // path in `docker -v` and which not every file system takes. It never contains `%`.
+    // A session's name may contain `/`, which must not lead to another folder, and `:`, which ends
+    // a path in `docker -v` and which not every file system takes. It never contains `%`.
     let name = session.as_str().replace('/', "%2F").replace(':', "%3A");
     Some(PathBuf::from(file.to_str()?.replace(SESSION_MARK, &name)))
 }

@@ -96,11 +96,15 @@ impl Session {
         self.ended() == Some(EndReason::Idle)
     }
 
+    /// Whether it is a caller's, of which nobody but its evidence makes one.
+    pub fn is_callers(&self) -> bool {
+        self.user().is_some() && self.creation().is_none()
+    }
+
     /// Whether it is a caller's that an operator ended: the next sight of the same evidence begins
     /// another one of its name.
     pub fn is_used_up(&self) -> bool {
-        let is_callers = self.user().is_some() && self.creation().is_none();
-        is_callers && self.ended() == Some(EndReason::Operator)
+        self.is_callers() && self.ended() == Some(EndReason::Operator)
     }
 
     /// How it has ended, for one that cannot be changed.

@@ -1,7 +1,7 @@
 //! The decisions about a session, and what each needs and changes. All stores apply them alike.
 
 use super::error::StateError;
-use super::record::SessionRecord;
+use super::record::{KeptLogin, SessionRecord};
 use crate::names::{CredentialName, SessionId};
 
 /// A decision about one session.
@@ -30,6 +30,15 @@ pub enum SessionDecision {
         before: Option<String>,
         /// Its shape as text.
         after: String,
+    },
+    /// Records what a session that was not ended did with a login.
+    Login {
+        /// The session.
+        session: SessionId,
+        /// The login.
+        login: CredentialName,
+        /// What it did.
+        kept: KeptLogin,
     },
     /// Pauses a session that was not ended.
     Pause(SessionId),
@@ -67,6 +76,7 @@ impl SessionDecision {
             }
             Self::Extend { session, .. }
             | Self::Shape { session, .. }
+            | Self::Login { session, .. }
             | Self::End { session, .. }
             | Self::Expire { session, .. }
             | Self::Pause(session)
@@ -133,6 +143,9 @@ impl SessionDecision {
                 record.sealed = with.sealed;
             }
             Self::Extend { ends, .. } => record.ends = Some(ends),
+            Self::Login { login, kept, .. } => {
+                record.logins.insert(login.to_string(), kept);
+            }
             Self::Pause(_) => record.paused = true,
             Self::Resume(_) => {
                 (record.ended, record.was_idle, record.paused) = (None, false, false);

@@ -60,12 +60,8 @@ impl StateStore for MemoryState {
     }
 
     // A process asks when it starts, before there is anything.
-    fn created(&self, _: u64) -> StateFuture<'_, Vec<SessionRecord>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
     fn unended(&self) -> StateFuture<'_, Vec<SessionRecord>> {
-        self.created(0)
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     fn decide(&self, all: Vec<SessionDecision>) -> StateFuture<'_, Revision> {

@@ -18,7 +18,7 @@ pub use decision::SessionDecision;
 pub use error::StateError;
 pub use login_rows::{GrantId, LoginRow, LoginRows, RowName};
 pub use memory::MemoryState;
-pub use record::{KeptCertificate, KeptSecrets, SessionRecord, unix};
+pub use record::{KeptCertificate, KeptLogin, KeptSecrets, SessionRecord, unix};
 pub use revoked::RevokedFile;
 pub use seal::{KeyMark, SealBroken, SealingKey};
 pub use sqlite::{SqliteState, StateFile};

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::error::StateError;
+use super::login_rows::GrantId;
 use super::seal::{SealBroken, SealingKey};
 use crate::names::SessionId;
 
@@ -43,6 +44,9 @@ pub struct SessionRecord {
     /// How an operator made it at run time, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<String>,
+    /// What the session did with logins, by their names.
+    #[serde(default)]
+    pub logins: BTreeMap<String, KeptLogin>,
     /// The shape of each credential's phantom, by the credential's name.
     pub shapes: BTreeMap<String, String>,
     /// The certificate of its CA, if that is kept.
@@ -50,6 +54,16 @@ pub struct SessionRecord {
     /// The seed of its phantoms and the key of its CA, sealed.
     #[serde(skip)]
     pub sealed: Vec<u8>,
+}
+
+/// What a session did with a login.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptLogin {
+    /// The row that has its tokens, sealed; `None` once the session logged out.
+    pub grant: Option<GrantId>,
+    /// Where its client wanted to use it.
+    pub resource: Option<String>,
 }
 
 /// A CA certificate, and from when to when it is valid, in seconds since 1970.

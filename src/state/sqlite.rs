@@ -217,23 +217,14 @@ impl StateStore for SqliteState {
         })
     }
 
-    fn created(&self, now: u64) -> StateFuture<'_, Vec<SessionRecord>> {
-        let proof = self.proof.clone();
-        self.file.ask(move |connection| {
-            let now = i64::try_from(now).unwrap_or(i64::MAX);
-            let mut rows = connection.prepare(CREATED)?;
-            let rows = rows.query_map([now], columns)?;
-            rows.map(|row| proof.read(row?)).collect()
-        })
-    }
-
     fn unended(&self) -> StateFuture<'_, Vec<SessionRecord>> {
         let proof = self.proof.clone();
         self.file.ask(move |connection| {
             let mut rows = connection.prepare(UNENDED)?;
             let rows: Vec<_> = rows.query_map([], columns)?.collect::<Result<_, _>>()?;
-            let read = rows.into_iter().filter_map(|row| proof.read(row).ok());
-            Ok(read.collect())
+            let unread = |error: &StateError| tracing::warn!(%error, "a session cannot be read");
+            let read = |row| proof.read(row).inspect_err(unread).ok();
+            Ok(rows.into_iter().filter_map(read).collect())
         })
     }
 
@@ -460,10 +451,6 @@ const ONE: &str = "SELECT id, version, record, sealed, proof FROM session WHERE 
 const LATEST: &str = "
     SELECT id, version, record, sealed, proof FROM session
     ORDER BY record ->> '$.made' DESC, id DESC LIMIT ?1";
-const CREATED: &str = "
-    SELECT id, version, record, sealed, proof FROM session
-    WHERE record ->> '$.created' IS NOT NULL AND record ->> '$.ends' > ?1
-        AND (record ->> '$.ended' IS NULL OR coalesce(record ->> '$.was_idle', 0))";
 const UNENDED: &str = "
     SELECT id, version, record, sealed, proof FROM session
     WHERE record ->> '$.ended' IS NULL OR coalesce(record ->> '$.was_idle', 0)";

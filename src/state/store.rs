@@ -24,10 +24,6 @@ pub trait StateStore: Send + Sync {
     /// The records that were made last, at most `most` of them, the latest first.
     fn sessions(&self, most: usize) -> StateFuture<'_, Vec<SessionRecord>>;
 
-    /// The records of sessions that operators made before this process and that end after `now`,
-    /// unless one ended them.
-    fn created(&self, now: u64) -> StateFuture<'_, Vec<SessionRecord>>;
-
     /// The records of sessions from before this process that no decision ended for good. One that
     /// cannot be read is left out.
     fn unended(&self) -> StateFuture<'_, Vec<SessionRecord>>;

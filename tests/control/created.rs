@@ -39,7 +39,11 @@ impl Made {
                  places = [\"header:authorization:Bearer\"]\n{more}\n"
             )
         };
+        let issuer = format!(
+            "[[origin]]\nmatch = \"https://issuer.test\"\nconnect = \"{origin}\"\nroots = [\"roots.pem\"]\n"
+        );
         let more = [
+            issuer,
             bound("lent", "env = [\"LENT\"]"),
             bound("other", "inject = \"always\""),
             format!(
@@ -137,7 +141,9 @@ impl Made {
     }
 }
 
-/// An origin over TLS that answers `ok` and keeps the heads that it gets.
+const TOKENS: &str = r#"{"access_token":"CANARY-access-0123456789abcdef0123","token_type":"Bearer","expires_in":3600,"refresh_token":"CANARY-refresh-0123456789abcdef0123"}"#;
+
+/// An origin over TLS that gives tokens, and answers `ok` and keeps the heads that it gets.
 fn origin(authority: &Arc<Authority>, heads: Arc<Mutex<String>>) -> SocketAddr {
     let config = ServerConfig::builder()
         .with_no_client_auth()
@@ -150,9 +156,22 @@ fn origin(authority: &Arc<Authority>, heads: Arc<Mutex<String>>) -> SocketAddr {
             let (mut stream, heads) = (StreamOwned::new(tls, socket), heads.clone());
             std::thread::spawn(move || {
                 let mut part = [0; 4096];
+                let mut asked = String::new();
                 while let Ok(read @ 1..) = stream.read(&mut part) {
                     let mut heads = heads.lock().unwrap();
-                    heads.push_str(&String::from_utf8_lossy(&part[..read]));
+                    asked.push_str(&String::from_utf8_lossy(&part[..read]));
+                    if asked.starts_with("POST ") && !asked.contains("code=c0de") {
+                        continue;
+                    }
+                    let is_login = asked.starts_with("POST /token ");
+                    heads.push_str(&std::mem::take(&mut asked));
+                    if is_login {
+                        let head =
+                            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length";
+                        let answer = format!("{head}: {}\r\n\r\n{TOKENS}", TOKENS.len());
+                        let _ = stream.write_all(answer.as_bytes());
+                        continue;
+                    }
                     let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
                 }
             });
@@ -498,6 +517,69 @@ fn through_socks(door: SocketAddr, token: &str) -> String {
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn a_login_of_a_session_outlives_a_kill_as_the_session_does() {
+    let mut made = Made::start("");
+    let rules = fs::read_to_string(made.program.path("rules.cedar")).unwrap();
+    let issuer = "permit(principal, action, resource == Gateway::Host::\"issuer.test\");";
+    fs::write(made.program.path("rules.cedar"), rules + issuer).unwrap();
+    let password = made.program.path("one");
+    fs::write(&password, "password-one").unwrap();
+    fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
+    let of_callers = free();
+    let listener = format!(
+        "[[listener]]\nkind = \"proxy\"\naddress = \"{of_callers}\"\nsession = \"{{caller}}\"\n\
+         who = [\"password\"]\npasswords = {{ alice = \"file:one\" }}\n"
+    );
+    made.program.edit(|text| format!("{text}{listener}"));
+    made.program.reload();
+    let token = made.create(&["ci-1", "--user", "alice", "--ends", "8h"]);
+    let token = token["token"].as_str().unwrap();
+    // One that an operator made, a listener's, and a caller's.
+    let doors = [
+        format!("http://gateway:{token}@$DOOR"),
+        format!("http://{}", made.program.proxy),
+        format!("http://alice:password-one@{of_callers}"),
+    ];
+    let asks = doors.map(|door| {
+        let curl = format!(
+            "curl -sS -x {door} http://gateway.internal/ca.pem >ca.pem; curl -sS --cacert ca.pem -x {door}"
+        );
+        let log_in = "https://issuer.test/token -d 'grant_type=authorization_code&code=c0de&client_id=me'";
+        let said = made.script(&format!("{curl} {log_in}"));
+        let tokens: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+        let access = tokens["access_token"].as_str();
+        let access = access.unwrap_or_else(|| panic!("{said}"));
+        assert!(!said.contains("CANARY"), "{said}");
+        format!("{curl} -H 'Authorization: Bearer {access}' https://issuer.test/api")
+    });
+    for nth in 1..=3 {
+        for ask in &asks {
+            assert_eq!(made.script(ask), "ok");
+        }
+        let heads = made.heads.lock().unwrap().clone();
+        let lent = heads.matches("Bearer CANARY-access-0123456789abcdef0123");
+        assert_eq!(lent.count(), nth * asks.len(), "{heads}");
+        made.program.restart_after_a_crash();
+    }
+    // It ends with its session: the caller's next one has nothing of it.
+    assert_eq!(made.script(&asks[2]), "ok");
+    let all = made.program.json(&["sessions"]);
+    let mut all = all["sessions"].as_array().unwrap().iter();
+    let name = all.find_map(|one| one["id"].as_str().filter(|id| id.starts_with("caller:")));
+    for name in ["ci-1", name.unwrap()] {
+        assert_eq!(made.program.gateway(&["end", name]).0, 0);
+    }
+    assert_ne!(made.script(&asks[0]), "ok");
+    assert!(made.script(&asks[2]).contains("phantom_foreign_session"));
+    // Later its phantom is a text as any other.
+    made.program.restart_after_a_crash();
+    made.script(&asks[2]);
+    let heads = made.heads.lock().unwrap().clone();
+    let lent = heads.matches("Bearer CANARY-access-0123456789abcdef0123");
+    assert_eq!(lent.count(), 10, "{heads}");
 }
 
 #[test]

@@ -286,6 +286,7 @@ fn record(id: &str) -> SessionRecord {
         before: 0,
         paused: false,
         ended: None,
+        logins: std::collections::BTreeMap::new(),
         shapes: std::collections::BTreeMap::new(),
         certificate: None,
         sealed: vec![7; 200],

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::app::listen::publish::Publication;
-use crate::app::{App, Failure, Whose};
-use crate::config::ListenerSession;
+use crate::app::{App, Failure, SessionOf, Whose};
+use crate::config::{Config, ListenerSession};
+use crate::credential::login::Login;
 use crate::gateway::LivePair;
 use crate::intercept::Caller;
 use crate::names::SessionId;
@@ -51,6 +52,12 @@ impl App {
         if over.is_used_up() {
             self.shared.forget(over.id());
             self.logins.forget(over.id());
+            self.shared
+                .current()
+                .credentials
+                .stores()
+                .logins()
+                .leave(over.id());
         }
     }
 
@@ -71,21 +78,37 @@ impl App {
         if !self.makes_room(config.sessions.most) {
             return Ok(None);
         }
-        let snapshot = self.shared.current();
         let mut known = config.listeners.iter();
         let known = known.find(|known| known.session == ListenerSession::EachCaller);
         let groups = known.map_or(&[][..], |known| &known.groups);
-        let named = [(id, groups, Whose::Caller(caller))];
-        let mut opened = self.prepare_and_keep(&snapshot, config, &named).await?;
+        let whose = (id, groups, Whose::Caller(caller));
+        self.restore_logins(&latest.read, [id]).await?;
+        let logins = &latest.read.resolved.logins[..];
+        self.open_beside((config, logins), whose).await.map(Some)
+    }
+
+    /// Opens a session that is no listener's own, with what the state has of it.
+    ///
+    /// # Errors
+    /// As [`App::open`], or if a file for its workload cannot be written.
+    pub(crate) async fn open_beside(
+        &self,
+        (config, logins): (&Config, &[Login]),
+        one: SessionOf<'_>,
+    ) -> Result<LivePair, Failure> {
+        let snapshot = self.shared.current();
+        let mut opened = self.prepare_and_keep(&snapshot, config, &[one]).await?;
         let opened = opened.pop().ok_or_else(|| Failure::new("no session"))?;
         let live = opened.live();
-        let (mut publication, logins) = (Publication::default(), &latest.read.resolved.logins[..]);
-        publication.certificate(config, &live.0, &live.1)?;
-        let given = (&**snapshot.credentials.bindings(), logins, logins);
-        publication.phantoms(config, given, (&live.0, &live.0.phantoms()))?;
-        publication.publish().into_iter().try_for_each(Err)?;
+        if let Whose::Caller(_) = one.2 {
+            let mut publication = Publication::default();
+            publication.certificate(config, &live.0, &live.1)?;
+            let given = (&**snapshot.credentials.bindings(), logins, logins);
+            publication.phantoms(config, given, (&live.0, &live.0.phantoms()))?;
+            publication.publish().into_iter().try_for_each(Err)?;
+        }
         self.enter(&opened);
         self.listening.gain(&opened);
-        Ok(Some(live))
+        Ok(live)
     }
 }

@@ -149,7 +149,7 @@ impl App {
         bound: Vec<BoundListener>,
         before: impl FnOnce() -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let (snapshot, config) = (self.shared.current(), &self.config);
+        let config = &self.config;
         let mut named = HashSet::new();
         let first = config.listeners.iter();
         let first = first
@@ -160,6 +160,11 @@ impl App {
             .iter()
             .map(|(id, made)| (id, &made.request.groups[..], Whose::Operator(made)));
         let first: Vec<_> = first.chain(made).collect();
+        let latest = self.reloading.latest.lock().await;
+        let ids = first.iter().map(|(id, ..)| *id);
+        self.restore_logins(&latest.read, ids).await?;
+        drop(latest);
+        let snapshot = self.shared.current();
         let opened = self.prepare_and_keep(&snapshot, config, &first).await?;
         let first = Some((bound, opened));
         let change = self.change_listeners(&snapshot, config, first).await?;

@@ -62,8 +62,14 @@ struct LiveSession {
     ca: Arc<SessionCa>,
     /// Since when no listener has it.
     left: Option<Instant>,
-    /// Whether it is a caller's.
-    of_caller: bool,
+}
+
+impl From<&OpenedSession> for LiveSession {
+    fn from(opened: &OpenedSession) -> Self {
+        let (session, ca) = opened.live();
+        let left = None;
+        Self { session, ca, left }
+    }
 }
 
 impl LiveSession {
@@ -73,7 +79,7 @@ impl LiveSession {
             // No listener owns one that an operator made.
             _ if self.session.creation().is_some() => true,
             Some(id) => id == self.session.id(),
-            None => self.of_caller,
+            None => self.session.is_callers(),
         }
     }
 }
@@ -149,7 +155,7 @@ impl Listening {
     /// The sessions of callers.
     pub(crate) fn of_callers(&self) -> Vec<Arc<Session>> {
         let now = self.now.lock();
-        let all = now.sessions.iter().filter(|live| live.of_caller);
+        let all = now.sessions.iter().filter(|live| live.session.is_callers());
         all.map(|live| live.session.clone()).collect()
     }
 
@@ -158,7 +164,9 @@ impl Listening {
     pub(crate) fn over_most(&self, most: usize) -> Option<Vec<Arc<Session>>> {
         let mut all: Vec<_> = {
             let now = self.now.lock();
-            let is_made = |one: &&LiveSession| one.of_caller || one.session.creation().is_some();
+            let is_made = |one: &&LiveSession| {
+                one.session.user().is_some() || one.session.creation().is_some()
+            };
             let made = now.sessions.iter().filter(is_made);
             made.map(|one| one.session.clone()).collect()
         };
@@ -172,15 +180,9 @@ impl Listening {
 
     /// Has the session of a caller from now on, or one that an operator made.
     pub(crate) fn gain(&self, opened: &OpenedSession) {
-        let (session, ca) = opened.live();
         let mut now = self.now.lock();
         self.live.gain(opened.live());
-        now.sessions.push(LiveSession {
-            of_caller: session.creation().is_none(),
-            session,
-            ca,
-            left: None,
-        });
+        now.sessions.push(opened.into());
     }
 
     /// Forgets a session.
@@ -203,13 +205,7 @@ impl Listening {
     ) -> Vec<Arc<Session>> {
         let mut now = self.now.lock();
         opened.iter().for_each(|one| self.live.gain(one.live()));
-        let opened = opened.iter().map(OpenedSession::live);
-        now.sessions.extend(opened.map(|(session, ca)| LiveSession {
-            session,
-            ca,
-            left: None,
-            of_caller: false,
-        }));
+        now.sessions.extend(opened.iter().map(LiveSession::from));
         now.open = open;
         now.leave()
     }

@@ -20,7 +20,7 @@ use crate::session::{Foreign, Session};
 pub(crate) struct CapturedLogin {
     pub(crate) session: SessionId,
     /// Where its client wanted to use it.
-    resource: Option<String>,
+    pub(crate) resource: Option<String>,
     pub(crate) login: Login,
 }
 
@@ -124,6 +124,13 @@ impl SessionLogins {
             captured.push(login);
         }
         may_be
+    }
+
+    /// The login of this name that a session made.
+    pub(crate) fn made(&self, session: &SessionId, name: &CredentialName) -> Option<CapturedLogin> {
+        let known = self.made.lock();
+        let is_it = |one: &&CapturedLogin| one.session == *session && one.login.name == *name;
+        known.captured.iter().find(is_it).cloned()
     }
 
     /// Removes one that could not be put in force.

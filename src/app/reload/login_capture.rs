@@ -9,8 +9,9 @@ use crate::app::{App, Failure};
 use crate::credential::ConfiguredCredential;
 use crate::credential::login::{AskedTokens, Login, TokenKind, Tokens, UnmappedToken};
 use crate::gateway::{CaptureFuture, Captures, Snapshot};
-use crate::names::SessionId;
+use crate::names::{CredentialName, SessionId};
 use crate::session::Session;
+use crate::state::KeptLogin;
 
 /// Keeps the logins of a program's sessions.
 pub(crate) struct LoginCapture(pub(crate) Weak<App>);
@@ -34,6 +35,7 @@ impl Captures for LoginCapture {
                 let stores = app.shared.current().credentials.stores().clone();
                 stores.logins().end(session.id(), &login.name).await;
                 app.logins.end(session.id(), login, true);
+                app.keep_login(session.id(), login).await;
                 if let Err(failure) = app.reissue(session, None).await {
                     unkept(&failure);
                 }
@@ -73,7 +75,73 @@ impl App {
             let issued = self.reissue(session, new).await;
             issued.map_err(|failure| unkept(&failure))?;
         }
+        self.keep_login(session.id(), &login).await;
         Ok(login)
+    }
+
+    /// Keeps what a session did with a login for as long as the session lives.
+    async fn keep_login(&self, session: &SessionId, login: &Login) {
+        let stores = self.shared.current().credentials.stores().clone();
+        let made = self.logins.made(session, &login.name);
+        let kept = KeptLogin {
+            grant: stores.logins().grant(session, &login.name),
+            resource: made.and_then(|made| made.resource),
+        };
+        let keep = async {
+            self.keeper()
+                .await?
+                .keep_login(session, &login.name, kept)
+                .await
+        };
+        // It is there as long as this process.
+        if let Err(failure) = keep.await {
+            unkept(&failure);
+        }
+    }
+
+    /// Has the logins that sessions made before this process started, for those that are opened
+    /// next. A login of which nothing can be read is one that is over.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if a record cannot be read.
+    pub(crate) async fn restore_logins(
+        &self,
+        read: &ReadConfig,
+        sessions: impl IntoIterator<Item = &SessionId>,
+    ) -> Result<(), Failure> {
+        let (before, mut is_new) = (self.shared.current(), false);
+        let logins = before.credentials.stores().logins();
+        let lives = |id: &&SessionId| self.shared.sessions.get(id).is_some();
+        for id in sessions.into_iter().filter(|id| !lives(id)) {
+            for (name, kept) in self.keeper().await?.logins(id).await? {
+                let Ok(name) = CredentialName::new(&name) else {
+                    continue;
+                };
+                let restored = logins.restore(id, &name, kept.grant).await;
+                let restored = restored.unwrap_or_else(|error| {
+                    unkept(&Failure::of("a login cannot be read", &error));
+                    None
+                });
+                let known = read.resolved.logins.iter().find(|one| one.name == name);
+                match (restored, known) {
+                    (None, Some(login)) => self.logins.end(id, login, true),
+                    (Some(login), None) => {
+                        is_new |= self.logins.add(CapturedLogin {
+                            session: id.clone(),
+                            resource: kept.resource,
+                            login,
+                        });
+                    }
+                    (Some(_), Some(_)) | (None, None) => {}
+                }
+            }
+        }
+        if is_new {
+            let captured = self.logins.of_live(|_| true, &read.resolved.stored);
+            self.shared
+                .replace(generation::with_logins(&before, read, &captured)?);
+        }
+        Ok(())
     }
 
     /// Has a session hold the phantoms of what it may hold now, with a login that it made.

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::app::session::store::Persistence;
 use crate::app::session::tokens::{caveats, token};
 use crate::app::{App, Failure, Whose};
 use crate::config::{Config, show_duration};
 use crate::control::{CreatedSession, MintRequest, MintedToken};
+use crate::credential::login::Login;
 use crate::gateway::LivePair;
 use crate::intercept::Evidence;
 use crate::names::{SessionId, User};
@@ -24,9 +24,10 @@ impl App {
         creation: Creation,
     ) -> Result<Option<CreatedSession>, Failure> {
         let latest = self.reloading.latest.lock().await;
-        let config = &latest.read.config;
-        let live = match self.made_session(config, id).await? {
-            None => self.make_session(config, id, &creation).await?,
+        self.restore_logins(&latest.read, [id]).await?;
+        let with = (&*latest.read.config, &latest.read.resolved.logins[..]);
+        let live = match self.made_session(with, id).await? {
+            None => self.make_session(with, id, &creation).await?,
             Some(live) => made_again(&live.0, &creation)?.then_some(live),
         };
         let Some((session, ca)) = live else {
@@ -47,11 +48,11 @@ impl App {
 
     async fn make_session(
         &self,
-        config: &Config,
+        with: (&Config, &[Login]),
         id: &SessionId,
         creation: &Creation,
     ) -> Result<Option<LivePair>, Failure> {
-        let request = &creation.request;
+        let (request, config) = (&creation.request, with.0);
         let snapshot = self.shared.current();
         self.refuse_without_door()?;
         refuse_beyond(config, Duration::from_secs(request.seconds))?;
@@ -84,29 +85,15 @@ impl App {
                 .because("none of those that `[sessions] most` bounds is over")
                 .next("end one: `gateway end SESSION`, or raise `most`"));
         }
-        self.open_made(config, id, creation).await.map(Some)
-    }
-
-    async fn open_made(
-        &self,
-        config: &Config,
-        id: &SessionId,
-        creation: &Creation,
-    ) -> Result<LivePair, Failure> {
-        let named = [(id, &creation.request.groups[..], Whose::Operator(creation))];
-        let snapshot = self.shared.current();
-        let mut opened = self.prepare_and_keep(&snapshot, config, &named).await?;
-        let opened = opened.pop().ok_or_else(|| Failure::new("no session"))?;
-        self.enter(&opened);
-        self.listening.gain(&opened);
-        Ok(opened.live())
+        let whose = (id, &request.groups[..], Whose::Operator(creation));
+        self.open_beside(with, whose).await.map(Some)
     }
 
     /// Returns the session of this id that lives here, or one that an operator made at a gateway
     /// that shares the state.
     async fn made_session(
         &self,
-        config: &Config,
+        with: (&Config, &[Login]),
         id: &SessionId,
     ) -> Result<Option<LivePair>, Failure> {
         if let Some(live) = self.listening.session(id) {
@@ -116,8 +103,10 @@ impl App {
             return Ok(None);
         };
         // It is there, as it would be after a restart.
-        self.makes_room(config.sessions.most);
-        self.open_made(config, id, &creation).await.map(Some)
+        self.makes_room(with.0.sessions.most);
+        let groups = &creation.request.groups[..];
+        let whose = (id, groups, Whose::Operator(&creation));
+        self.open_beside(with, whose).await.map(Some)
     }
 
     /// Does the same, after what a reload brings.
@@ -125,11 +114,10 @@ impl App {
     /// # Errors
     /// Returns a [`Failure`] if it cannot be opened.
     pub(crate) async fn learn_session(&self, id: &SessionId) -> Result<Option<LivePair>, Failure> {
-        if self.keeping != Persistence::Listeners {
-            return Ok(None);
-        }
         let latest = self.reloading.latest.lock().await;
-        self.made_session(&latest.read.config, id).await
+        self.restore_logins(&latest.read, [id]).await?;
+        let with = (&*latest.read.config, &latest.read.resolved.logins[..]);
+        self.made_session(with, id).await
     }
 
     /// Moves the end of a session that was made so, and mints a token that lives as long.

@@ -127,14 +127,17 @@ pub(crate) fn ends(record: &SessionRecord) -> Option<SystemTime> {
     Some(SystemTime::UNIX_EPOCH + Duration::from_secs(record.ends?))
 }
 
-/// How an operator made a session, if one did.
+/// How an operator made a session, if one did and it lives.
 pub(crate) fn creation(record: &SessionRecord) -> Option<Creation> {
-    Creation::read(record.created.as_deref()?)
+    let created = record.created.as_deref().filter(|_| lives(record));
+    Creation::read(created?)
 }
 
-/// Whether a session is over neither by decision nor by its time. One that was idle may come back.
+/// Whether a session is over neither by decision nor by its time. One that was idle may come back,
+/// and one that no operator made is renewed when it is opened.
 pub(crate) fn lives(record: &SessionRecord) -> bool {
-    let is_over = ends(record).is_some_and(|ends| ends <= SystemTime::now());
+    let ends = record.created.as_ref().and_then(|_| ends(record));
+    let is_over = ends.is_some_and(|ends| ends <= SystemTime::now());
     !is_over && (record.ended.is_none() || record.was_idle)
 }
 

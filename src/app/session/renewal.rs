@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::app::session::recalled::{ends, lives, status};
+use crate::app::session::recalled::{creation, ends, status};
 use crate::audit::Event;
 use crate::gateway::{AskedSession, SharedState};
 use crate::names::{ReasonCode, SessionId};
@@ -102,8 +102,7 @@ impl Shared {
             Err(StateError::Forgotten) => {
                 let last = self.store.decide(Vec::new()).await.ok();
                 self.look(|_| true).await;
-                let made = self.store.created(unix(SystemTime::now())).await;
-                self.learn(made.into_iter().flatten());
+                self.learn(self.store.unended().await.into_iter().flatten());
                 last
             }
             // The next round tries again.
@@ -115,7 +114,7 @@ impl Shared {
     /// does not have.
     fn learn(&self, records: impl IntoIterator<Item = SessionRecord>) {
         let Some(asks) = &self.asks else { return };
-        let is_made = |one: &SessionRecord| one.created.is_some() && lives(one);
+        let is_made = |one: &SessionRecord| creation(one).is_some();
         for record in records.into_iter().filter(is_made) {
             let id = SessionId::new(&record.id).ok();
             let id = id.filter(|id| self.tended.lock().iter().all(|one| one.id != *id));

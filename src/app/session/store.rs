@@ -1,7 +1,7 @@
 //! Keeps sessions between two starts of the gateway: the phantoms of each, and the CAs of those
 //! that have listeners.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +22,8 @@ use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
 use crate::session::{Creation, EndReason, Session, SessionStatus};
 use crate::state::{
-    KeptCertificate, KeptSecrets, MemoryState, SealingKey, SessionDecision, SessionRecord,
-    StateError, StateFile, StateStore, unix,
+    KeptCertificate, KeptLogin, KeptSecrets, MemoryState, SealingKey, SessionDecision,
+    SessionRecord, StateError, StateFile, StateStore, unix,
 };
 
 /// Which sessions outlive the process.
@@ -163,11 +163,11 @@ impl SessionStore {
             self.begin_anew().await?;
             return Ok(Vec::new());
         }
-        let records = self.store.created(unix(SystemTime::now())).await;
-        let records = records.map_err(|error| unreadable(&error))?;
+        let records = self.store.unended().await;
+        let records = records.map_err(|error| unreadable(&error))?.into_iter();
         let read =
             |record: SessionRecord| Some((SessionId::new(&record.id).ok()?, creation(&record)?));
-        Ok(records.into_iter().filter_map(read).collect())
+        Ok(records.filter_map(read).collect())
     }
 
     /// How an operator made a session that lives.
@@ -177,7 +177,7 @@ impl SessionStore {
     pub(crate) async fn creation(&self, id: &SessionId) -> Result<Option<Creation>, Failure> {
         let record = self.store.session(id).await;
         let record = record.map_err(|error| unreadable(&error))?;
-        Ok(record.filter(lives).as_ref().and_then(creation))
+        Ok(record.as_ref().and_then(creation))
     }
 
     /// Takes what opens a session from everything that lives, also from what this process does not
@@ -247,6 +247,45 @@ impl SessionStore {
     /// As [`SessionStore::keep`].
     pub(crate) async fn keep_shapes(&self, kept: &StoredSession) -> Result<bool, Failure> {
         self.decide(kept.new_shapes()).await
+    }
+
+    /// Keeps what a session of `serve` did with a login. Returns whether it lives.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written.
+    pub(crate) async fn keep_login(
+        &self,
+        session: &SessionId,
+        login: &CredentialName,
+        kept: KeptLogin,
+    ) -> Result<bool, Failure> {
+        if !self.keeps_ca() {
+            return Ok(true);
+        }
+        let (session, login) = (session.clone(), login.clone());
+        self.decide(vec![SessionDecision::Login {
+            session,
+            login,
+            kept,
+        }])
+        .await
+    }
+
+    /// What a session of `serve` that lives did with logins.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if its record cannot be read.
+    pub(crate) async fn logins(
+        &self,
+        session: &SessionId,
+    ) -> Result<BTreeMap<String, KeptLogin>, Failure> {
+        if !self.keeps_ca() {
+            return Ok(BTreeMap::new());
+        }
+        let record = self.recall(session).await?.record;
+        Ok(record
+            .filter(lives)
+            .map_or_else(BTreeMap::new, |known| known.logins))
     }
 
     /// Keeps what an operator made of a session.
@@ -437,6 +476,7 @@ impl SessionStore {
             paused: kept.paused,
             ended: None,
             created: session.creation().map(Creation::text),
+            logins: BTreeMap::new(),
             shapes: kept.shapes.all().map(named).collect(),
             certificate: ca.as_ref().map(|ca| KeptCertificate {
                 pem: ca.pem.clone(),

@@ -152,7 +152,6 @@ impl Stores {
     /// Issues to a session that begins. What was issued to one of this id that has ended is
     /// revoked, in the background.
     pub fn begin(&self, session: &SessionId) {
-        self.0.backends.login.end(session);
         for place in self.places().values() {
             let Some(slot) = place.slots().remove(session) else {
                 continue;

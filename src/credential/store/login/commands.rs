@@ -15,7 +15,7 @@ use super::serving::LoginStore;
 use crate::credential::login::{Login, LoginPlace, Tokens};
 use crate::message::Origin;
 use crate::names::{CredentialName, SessionId};
-use crate::state::RowName;
+use crate::state::{GrantId, RowName};
 
 /// The logins of the stores, and what sessions have of them.
 pub struct Logins {
@@ -133,6 +133,51 @@ impl Logins {
             Some(held) => self.revoked(&login, &held.tokens).await,
             None => false,
         }
+    }
+
+    /// Forgets what a session did with logins, of which the next one of its name has nothing.
+    pub fn leave(&self, session: &SessionId) {
+        self.store.end(session);
+    }
+
+    /// The row of what a session logged in to, if that is written down.
+    pub fn grant(&self, session: &SessionId, name: &CredentialName) -> Option<GrantId> {
+        match self.store.held.own(session, name)? {
+            SessionGrant::Captured(_, TokenPlace::Row(name)) => name.grant,
+            _ => None,
+        }
+    }
+
+    /// Has what a session did with a login before the gateway started: it logged in by this grant,
+    /// or logged out. Returns the login; `None` if it is there no more.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be read.
+    pub async fn restore(
+        &self,
+        session: &SessionId,
+        name: &CredentialName,
+        grant: Option<GrantId>,
+    ) -> Result<Option<Login>, StoreError> {
+        let of = RowName {
+            login: name.clone(),
+            grant,
+        };
+        let row = match of.grant {
+            None => None,
+            Some(_) => self.state()?.read_grant(&of).await?,
+        };
+        let (own, login) = match row {
+            Some(row) => {
+                let login = Arc::new(row.login.clone());
+                let own = SessionGrant::Captured(login, TokenPlace::Row(of));
+                (own, Some(row.login))
+            }
+            None => (SessionGrant::Ended, None),
+        };
+        let of = (session.clone(), name.clone());
+        self.store.held.of_sessions.lock().insert(of, own);
+        Ok(login)
     }
 
     /// When a session's access token ends, and what it may do, if it was read.

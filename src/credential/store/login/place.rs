@@ -143,13 +143,7 @@ impl TokenPlace {
                 let Some(rows) = rows else {
                     return Ok(None);
                 };
-                let mut found = rows.read(name).await?;
-                if found.is_none() && name.grant.is_some() {
-                    // It is kept, unless another login is kept by this name.
-                    let kept = rows.read(&RowName::kept(name.login.clone())).await?;
-                    found = kept.filter(|row| row.tokens.grant == name.grant);
-                }
-                Ok(found.map(|row| HeldTokens {
+                Ok(rows.read_grant(name).await?.map(|row| HeldTokens {
                     tokens: row.tokens,
                     written: row.written,
                     stamp: PlaceStamp::Row(row.name, row.version),

@@ -83,6 +83,17 @@ impl SealedRows {
         .await
     }
 
+    /// Reads a row of a session, or what a person kept of it.
+    pub(super) async fn read_grant(&self, name: &RowName) -> Result<Option<RowLogin>, StoreError> {
+        let found = self.read(name).await?;
+        if found.is_some() || name.grant.is_none() {
+            return Ok(found);
+        }
+        // It is kept, unless another login is kept by this name.
+        let kept = self.read(&RowName::kept(name.login.clone())).await?;
+        Ok(kept.filter(|row| row.tokens.grant == name.grant))
+    }
+
     /// Writes a row whose version was `before`. The caller holds the login's lock.
     pub(super) async fn write(
         &self,
