@@ -23,12 +23,12 @@ use crate::app::{Advise as _, App, Code, Context as _, Failure, safe};
 use crate::config::{Allowed, Hint, state};
 use crate::control::{
     About, ClientEnvironment, Control, CreatedSession, MintRequest, MintedToken, Operations,
-    Reloaded, Unusable, bind_socket,
+    Reloaded, RevocationHits, Unusable, bind_socket,
 };
 use crate::files::SocketFile;
 use crate::gateway::chain;
 use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal, Parsed};
-use crate::names::{CredentialName, SessionId};
+use crate::names::{SecretLabel, SessionId};
 use crate::session::{Creation, SessionStatus};
 use crate::token::PrefixId;
 
@@ -81,11 +81,21 @@ pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure>
             None
         }
     };
-    app.revocations.obey(&app.shared)?;
+    app.revocations.begin(&app.shared)?;
     tokio::spawn(keep_obeying(app.clone()));
     let of = app.clone();
     tokio::spawn(async move { of.grants.end_grants(|| of.end_granted()).await });
     Ok(BoundControl { kind, socket, port })
+}
+
+/// Changes what is revoked, which may wait for the disk.
+async fn kept<T: Send + 'static>(
+    keep: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, ControlRefusal> {
+    let unkept = "what is revoked cannot be kept";
+    let unkept = |_| ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, unkept);
+    let kept = tokio::task::spawn_blocking(keep).await;
+    kept.map_err(unkept)?.map_err(|failure| refused(&failure))
 }
 
 /// Obeys what is revoked while nobody tells this gateway: it may have no control socket.
@@ -284,19 +294,14 @@ impl Operations for AppOperations {
         self.on_main(keep).await
     }
 
-    async fn keep_revoked(
-        &self,
-        credential: &CredentialName,
-        is_revoked: bool,
-    ) -> Result<usize, ControlRefusal> {
-        let (app, name) = (self.app.clone(), credential.clone());
-        let keep = tokio::task::spawn_blocking(move || {
-            app.revocations.keep((&name, is_revoked), &app.shared)
-        })
-        .await;
-        let unkept = "what is revoked cannot be kept";
-        let unkept = |_| ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, unkept);
-        keep.map_err(unkept)?.map_err(|failure| refused(&failure))
+    async fn keep_revoked(&self, label: &SecretLabel) -> Result<RevocationHits, ControlRefusal> {
+        let (app, label) = (self.app.clone(), label.clone());
+        kept(move || app.revocations.keep(&label, &app.shared)).await
+    }
+
+    async fn restore(&self, label: &SecretLabel) -> Result<Vec<SecretLabel>, ControlRefusal> {
+        let (app, label) = (self.app.clone(), label.clone());
+        kept(move || app.revocations.restore(&label, &app.shared)).await
     }
 
     async fn mint(
@@ -341,11 +346,7 @@ impl Operations for AppOperations {
 
     async fn keep_revoked_token(&self, id: PrefixId) -> Result<(), ControlRefusal> {
         let app = self.app.clone();
-        let keep = move || app.revocations.keep_token(id);
-        let kept = tokio::task::spawn_blocking(keep).await;
-        let unkept = "what is revoked cannot be kept";
-        let unkept = |_| ControlRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, unkept);
-        kept.map_err(unkept)?.map_err(|failure| refused(&failure))
+        kept(move || app.revocations.keep_token(id)).await
     }
 
     async fn enter(&self, _session: &SessionId, socket: &Path) -> Result<(), ControlRefusal> {

@@ -1,28 +1,40 @@
 //! What a running gateway knows of revocations: it obeys the file that all gateways of this user
-//! share, and keeps there what operators revoke.
+//! share, and keeps there what operators revoke and what it knows of that.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use zeroize::Zeroizing;
 
 use crate::app::Failure;
-use crate::files::Unfit;
+use crate::control::RevocationHits;
+use crate::credential::login::{LoginPlace, TokenKind, file};
+use crate::credential::{ReferenceMalformed, RevokedSecrets, SecretRef, preset, variable_name};
+use crate::files::{self, Unfit};
 use crate::gateway::SharedState;
-use crate::names::CredentialName;
-use crate::state::RevokedFile;
+use crate::names::SecretLabel;
+use crate::state::{FingerprintKey, KnownOfSecret, RevokedFile, RevokedSecret};
 use crate::token::PrefixId;
 
 /// What is revoked for every gateway of this user.
 #[derive(Default)]
 pub(crate) struct KeptRevocations {
     file: Option<RevokedFile>,
-    /// What was revoked here and could not be kept. Held while the file is read or changed and
-    /// obeyed, so that what was read last is in force.
-    unkept: Mutex<BTreeSet<CredentialName>>,
+    held: Mutex<HeldRevocations>,
     /// How many connections were severed before anybody told of the row that did it.
     untold: AtomicUsize,
+}
+
+/// What was in force last. Held while the file is read or changed and obeyed, so that what was read
+/// last is in force.
+#[derive(Default)]
+struct HeldRevocations {
+    /// What was revoked here and could not be kept.
+    unkept: BTreeSet<SecretLabel>,
+    /// The rows whose places were looked at in this process.
+    looked_at: Vec<RevokedSecret>,
 }
 
 impl KeptRevocations {
@@ -30,9 +42,21 @@ impl KeptRevocations {
     pub(crate) fn kept_in(path: Option<PathBuf>) -> Self {
         Self {
             file: path.map(RevokedFile::at),
-            unkept: Mutex::default(),
-            untold: AtomicUsize::new(0),
+            ..Self::default()
         }
+    }
+
+    /// Puts a file of an older form aside, and obeys what is kept.
+    ///
+    /// # Errors
+    /// As [`KeptRevocations::obey`].
+    pub(crate) fn begin(&self, shared: &SharedState) -> Result<(), Failure> {
+        if let Some(file) = &self.file
+            && let Some(told) = put_aside(file)?
+        {
+            tracing::warn!("{told}");
+        }
+        self.obey(shared)
     }
 
     /// Revokes what is revoked by now, and takes back what no longer is.
@@ -40,52 +64,108 @@ impl KeptRevocations {
     /// # Errors
     /// Returns a [`Failure`] if that cannot be read. Then what was known holds.
     pub(crate) fn obey(&self, shared: &SharedState) -> Result<(), Failure> {
-        let severed = self.obey_with(&self.unkept.lock(), shared)?;
+        let severed = self.obey_with(&mut self.held.lock(), shared)?;
         self.untold.fetch_add(severed, Ordering::Relaxed);
         Ok(())
     }
 
     fn obey_with(
         &self,
-        unkept: &BTreeSet<CredentialName>,
+        held: &mut HeldRevocations,
         shared: &SharedState,
     ) -> Result<usize, Failure> {
-        let mut revoked = unkept.clone();
-        if let Some(file) = &self.file {
-            let unusable = |unfit| unusable(file, &unfit);
-            revoked.extend(file.read().map_err(unusable)?.into_keys());
-            shared.revoke_tokens(&file.tokens().map_err(unusable)?);
+        let unkept = held.unkept.iter().map(|label| {
+            let mut row = RevokedSecret::by(label.clone());
+            row.known.places = meant(label.as_str());
+            row
+        });
+        let mut rows: Vec<_> = unkept.collect();
+        let Some(file) = &self.file else {
+            return Ok(shared.obey(RevokedSecrets { rows, key: None }));
+        };
+        let unusable = |unfit| unusable(file, &unfit);
+        rows.extend(file.read().map_err(unusable)?);
+        shared.revoke_tokens(&file.tokens().map_err(unusable)?);
+        if rows.is_empty() {
+            return Ok(shared.obey(RevokedSecrets::default()));
         }
-        Ok(shared.revoke_exactly(&revoked))
+        let key = file.key().map_err(unusable)?;
+        let is_new = held.looked_at != rows;
+        let mut severed = 0;
+        // What is learned of one row may hit more of another.
+        for _ in 0..ROUNDS {
+            let key = Some(key.clone());
+            let all = rows.clone();
+            severed += shared.obey(RevokedSecrets { rows: all, key });
+            let mut is_more = false;
+            let learned = shared.current().credentials.learned();
+            for (row, (label, mut known)) in rows.iter_mut().zip(learned) {
+                if is_new {
+                    known.add(&at_hand(&row.known.places, file)?);
+                }
+                let before = row.known.clone();
+                row.known.add(&known);
+                if row.known != before {
+                    is_more = true;
+                    if let Err(unfit) = file.revoke(&label, &known, true) {
+                        tracing::warn!("{}", unusable(unfit));
+                    }
+                }
+            }
+            if !is_more {
+                break;
+            }
+        }
+        held.looked_at = rows;
+        Ok(severed)
     }
 
-    /// Keeps that a credential is revoked, or no longer is, and obeys all that is kept. Returns how
-    /// many connections to origins were severed for that.
+    /// Keeps that a secret is revoked, and obeys all that is kept.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if it cannot be kept. A credential is revoked here all the same.
+    /// Returns a [`Failure`] if it cannot be kept. The secret is revoked here all the same.
     pub(crate) fn keep(
         &self,
-        (credential, is_revoked): (&CredentialName, bool),
+        label: &SecretLabel,
         shared: &SharedState,
-    ) -> Result<usize, Failure> {
-        let mut unkept = self.unkept.lock();
+    ) -> Result<RevocationHits, Failure> {
+        let mut held = self.held.lock();
         let kept = match &self.file {
-            Some(file) => file
-                .set(credential, is_revoked)
-                .map_err(|unfit| unusable(file, &unfit)),
-            None if is_revoked => Err(Failure::no_state_folder("there is no state to keep it in")),
-            None => Ok(false),
+            Some(file) => revoke_in(file, label),
+            None => Err(Failure::no_state_folder("there is no state to keep it in")),
         };
         if let Err(failure) = kept {
-            if is_revoked {
-                unkept.insert(credential.clone());
-            }
+            held.unkept.insert(label.clone());
             return Err(failure);
         }
-        unkept.remove(credential);
-        let severed = self.obey_with(&unkept, shared)?;
-        Ok(severed + self.untold.swap(0, Ordering::Relaxed))
+        held.unkept.remove(label);
+        let severed = self.obey_with(&mut held, shared)?;
+        Ok(RevocationHits {
+            lent: shared.current().credentials.hits(label),
+            severed: severed + self.untold.swap(0, Ordering::Relaxed),
+        })
+    }
+
+    /// Takes each revocation back that is called so, and obeys all that is kept. Returns the labels
+    /// of these.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if that cannot be kept. Nothing has changed then.
+    pub(crate) fn restore(
+        &self,
+        label: &SecretLabel,
+        shared: &SharedState,
+    ) -> Result<Vec<SecretLabel>, Failure> {
+        let mut held = self.held.lock();
+        let mut restored = match &self.file {
+            Some(file) => file
+                .restore(label)
+                .map_err(|unfit| unusable(file, &unfit))?,
+            None => Vec::new(),
+        };
+        restored.extend(held.unkept.take(label));
+        self.obey_with(&mut held, shared)?;
+        Ok(restored)
     }
 
     /// Keeps that a token is revoked, as it is here already.
@@ -99,6 +179,101 @@ impl KeptRevocations {
         kept.map_err(|unfit| unusable(file, &unfit))
     }
 }
+
+/// Revokes the secret that a person calls so, with what is known of it without any gateway: the
+/// places that the words mean, and what is in these now.
+///
+/// # Errors
+/// Returns a [`Failure`] if that cannot be kept. Nothing has changed then.
+pub(crate) fn revoke_in(file: &RevokedFile, label: &SecretLabel) -> Result<(), Failure> {
+    let places = meant(label.as_str());
+    let mut known = at_hand(&places, file)?;
+    known.places = places;
+    file.revoke(label, &known, false)
+        .map_err(|unfit| unusable(file, &unfit))
+}
+
+/// Puts a file of an older form aside. Returns what a person is told of that.
+///
+/// # Errors
+/// Returns a [`Failure`] if that cannot be done.
+pub(crate) fn put_aside(file: &RevokedFile) -> Result<Option<String>, Failure> {
+    let aside = file.put_aside().map_err(|unfit| unusable(file, &unfit))?;
+    Ok(aside.map(|aside| {
+        format!(
+            "what was revoked by an earlier version is set aside in {} and holds no more: revoke it \
+             again",
+            aside.display()
+        )
+    }))
+}
+
+/// The places that are meant by a place, a variable, or the name of a known credential or login.
+pub(crate) fn meant(label: &str) -> BTreeSet<String> {
+    let mut places = BTreeSet::new();
+    if let Some(login) = label.strip_prefix("login:") {
+        // Its tokens end together.
+        places.insert(format!(
+            "login:{}",
+            login.split('#').next().unwrap_or(login)
+        ));
+    } else if label.contains(':') {
+        places.insert(label.to_owned());
+    }
+    if variable_name(label).is_ok() {
+        places.insert(format!("env:{label}"));
+    }
+    let mut presets = preset::all().flat_map(|preset| &preset.credentials);
+    if let Some(known) = presets.find(|known| known.name.as_str() == label) {
+        let variables = known.variables.iter();
+        places.extend(variables.map(|variable| format!("env:{variable}")));
+    }
+    if preset::login_named(label).is_some() {
+        places.insert(format!("login:{label}"));
+    }
+    places
+}
+
+/// The fingerprints of what is in these places now, as far as a look costs nothing.
+fn at_hand(places: &BTreeSet<String>, file: &RevokedFile) -> Result<KnownOfSecret, Failure> {
+    let key = file.key().map_err(|unfit| unusable(file, &unfit))?;
+    let mut known = KnownOfSecret::default();
+    for place in places {
+        if let Some(login) = place.strip_prefix("login:") {
+            known.values.extend(tokens_of(login, &key));
+        }
+        let path = |path: &str| Ok::<_, ReferenceMalformed>(Path::new(path).to_owned());
+        let from = SecretRef::parse(place, path).ok();
+        known
+            .values
+            .extend(from.and_then(|from| from.fingerprint_now(&key)));
+    }
+    Ok(known)
+}
+
+/// The fingerprints of the tokens in the file of a known program's login.
+fn tokens_of(login: &str, key: &FingerprintKey) -> Vec<String> {
+    let home = files::home();
+    let known = preset::login_named(login).zip(home);
+    let found = known.and_then(|(known, home)| known.at_home(&home).ok());
+    let own = found.into_iter().flatten();
+    let mut own = own.filter(|one| one.name.as_str() == login);
+    let Some(LoginPlace::File(of)) = own.next().map(|login| login.place) else {
+        return Vec::new();
+    };
+    let text = std::fs::read(&of.path).ok().map(Zeroizing::new);
+    let tokens = text.and_then(|text| file::read(&of, &text).ok().flatten());
+    let texts = TokenKind::ALL
+        .iter()
+        .filter_map(|kind| tokens.as_ref()?.of(*kind));
+    texts
+        .filter(|text| !text.is_empty())
+        .map(|text| key.of(text.as_bytes()))
+        .collect()
+}
+
+/// How often what is learned of a revocation is put in force before the next look.
+const ROUNDS: usize = 4;
 
 /// Says that the file of what is revoked cannot be used.
 pub(crate) fn unusable(file: &RevokedFile, unfit: &Unfit) -> Failure {

@@ -28,6 +28,7 @@ use super::view::{GatewayView, SessionView};
 use crate::audit::Follower;
 use crate::gateway::chain;
 use crate::grant::{AllowRequest, ControlRefusal};
+use crate::names::SecretLabel;
 use crate::policy::Operation;
 use crate::session::{EndReason, HasEnded, SessionStatus};
 
@@ -139,9 +140,9 @@ impl<O: Operations> Control<O> {
         }
         if http::Method::GET != route.method {
             // It is refused whether or not that can be recorded.
-            let credential = called.credential.as_ref().map(ToString::to_string);
+            let secret = called.secret.as_ref().map(ToString::to_string);
             let token = || called.token.map(|id| id.to_string());
-            let subject = credential.or_else(token).unwrap_or_default();
+            let subject = secret.or_else(token).unwrap_or_default();
             let act = OperatorAct::new(peer, operation, session, &subject);
             let _ = self.note(act.refused()).await;
         }
@@ -310,47 +311,47 @@ impl<O: Operations> Control<O> {
         Ok(document(&self.followed(&act, reloaded).await?))
     }
 
-    /// Revokes a credential, and keeps that. What narrows is done first, even if it cannot be
-    /// recorded or kept.
+    /// Revokes a secret, and keeps that. What narrows is done first, even if it cannot be recorded
+    /// or kept.
     async fn revoke(&self, called: &Routed, peer: Peer) -> Answered {
-        let credential = called.credential.as_ref().ok_or_else(unknown_credential)?;
-        let has = self.shared.current().credentials.bindings().has(credential);
-        let severed = self.shared.revoke(credential);
-        let name = credential.as_str();
+        let label = called.secret.as_ref().ok_or_else(unknown_credential)?;
+        let severed = self.shared.revoke(label);
+        let name = label.as_str();
         let act = OperatorAct::new(peer, Operation::CredentialRevoke, None, name);
         if let Err(why) = self.note(act).await {
             tracing::warn!(what = why.what, credential = name, "it is revoked");
         }
-        let keeping = self.operations.keep_revoked(credential, true);
+        let keeping = self.operations.keep_revoked(label);
         // The thread that keeps it may wait for the disk. It keeps it afterwards.
         let kept = timeout(KEPT_WITHIN, keeping).await.unwrap_or_else(|_| {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             Err(ControlRefusal::new(status, "it takes too long"))
         });
-        let further = kept.map_err(|why| {
+        let hits = kept.map_err(|why| {
             let what = "the credential is revoked in this gateway until it ends, and nothing was \
                         revoked for other gateways";
             not_kept(what.to_owned(), why)
         })?;
+        let lent = hits.lent.into_iter();
+        let lent = lent.map(|(credential, from)| json!({ "credential": credential, "from": from }));
         Ok(document(&json!({
             "credential": name,
-            "bound": has,
-            "connections_severed": severed + further,
+            "hit": lent.collect::<Vec<_>>(),
+            "connections_severed": severed + hits.severed,
         })))
     }
 
     async fn restore(&self, called: &Routed, peer: Peer) -> Answered {
-        let credential = called.credential.as_ref().ok_or_else(unknown_credential)?;
-        let act = OperatorAct::new(
-            peer,
-            Operation::CredentialRestore,
-            None,
-            credential.as_str(),
-        );
+        let label = called.secret.as_ref().ok_or_else(unknown_credential)?;
+        let name = label.as_str();
+        let act = OperatorAct::new(peer, Operation::CredentialRestore, None, name);
         self.record(&act).await?;
-        let kept = self.operations.keep_revoked(credential, false).await;
-        self.followed(&act, kept).await?;
-        Ok(document(&json!({ "credential": credential.as_str() })))
+        let kept = self.operations.restore(label).await;
+        let restored = self.followed(&act, kept).await?;
+        let restored: Vec<&str> = restored.iter().map(SecretLabel::as_str).collect();
+        Ok(document(
+            &json!({ "credential": name, "restored": restored }),
+        ))
     }
 
     /// Mints a token, and records its id before anybody has it.

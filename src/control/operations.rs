@@ -7,9 +7,18 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal};
-use crate::names::{CredentialName, SessionId};
+use crate::names::{SecretLabel, SessionId};
 use crate::session::{Creation, SessionStatus};
 use crate::token::{PrefixId, Token};
+
+/// What a revocation hit here.
+#[derive(Debug, Default)]
+pub struct RevocationHits {
+    /// The credentials, each with the place of its secret.
+    pub lent: Vec<(String, String)>,
+    /// How many connections to origins were severed.
+    pub severed: usize,
+}
 
 /// What the program does when an operator asks for it. `cli` implements it.
 pub trait Operations: Send + Sync + 'static {
@@ -35,13 +44,17 @@ pub trait Operations: Send + Sync + 'static {
         status: SessionStatus,
     ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
 
-    /// Keeps, for every gateway of this user, that a credential is revoked or no longer is, and
-    /// obeys all that is kept. Returns how many connections to origins were severed.
+    /// Keeps, for every gateway of this user, that a secret is revoked, and obeys all that is kept.
     fn keep_revoked(
         &self,
-        credential: &CredentialName,
-        is_revoked: bool,
-    ) -> impl Future<Output = Result<usize, ControlRefusal>> + Send;
+        label: &SecretLabel,
+    ) -> impl Future<Output = Result<RevocationHits, ControlRefusal>> + Send;
+
+    /// Takes each revocation back that is called so. Returns the labels of these.
+    fn restore(
+        &self,
+        label: &SecretLabel,
+    ) -> impl Future<Output = Result<Vec<SecretLabel>, ControlRefusal>> + Send;
 
     /// Mints a token of a session. Nothing is kept of it.
     fn mint(

@@ -3,7 +3,7 @@
 use http::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 
-use crate::names::{CredentialName, SessionId};
+use crate::names::{SecretLabel, SessionId};
 use crate::policy::Operation;
 use crate::token::PrefixId;
 
@@ -12,8 +12,8 @@ use crate::token::PrefixId;
 pub struct Route {
     /// The method.
     pub method: Method,
-    /// The path; `{id}` stands for a session's id, `{name}` for a credential's name, `{token}` for
-    /// a token's id.
+    /// The path; `{id}` stands for a session's id, `{name}` for what a secret is called, `{token}`
+    /// for a token's id.
     pub path: &'static str,
     /// What it does, in a sentence.
     pub about: &'static str,
@@ -31,8 +31,8 @@ pub struct Route {
 pub(super) struct Routed {
     pub(super) route: &'static Route,
     pub(super) session: Option<SessionId>,
-    /// The credential in its path.
-    pub(super) credential: Option<CredentialName>,
+    /// What the secret in its path is called.
+    pub(super) secret: Option<SecretLabel>,
     /// The token whose id is in its path.
     pub(super) token: Option<PrefixId>,
 }
@@ -98,7 +98,7 @@ routes! {
     POST "/v1/reload" Reload, Some(Operation::Reload), [200, 422, 503],
         "Applies changed files: all of them, or none.";
     POST "/v1/credentials/{name}/revoke" Revoke, Some(Operation::CredentialRevoke), [200, 503],
-        "Revokes a credential for every gateway of this user, running and to come: from the answer on, no byte of its secret leaves.";
+        "Revokes a secret, by a credential's name, a variable or the place that it is read from, for every gateway of this user, running and to come: from the answer on, no byte of its secret leaves.";
     POST "/v1/credentials/{name}/restore" Restore, Some(Operation::CredentialRestore), [200, 503],
         "Takes a revocation back.";
     POST "/v1/sessions/{id}/tokens" MintToken, Some(Operation::TokenMint), [200, 404, 422, 503],
@@ -139,7 +139,7 @@ fn matches(route: &'static Route, path: &str) -> Option<Routed> {
     let mut routed = Routed {
         route,
         session: None,
-        credential: None,
+        secret: None,
         token: None,
     };
     let mut parts = path.split('/');
@@ -148,7 +148,7 @@ fn matches(route: &'static Route, path: &str) -> Option<Routed> {
         let name = || percent_decode_str(part).decode_utf8().ok();
         match wanted {
             "{id}" => routed.session = Some(SessionId::new(&name()?).ok()?),
-            "{name}" => routed.credential = Some(CredentialName::new(&name()?).ok()?),
+            "{name}" => routed.secret = Some(SecretLabel::new(&name()?)?),
             "{token}" => routed.token = Some(PrefixId::named(part)?),
             _ if wanted != part => return None,
             _ => {}

@@ -13,13 +13,15 @@ use super::configured::ConfiguredCredential;
 use super::error::Error;
 use super::inject::Prepared;
 use super::login::KnownLogins;
+use super::revocation::{RevokedSecrets, SecretPlaces};
 use super::secret::Secret;
 use super::secret_history::SecretHistory;
 use super::store::{CachedSecret, SecretRef, SecretSource, Stores};
 use crate::message::{Origin, OriginPattern};
-use crate::names::{CredentialName, Map, SessionId};
+use crate::names::{CredentialName, SecretLabel, SessionId};
 use crate::session::phantom::PhantomKey;
 use crate::session::{Binding, BindingMalformed, Bindings, Revocation, Revocations, Role, Session};
+use crate::state::KnownOfSecret;
 
 /// The credentials of one generation that may be lent, by name.
 pub struct Credentials {
@@ -40,23 +42,30 @@ struct Exposed {
     strangers: Option<PhantomKey>,
     /// Credentials as earlier generations bound them.
     former: RwLock<Vec<FormerCredential>>,
-    /// The revocation of each credential that a generation bound, or that was revoked. A name has
-    /// one, wherever its secret is stored.
-    revocations: Mutex<Map<CredentialName, Arc<Revocation>>>,
+    /// Each place of a secret with its revocation, whatever its secret is lent as.
+    places: Mutex<SecretPlaces>,
 }
 
 impl Exposed {
-    /// The revocations of a credential, and of the parts that it signs with.
-    fn revocations(&self, binding: &Binding) -> Revocations {
-        let mut all = self.revocations.lock();
-        let parts = binding.signing().into_iter();
-        let parts = parts.flat_map(|signing| &signing.parts);
-        let names = [&binding.credential]
-            .into_iter()
-            .chain(parts.map(|part| &part.credential));
-        names
-            .map(|name| all.entry(name.clone()).or_default().clone())
-            .collect()
+    /// The revocations of each credential: of its own place, and of those of the parts that it
+    /// signs with. With them, what was read at its place.
+    fn revocations(&self, all: &[ConfiguredCredential]) -> Vec<(Revocations, Arc<SecretHistory>)> {
+        let mut places = self.places.lock();
+        let own: Vec<_> = all.iter().map(|one| places.of(one)).collect();
+        let of = |(one, (own_one, read)): (
+            &ConfiguredCredential,
+            &(Arc<Revocation>, Arc<SecretHistory>),
+        )| {
+            let parts = one.binding.signing().into_iter();
+            let parts = parts.flat_map(|signing| &signing.parts);
+            let parts = parts.filter_map(|part| {
+                let is_it = |one: &ConfiguredCredential| one.binding.credential == part.credential;
+                Some(own[all.iter().position(is_it)?].0.clone())
+            });
+            let revocations = [own_one.clone()].into_iter().chain(parts).collect();
+            (revocations, read.clone())
+        };
+        all.iter().zip(&own).map(of).collect()
     }
 
     /// Keeps what a generation bound, since the next one may bind less.
@@ -93,6 +102,8 @@ pub(super) struct CredentialSlot {
     pub(super) source: SecretSource,
     pub(super) ready: ArcSwapOption<Prepared>,
     pub(super) history: Arc<CredentialHistory>,
+    /// What was read at its place, and compared with what is revoked.
+    noted: Arc<SecretHistory>,
 }
 
 /// What a credential keeps from generation to generation, as long as its secret is stored in the
@@ -172,7 +183,7 @@ impl Credentials {
             to: Mutex::default(),
             strangers: PhantomKey::random().ok(),
             former: RwLock::default(),
-            revocations: Mutex::default(),
+            places: Mutex::default(),
         });
         Self::with(stored, stores, exposed, |_| None)
     }
@@ -235,18 +246,20 @@ impl Credentials {
         exposed: Arc<Exposed>,
         history: impl Fn(&ConfiguredCredential) -> Option<Arc<CredentialHistory>>,
     ) -> Result<Self, BindingMalformed> {
-        let slot = |stored: &ConfiguredCredential| CredentialSlot {
+        let slot = |(stored, noted): (&ConfiguredCredential, _)| CredentialSlot {
             source: stores.source(&stored.from),
             ready: ArcSwapOption::empty(),
             history: history(stored).unwrap_or_default(),
+            noted,
         };
-        let slots = stored.iter().map(slot).collect();
-        let bindings = stored
-            .into_iter()
-            .map(|ConfiguredCredential { binding, .. }| Binding {
-                revocations: exposed.revocations(&binding),
-                ..binding
-            });
+        let (revocations, noted): (Vec<_>, Vec<_>) =
+            exposed.revocations(&stored).into_iter().unzip();
+        let slots = stored.iter().zip(noted).map(slot).collect();
+        let bindings = stored.into_iter().zip(revocations);
+        let bindings = bindings.map(|(stored, revocations)| Binding {
+            revocations,
+            ..stored.binding
+        });
         Ok(Self {
             bindings: Arc::new(Bindings::new(bindings.collect())?),
             stores: stores.clone(),
@@ -285,29 +298,51 @@ impl Credentials {
         self.slots.get(index).ok_or(Error::Unknown)
     }
 
-    /// Revokes a credential, and what is signed with it, in every generation. When this returns, no
-    /// further byte of its secret leaves. Returns how many connections that could carry it were
-    /// open.
-    pub fn revoke(&self, credential: &CredentialName) -> usize {
-        let mut all = self.exposed.revocations.lock();
-        all.entry(credential.clone()).or_default().set(true)
+    /// Revokes the secret that a person calls so, and what is signed with it, in every generation.
+    /// When this returns, no further byte of it leaves. Returns how many connections that could
+    /// carry it were open.
+    pub fn revoke(&self, label: &SecretLabel) -> usize {
+        self.exposed.places.lock().revoke(label)
     }
 
-    /// Does the same with each of these credentials, and takes every other revocation back.
-    pub fn revoke_exactly(&self, credentials: &BTreeSet<CredentialName>) -> usize {
-        let mut all = self.exposed.revocations.lock();
-        for name in credentials {
-            all.entry(name.clone()).or_default();
+    /// Revokes what is revoked for every gateway of this user, and nothing else. Returns how many
+    /// connections were severed, and whether anything is judged otherwise than before.
+    pub fn obey(&self, revoked: RevokedSecrets) -> (usize, bool) {
+        self.exposed.places.lock().obey(revoked)
+    }
+
+    /// What is known here of each secret that is revoked.
+    pub fn learned(&self) -> Vec<(SecretLabel, KnownOfSecret)> {
+        self.exposed.places.lock().learned()
+    }
+
+    /// The credentials that the revocation with this label hits, each with the place of its secret.
+    pub fn hits(&self, label: &SecretLabel) -> Vec<(String, String)> {
+        let from = self.slots.iter().map(|slot| slot.source.reference());
+        let hits = self.exposed.places.lock().hits(label, from.clone());
+        let named = self.bindings.all().zip(from).zip(hits);
+        let hit = named.filter(|(_, is_hit)| *is_hit);
+        hit.map(|((binding, from), _)| (binding.credential.to_string(), from.to_string()))
+            .collect()
+    }
+
+    /// The credentials that are revoked, and what persons called the revoked secrets that this
+    /// generation does not have.
+    pub fn all_revoked(&self) -> BTreeSet<String> {
+        let labels: Vec<_> = self.exposed.places.lock().labels().cloned().collect();
+        let away = labels.iter().filter(|label| self.hits(label).is_empty());
+        let here = self.revoked().map(ToString::to_string);
+        away.map(ToString::to_string).chain(here).collect()
+    }
+
+    /// Notes what the secret of the binding at `index` was read as, before it is lent. If that
+    /// value is revoked, the binding is from now on.
+    pub(super) fn note(&self, index: usize, secret: &Arc<Secret>) {
+        let slot = &self.slots[index];
+        if !slot.noted.has(secret) {
+            let places = self.exposed.places.lock();
+            places.note(slot.source.reference(), secret);
         }
-        let set = |(name, one): (_, &Arc<Revocation>)| one.set(credentials.contains(name));
-        all.iter().map(set).sum()
-    }
-
-    /// Every name that is revoked, in their order, also those that this generation does not bind.
-    pub fn all_revoked(&self) -> BTreeSet<CredentialName> {
-        let all = self.exposed.revocations.lock();
-        let revoked = all.iter().filter(|(_, one)| one.is_revoked());
-        revoked.map(|(name, _)| name.clone()).collect()
     }
 
     /// The credentials that are revoked, or signed with one that is.

@@ -72,6 +72,7 @@ impl Credentials {
         };
         slot.count(cached.is_ok());
         let cached = cached.map_err(|why| Error::Unavailable(Box::new(why)))?;
+        self.note(index, &cached.secret);
         fetched.push((name.clone(), cached));
         Ok(())
     }

@@ -110,7 +110,8 @@ impl Credentials {
         if let (Some(shape), None, true) = (&known, private_key, is_settled) {
             // One that is at hand and cannot be used is told at once.
             if binding.shape.is_none() && source.reference().is_at_hand() {
-                source.resolve(Some(session)).await.map_err(unavailable)?;
+                let lease = source.resolve(Some(session)).await.map_err(unavailable)?;
+                self.note(at, &lease.secret);
             }
             issue.issue(name, shape, |_| false)?;
             kept.keep(name, shape.clone());
@@ -136,6 +137,7 @@ impl Credentials {
             }
             secret => secret.map_err(unavailable)?,
         };
+        self.note(at, &secret);
         match private_key {
             Some(algorithm) => {
                 let form = secret.key_form(algorithm).map_err(|cause| {

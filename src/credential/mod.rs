@@ -17,6 +17,7 @@ mod mint;
 mod part;
 pub mod preset;
 mod redactor;
+mod revocation;
 pub mod ring;
 pub mod scrub;
 mod search_snapshot;
@@ -39,6 +40,7 @@ pub use inject::AttachFailure;
 pub use inject::messages::{InjectMessages, MessageFault};
 pub use mint::Minting;
 pub use redactor::Redactor;
+pub use revocation::RevokedSecrets;
 pub use scrub::{
     EchoSearch, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, SecretForms,
 };

@@ -34,6 +34,12 @@ impl SecretHistory {
         self.all_at(Instant::now())
     }
 
+    /// Whether the store gave this secret, and it is still searched for.
+    pub(super) fn has(&self, secret: &Arc<Secret>) -> bool {
+        let given = self.0.lock();
+        given.iter().any(|one| Arc::ptr_eq(&one.secret, secret))
+    }
+
     fn add_at(&self, secret: &Arc<Secret>, ends: Option<Instant>, now: Instant) {
         let mut given = self.0.lock();
         let mut known = given.iter_mut();

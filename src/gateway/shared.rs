@@ -18,8 +18,9 @@ use super::recent::RecentRefusals;
 use super::refusal_counts::RefusalCounts;
 use super::snapshot::Snapshot;
 use crate::audit::Log;
+use crate::credential::RevokedSecrets;
 use crate::intercept::RevokedTokens;
-use crate::names::{CredentialName, SessionId};
+use crate::names::{SecretLabel, SessionId};
 use crate::session::Sessions;
 use crate::token::PrefixId;
 
@@ -107,25 +108,24 @@ impl SharedState {
         self.changes.send_replace(());
     }
 
-    /// Revokes a credential, and ends what is under way with it. Returns how many connections to
-    /// origins were severed.
+    /// Revokes the secret that a person calls so, and ends what is under way with it. Returns how
+    /// many connections to origins were severed.
     ///
-    /// When this returns, no further byte of its secret leaves.
-    pub fn revoke(&self, credential: &CredentialName) -> usize {
-        let severed = self.current().credentials.revoke(credential);
+    /// When this returns, no further byte of it leaves.
+    pub fn revoke(&self, label: &SecretLabel) -> usize {
+        let severed = self.current().credentials.revoke(label);
         self.changes.send_replace(());
         severed
     }
 
-    /// Does the same with each of these credentials, and takes every other revocation back.
-    pub fn revoke_exactly(&self, credentials: &BTreeSet<CredentialName>) -> usize {
-        let current = self.current();
+    /// Revokes what is revoked for every gateway of this user, and takes every other revocation
+    /// back.
+    pub fn obey(&self, revoked: RevokedSecrets) -> usize {
+        let (severed, is_new) = self.current().credentials.obey(revoked);
         // Asked every second, nearly always without news.
-        if current.credentials.all_revoked() == *credentials {
-            return 0;
+        if is_new {
+            self.changes.send_replace(());
         }
-        let severed = current.credentials.revoke_exactly(credentials);
-        self.changes.send_replace(());
         severed
     }
 

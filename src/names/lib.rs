@@ -45,6 +45,10 @@ pub struct ExchangeId([u8; 10]);
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct CredentialName(Arc<str>);
 
+/// What a person calls a secret: a credential's name, a variable, or the place that it is read from.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct SecretLabel(Arc<str>);
+
 /// The identity that a connection to an origin is used for: the session, and the credentials
 /// injected on it. Connections and TLS sessions are never shared across identities (threats P01,
 /// K07).
@@ -137,6 +141,27 @@ impl User {
     }
 }
 
+impl SecretLabel {
+    /// Takes a text of 1 to 1,024 bytes without control characters; `None` for another.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let fits = (1..=1024).contains(&text.len()) && !text.chars().any(char::is_control);
+        fits.then(|| Self(Arc::from(text)))
+    }
+
+    /// Returns the label as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SecretLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 text_name!(SessionId);
 text_name!(CredentialName);
 text_name!(PolicyId);
@@ -146,6 +171,7 @@ serde_as_text!(CredentialName, ToString::to_string, |text| {
 serde_as_text!(SessionId, ToString::to_string, |text| {
     SessionId::new(text).ok()
 });
+serde_as_text!(SecretLabel, ToString::to_string, SecretLabel::new);
 serde_as_text!(User, |user| user.as_str().to_owned(), User::new);
 
 impl ExchangeId {

@@ -19,7 +19,7 @@ pub use error::StateError;
 pub use login_rows::{GrantId, LoginRow, LoginRows, RowName};
 pub use memory::MemoryState;
 pub use record::{KeptCertificate, KeptLogin, KeptSecrets, SessionRecord, unix};
-pub use revoked::RevokedFile;
+pub use revoked::{FingerprintKey, KnownOfSecret, RevokedFile, RevokedSecret};
 pub use seal::{KeyMark, SealBroken, SealingKey};
 pub use sqlite::{SqliteState, StateFile};
 pub use store::{Revision, StateFuture, StateStore};

@@ -1,8 +1,9 @@
-//! Which credentials and tokens a person revoked: one file for every gateway of this user.
+//! Which secrets and tokens a person revoked: one file for every gateway of this user.
 //!
 //! Each configuration of `serve` has a state of its own, and a key seals it. What holds for all of
-//! them is a file in the same folder and needs no key, so that no lost key keeps a person from
-//! revoking.
+//! them is a file in the same folder and needs no such key, so that no lost key keeps a person from
+//! revoking. A secret is revoked at the place that it is read from. Beside the place stands a
+//! fingerprint of the value, so that the same value in another place is revoked with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -11,24 +12,129 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use aws_lc_rs::hmac;
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use super::record::unix;
 use crate::files::{self, Unfit};
-use crate::names::CredentialName;
+use crate::names::SecretLabel;
 use crate::token::PrefixId;
 
 /// The file of revocations.
 #[derive(Debug, Clone)]
 pub struct RevokedFile(PathBuf);
 
-/// The file's text: each credential and each token's id, and since when, in seconds since 1970.
-#[derive(Default, Serialize, Deserialize)]
+/// The file's text: each revoked secret, and each token's id with the time since when, in seconds
+/// since 1970.
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RevokedRows {
-    revoked: BTreeMap<String, u64>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    version: u32,
+    secrets: Vec<RevokedSecret>,
     tokens: BTreeMap<String, u64>,
+}
+
+/// A revoked secret: what the person called it, and what is known of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RevokedSecret {
+    /// The name, variable or place that it was revoked by.
+    pub label: SecretLabel,
+    /// Since when, in seconds since 1970.
+    pub since: u64,
+    /// What is known of it.
+    pub known: KnownOfSecret,
+}
+
+/// What is known of a revoked secret.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnownOfSecret {
+    /// The credentials and variables that it was lent as. `restore` takes them too.
+    pub names: BTreeSet<String>,
+    /// The places that it is read from.
+    pub places: BTreeSet<String>,
+    /// The fingerprints of its values.
+    pub values: BTreeSet<String>,
+}
+
+impl KnownOfSecret {
+    /// Adds what else is known. Of values that change often only so many are kept: the place is
+    /// revoked, whatever is read from it.
+    pub fn add(&mut self, more: &Self) {
+        self.names.extend(more.names.iter().cloned());
+        self.places.extend(more.places.iter().cloned());
+        let room = MOST_VALUES.saturating_sub(self.values.len());
+        let new = more.values.difference(&self.values).take(room).cloned();
+        let new: Vec<String> = new.collect();
+        self.values.extend(new);
+    }
+}
+
+impl RevokedSecret {
+    /// A revocation that nothing is known of but what the person said.
+    pub fn by(label: SecretLabel) -> Self {
+        Self {
+            label,
+            since: unix(SystemTime::now()),
+            known: KnownOfSecret::default(),
+        }
+    }
+
+    /// Whether the person meant a secret by one of its labels, or by its place with or without the
+    /// field.
+    pub fn names(&self, labels: &BTreeSet<String>, place: &str) -> bool {
+        let label = self.label.as_str();
+        labels.contains(label) || is_within(place, label)
+    }
+
+    /// Whether a secret is read from one of the places.
+    pub fn covers(&self, place: &str) -> bool {
+        self.known
+            .places
+            .iter()
+            .any(|known| is_within(place, known))
+    }
+
+    /// Whether `restore` may call it so.
+    fn is_called(&self, label: &str) -> bool {
+        let Self { known, .. } = self;
+        self.label.as_str() == label
+            || known.names.contains(label)
+            || known.places.iter().any(|place| is_within(place, label))
+    }
+}
+
+/// Whether a place is another one, or a field of it.
+fn is_within(place: &str, whole: &str) -> bool {
+    let rest = place.strip_prefix(whole);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
+}
+
+/// The key of the fingerprints, which is this user's own and kept beside the file.
+#[derive(Clone)]
+pub struct FingerprintKey(hmac::Key);
+
+impl FingerprintKey {
+    fn new(bytes: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+    }
+
+    /// The fingerprint of a value: nobody without the key can tell from it whether a guess is
+    /// right.
+    pub fn of(&self, value: &[u8]) -> String {
+        let tag = hmac::sign(&self.0, value);
+        tag.as_ref()
+            .iter()
+            .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    }
+}
+
+fn drawn() -> io::Result<Zeroizing<[u8; 32]>> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    getrandom::fill(&mut bytes[..]).map_err(io::Error::other)?;
+    Ok(bytes)
 }
 
 impl RevokedFile {
@@ -42,43 +148,92 @@ impl RevokedFile {
         &self.0
     }
 
-    /// Returns the revoked names, with the times.
+    /// Returns the revoked secrets.
     ///
     /// # Errors
     /// Returns [`Unfit`] also if another user could have written it: what cannot be read may
     /// revoke something.
-    pub fn read(&self) -> Result<BTreeMap<CredentialName, u64>, Unfit> {
-        let unknown =
-            |name: &str| Unfit::Unreadable(io::Error::other(format!("`{name}` is no credential")));
-        let rows = self.rows()?.revoked.into_iter();
-        rows.map(|(name, since)| {
-            Ok((
-                CredentialName::new(&name).map_err(|_| unknown(&name))?,
-                since,
-            ))
-        })
-        .collect()
+    pub fn read(&self) -> Result<Vec<RevokedSecret>, Unfit> {
+        Ok(self.rows()?.secrets)
     }
 
-    /// Adds a credential's row, or removes it. It is on the disk when this returns. Returns whether
-    /// that changed anything.
+    /// Revokes the secret that a person calls so, or adds to what is known of it; with `again`, only
+    /// if it is revoked still. It is on the disk when this returns.
     ///
     /// # Errors
     /// Returns [`Unfit`] if it cannot be read or written. Nothing has changed then.
-    pub fn set(&self, credential: &CredentialName, is_revoked: bool) -> Result<bool, Unfit> {
-        files::private_folder(self.0.parent().unwrap_or(Path::new("/")))?;
-        let _held = self.lock()?;
-        let mut rows = self.rows()?;
-        let name = credential.to_string();
-        let changes = rows.revoked.contains_key(&name) != is_revoked;
-        if changes {
-            match is_revoked {
-                true => rows.revoked.insert(name, unix(SystemTime::now())),
-                false => rows.revoked.remove(&name),
-            };
-            self.write(&rows)?;
+    pub fn revoke(
+        &self,
+        label: &SecretLabel,
+        known: &KnownOfSecret,
+        again: bool,
+    ) -> Result<(), Unfit> {
+        self.change(|rows| {
+            let rows = &mut rows.secrets;
+            if !again && !rows.iter().any(|row| row.label == *label) {
+                rows.push(RevokedSecret::by(label.clone()));
+            }
+            let mut row = rows.iter_mut().filter(|row| row.label == *label);
+            row.next().into_iter().for_each(|row| row.known.add(known));
+        })
+    }
+
+    /// Takes each revocation back that is called so: by what the person said then, or by a name or
+    /// place of what it hit. Returns the labels of these.
+    ///
+    /// # Errors
+    /// As [`RevokedFile::revoke`].
+    pub fn restore(&self, label: &SecretLabel) -> Result<Vec<SecretLabel>, Unfit> {
+        let mut restored = Vec::new();
+        self.change(|rows| {
+            rows.secrets.retain(|row| {
+                let is_called = row.is_called(label.as_str());
+                restored.extend(is_called.then(|| row.label.clone()));
+                !is_called
+            });
+        })?;
+        Ok(restored)
+    }
+
+    /// The key of the fingerprints. The first revocation draws it.
+    ///
+    /// # Errors
+    /// Returns [`Unfit`] if it cannot be read or written, or is gone while there are fingerprints
+    /// that were made with it.
+    pub fn key(&self) -> Result<FingerprintKey, Unfit> {
+        let path = self.0.with_extension("key");
+        if !path.try_exists()? {
+            files::private_folder(self.0.parent().unwrap_or(Path::new("/")))?;
+            let _held = self.lock()?;
+            let rows = self.rows()?.secrets;
+            if rows.iter().any(|row| !row.known.values.is_empty()) {
+                let why = format!("`{}` is gone, so no value can be compared", path.display());
+                return Err(Unfit::Unreadable(io::Error::other(why)));
+            }
+            files::create_private(&path, &*drawn()?)?;
         }
-        Ok(changes)
+        files::check_private(&path)?;
+        let bytes = Zeroizing::new(std::fs::read(&path)?);
+        let wrong = || Unfit::Unreadable(io::Error::other("its key has another length"));
+        let key = (bytes.len() == 32).then(|| FingerprintKey::new(&bytes));
+        key.ok_or_else(wrong)
+    }
+
+    /// Puts a file of the form without a version aside, whole. Returns where it is then.
+    ///
+    /// # Errors
+    /// As [`RevokedFile::read`].
+    pub fn put_aside(&self) -> Result<Option<PathBuf>, Unfit> {
+        let is_old = self.text()?.is_some_and(|text| {
+            let read = serde_json::from_str::<BTreeMap<String, serde_json::Value>>(&text);
+            read.is_ok_and(|rows| rows.contains_key("revoked") && !rows.contains_key("version"))
+        });
+        if !is_old {
+            return Ok(None);
+        }
+        let aside = self.0.with_extension("json.v1");
+        std::fs::rename(&self.0, &aside)?;
+        Ok(Some(aside))
     }
 
     /// Returns the ids of the revoked tokens.
@@ -96,36 +251,59 @@ impl RevokedFile {
     /// meanwhile go.
     ///
     /// # Errors
-    /// As [`RevokedFile::set`].
+    /// As [`RevokedFile::revoke`].
     pub fn revoke_token(&self, id: &PrefixId) -> Result<(), Unfit> {
-        files::private_folder(self.0.parent().unwrap_or(Path::new("/")))?;
-        let _held = self.lock()?;
-        let (mut rows, now) = (self.rows()?, unix(SystemTime::now()));
-        rows.tokens
-            .retain(|_, since| now.saturating_sub(*since) <= LONGEST_TOKEN);
-        rows.tokens.entry(id.to_string()).or_insert(now);
-        self.write(&rows)
+        self.change(|rows| {
+            let now = unix(SystemTime::now());
+            let tokens = &mut rows.tokens;
+            tokens.retain(|_, since| now.saturating_sub(*since) <= LONGEST_TOKEN);
+            tokens.entry(id.to_string()).or_insert(now);
+        })
     }
 
-    /// Writes no more than can be read.
-    fn write(&self, rows: &RevokedRows) -> Result<(), Unfit> {
-        let text = serde_json::to_vec(rows).map_err(io::Error::from)?;
+    /// Changes the rows, one process at a time, and writes no more than can be read.
+    fn change(&self, change: impl FnOnce(&mut RevokedRows)) -> Result<(), Unfit> {
+        files::private_folder(self.0.parent().unwrap_or(Path::new("/")))?;
+        let _held = self.lock()?;
+        let mut rows = self.rows()?;
+        let before = serde_json::to_vec(&rows).map_err(io::Error::from)?;
+        change(&mut rows);
+        let text = serde_json::to_vec(&rows).map_err(io::Error::from)?;
         if text.len() as u64 > LARGEST_MIB << 20 {
             let why = format!("it would be larger than {LARGEST_MIB} MiB: too much is revoked");
             return Err(Unfit::Unreadable(io::Error::other(why)));
         }
-        Ok(files::replace_private(&self.0, &text)?)
+        match text == before {
+            true => Ok(()),
+            false => Ok(files::replace_private(&self.0, &text)?),
+        }
     }
 
     fn rows(&self) -> Result<RevokedRows, Unfit> {
+        let Some(text) = self.text()? else {
+            return Ok(RevokedRows {
+                version: VERSION,
+                secrets: Vec::new(),
+                tokens: BTreeMap::new(),
+            });
+        };
+        let rows: RevokedRows =
+            serde_json::from_str(&text).map_err(|error| Unfit::Unreadable(error.into()))?;
+        let why = format!(
+            "it has version {}, and this gateway reads {VERSION}",
+            rows.version
+        );
+        let other = || Unfit::Unreadable(io::Error::other(why));
+        (rows.version == VERSION).then_some(rows).ok_or_else(other)
+    }
+
+    /// The file's text, if it is there.
+    fn text(&self) -> Result<Option<String>, Unfit> {
         match self.0.symlink_metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(RevokedRows::default());
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             _ => files::check_private(&self.0)?,
         }
-        let text = files::read(&self.0, LARGEST_MIB)?;
-        serde_json::from_str(&text).map_err(|error| Unfit::Unreadable(error.into()))
+        files::read(&self.0, LARGEST_MIB).map(Some)
     }
 
     /// One process at a time changes it.
@@ -138,7 +316,11 @@ impl RevokedFile {
     }
 }
 
+/// The version of the file's form. The first had none.
+const VERSION: u32 = 2;
 const LARGEST_MIB: u64 = 4;
+/// How many values of one secret are kept.
+const MOST_VALUES: usize = 64;
 /// Gateways mint no token that lasts longer, in seconds.
 const LONGEST_TOKEN: u64 = 2 * 366 * 24 * 60 * 60;
 
@@ -146,32 +328,85 @@ const LONGEST_TOKEN: u64 = 2 * 366 * 24 * 60 * 60;
 mod tests {
     use super::*;
 
+    fn label(text: &str) -> SecretLabel {
+        SecretLabel::new(text).unwrap()
+    }
+
+    fn labels(file: &RevokedFile) -> Vec<String> {
+        let rows = file.read().unwrap();
+        rows.into_iter().map(|row| row.label.to_string()).collect()
+    }
+
     #[test]
     fn a_row_stays_until_it_is_removed_and_what_cannot_be_read_is_no_empty_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = RevokedFile::at(folder.path().join("sessions/revoked.json"));
-        let name = |text| CredentialName::new(text).unwrap();
         assert!(file.read().unwrap().is_empty());
-        assert!(file.set(&name("github"), true).unwrap());
-        assert!(!file.set(&name("github"), true).unwrap());
-        assert!(file.set(&name("a/b"), true).unwrap());
-        assert!(!file.set(&name("other"), false).unwrap());
-        assert!(file.set(&name("github"), false).unwrap());
+        let known = KnownOfSecret {
+            names: ["hub".to_owned()].into(),
+            places: ["env:HUB".to_owned()].into(),
+            values: [file.key().unwrap().of(b"CANARY-0001")].into(),
+        };
+        file.revoke(&label("github"), &known, false).unwrap();
+        file.revoke(&label("github"), &KnownOfSecret::default(), false)
+            .unwrap();
+        assert_eq!(file.read().unwrap()[0].known, known);
+        file.revoke(&label("a/b"), &KnownOfSecret::default(), false)
+            .unwrap();
+        file.revoke(&label("gone"), &known, true).unwrap();
+        assert_eq!(file.restore(&label("other")).unwrap(), []);
+        for (said, restored) in [("hub", 1), ("env:HUB", 0)] {
+            assert_eq!(
+                file.restore(&label(said)).unwrap().len(),
+                restored,
+                "{said}"
+            );
+        }
         let id = PrefixId::named(&"0a".repeat(16)).unwrap();
         file.revoke_token(&id).unwrap();
         assert_eq!(file.tokens().unwrap(), BTreeSet::from([id]));
-        let left: Vec<_> = file.read().unwrap().into_keys().collect();
-        assert_eq!(left, [name("a/b")]);
+        assert_eq!(labels(&file), ["a/b"]);
         // No row is written that would leave the file unreadable.
-        let (long, now) = ("x".repeat((4 << 20) - 40), unix(SystemTime::now()));
-        let full = format!("{{\"revoked\":{{}},\"tokens\":{{\"{long}\":{now}}}}}");
+        let (long, now) = ("x".repeat((4 << 20) - 60), unix(SystemTime::now()));
+        let full = format!("{{\"version\":2,\"secrets\":[],\"tokens\":{{\"{long}\":{now}}}}}");
         std::fs::write(file.path(), &full).unwrap();
         let error = file.revoke_token(&id).unwrap_err();
         assert!(error.to_string().contains("too much is revoked"), "{error}");
-        assert!(file.set(&name("github"), true).is_err() && file.read().unwrap().is_empty());
+        assert!(file.revoke(&label("github"), &known, false).is_err() && labels(&file).is_empty());
         assert_eq!(std::fs::read_to_string(file.path()).unwrap(), full);
-        std::fs::write(file.path(), "{").unwrap();
+        for text in ["{", "{\"version\":3,\"secrets\":[],\"tokens\":{}}"] {
+            std::fs::write(file.path(), text).unwrap();
+            assert!(file.read().is_err() && file.put_aside().unwrap_or_default().is_none());
+            assert!(file.revoke(&label("github"), &known, false).is_err());
+        }
+    }
+
+    #[test]
+    fn a_file_of_the_old_form_is_put_aside_whole_and_never_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = RevokedFile::at(folder.path().join("revoked.json"));
+        let old = "{\"revoked\":{\"github\":1}}";
+        files::replace_private(file.path(), old.as_bytes()).unwrap();
         assert!(file.read().is_err());
-        assert!(file.set(&name("github"), true).is_err());
+        let aside = file.put_aside().unwrap().unwrap();
+        assert_eq!(std::fs::read_to_string(aside).unwrap(), old);
+        assert!(labels(&file).is_empty() && file.put_aside().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_fingerprint_without_its_key_is_no_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = RevokedFile::at(folder.path().join("revoked.json"));
+        let [one, again] = [(); 2].map(|()| file.key().unwrap().of(b"CANARY-0001"));
+        assert_eq!(one, again);
+        assert_ne!(one, FingerprintKey::new(b"another").of(b"CANARY-0001"));
+        let values = BTreeSet::from([one]);
+        let known = KnownOfSecret {
+            values,
+            ..KnownOfSecret::default()
+        };
+        file.revoke(&label("github"), &known, false).unwrap();
+        std::fs::remove_file(file.path().with_extension("key")).unwrap();
+        assert!(file.key().is_err());
     }
 }

@@ -1,26 +1,32 @@
-//! `gateway revoke` and `restore`: what no gateway of this user lends any more, and what again.
+//! `gateway revoke` and `restore`: which secret no gateway of this user lends any more, and which
+//! again.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::app::revocations::unusable;
+use crate::app::revocations::{meant, put_aside, revoke_in, unusable};
 use crate::app::{Code, Failure, Terminal, counted, safe};
 use crate::cli::operate::gateways::{ChosenGateway, Gateway, in_path};
 use crate::cli::operate::texts;
+use crate::config::literal::looks_secret;
 use crate::config::state;
 use crate::credential::preset;
-use crate::names::{CredentialName, join};
+use crate::files;
+use crate::names::{SecretLabel, join};
 use crate::state::RevokedFile;
 
-/// Names a credential whose revocation changes.
+/// Names a secret whose revocation changes.
 #[derive(Args)]
 pub(crate) struct RevokeCommand {
-    /// The credential, or a variable that it is lent from or stands in
-    credential: String,
+    /// The secret: a credential's name, a variable, or the place that it is read from, such as
+    /// `env:NAME`, `file:/PATH` or `login:gh`
+    #[arg(value_name = "CREDENTIAL")]
+    secret: String,
     /// Ask this gateway alone, such as another user's: its process number, its name, or the path
     /// of its control socket
     #[arg(long, value_name = "PID|NAME|SOCKET")]
@@ -31,112 +37,168 @@ pub(crate) struct RevokeCommand {
 #[derive(Default)]
 pub(crate) struct RevokeAnswers {
     pub(crate) confirmed: Vec<String>,
+    /// What each of them answered, in the same order.
+    said: Vec<Value>,
     /// Each gateway that runs and did not confirm, and why.
     unconfirmed: Vec<String>,
     severed: u64,
 }
 
 impl RevokeCommand {
-    /// Revokes the credential. The row is written first, and then the gateways are looked for: one
-    /// that starts meanwhile is found, or it reads the row before it serves.
+    /// Revokes the secret. The row is written first, and then the gateways are looked for: one that
+    /// starts meanwhile is found, or it reads the row before it serves.
     pub(crate) fn revoke(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let none = || {
-            Failure::new(format!("there is no credential `{}`", safe(&self.credential)))
-                .because("no gateway of yours that runs has one of that name or variable, and it is no known one")
-                .next("see `gateway sessions`, or start the gateway that has it")
-        };
-        let name = self.name()?.ok_or_else(none)?;
-        let answers = self.tell(&name, true)?;
+        let label = self.label()?;
+        let file = self.file()?;
+        if let Some(file) = &file {
+            let told = put_aside(file).and_then(|told| revoke_in(file, &label).map(|()| told));
+            let told = told.map_err(|failure| {
+                let what = "nothing was revoked, neither here nor for other gateways";
+                unkept(what, &failure)
+            })?;
+            told.iter()
+                .for_each(|told| terminal.note(format!("gateway: {told}")));
+        }
+        let path = format!("/v1/credentials/{}/revoke", in_path(label.as_str()));
+        let mut known = self.known(file.as_ref())?;
+        let mut answers = self.tell(&path)?;
+        for _ in 0..ROUNDS {
+            // What a gateway knows of the secret may hit more in one that was told before.
+            let now = self.known(file.as_ref())?;
+            if now == known || answers.confirmed.is_empty() {
+                break;
+            }
+            known = now;
+            let severed = answers.severed;
+            answers = self.tell(&path)?;
+            answers.severed += severed;
+        }
+        let hit = answers.hit();
+        let lending: BTreeSet<&str> = hit.iter().map(|(gateway, ..)| gateway.as_str()).collect();
         let (one, many) = ("connection to an origin was", "connections to origins were");
-        let line = format!(
-            "credential `{name}` is revoked: {} confirmed, {} ended\n\
-             it stays so, also in gateways started later, until `gateway restore {name}`",
-            counted(answers.confirmed.len() as u64, "gateway", "gateways"),
+        let mut lines = vec![format!(
+            "`{label}` is revoked: {} confirmed, {} ended",
+            counted(
+                lending.len() as u64,
+                "gateway that lends it",
+                "gateways that lend it"
+            ),
             counted(answers.severed, one, many),
-        );
-        answers.print(&name, &line, terminal)
+        )];
+        let shown = |(gateway, name, from): &(String, String, String)| {
+            format!("  {gateway}: {}, from {}", safe(name), safe(from))
+        };
+        lines.extend(hit.iter().map(shown));
+        if hit.is_empty() && !is_known(label.as_str()) {
+            lines.push(String::from(
+                "nothing that runs, and nothing known here, has that name: is it spelled so?",
+            ));
+        }
+        lines.push(format!(
+            "it stays so, also in gateways started later, until `gateway restore {label}`"
+        ));
+        let hit = hit.iter().map(|(gateway, credential, from)| {
+            json!({ "gateway": gateway, "credential": credential, "from": from })
+        });
+        let document = json!({
+            "credential": label.as_str(),
+            "hit": hit.collect::<Vec<_>>(),
+            "confirmed": answers.confirmed,
+            "unconfirmed": answers.unconfirmed,
+            "connections_severed": answers.severed,
+        });
+        terminal.answer(&document, &lines.join("\n"));
+        answers.settle()
     }
 
     /// Takes the revocation back.
     pub(crate) fn restore(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let mut revoked = BTreeSet::new();
+        let label = self.label()?;
+        let file = self.file()?;
+        let mut restored = BTreeSet::new();
+        if let Some(file) = &file {
+            let of_file = file
+                .restore(&label)
+                .map_err(|unfit| unkept("nothing was restored", &unusable(file, &unfit)))?;
+            restored.extend(of_file.iter().map(ToString::to_string));
+        }
+        let path = format!("/v1/credentials/{}/restore", in_path(label.as_str()));
+        let answers = self.tell(&path)?;
+        restored.extend(
+            answers
+                .said
+                .iter()
+                .flat_map(|said| texts(&said["restored"])),
+        );
+        let mut left = BTreeSet::new();
         for gateway in &self.running()? {
             let status = gateway.get_soon("/v1/status").unwrap_or_default();
-            revoked.extend(texts(&status["revoked"]));
+            left.extend(texts(&status["revoked"]));
         }
-        if let Some(file) = self.file()? {
-            let rows = file.read().map_err(|unfit| unusable(&file, &unfit))?;
-            revoked.extend(rows.into_keys().map(|name| name.to_string()));
+        if let Some(file) = &file {
+            let rows = file.read().map_err(|unfit| unusable(file, &unfit))?;
+            left.extend(rows.iter().map(|row| row.label.to_string()));
         }
-        let named = Some(self.credential.clone()).filter(|name| revoked.contains(name));
-        let named = named.map_or_else(|| self.name(), |name| Ok(Some(name)))?;
-        let name = named.filter(|name| revoked.contains(name)).ok_or_else(|| {
-            let name = safe(&self.credential);
-            Failure::new(format!("credential `{name}` is not revoked"))
-                .because(format!("revoked are: {}", join(revoked, ", ")))
-        })?;
-        let answers = self.tell(&name, false)?;
+        let left = match left.is_empty() {
+            true => String::from("nothing is revoked"),
+            false => format!("revoked are: {}", safe(&join(left, ", "))),
+        };
+        if restored.is_empty() && answers.unconfirmed.is_empty() {
+            let what = format!("nothing called `{label}` is revoked");
+            return Err(Failure::new(what).because(left));
+        }
         let confirmed = counted(answers.confirmed.len() as u64, "gateway", "gateways");
-        let line = format!("credential `{name}` is lent again: {confirmed} confirmed");
-        answers.print(&name, &line, terminal)
+        let names = safe(&join(restored, ", "));
+        let line = format!("`{names}` is lent again: {confirmed} confirmed\n{left}");
+        let document = json!({
+            "credential": label.as_str(),
+            "confirmed": answers.confirmed,
+            "unconfirmed": answers.unconfirmed,
+        });
+        terminal.answer(&document, &line);
+        answers.settle()
     }
 
-    /// The credential that is meant: of that name, else of that variable, else a known one.
-    fn name(&self) -> Result<Option<String>, Failure> {
-        let text = self.credential.as_str();
-        let mut found = BTreeSet::new();
-        for gateway in &self.running()? {
-            let status = gateway.get_soon("/v1/status").unwrap_or_default();
-            for one in status["credentials"].as_array().into_iter().flatten() {
-                let mut variables = one["variables"].as_array().into_iter().flatten();
-                let name = one["name"].as_str().unwrap_or_default();
-                if name == text {
-                    return Ok(Some(name.to_owned()));
-                }
-                if variables.any(|variable| variable == text) {
-                    found.insert(name.to_owned());
-                }
-            }
+    /// What the person calls the secret, with a whole path.
+    fn label(&self) -> Result<SecretLabel, Failure> {
+        let text = self.secret.as_str();
+        if looks_secret(text) {
+            let what = "a secret is never an argument: others see it in the list of processes";
+            return Err(Failure::usage(what).next("name its variable, its credential or its place"));
         }
-        if found.len() > 1 {
-            let found = join(found, ", ");
-            let what = format!("several credentials have that variable: {found}");
-            return Err(Failure::usage(what).next("name the credential; each is revoked alone"));
-        }
-        Ok(found.pop_first().or_else(|| known(text)))
+        let path = |path: &str| match path.strip_prefix("~/") {
+            Some(rest) => files::home().map(|home| home.join(rest)),
+            None => std::path::absolute(Path::new(path)).ok(),
+        };
+        let file = text.strip_prefix("file:").and_then(path);
+        let whole = file.map(|path| format!("file:{}", path.display()));
+        let label = SecretLabel::new(whole.as_deref().unwrap_or(text));
+        label.ok_or_else(|| Failure::usage("that is no name, variable or place of a secret"))
     }
 
-    /// Keeps the row for gateways that start later, and tells those that run. One that is asked
-    /// alone writes its own.
-    fn tell(&self, name: &str, is_revoked: bool) -> Result<RevokeAnswers, Failure> {
-        let credential = CredentialName::new(name);
-        let credential = credential.map_err(|error| Failure::usage(error.to_string()))?;
-        if let Some(file) = self.file()? {
-            file.set(&credential, is_revoked).map_err(|unfit| {
-                let failure = unusable(&file, &unfit);
-                let why = failure.why.unwrap_or_default();
-                let what = match is_revoked {
-                    true => "nothing was revoked, neither here nor for other gateways",
-                    false => "nothing was restored",
-                };
-                let failure = Failure::new(what).because(format!("{}: {why}", failure.what));
-                failure.next("mend that; meanwhile `--gateway PID` revokes in one until it ends")
-            })?;
-        }
-        let act = if is_revoked { "revoke" } else { "restore" };
-        let path = format!("/v1/credentials/{}/{act}", in_path(name));
-        Ok(tell(&self.running()?, &path))
+    /// Tells each gateway that runs.
+    fn tell(&self, path: &str) -> Result<RevokeAnswers, Failure> {
+        Ok(tell(&self.running()?, path))
+    }
+
+    /// What is known of all that is revoked.
+    fn known(&self, file: Option<&RevokedFile>) -> Result<usize, Failure> {
+        let Some(file) = file else { return Ok(0) };
+        let rows = file.read().map_err(|unfit| unusable(file, &unfit))?;
+        let known = rows
+            .iter()
+            .map(|row| row.known.places.len() + row.known.values.len());
+        Ok(known.sum())
     }
 
     /// The file that all gateways of this user share, unless one is asked alone.
     fn file(&self) -> Result<Option<RevokedFile>, Failure> {
-        let none = || Failure::no_state_folder("nothing is revoked: there is no place to keep it");
-        match self.gateway {
-            Some(_) => Ok(None),
-            None => Ok(Some(RevokedFile::at(
-                state::revoked_file().ok_or_else(none)?,
-            ))),
+        if self.gateway.is_some() {
+            return Ok(None);
         }
+        let none = || Failure::no_state_folder("nothing is revoked: there is no place to keep it");
+        let file = RevokedFile::at(state::revoked_file().ok_or_else(none)?);
+        Ok(Some(file))
     }
 
     fn running(&self) -> Result<Vec<Gateway>, Failure> {
@@ -149,15 +211,16 @@ impl RevokeCommand {
 }
 
 impl RevokeAnswers {
-    fn print(self, name: &str, line: &str, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let document = json!({
-            "credential": name,
-            "confirmed": self.confirmed,
-            "unconfirmed": self.unconfirmed,
-            "connections_severed": self.severed,
-        });
-        terminal.answer(&document, line);
-        self.settle()
+    /// Each credential that was hit: its gateway, its name and the place of its secret.
+    fn hit(&self) -> Vec<(String, String, String)> {
+        let mut hit = Vec::new();
+        for (gateway, said) in self.confirmed.iter().zip(&self.said) {
+            for one in said["hit"].as_array().into_iter().flatten() {
+                let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
+                hit.push((gateway.clone(), text("credential"), text("from")));
+            }
+        }
+        hit
     }
 
     /// Whether no gateway that runs was told.
@@ -175,15 +238,25 @@ impl RevokeAnswers {
     }
 }
 
-/// The credential that a known variable is lent as, or a known credential.
-fn known(text: &str) -> Option<String> {
-    let mut all = preset::all().flat_map(|preset| &preset.credentials);
-    let named = || all.find(|known| known.name.as_str() == text);
-    let known = preset::of_variable(text)
-        .map(|(_, known)| known)
-        .or_else(named);
-    known.map(|known| known.name.to_string())
+/// Says that the row could not be changed.
+fn unkept(what: &str, failure: &Failure) -> Failure {
+    let why = failure.why.clone().unwrap_or_default();
+    Failure::new(what)
+        .because(format!("{}: {why}", failure.what))
+        .next("mend that; meanwhile `--gateway PID` revokes in one until it ends")
 }
+
+/// Whether a known service has a credential, variable or login of this name, or it is a place or a
+/// variable of this shell.
+fn is_known(label: &str) -> bool {
+    let is_set = std::env::var_os(label).is_some();
+    let places = meant(label);
+    let is_name = places.iter().any(|place| *place != format!("env:{label}"));
+    is_set || is_name || preset::of_variable(label).is_some()
+}
+
+/// How often gateways are told again while they learn more of the secret.
+const ROUNDS: usize = 4;
 
 /// Tells gateways at once, each on a thread of its own: one that hangs keeps no other waiting.
 pub(crate) fn tell(gateways: &[Gateway], path: &str) -> RevokeAnswers {
@@ -198,6 +271,7 @@ pub(crate) fn tell(gateways: &[Gateway], path: &str) -> RevokeAnswers {
                 Ok(Ok(answer)) => {
                     answers.severed += answer["connections_severed"].as_u64().unwrap_or_default();
                     answers.confirmed.push(gateway.name.clone());
+                    answers.said.push(answer);
                 }
                 // It lends nothing any more.
                 _ if is_gone(gateway) => {}

@@ -75,7 +75,7 @@ pub(super) fn read_shared(path: &Path) -> Result<Zeroizing<String>, StoreError> 
 ///
 /// Symbolic links are followed, because orchestrators mount secrets through them; their target is
 /// checked.
-fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     read_if(path, check_private)
 }
 

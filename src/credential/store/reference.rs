@@ -1,6 +1,7 @@
 //! References: where a secret is, never its value.
 
 use std::fmt;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use crate::credential::login::TokenKind;
 use crate::credential::secret::{Secret, SecretUnsafe};
 use crate::names::CredentialName;
 use crate::recipe::Algorithm;
+use crate::state::FingerprintKey;
 use zeroize::Zeroizing;
 
 /// Where a secret is stored, and what it must be.
@@ -186,6 +188,34 @@ impl SecretRef {
             (one, other) => one == other,
         };
         is_same && self.field == other.field
+    }
+
+    /// The place as text, to tell it from every other: of a command with a fingerprint of its
+    /// arguments, which can be private; of a login without the kind of token, since they end
+    /// together.
+    pub(in crate::credential) fn place(&self, key: Option<&FingerprintKey>) -> String {
+        match (&self.backend, key) {
+            (Backend::Command(line), Some(key)) => {
+                let print = key.of(line.arguments.join("\0").as_bytes());
+                format!(
+                    "{}#{print}#{}",
+                    self.backend,
+                    self.field.as_deref().unwrap_or_default()
+                )
+            }
+            (Backend::Login(_), _) => self.backend.to_string(),
+            _ => self.to_string(),
+        }
+    }
+
+    /// The fingerprint of what is in a variable or a file now, if anything is.
+    pub fn fingerprint_now(&self, key: &FingerprintKey) -> Option<String> {
+        let value = match &self.backend {
+            Backend::Env(name) => Zeroizing::new(std::env::var_os(name)?.into_vec()),
+            Backend::File(file) => super::file::read(file.path()).ok()?,
+            _ => return None,
+        };
+        (!value.is_empty()).then(|| key.of(&value))
     }
 
     /// Whether the secret is in a variable or a file, where a look costs nothing.

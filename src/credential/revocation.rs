@@ -1,0 +1,170 @@
+//! What is revoked, by the places that secrets are read from and the values that were read there: a
+//! secret is a place, whatever it is called.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::configured::ConfiguredCredential;
+use super::secret::Secret;
+use super::secret_history::SecretHistory;
+use super::store::SecretRef;
+use crate::names::SecretLabel;
+use crate::session::Revocation;
+use crate::state::{FingerprintKey, KnownOfSecret, RevokedSecret};
+
+/// What is revoked for every gateway of this user, and the key of the fingerprints in it.
+#[derive(Default)]
+pub struct RevokedSecrets {
+    /// The rows.
+    pub rows: Vec<RevokedSecret>,
+    /// The key. Without it, no value is compared.
+    pub key: Option<FingerprintKey>,
+}
+
+/// Each place that a generation read or reads secrets from, and what is revoked.
+#[derive(Default)]
+pub(super) struct SecretPlaces {
+    revoked: RevokedSecrets,
+    places: Vec<SecretPlace>,
+}
+
+/// A place, by whatever names its secret was lent.
+struct SecretPlace {
+    from: SecretRef,
+    labels: BTreeSet<String>,
+    /// What was read there, once it was compared with what is revoked.
+    read: Arc<SecretHistory>,
+    revocation: Arc<Revocation>,
+}
+
+impl RevokedSecrets {
+    /// Whether a row revokes this place's secret, as it is called, where it is read, or a value of
+    /// it.
+    fn is_hit(&self, row: &RevokedSecret, place: &SecretPlace) -> bool {
+        let at = place.from.place(self.key.as_ref());
+        row.names(&place.labels, &at)
+            || row.covers(&at)
+            || place.read.all().iter().any(|one| self.has_value(row, one))
+    }
+
+    fn has_value(&self, row: &RevokedSecret, secret: &Secret) -> bool {
+        let key = self.key.as_ref().filter(|_| !row.known.values.is_empty());
+        key.is_some_and(|key| row.known.values.contains(&key.of(secret.expose())))
+    }
+}
+
+impl SecretPlaces {
+    /// The revocation of the place of a credential, which is known by the credential's name and
+    /// variables from now on; and what was read there.
+    pub(super) fn of(
+        &mut self,
+        stored: &ConfiguredCredential,
+    ) -> (Arc<Revocation>, Arc<SecretHistory>) {
+        let mut places = self.places.iter();
+        let known = places.position(|one| one.from.is_same_place(&stored.from));
+        let at = known.unwrap_or_else(|| {
+            self.places.push(SecretPlace {
+                from: stored.from.clone(),
+                labels: stored
+                    .from
+                    .env_name()
+                    .map(str::to_owned)
+                    .into_iter()
+                    .collect(),
+                read: Arc::default(),
+                revocation: Arc::default(),
+            });
+            self.places.len() - 1
+        });
+        let place = &mut self.places[at];
+        place.labels.insert(stored.binding.credential.to_string());
+        let variables = stored.binding.variables.iter().cloned();
+        place.labels.extend(variables);
+        self.judge(at);
+        let place = &self.places[at];
+        (place.revocation.clone(), place.read.clone())
+    }
+
+    /// Puts what is revoked in force. Returns how many connections were severed, and whether
+    /// anything is judged otherwise than before.
+    pub(super) fn obey(&mut self, revoked: RevokedSecrets) -> (usize, bool) {
+        self.revoked = revoked;
+        let judged = (0..self.places.len()).map(|at| self.judge(at));
+        judged.fold((0, false), |all, one| (all.0 + one.0, all.1 | one.1))
+    }
+
+    /// Revokes what a person calls so, until the next rows are obeyed.
+    pub(super) fn revoke(&mut self, label: &SecretLabel) -> usize {
+        let rows = &mut self.revoked.rows;
+        if !rows.iter().any(|row| row.label == *label) {
+            rows.push(RevokedSecret::by(label.clone()));
+        }
+        let judged = (0..self.places.len()).map(|at| self.judge(at).0);
+        judged.sum()
+    }
+
+    fn judge(&self, at: usize) -> (usize, bool) {
+        let place = &self.places[at];
+        let mut rows = self.revoked.rows.iter();
+        let is_revoked = rows.any(|row| self.revoked.is_hit(row, place));
+        let before = place.revocation.is_revoked();
+        (place.revocation.set(is_revoked), before != is_revoked)
+    }
+
+    /// Notes what was read at a place, before it is lent: the place is revoked if the value is,
+    /// wherever that was read when it was revoked.
+    pub(super) fn note(&self, from: &SecretRef, secret: &Arc<Secret>) {
+        let mut rows = self.revoked.rows.iter();
+        let mut places = self.places.iter();
+        if let Some(place) = places.find(|one| one.from.is_same_place(from)) {
+            if rows.any(|row| self.revoked.has_value(row, secret)) {
+                place.revocation.set(true);
+            }
+            // Afterwards, so that who finds it here finds the revocation too.
+            place.read.add(secret, None);
+        }
+    }
+
+    /// What is revoked, by what persons called it.
+    pub(super) fn labels(&self) -> impl Iterator<Item = &SecretLabel> {
+        self.revoked.rows.iter().map(|row| &row.label)
+    }
+
+    /// Which of these places the row with this label hits.
+    pub(super) fn hits<'s>(
+        &self,
+        label: &SecretLabel,
+        all: impl Iterator<Item = &'s SecretRef>,
+    ) -> Vec<bool> {
+        let row = self.revoked.rows.iter().find(|row| row.label == *label);
+        let is_hit = |from: &SecretRef| {
+            let place = self.places.iter().find(|one| one.from.is_same_place(from));
+            row.zip(place)
+                .is_some_and(|(row, place)| self.revoked.is_hit(row, place))
+        };
+        all.map(is_hit).collect()
+    }
+
+    /// What the places here tell of each row that means them: how they are called, where they are,
+    /// and the fingerprints of what was read there.
+    pub(super) fn learned(&self) -> Vec<(SecretLabel, KnownOfSecret)> {
+        let key = self.revoked.key.as_ref();
+        let learned = self.revoked.rows.iter().map(|row| {
+            let mut known = KnownOfSecret::default();
+            for place in &self.places {
+                let at = place.from.place(key);
+                if row.names(&place.labels, &at) || row.covers(&at) {
+                    let read = place.read.all();
+                    let prints = key
+                        .into_iter()
+                        .flat_map(|key| read.iter().map(move |one| key.of(one.expose())));
+                    known.values.extend(prints);
+                    known.names.extend(place.labels.iter().cloned());
+                    known.places.insert(at);
+                }
+            }
+            (row.label.clone(), known)
+        });
+        learned.collect()
+    }
+}
