@@ -292,6 +292,40 @@ fn a_secret_that_is_revoked_while_nothing_runs_is_lent_in_no_way_that_starts_lat
 }
 
 #[test]
+fn each_variable_of_a_known_service_stands_for_its_own_value() {
+    let ways = Ways::new();
+    let wide = "ghp_0bT5GwkNqL7uXcR2eYh8SdVfJm4aPz3iKo61";
+    let script = "for v in GITHUB_TOKEN GH_TOKEN; do eval p=\\$$v\n\
+                  curl -s -H \"Authorization: Bearer $p\" https://api.github.com/$v; done";
+    let mut exec = ways.command(true);
+    exec.env("GH_TOKEN", wide);
+    exec.args([
+        "exec",
+        "--config",
+        "../exec.toml",
+        "--preset",
+        "github",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    let output = exec.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    for (variable, own, other) in [("GITHUB_TOKEN", SECRET, wide), ("GH_TOKEN", wide, SECRET)] {
+        let heads = ways.origin.heads();
+        let head = heads
+            .iter()
+            .find(|head| head.starts_with(&format!("GET /{variable} ")));
+        let head = head.unwrap_or_else(|| panic!("{variable}: {heads:?} {output:?}"));
+        assert!(
+            head.contains(own) && !head.contains(other),
+            "{variable}: {head}"
+        );
+    }
+}
+
+#[test]
 fn what_nobody_revoked_is_not_restored_and_a_secret_is_no_name() {
     let program = Program::start("");
     let (code, said) = program.gateway(&["restore", "nonsense"]);

@@ -189,6 +189,16 @@ impl Keeping {
         self.all().iter().map(|conn| conn.arrived()).sum()
     }
 
+    /// The heads that came since the connections were forgotten.
+    pub fn heads(&self) -> Vec<String> {
+        let mut heads = Vec::new();
+        for conn in self.all() {
+            let plain = String::from_utf8_lossy(&conn.plain.lock().unwrap()).into_owned();
+            heads.extend(plain.split("\r\n\r\n").map(str::to_owned));
+        }
+        heads
+    }
+
     /// Forgets the connections.
     pub fn forget(&self) {
         self.0.lock().unwrap().clear();

@@ -281,12 +281,15 @@ impl ResolvedConfig {
     ) -> Result<(), Failure> {
         let is_meant = |one: &&PresetCredential| only.is_none_or(|names| names.contains(&one.name));
         for credential in preset.credentials.iter().filter(is_meant) {
-            let mut variables = credential.variables.iter();
-            let Some(variable) = variables.find(|variable| is_set(variable)) else {
-                continue;
-            };
-            let mut set = credential.variables.iter().filter(|one| is_set(one));
-            if set.any(|one| self.uses(one)) || !bound.insert(credential.name.clone()) {
+            let set: Vec<&String> = credential
+                .variables
+                .iter()
+                .filter(|one| is_set(one))
+                .collect();
+            if set.is_empty()
+                || set.iter().any(|one| self.uses(one))
+                || !bound.insert(credential.name.clone())
+            {
                 continue;
             }
             // A login that was named is used instead.
@@ -301,12 +304,28 @@ impl ResolvedConfig {
             } else {
                 Vec::new()
             };
-            let mut binding = credential
-                .bind(credential.name.clone(), origins)
-                .map_err(|error| Failure::usage(error.to_string()))?;
-            binding.variables.retain(|variable| is_set(variable));
-            let from = SecretRef::env(variable.as_str());
-            self.stored.push(ConfiguredCredential { binding, from });
+            // Each variable stands for its own value: one with another value than the first is a
+            // credential of its own, by its own name.
+            for (nth, variable) in set.iter().enumerate() {
+                let is_same =
+                    |other: &&String| std::env::var_os(other) == std::env::var_os(variable);
+                if set[..nth].iter().any(|other| is_same(other)) {
+                    continue;
+                }
+                let name = match nth {
+                    0 => credential.name.clone(),
+                    _ => CredentialName::new(variable)
+                        .map_err(|error| Failure::usage(error.to_string()))?,
+                };
+                let mut binding = credential
+                    .bind(name, origins.clone())
+                    .map_err(|error| Failure::usage(error.to_string()))?;
+                binding
+                    .variables
+                    .retain(|one| set.contains(&one) && is_same(&one));
+                let from = SecretRef::env(variable.as_str());
+                self.stored.push(ConfiguredCredential { binding, from });
+            }
         }
         Ok(())
     }
