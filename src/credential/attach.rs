@@ -51,8 +51,8 @@ impl Credentials {
                 return Err(Error::Unfit(AttachFailure::Expired));
             }
         }
-        // The fetch may have waited, or found a value that is revoked. Whatever happens from here on, no connection that could carry
-        // the secret outlives a revocation.
+        // The fetch may have waited, or found a value that is revoked. Whatever happens from here
+        // on, no connection that could carry the secret outlives a revocation.
         if allowed.judged().is_revoked() {
             return Err(Revoked.into());
         }

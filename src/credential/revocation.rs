@@ -1,5 +1,5 @@
-//! What is revoked, by the places that secrets are read from and the values that were read there: a
-//! secret is a place, whatever it is called.
+//! What is revoked, by the places that secrets are read from and the values that were read there:
+//! a secret is a place, whatever it is called.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

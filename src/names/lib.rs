@@ -45,7 +45,8 @@ pub struct ExchangeId([u8; 10]);
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct CredentialName(Arc<str>);
 
-/// What a person calls a secret: a credential's name, a variable, or the place that it is read from.
+/// What a person calls a secret: a credential's name, a variable, or the place that it is read
+/// from.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SecretLabel(Arc<str>);
 

@@ -157,8 +157,8 @@ impl RevokedFile {
         Ok(self.rows()?.secrets)
     }
 
-    /// Revokes the secret that a person calls so, or adds to what is known of it; with `again`, only
-    /// if it is revoked still. It is on the disk when this returns.
+    /// Revokes the secret that a person calls so, or adds to what is known of it; with `again`,
+    /// only if it is revoked still. It is on the disk when this returns.
     ///
     /// # Errors
     /// Returns [`Unfit`] if it cannot be read or written. Nothing has changed then.

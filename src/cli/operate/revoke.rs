@@ -162,7 +162,8 @@ impl RevokeCommand {
     /// What the person calls the secret, with a whole path.
     fn label(&self) -> Result<SecretLabel, Failure> {
         let text = self.secret.as_str();
-        if looks_secret(text) {
+        // The name of a file may look so, too.
+        if !text.starts_with("file:") && looks_secret(text) {
             let what = "a secret is never an argument: others see it in the list of processes";
             return Err(Failure::usage(what).next("name its variable, its credential or its place"));
         }
