@@ -65,7 +65,8 @@ impl RevokeCommand {
         for _ in 0..ROUNDS {
             // What a gateway knows of the secret may hit more in one that was told before.
             let now = self.known(file.as_ref())?;
-            if now == known || answers.confirmed.is_empty() {
+            let is_alone = self.running()?.len() < 2;
+            if now == known || is_alone || answers.confirmed.is_empty() {
                 break;
             }
             known = now;
