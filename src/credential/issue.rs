@@ -29,7 +29,9 @@ impl Credentials {
     ) -> Result<(Phantoms, Vec<LoginEnd>), IssueFailure> {
         let (mut issue, mut over) = (Issue::new(key), Vec::new());
         for (at, binding) in self.bindings().all().enumerate() {
-            if held(&binding.credential) {
+            // Of what it logged in to before, it has the phantoms that it had.
+            let has_none = kept.of(&binding.credential).is_none() && self.is_own(session, at);
+            if held(&binding.credential) && !has_none {
                 let why = self.issue_one((session, false), &mut issue, kept, at, binding);
                 let why = why.await?.filter(|_| matches!(binding.role, Role::Place));
                 over.extend(why.map(|why| (binding.credential.clone(), why)));
@@ -82,6 +84,12 @@ impl Credentials {
         then.is_some() && then == now
     }
 
+    /// Whether this is a token of a login that the session made itself, and that is written down.
+    fn is_own(&self, session: &SessionId, at: usize) -> bool {
+        let login = self.source(at).reference().login_name();
+        login.is_some_and(|login| self.stores().logins().grant(session, login).is_some())
+    }
+
     /// Issues the phantom of the binding at index `at` in the configuration.
     ///
     /// A missing optional part gets none, nor does a login that a session has yet to make, nor one
@@ -102,7 +110,8 @@ impl Credentials {
         // A login may have ended, and its issuer need not have given each token.
         let is_login = source.is_of_login();
         let is_optional = is_optional(binding) || is_login;
-        let is_settled = binding.shape.is_some() || !is_optional;
+        // No issuer that a session chose keeps the gateway from starting.
+        let is_settled = binding.shape.is_some() || !is_optional || self.is_own(session, at);
         let unavailable = |cause| IssueFailure::Unavailable {
             credential: name.clone(),
             cause,

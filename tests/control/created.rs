@@ -143,7 +143,8 @@ impl Made {
 
 const TOKENS: &str = r#"{"access_token":"CANARY-access-0123456789abcdef0123","token_type":"Bearer","expires_in":3600,"refresh_token":"CANARY-refresh-0123456789abcdef0123"}"#;
 
-/// An origin over TLS that gives tokens, and answers `ok` and keeps the heads that it gets.
+/// An origin over TLS that answers `ok` and keeps the heads that it gets. It gives tokens for a
+/// code, and is silent if it is asked to renew them.
 fn origin(authority: &Arc<Authority>, heads: Arc<Mutex<String>>) -> SocketAddr {
     let config = ServerConfig::builder()
         .with_no_client_auth()
@@ -164,11 +165,15 @@ fn origin(authority: &Arc<Authority>, heads: Arc<Mutex<String>>) -> SocketAddr {
                         continue;
                     }
                     let is_login = asked.starts_with("POST /token ");
+                    let tokens = match asked.contains("client_id=short") {
+                        true => TOKENS.replace("3600", "1"),
+                        false => TOKENS.to_owned(),
+                    };
                     heads.push_str(&std::mem::take(&mut asked));
                     if is_login {
                         let head =
                             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length";
-                        let answer = format!("{head}: {}\r\n\r\n{TOKENS}", TOKENS.len());
+                        let answer = format!("{head}: {}\r\n\r\n{tokens}", tokens.len());
                         let _ = stream.write_all(answer.as_bytes());
                         continue;
                     }
@@ -580,6 +585,34 @@ fn a_login_of_a_session_outlives_a_kill_as_the_session_does() {
     let heads = made.heads.lock().unwrap().clone();
     let lent = heads.matches("Bearer CANARY-access-0123456789abcdef0123");
     assert_eq!(lent.count(), 10, "{heads}");
+}
+
+#[test]
+fn a_login_whose_issuer_is_silent_keeps_no_gateway_from_starting() {
+    let mut made = Made::start("");
+    let rules = fs::read_to_string(made.program.path("rules.cedar")).unwrap();
+    let issuer = "permit(principal, action, resource == Gateway::Host::\"issuer.test\");";
+    fs::write(made.program.path("rules.cedar"), rules + issuer).unwrap();
+    made.program.reload();
+    let door = made.program.proxy;
+    let said = made.script(&format!(
+        "curl -sS -x http://{door} http://gateway.internal/ca.pem >ca.pem; \
+         curl -sS --cacert ca.pem -x http://{door} https://issuer.test/token \
+         -d 'grant_type=authorization_code&code=c0de&client_id=short'"
+    ));
+    assert!(
+        said.contains("access_token") && !said.contains("CANARY"),
+        "{said}"
+    );
+    std::thread::sleep(Duration::from_secs(2));
+    let began = Instant::now();
+    made.program.restart_after_a_crash();
+    assert_eq!(made.program.ask("http://stream.test/").0, 200);
+    assert!(
+        began.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[test]

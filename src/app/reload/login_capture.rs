@@ -35,7 +35,7 @@ impl Captures for LoginCapture {
                 let stores = app.shared.current().credentials.stores().clone();
                 stores.logins().end(session.id(), &login.name).await;
                 app.logins.end(session.id(), login, true);
-                app.keep_login(session.id(), login).await;
+                app.keep_login(session.id(), login, true).await;
                 if let Err(failure) = app.reissue(session, None).await {
                     unkept(&failure);
                 }
@@ -75,18 +75,22 @@ impl App {
             let issued = self.reissue(session, new).await;
             issued.map_err(|failure| unkept(&failure))?;
         }
-        self.keep_login(session.id(), &login).await;
+        self.keep_login(session.id(), &login, false).await;
         Ok(login)
     }
 
     /// Keeps what a session did with a login for as long as the session lives.
-    async fn keep_login(&self, session: &SessionId, login: &Login) {
+    async fn keep_login(&self, session: &SessionId, login: &Login, has_ended: bool) {
         let stores = self.shared.current().credentials.stores().clone();
         let made = self.logins.made(session, &login.name);
         let kept = KeptLogin {
             grant: stores.logins().grant(session, &login.name),
             resource: made.and_then(|made| made.resource),
         };
+        if kept.grant.is_none() && !has_ended {
+            // Its tokens are in memory alone.
+            return;
+        }
         let keep = async {
             self.keeper()
                 .await?
@@ -138,8 +142,11 @@ impl App {
         }
         if is_new {
             let captured = self.logins.of_live(|_| true, &read.resolved.stored);
-            self.shared
-                .replace(generation::with_logins(&before, read, &captured)?);
+            // What workloads logged in to keeps no gateway from starting.
+            match generation::with_logins(&before, read, &captured) {
+                Ok(next) => self.shared.replace(next),
+                Err(failure) => drop(unkept(&failure)),
+            }
         }
         Ok(())
     }
