@@ -2,7 +2,7 @@
 //! share, and keeps there what operators revoke and what it knows of that.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -94,14 +94,15 @@ impl KeptRevocations {
         let mut severed = 0;
         // What is learned of one row may hit more of another.
         for _ in 0..ROUNDS {
-            let key = Some(key.clone());
-            let all = rows.clone();
-            severed += shared.obey(RevokedSecrets { rows: all, key });
+            severed += shared.obey(RevokedSecrets {
+                rows: rows.clone(),
+                key: Some(key.clone()),
+            });
             let mut is_more = false;
             let learned = shared.current().credentials.learned();
             for (row, (label, mut known)) in rows.iter_mut().zip(learned) {
                 if is_new {
-                    known.add(&at_hand(&row.known.places, file)?);
+                    known.values.extend(at_hand(&row.known.places, &key));
                 }
                 let before = row.known.clone();
                 row.known.add(&known);
@@ -186,11 +187,14 @@ impl KeptRevocations {
 /// # Errors
 /// Returns a [`Failure`] if that cannot be kept. Nothing has changed then.
 pub(crate) fn revoke_in(file: &RevokedFile, label: &SecretLabel) -> Result<(), Failure> {
+    let unusable = |unfit| unusable(file, &unfit);
     let places = meant(label.as_str());
-    let mut known = at_hand(&places, file)?;
-    known.places = places;
-    file.revoke(label, &known, false)
-        .map_err(|unfit| unusable(file, &unfit))
+    let known = KnownOfSecret {
+        values: at_hand(&places, &file.key().map_err(unusable)?),
+        places,
+        ..KnownOfSecret::default()
+    };
+    file.revoke(label, &known, false).map_err(unusable)
 }
 
 /// Puts a file of an older form aside. Returns what a person is told of that.
@@ -235,20 +239,17 @@ pub(crate) fn meant(label: &str) -> BTreeSet<String> {
 }
 
 /// The fingerprints of what is in these places now, as far as a look costs nothing.
-fn at_hand(places: &BTreeSet<String>, file: &RevokedFile) -> Result<KnownOfSecret, Failure> {
-    let key = file.key().map_err(|unfit| unusable(file, &unfit))?;
-    let mut known = KnownOfSecret::default();
+fn at_hand(places: &BTreeSet<String>, key: &FingerprintKey) -> BTreeSet<String> {
+    let mut values = BTreeSet::new();
     for place in places {
         if let Some(login) = place.strip_prefix("login:") {
-            known.values.extend(tokens_of(login, &key));
+            values.extend(tokens_of(login, key));
         }
-        let path = |path: &str| Ok::<_, ReferenceMalformed>(Path::new(path).to_owned());
+        let path = |path: &str| Ok::<_, ReferenceMalformed>(PathBuf::from(path));
         let from = SecretRef::parse(place, path).ok();
-        known
-            .values
-            .extend(from.and_then(|from| from.fingerprint_now(&key)));
+        values.extend(from.and_then(|from| from.fingerprint_now(key)));
     }
-    Ok(known)
+    values
 }
 
 /// The fingerprints of the tokens in the file of a known program's login.

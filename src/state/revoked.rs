@@ -173,8 +173,9 @@ impl RevokedFile {
             if !again && !rows.iter().any(|row| row.label == *label) {
                 rows.push(RevokedSecret::by(label.clone()));
             }
-            let mut row = rows.iter_mut().filter(|row| row.label == *label);
-            row.next().into_iter().for_each(|row| row.known.add(known));
+            if let Some(row) = rows.iter_mut().find(|row| row.label == *label) {
+                row.known.add(known);
+            }
         })
     }
 

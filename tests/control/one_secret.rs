@@ -22,7 +22,7 @@ const SECRET: &str = "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";
 
 /// A way to lend it: its name, which is the path of its requests, the flags of its `exec`, the
 /// variable that holds its phantom, and the host.
-const COMMANDS: [(&str, &[&str], &str, &str); 5] = [
+const COMMANDS: [(&str, &[&str], &str, &str); 6] = [
     (
         "flag",
         &["--secret", "GITHUB_TOKEN@kept.test"],
@@ -45,6 +45,12 @@ const COMMANDS: [(&str, &[&str], &str, &str); 5] = [
         "preset",
         &["--preset", "github"],
         "GITHUB_TOKEN",
+        "api.github.com",
+    ),
+    (
+        "profile",
+        &["--profile", "gh"],
+        "GH_TOKEN",
         "api.github.com",
     ),
     ("login", &["--login", "gh"], "IN_FILE", "api.github.com"),
@@ -72,6 +78,9 @@ impl Ways {
             origin,
             running: Vec::new(),
         };
+        for (name, ..) in COMMANDS {
+            ways.put(&format!("{name}/own"), "");
+        }
         ways.put("roots.pem", &authority.pem);
         ways.put("rules.cedar", "permit(principal, action, resource);");
         ways.put("token", SECRET);
@@ -107,6 +116,12 @@ impl Ways {
         self.folder.path().join("home").join(name)
     }
 
+    /// The folder of a way's requests. Each command has a project of its own.
+    fn project(&self, name: &str) -> PathBuf {
+        let is_served = SERVED.iter().any(|(served, _)| *served == name);
+        self.home(if is_served { "project" } else { name })
+    }
+
     fn put(&self, name: &str, text: &str) {
         let path = self.home(name);
         let own = |path: &Path| std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
@@ -134,7 +149,9 @@ impl Ways {
 
     /// Starts every way, each asking over and over.
     fn start(&mut self) {
-        let _ = fs::remove_file(self.home("project/stop"));
+        for name in Self::names() {
+            let _ = fs::remove_file(self.project(name).join("stop"));
+        }
         let log = || {
             let mut log = fs::File::options();
             log.create(true)
@@ -162,6 +179,7 @@ impl Ways {
                  while [ ! -e stop ]; do curl -s --max-time 2 -H \"Authorization: Bearer ${variable}\" https://{host}/{name} >said-{name} || sleep 0.1; done"
             );
             let mut exec = self.command(name != "login");
+            exec.current_dir(self.project(name));
             exec.args(["exec", "-q", "--config", "../exec.toml"])
                 .args(flags);
             exec.args(["--", "sh", "-c", &script]).stderr(log());
@@ -170,7 +188,9 @@ impl Ways {
     }
 
     fn stop(&mut self) {
-        let _ = fs::write(self.home("project/stop"), "");
+        for name in Self::names() {
+            let _ = fs::write(self.project(name).join("stop"), "");
+        }
         for child in &mut self.running {
             let pid = rustix::process::Pid::from_child(child);
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
@@ -180,14 +200,13 @@ impl Ways {
         self.origin.forget();
     }
 
-    fn paths() -> Vec<String> {
-        let names = COMMANDS.iter().map(|one| one.0);
-        let all = names.chain(SERVED.iter().map(|one| one.0));
-        all.map(|name| format!("/{name}")).collect()
+    fn names() -> impl Iterator<Item = &'static str> {
+        let served = SERVED.iter().map(|one| one.0);
+        COMMANDS.iter().map(|one| one.0).chain(served)
     }
 
     fn wait_until_all_lend(&self) {
-        let paths = Self::paths();
+        let paths: Vec<String> = Self::names().map(|name| format!("/{name}")).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         wait_for("each way lends", || {
             self.origin.left_of(&paths, SECRET).is_empty()
@@ -200,10 +219,10 @@ impl Ways {
         // What the kernel had on its way is there by now.
         std::thread::sleep(Duration::from_millis(5));
         let before = self.origin.arrived();
-        for path in Self::paths() {
-            let told = self.home(&format!("project/said-{}", &path[1..]));
+        for name in Self::names() {
+            let told = self.project(name).join(format!("said-{name}"));
             let _ = fs::remove_file(&told);
-            wait_for(&format!("{path} is told; {said}"), || {
+            wait_for(&format!("{name} is told; {said}"), || {
                 fs::read_to_string(&told).is_ok_and(|told| told.contains("credential_revoked"))
             });
         }
@@ -250,7 +269,7 @@ fn a_secret_that_is_revoked_by_any_of_its_names_is_lent_in_no_way_that_runs() {
         ways.wait_until_all_lend();
         let (code, said) = ways.says(variables, &["revoke", &label]);
         assert_eq!(code, Some(0), "{label}: {said}");
-        let lending = "8 gateways that lend it confirmed";
+        let lending = "9 gateways that lend it confirmed";
         assert!(
             said.contains(lending) && said.contains("from login:gh"),
             "{label}: {said}"
