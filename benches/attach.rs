@@ -12,7 +12,7 @@ use gateway::credential::{ConfiguredCredential, Credentials, SecretRef, Stores};
 use gateway::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use gateway::names::{CredentialName, SessionId};
 use gateway::session::phantom::{KeptShapes, PhantomKey, Phantoms, Registry};
-use gateway::session::{Binding, Bindings, Foreign, Role, When};
+use gateway::session::{Binding, Bindings, Foreign, Revocations, Role, When};
 use http::{HeaderMap, HeaderValue, Method, Version};
 
 /// Never issued by anyone; the letters repeat.
@@ -60,6 +60,7 @@ fn stage(count: usize) -> Stage {
             claims: None,
             batches: Vec::new(),
             role: Role::Place,
+            revocations: Revocations::new(),
         };
         ConfiguredCredential { binding, from }
     });

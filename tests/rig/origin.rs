@@ -236,10 +236,9 @@ async fn handshake(stream: TcpStream, state: Arc<State>, names: Arc<ByName>) {
         .with_cert_resolver(names);
     let http2 = sni.starts_with("h2");
     let is_either = sni.starts_with("h2-either");
-    config.alpn_protocols = [(http2, &b"h2"[..]), (!http2 || is_either, b"http/1.1")]
-        .into_iter()
-        .filter_map(|(speaks, name)| speaks.then(|| name.to_vec()))
-        .collect();
+    let spoken = [(http2, "h2"), (!http2 || is_either, "http/1.1")];
+    let spoken = spoken.iter().filter(|(speaks, _)| *speaks);
+    config.alpn_protocols = spoken.map(|(_, name)| name.as_bytes().to_vec()).collect();
     let Ok(stream) = start.into_stream(Arc::new(config)).await else {
         return;
     };

@@ -309,7 +309,7 @@ impl ResolvedConfig {
             for (nth, variable) in set.iter().enumerate() {
                 let is_same =
                     |other: &&String| std::env::var_os(other) == std::env::var_os(variable);
-                if set[..nth].iter().any(|other| is_same(other)) {
+                if set[..nth].iter().any(&is_same) {
                     continue;
                 }
                 let name = match nth {

@@ -108,7 +108,7 @@ impl RevokeCommand {
             "unconfirmed": answers.unconfirmed,
             "connections_severed": answers.severed,
         });
-        terminal.answer(&document, &lines.join("\n"));
+        terminal.answer(&document, lines.join("\n"));
         answers.settle()
     }
 
