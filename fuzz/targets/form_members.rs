@@ -62,10 +62,10 @@ fn clipped(content: &[u8]) -> bool {
 }
 
 fn json(content: &[u8]) {
-    let Ok(serde_json::Value::Object(members)) = serde_json::from_slice(content) else {
+    let Ok(serde_json::Value::Object(read)) = serde_json::from_slice(content) else {
         return;
     };
-    for (name, value) in members.iter().take(50) {
+    for (name, value) in read.iter().take(50) {
         // A name that occurs twice is a doubt.
         let Ok(found) = members("application/json", content, name) else {
             continue;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use gateway_body::fact::{FactValue, Plain};
 use gateway_body::read::{Asked, Protocol};
 use gateway_body::{Document, Questions};
-use graphql_parser::query::{Definition, Document, OperationDefinition, Selection, SelectionSet};
+use graphql_parser::query::{self, Definition, OperationDefinition, Selection, SelectionSet};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
 use libfuzzer_sys::fuzz_target;
@@ -64,7 +64,7 @@ fn graphql(document: &[u8]) {
 }
 
 fn select<'d>(
-    document: &'d Document<'_, String>,
+    document: &'d query::Document<'_, String>,
     kind: &str,
     set: &'d SelectionSet<'_, String>,
     seen: &mut BTreeSet<&'d str>,
