@@ -81,7 +81,7 @@ pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure>
             None
         }
     };
-    app.revocations.begin(&app.shared)?;
+    app.revocations.obey(&app.shared)?;
     tokio::spawn(keep_obeying(app.clone()));
     let of = app.clone();
     tokio::spawn(async move { of.grants.end_grants(|| of.end_granted()).await });

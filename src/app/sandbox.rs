@@ -37,6 +37,8 @@ pub(crate) async fn start(
     check: &mut Option<RepositoryCheck>,
 ) -> Result<(First, Arc<Worker>, Option<control::OpenControl>), Failure> {
     let id = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
+    // Before phantoms are issued, for which a login may be renewed.
+    app.revocations.begin(&app.shared)?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
     let latest = app.reloading.latest.lock().await;
     let files = login_files::of(&latest.read.resolved.logins, &session.phantoms())?;

@@ -126,7 +126,9 @@ impl Credentials {
             kept.keep(name, shape.clone());
             return Ok(None);
         }
-        let is_looked_at = is_live && is_login;
+        // An issuer is asked neither for a live session, nor with what is revoked.
+        let is_revoked = binding.revocations.iter().any(|one| one.is_revoked());
+        let is_looked_at = is_login && (is_live || is_revoked);
         let secret = match is_looked_at {
             true => source.look(Some(session)).await,
             false => source
@@ -141,7 +143,7 @@ impl Credentials {
                 ..
             }) if is_login => return Ok(Some(why)),
             Err(cause) if is_looked_at => {
-                tracing::warn!(%session, credential = %name, %cause, "a live session goes on without a phantom");
+                tracing::warn!(%session, credential = %name, %cause, "a session goes on without a phantom");
                 return Ok(None);
             }
             secret => secret.map_err(unavailable)?,

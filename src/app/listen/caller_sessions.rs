@@ -11,7 +11,8 @@ use crate::credential::login::Login;
 use crate::gateway::LivePair;
 use crate::intercept::Caller;
 use crate::names::SessionId;
-use crate::session::Session;
+use crate::session::{EndReason, Session};
+use crate::state::SessionRecord;
 
 impl App {
     /// Finds or makes the sessions of callers, one after another, for ever.
@@ -39,10 +40,27 @@ impl App {
     }
 
     /// Forgets sessions that are over until there may be one more. Returns whether there may.
-    pub(crate) fn makes_room(&self, most: usize) -> bool {
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if a record cannot be read.
+    pub(crate) async fn makes_room(&self, most: usize) -> Result<bool, Failure> {
         let over = self.listening.over_most(most);
-        over.iter().flatten().for_each(|over| self.forget(over));
-        over.is_some()
+        for over in over.iter().flatten() {
+            if self.stays_over(over).await? {
+                self.forget(over);
+            }
+        }
+        Ok(over.is_some())
+    }
+
+    /// Whether nothing of a session comes back that an operator ended: its record says so, too.
+    async fn stays_over(&self, over: &Session) -> Result<bool, Failure> {
+        if !matches!(over.ended(), Some(EndReason::Operator | EndReason::ForGood)) {
+            return Ok(true);
+        }
+        let record = self.keeper().await?.recall(over.id()).await?.record;
+        let is_over = |known: SessionRecord| known.ended.is_some() && !known.was_idle;
+        Ok(record.is_none_or(|known| known.before > over.before() || is_over(known)))
     }
 
     /// Forgets a session that is over. Nothing of one that is used up is the next one's.
@@ -70,12 +88,17 @@ impl App {
     ) -> Result<Option<LivePair>, Failure> {
         let latest = self.reloading.latest.lock().await;
         match self.listening.session(id) {
-            Some((session, _)) if session.is_used_up() => self.forget(&session),
+            Some((session, _)) if session.is_used_up() => {
+                if !self.stays_over(&session).await? {
+                    return Err(Failure::new("the session's end is not kept yet"));
+                }
+                self.forget(&session);
+            }
             Some(live) => return Ok(Some(live)),
             None => {}
         }
         let config = &latest.read.config;
-        if !self.makes_room(config.sessions.most) {
+        if !self.makes_room(config.sessions.most).await? {
             return Ok(None);
         }
         let mut known = config.listeners.iter();

@@ -160,6 +160,8 @@ impl App {
             .iter()
             .map(|(id, made)| (id, &made.request.groups[..], Whose::Operator(made)));
         let first: Vec<_> = first.chain(made).collect();
+        // Before phantoms are issued, for which a login may be renewed.
+        self.revocations.begin(&self.shared)?;
         let latest = self.reloading.latest.lock().await;
         let ids = first.iter().map(|(id, ..)| *id);
         self.restore_logins(&latest.read, ids).await?;

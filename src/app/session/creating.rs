@@ -80,7 +80,7 @@ impl App {
         if self.keeper().await?.recall(id).await?.record.is_some() {
             return Ok(None);
         }
-        if !self.makes_room(config.sessions.most) {
+        if !self.makes_room(config.sessions.most).await? {
             return Err(Failure::new("there are too many sessions")
                 .because("none of those that `[sessions] most` bounds is over")
                 .next("end one: `gateway end SESSION`, or raise `most`"));
@@ -103,7 +103,7 @@ impl App {
             return Ok(None);
         };
         // It is there, as it would be after a restart.
-        self.makes_room(with.0.sessions.most);
+        self.makes_room(with.0.sessions.most).await?;
         let groups = &creation.request.groups[..];
         let whose = (id, groups, Whose::Operator(&creation));
         self.open_beside(with, whose).await.map(Some)

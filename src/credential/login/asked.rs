@@ -226,19 +226,36 @@ impl Credentials {
     }
 }
 
-/// Whether content that cannot be read may ask for tokens: it is a form that is coded or in a
-/// charset of wide characters, or has the name.
+/// Whether content that cannot be read may ask for tokens: it is coded or in a charset of wide
+/// characters, or has the name.
 fn may_hide_a_grant(head: &RequestHead, why: FormFault, content: &[u8]) -> bool {
-    let is_hidden = why == FormFault::Coded || content.contains(&0);
-    is_hidden && is_form(&head.fields)
+    why == FormFault::Coded
+        || content.contains(&0)
         || may_name_a_grant(&String::from_utf8_lossy(content))
         || head.target.query().is_some_and(may_name_a_grant)
 }
 
-/// Whether the name of a grant is in a text, in any spelling.
+/// Whether the name of a grant is in a text, in any spelling: also behind a NUL, and in escapes of
+/// JSON.
 fn may_name_a_grant(text: &str) -> bool {
-    let text = folded_parameter(&decoded(text.as_bytes(), b' ').text);
-    memchr::memmem::find(text.as_bytes(), b"granttype").is_some()
+    let text = unescaped(&decoded(text.as_bytes(), b' ').text).replace('\0', " ");
+    memchr::memmem::find(folded_parameter(&text).as_bytes(), b"granttype").is_some()
+}
+
+/// A text whose escapes `\uXXXX` are the letters that they stand for.
+fn unescaped(text: &str) -> String {
+    let mut pieces = text.split("\\u");
+    let mut whole = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let code = piece
+            .get(..4)
+            .and_then(|code| u32::from_str_radix(code, 16).ok());
+        match code.and_then(char::from_u32) {
+            Some(letter) => whole.extend([letter].into_iter().chain(piece[4..].chars())),
+            None => whole.push_str(piece),
+        }
+    }
+    whole
 }
 
 /// Whether the content of a request to any server is read: a short form, or what some reader may
@@ -264,3 +281,24 @@ const FORM: &[u8] = b"application/x-www-form-urlencoded";
 const LONGEST: Limit = Limit::kib(64);
 /// How long the workload is told that its phantoms hold, in seconds.
 const SHOWN_LIFE: u32 = 3600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_grant_is_found_in_what_the_strict_reader_refuses() {
+        for text in [
+            "a=%00&grant_type=client_credentials",
+            r#"{"grant\u005ftype":"x","x":1,"x":1}"#,
+            r#"{"a":"%00","grant_type":"x","x":1,"x":1}"#,
+            "a=\0&Grant%5FType=x",
+            r"\u0067rantType",
+        ] {
+            assert!(may_name_a_grant(text), "{text}");
+        }
+        for text in ["a=1&type=x", r"\u00", r"\u", "grant", "\\u00e9"] {
+            assert!(!may_name_a_grant(text), "{text}");
+        }
+    }
+}
