@@ -38,6 +38,12 @@ fn said(program: &Program) -> String {
     fs::read_to_string(program.path("log")).unwrap()
 }
 
+/// The threads that export, once the first of them runs: a new thread has its name a moment later.
+fn begun(program: &Program) -> BTreeSet<String> {
+    until("it exports", || !threads(program).is_empty());
+    threads(program)
+}
+
 /// The threads that send records.
 fn threads(program: &Program) -> BTreeSet<String> {
     let tasks = fs::read_dir(format!("/proc/{}/task", program.child.id())).unwrap();
@@ -174,7 +180,7 @@ fn a_refused_reload_leaves_the_old_exports_and_begins_no_new_one() {
     let (old, new) = (free(), free());
     let (before, after) = (Collector::start(old), Collector::start(new));
     let program = Program::start(&to(old));
-    let known = threads(&program);
+    let known = begun(&program);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let listener =
@@ -197,7 +203,7 @@ fn an_export_that_stays_is_not_touched_and_sends_nothing_twice() {
     let (stays, other) = (free(), free());
     let (collector, others) = (Collector::start(stays), Collector::start(other));
     let program = Program::start(&format!("{}#none\n", to(stays)));
-    let known = threads(&program);
+    let known = begun(&program);
     mark(&program, "/0");
     change(&program, "#none\n", &to(other));
     mark(&program, "/1");
