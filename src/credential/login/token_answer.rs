@@ -1,5 +1,6 @@
 //! Reads the tokens in the answer of an authorization server, and replaces them.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
@@ -12,6 +13,9 @@ use crate::credential::secret::Secret;
 use crate::message::folded;
 use crate::message::json::{Json, Value, Wanted};
 use crate::message::pairs::ESCAPED;
+
+/// The most places of tokens in one answer: three of RFC 6749 and its kin, in a few spellings.
+const MOST_TOKENS: usize = 12;
 
 /// The tokens in an answer (RFC 6749 §5.1), as JSON or a form, and where each stands.
 pub struct TokenAnswer {
@@ -187,6 +191,8 @@ impl TokenSearch {
     fn put(&mut self, member: Member, text: Zeroizing<String>, place: Option<Range<usize>>) {
         match member {
             _ if text.is_empty() => {}
+            // Each is looked for in the whole answer.
+            Member::Token(_) if self.places.len() == MOST_TOKENS => self.is_unknown = true,
             Member::Token(kind) => self.places.push((kind, place, text)),
             Member::Unknown => self.is_unknown = true,
             Member::Life => {
@@ -256,7 +262,7 @@ impl TokenSearch {
     }
 
     fn form(&mut self, content: &[u8]) -> Result<(), UnmappedToken> {
-        let mut names = Vec::new();
+        let mut names = BTreeSet::new();
         let mut start = 0;
         for pair in content.split(|byte| *byte == b'&') {
             let equals = memchr::memchr(b'=', pair).unwrap_or(pair.len());
@@ -268,10 +274,9 @@ impl TokenSearch {
                 Member::Other => Zeroizing::default(),
                 _ => decoded(&content[value.clone()])?,
             };
-            if names.contains(&name) {
+            if !names.insert(name.to_string()) {
                 return Err(UnmappedToken::Illegible);
             }
-            names.push(name);
             self.put(member, text, Some(value));
         }
         Ok(())
