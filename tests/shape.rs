@@ -34,14 +34,14 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 99_568),
-    ("app", 7_735),
+    ("all", 99_605),
+    ("app", 7_755),
     ("audit", 3_301),
     ("body", 3_653),
     ("cli", 10_216),
     ("config", 5_341),
     ("control", 1_852),
-    ("credential", 12_911),
+    ("credential", 12_928),
     ("escape", 1_649),
     ("export", 1_050),
     ("files", 785),
