@@ -115,7 +115,7 @@ impl Origins {
             origin: verified.head().origin.clone(),
             generation: verified.generation(),
         });
-        let carried = match verified.is_upgrade() || self.0.pool.asks_http1(&key) {
+        let carried = match verified.is_upgrade() {
             _ if verified.head().needs_http2() => Carried::ByHttp2,
             true => Carried::ByHttp1,
             false => Carried::ByAny,
@@ -151,6 +151,10 @@ impl Origins {
         if let Some(open) = self.pooled(&key, carried).await {
             return Ok(open);
         }
+        let carried = match carried {
+            Carried::ByAny if self.0.pool.asks_http1(&key) => Carried::ByHttp1,
+            carried => carried,
+        };
         match self.0.is_shared(&key, carried) {
             // Rare and large.
             true => Box::pin(self.dial_in_turn(key, carried, revocations)).await,
@@ -264,22 +268,20 @@ impl Channel {
         if is_http2 || self.reused && head.method.is_idempotent() {
             content.keep();
         }
-        let spare = (is_http2 || self.reused).then(|| (self.again(), head.clone()));
-        let carried = self.carried;
+        let again = || (self.dialer.clone(), self.key.clone(), head.clone());
+        let spare = (is_http2 || self.reused).then(again);
+        let mut carried = self.carried;
         let content = Outgoing::new(content);
         let sent = self.send(head, content.clone(), upgrade, &meter).await;
         let answered = match (sent, spare) {
-            (Err(Error::NoAnswer(why)), Some(((dialer, key), head))) if why.is_repeated() => {
+            (Err(Error::NoAnswer(why)), Some((dialer, key, head))) if why.is_repeated() => {
                 let Some(whole) = content.take_back() else {
                     return Err(Error::NoAnswer(why));
                 };
-                let carried = match why.asks_http1() {
-                    true => {
-                        dialer.pool.ask_http1(&key);
-                        Carried::ByHttp1
-                    }
-                    false => carried,
-                };
+                if why.asks_http1() {
+                    dialer.pool.ask_http1(&key);
+                    carried = Carried::ByHttp1;
+                }
                 // Not shared, so that no other stream comes before it.
                 let another = Self::dial(dialer, key, carried, judged.revocations(), false).await?;
                 let whole = Outgoing::new(whole);
@@ -292,11 +294,6 @@ impl Channel {
             (sent, _) => sent?,
         };
         answered.into_forwarded(plan)
-    }
-
-    /// What another channel for the same exchange is opened with.
-    fn again(&self) -> (Arc<Dialer>, Arc<PoolKey>) {
-        (self.dialer.clone(), self.key.clone())
     }
 
     async fn send(

@@ -206,7 +206,7 @@ impl Pool {
         key: &PoolKey,
     ) -> Option<(http2::SendRequest<Outgoing>, StreamSlot, SocketAddr)> {
         let mut pools = self.pools();
-        let pool = pools.by_key.get_mut(key)?;
+        let pool = pools.by_key.get_mut(key).filter(|pool| !pool.asks_http1)?;
         pool.shared.retain(|shared| !shared.sender.is_closed());
         // One more than the origin accepts would wait until another ends, perhaps for ever.
         let shared = pool.shared.iter_mut().find(|shared| {
