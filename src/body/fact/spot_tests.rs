@@ -189,14 +189,18 @@ proptest! {
         ];
         for (kind, place, write) in cases {
             let own: Place = place.parse().unwrap();
+            // A line of its own that begins with the delimiter ends a part: no phantom does.
+            let ends = |text: &str| place == "multipart:token" && text.contains("--b");
+            if ends(&phantom) {
+                continue;
+            }
             let written = escaped(&own, &phantom);
             let content = write(&before, &written, &after);
             let (raw, text) = seen(kind, "", &content, place).unwrap().unwrap();
             prop_assert_eq!((&raw, &text), (&written, &phantom));
             let with = write(&before, &escaped(&own, &secret), &after);
-            let place = place.parse::<Place>().unwrap().to_string();
-            if own != "multipart:token".parse().unwrap() || !secret.contains("--b") {
-                let (_, text) = seen(kind, "", &with, &place).unwrap().unwrap();
+            if !ends(&secret) {
+                let (_, text) = seen(kind, "", &with, place).unwrap().unwrap();
                 prop_assert_eq!(text, secret.clone());
             }
         }
