@@ -36,6 +36,8 @@ pub enum Outcome {
     Answered,
     /// The content was passed on to its end.
     Whole,
+    /// The content ended with its connection, whose TLS was not closed: it may be cut.
+    Unclosed,
     /// The gateway cut the content short.
     Cut,
     /// One side disconnected, or the exchange was dropped.
@@ -56,7 +58,7 @@ pub enum Length {
 /// The end of an exchange, for [`super::Trail::end`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
-    /// [`Outcome::Whole`], [`Outcome::Cut`] or [`Outcome::Aborted`].
+    /// [`Outcome::Whole`], [`Outcome::Unclosed`], [`Outcome::Cut`] or [`Outcome::Aborted`].
     pub outcome: Outcome,
     /// Why it was cut or aborted, as a reason code.
     pub reason: Option<&'static str>,
@@ -87,7 +89,7 @@ words!(Phase {
     Open = "open", Attach = "attach", Answer = "answer",
 });
 words!(Decision { Allow = "allow", Deny = "deny" });
-words!(Outcome { Answered = "answered", Whole = "whole", Cut = "cut", Aborted = "aborted" });
+words!(Outcome { Answered = "answered", Whole = "whole", Unclosed = "unclosed", Cut = "cut", Aborted = "aborted" });
 
 pub(super) fn protocol_name(version: Version) -> &'static str {
     match version {

@@ -24,6 +24,7 @@ pub struct Meter {
     down: AtomicU64,
     up_ended: AtomicBool,
     moved: AtomicBool,
+    unclosed: AtomicBool,
     /// Why the content was cut off on its way to the origin.
     fault: OnceLock<TransformFault>,
 }
@@ -42,6 +43,16 @@ impl Meter {
     /// Whether all of the request's content was given to the connection.
     pub fn up_ended(&self) -> bool {
         self.up_ended.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a response's content ended with a connection whose TLS was not closed.
+    pub fn end_unclosed(&self) {
+        self.unclosed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it did.
+    pub fn is_unclosed(&self) -> bool {
+        self.unclosed.load(Ordering::Relaxed)
     }
 
     /// Why the request's content was cut off, if it was not what it must be.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Method};
 
 use super::credentialed::{AnswerPlan, Credentialed};
 use super::credentials::Credentials;
@@ -18,7 +18,7 @@ use super::search_snapshot::Wanted;
 use super::verify::{SignedGrant, Verified};
 use crate::body::{self, Share};
 use crate::intercept::Request;
-use crate::message::RequestHead;
+use crate::message::{ByteRange, RequestHead};
 use crate::policy::{Allowed, Grant};
 use crate::session::{
     CredentialUse, Location, Revoked, Session, SigningContext, VerifiedSignature,
@@ -73,9 +73,12 @@ impl Credentials {
         let mut redactor = self.look_for(session, &wanted)?;
         self.put_in(&mut request, put_in().map(|(_, lend)| lend), &fetched)?;
         let head = &mut request.head;
+        let mut range = None;
         let mut decoding = Share::of(session.decoding_of(&self.holding().decoding).clone());
         match &redactor {
-            Some(redactor) if redactor.is_strict() => ask_for_searchable(&mut head.fields),
+            Some(redactor) if redactor.is_strict() => {
+                range = ask_for_searchable(head, redactor.margin());
+            }
             // A signed request stays unchanged, and only error answers to it are decoded.
             Some(_) if signs.is_none() => {
                 body::ask_for_affordable(&mut head.fields, &mut decoding);
@@ -88,7 +91,7 @@ impl Credentials {
         });
         if minting.is_some() {
             // An answer that must be read is requested without a content coding.
-            ask_for_searchable(&mut head.fields);
+            range = ask_for_searchable(head, None);
         }
         if let Some(SignedGrant { grant, proof }) = proof {
             let lend = grants.get(grant).ok_or(Error::Unknown)?.lend();
@@ -113,6 +116,7 @@ impl Credentials {
             lent: redactor,
             messages,
             method: request.head.method.clone(),
+            range,
             upgrade: request.upgrade.take(),
             minting,
             decoding,
@@ -206,13 +210,12 @@ fn messages(
 /// No content coding.
 const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 
-/// Fields by which a client asks for a part of the content or for a difference, or accepts
-/// compressed messages: `Range` and its conditions, Azure's own form of it, RFC 3229, gRPC, the
-/// Connect protocol.
-static UNSEARCHABLE: [HeaderName; 6] = [
-    RANGE,
-    IF_RANGE,
-    HeaderName::from_static("x-ms-range"),
+/// Fields by which a client asks for a part of the content: `Range`, and Azure's own form of it.
+static RANGES: [HeaderName; 2] = [RANGE, HeaderName::from_static("x-ms-range")];
+
+/// Fields by which a client asks for a difference, or accepts compressed messages: RFC 3229, gRPC,
+/// the Connect protocol.
+static UNSEARCHABLE: [HeaderName; 3] = [
     HeaderName::from_static("a-im"),
     HeaderName::from_static("grpc-accept-encoding"),
     HeaderName::from_static("connect-accept-encoding"),
@@ -220,17 +223,43 @@ static UNSEARCHABLE: [HeaderName; 6] = [
 
 /// Asks for an answer in which echoes can be found, and whose length tells nothing of a secret.
 ///
-/// An echo split across two partial answers could not be found, so the whole is requested (RFC 9110
-/// §14.2: a server may ignore a range, and so may we). Neither could one in a coding that we cannot
-/// decode (threats I03), or in a message that is compressed by itself. And a compressed length
-/// tells how alike the content's parts are: a client's guess in it, and an echo of the secret
-/// (BREACH).
-fn ask_for_searchable(fields: &mut HeaderMap) {
+/// An echo in a coding that we cannot decode could not be found (threats I03), nor one in a message
+/// that is compressed by itself. And a compressed length tells how alike the content's parts are: a
+/// client's guess in it, and an echo of the secret (BREACH).
+///
+/// An echo split across two partial answers could not be found either. So a range is requested with
+/// a margin, and returned; without a margin, or if there is more than one range, the whole is
+/// requested (RFC 9110 §14.2: a server may ignore a range, and so may we).
+fn ask_for_searchable(head: &mut RequestHead, margin: Option<u64>) -> Option<ByteRange> {
+    let fields = &mut head.fields;
+    let mut asked = None;
     // Looked for in one pass: few requests have any.
-    if fields.keys().any(|name| UNSEARCHABLE.contains(name)) {
+    let is_one = |name: &HeaderName| {
+        RANGES.contains(name) || UNSEARCHABLE.contains(name) || *name == IF_RANGE
+    };
+    if fields.keys().any(is_one) {
         for name in &UNSEARCHABLE {
             fields.remove(name);
         }
+        asked = margin.and_then(|margin| {
+            let mut all = RANGES.iter().flat_map(|name| {
+                let values = fields.get_all(name).iter();
+                values.map(move |value| (name, value))
+            });
+            let ((name, value), None) = (all.next()?, all.next()) else {
+                return None;
+            };
+            let range = ByteRange::parse(value).filter(|_| head.method == Method::GET)?;
+            Some((name, range, range.with_margin(margin)))
+        });
+        for name in &RANGES {
+            fields.remove(name);
+        }
+        match &asked {
+            Some((name, _, wide)) => drop(fields.insert(*name, wide.clone())),
+            None => drop(fields.remove(IF_RANGE)),
+        }
     }
     fields.insert(ACCEPT_ENCODING, IDENTITY);
+    asked.map(|(_, range, _)| range)
 }

@@ -10,7 +10,7 @@ use super::redactor::Redactor;
 use crate::audit::Text;
 use crate::body::Share;
 use crate::intercept::{Request, Upgrade};
-use crate::message::Origin;
+use crate::message::{ByteRange, Origin};
 use crate::names::{CredentialName, Identity};
 use crate::policy::{Allowed, JudgedRequest};
 
@@ -31,6 +31,8 @@ pub struct AnswerPlan {
     pub(crate) lent: Option<Redactor>,
     /// The request's method.
     pub(crate) method: Method,
+    /// The range that the client asked for, if it was asked for with a margin.
+    pub(crate) range: Option<ByteRange>,
     /// The upgrade that the client asked for.
     pub(crate) upgrade: Option<Box<Upgrade>>,
     /// What puts credentials into the messages that the client sends after it.

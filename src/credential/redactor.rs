@@ -51,6 +51,14 @@ impl Redactor {
         }
     }
 
+    /// How many bytes around a range are read, so that what is searched for is read whole. `None` if
+    /// something is longer.
+    pub(super) fn margin(&self) -> Option<u64> {
+        const MARGIN: usize = 64 << 10;
+        let longest = self.searched.load().echoes.longest();
+        (longest <= MARGIN).then_some(MARGIN as u64)
+    }
+
     fn echoes(&self) -> Arc<EchoSearch> {
         self.echoes_of(&self.searched.load())
     }

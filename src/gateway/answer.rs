@@ -15,7 +15,7 @@ use super::answer_body::{AnswerBody, AnswerSource};
 use super::refusal::Refusal;
 use crate::body::{Coding, DecodeBody, DecodeFault, Decoder, Share};
 use crate::credential::{self, Redactor};
-use crate::message::fields;
+use crate::message::{ByteRange, fields};
 use crate::origin::{self, OriginBody};
 
 /// RFC 9530: digests of the content, which scrubbing or decoding changes.
@@ -42,7 +42,7 @@ const MINTED_WITHIN: Duration = Duration::from_secs(30);
 /// [`credential::Error::Guessed`] if the session may not see any of the answer.
 pub async fn clean(
     response: Response<OriginBody>,
-    method: &Method,
+    (method, range): (&Method, Option<ByteRange>),
     lent: Option<&Redactor>,
     decoding: Share,
 ) -> Result<Response<AnswerBody>, Refusal> {
@@ -74,6 +74,23 @@ pub async fn clean(
         // The length of the coded form would tell how alike an echo and the client's text are.
         as_identity(&mut parts.headers);
     }
+    let part = match range.filter(|_| partial) {
+        Some(range) => Some(
+            range
+                .of_answer(&mut parts.headers)
+                .ok_or(origin::Error::Range)?,
+        ),
+        None => None,
+    };
+    if let Some(part) = part {
+        DIGESTS
+            .iter()
+            .for_each(|name| drop(parts.headers.remove(name)));
+        // Nothing but the margin is there.
+        if part.length == 0 {
+            parts.status = StatusCode::RANGE_NOT_SATISFIABLE;
+        }
+    }
     let source = if codings.is_empty() || bare || (partial && !lent.is_strict()) {
         let mut body = lent.scrub(body, &mut parts.headers);
         body.add_replaced(echoes);
@@ -101,7 +118,10 @@ pub async fn clean(
         body.add_replaced(echoes);
         AnswerSource::Decoded(Box::new(body))
     };
-    Ok(Response::from_parts(parts, AnswerBody::new(source)))
+    Ok(Response::from_parts(
+        parts,
+        AnswerBody::new(source).within(part),
+    ))
 }
 
 /// Waits for the first piece of decoded content, for a moment: content that is not what its label

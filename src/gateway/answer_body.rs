@@ -4,14 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use http_body::{Body, Frame, SizeHint};
 
 use super::guard::{Abort, ExchangeGuard};
 use crate::audit::{Length, Outcome, Trail};
 use crate::body::{DecodeBody, DecodeFault};
 use crate::credential::{Guessed, ScrubBody, ScrubFault};
-use crate::message::fields;
+use crate::message::{Part, fields};
 use crate::names::ReasonCode;
 use crate::origin::OriginBody;
 
@@ -46,6 +46,10 @@ impl Broken {
 /// The content of an answer.
 pub struct AnswerBody {
     source: AnswerSource,
+    /// Which bytes of it are the client's; all if `None`.
+    part: Option<Part>,
+    /// An end that the client is told once it has what came before.
+    broken: Option<Box<Broken>>,
     /// What to settle when the content ends; `None` for the gateway's own answers.
     end: Option<AnswerEnd>,
 }
@@ -70,6 +74,16 @@ struct AnswerEnd {
     ended: Option<(Outcome, Option<ReasonCode>)>,
 }
 
+impl AnswerEnd {
+    /// How content ended that broke off nowhere.
+    fn whole(&self) -> Outcome {
+        match self.guard.meter.is_unclosed() {
+            true => Outcome::Unclosed,
+            false => Outcome::Whole,
+        }
+    }
+}
+
 impl Drop for AnswerBody {
     fn drop(&mut self) {
         let Some(end) = &self.end else { return };
@@ -91,7 +105,18 @@ impl Drop for AnswerBody {
 impl AnswerBody {
     /// Content from this source. Its end settles nothing until `settle` is called.
     pub(super) fn new(source: AnswerSource) -> Self {
-        Self { source, end: None }
+        Self {
+            source,
+            part: None,
+            broken: None,
+            end: None,
+        }
+    }
+
+    /// Shows this part of the content alone.
+    pub(super) fn within(mut self, part: Option<Part>) -> Self {
+        self.part = part;
+        self
     }
 
     /// The gateway's own content.
@@ -132,6 +157,49 @@ impl AnswerBody {
         match self.source {
             AnswerSource::Switched => Length::Switched,
             _ => self.size_hint().exact().map_or(Length::Open, Length::Known),
+        }
+    }
+
+    /// Polls the source for bytes that are the client's.
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        loop {
+            if self.part.is_some_and(|part| part.length == 0) {
+                return Poll::Ready(None);
+            }
+            let frame = ready!(self.poll_source(cx));
+            let Some(part) = &mut self.part else {
+                return Poll::Ready(frame);
+            };
+            let mut data = match frame {
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                end => return Poll::Ready(end),
+            };
+            let skipped = data
+                .len()
+                .min(usize::try_from(part.skip).unwrap_or(usize::MAX));
+            data.advance(skipped);
+            data.truncate(usize::try_from(part.length).unwrap_or(usize::MAX));
+            part.skip -= skipped as u64;
+            part.length -= data.len() as u64;
+            if !data.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+        }
+    }
+
+    /// Polls the source. If it breaks off, what came before goes to the client first: whoever sends
+    /// it writes nothing more after an error.
+    fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if let Some(broken) = self.broken.take() {
+            return Poll::Ready(Some(Err(*broken)));
+        }
+        match ready!(self.poll_part(cx)) {
+            Some(Err(broken @ Broken::Origin(_))) => {
+                self.broken = Some(Box::new(broken));
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            frame => Poll::Ready(frame),
         }
     }
 
@@ -184,7 +252,7 @@ impl Body for AnswerBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let this = &mut *self;
-        let polled = match this.poll_source(cx) {
+        let polled = match this.poll_flushed(cx) {
             Poll::Ready(frame) => Poll::Ready(frame),
             Poll::Pending => match &mut this.end {
                 Some(end) => end
@@ -206,7 +274,7 @@ impl Body for AnswerBody {
             frame = Some(Err(Broken::Aborted(why)));
         }
         match &mut frame {
-            None => end.ended = Some((Outcome::Whole, None)),
+            None => end.ended = Some((end.whole(), None)),
             Some(Err(broken)) => end.ended = Some((Outcome::Cut, Some(broken.reason()))),
             Some(Ok(frame)) => {
                 if let Some(data) = frame.data_ref() {
@@ -220,12 +288,15 @@ impl Body for AnswerBody {
             && this.is_end_stream()
             && let Some(end) = &mut this.end
         {
-            end.ended = Some((Outcome::Whole, None));
+            end.ended = Some((end.whole(), None));
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
+        if self.part.is_some_and(|part| part.length == 0) {
+            return true;
+        }
         match &self.source {
             AnswerSource::Own(content) => content.is_none(),
             AnswerSource::Switched => true,
@@ -236,6 +307,9 @@ impl Body for AnswerBody {
     }
 
     fn size_hint(&self) -> SizeHint {
+        if let Some(part) = self.part {
+            return SizeHint::with_exact(part.length);
+        }
         match &self.source {
             AnswerSource::Own(content) => {
                 SizeHint::with_exact(content.as_ref().map_or(0, |content| content.len() as u64))

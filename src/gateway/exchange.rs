@@ -234,7 +234,12 @@ impl Exchange {
             // Boxed because it is large and rare.
             return Box::pin(self.minted(response, lent.as_ref(), &minting)).await;
         }
-        let response = answer::clean(response, &plan.method, lent.as_ref(), plan.decoding);
+        let response = answer::clean(
+            response,
+            (&plan.method, plan.range),
+            lent.as_ref(),
+            plan.decoding,
+        );
         let response = response.await?;
         match (plan.upgrade, switched) {
             (Some(upgrade), Some(switched)) => upgrade::switch(

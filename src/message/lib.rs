@@ -22,6 +22,7 @@ mod parameter;
 mod path_place;
 mod pattern;
 mod place;
+mod range;
 pub mod route;
 mod suffix;
 mod taken;
@@ -39,6 +40,7 @@ pub use named_path::{named_paths, names_path};
 pub use parameter::{folded, folded_parameter, folded_parameters, in_lower_case, parameter_names};
 pub use pattern::{HostPattern, OriginPattern, PatternMalformed};
 pub use place::Place;
+pub use range::{ByteRange, Part};
 pub use route::Route;
 pub use suffix::{Shared, shared};
 pub use taken::{

@@ -11,7 +11,7 @@ use hyper::upgrade::OnUpgrade;
 use super::Error;
 use super::dialer::Dialer;
 use super::no_answer::SendFailure;
-use super::origin_body::{OriginBody, Return};
+use super::origin_body::{ContentEnd, OriginBody, Return};
 use super::pool::{Pool, PoolKey};
 use super::request::written;
 use super::resolve::{Resolve, ResolverUnusable, StubResolver};
@@ -368,6 +368,31 @@ fn has_two_lengths(fields: &HeaderMap) -> bool {
     fields.contains_key(CONTENT_LENGTH) && !fields.get_all(TRANSFER_ENCODING).iter().all(is_chunked)
 }
 
+/// Writes a length once that is given several times (RFC 9112 §6.3): hyper has made sure that they
+/// are the same.
+fn one_length(fields: &mut HeaderMap) {
+    let mut all = fields.get_all(CONTENT_LENGTH).iter();
+    let Some(first) = all.next() else { return };
+    let one = first.as_bytes().split(|byte| *byte == b',').next();
+    let one = one.map(<[u8]>::trim_ascii).unwrap_or_default();
+    if all.next().is_some() || one.len() != first.len() {
+        let one = HeaderValue::from_bytes(one).expect("a part of a value is valid");
+        fields.insert(CONTENT_LENGTH, one);
+    }
+}
+
+/// What tells where a response's content ends.
+fn content_end(response: &Response<Incoming>) -> ContentEnd {
+    let framed = [CONTENT_LENGTH, TRANSFER_ENCODING];
+    let is_framed = framed
+        .iter()
+        .any(|name| response.headers().contains_key(name));
+    match response.version() != Version::HTTP_2 && !is_framed {
+        true => ContentEnd::Connection,
+        false => ContentEnd::Framed,
+    }
+}
+
 /// A response, and the values that are kept until its content has ended.
 struct OriginAnswer {
     response: Response<Incoming>,
@@ -382,14 +407,17 @@ impl OriginAnswer {
         if switched && plan.upgrade.is_none() {
             return Err(Error::BadUpgrade);
         }
+        if self.response.version() != Version::HTTP_2 {
+            one_length(self.response.headers_mut());
+        }
         let on_upgrade = switched.then(|| hyper::upgrade::on(&mut self.response));
         // An upgraded connection never returns to the pool.
         let back = if switched { None } else { self.back };
-        let stream = self.stream;
+        let (stream, end) = (self.stream, content_end(&self.response));
         Ok(Forwarded {
             response: self
                 .response
-                .map(|inner| OriginBody::new(inner, back, stream)),
+                .map(|inner| OriginBody::new(inner, end, back, stream)),
             upgrade: on_upgrade,
             plan,
             remote: self.remote,

@@ -108,6 +108,9 @@ pub enum Error {
     /// The origin answered an upgrade wrongly (RFC 6455 §4.1).
     #[error("the origin's answer to the upgrade is invalid")]
     BadUpgrade,
+    /// The response's content is not the part that was asked for.
+    #[error("the origin's answer has not the range of bytes that it was asked for")]
+    Range,
     /// The response's content has a coding that cannot be decoded, so an injected secret in it
     /// could not be found.
     #[error("the origin's answer has a content coding that cannot be undone")]
@@ -139,7 +142,9 @@ impl Error {
             Self::Protocol => ReasonCode::OriginProtocol,
             Self::NoAnswer(_) => ReasonCode::NoAnswer,
             Self::HeadTooLong(_) => ReasonCode::AnswerHead,
-            Self::Http(_) | Self::TwoLengths | Self::Informational => ReasonCode::BadResponse,
+            Self::Http(_) | Self::TwoLengths | Self::Informational | Self::Range => {
+                ReasonCode::BadResponse
+            }
             Self::BadUpgrade => ReasonCode::Bad101,
             Self::Coding => ReasonCode::Encoding,
             Self::DecodingBudget => ReasonCode::DecodingBudget,

@@ -1,5 +1,7 @@
 //! The content of a response. Its connection returns to the pool when the content has ended.
 
+use std::error::Error as _;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -27,20 +29,54 @@ pub(super) struct Return {
 pub struct OriginBody {
     inner: Incoming,
     ended: bool,
+    end: ContentEnd,
     back: Option<Return>,
     /// Kept for as long as the stream is in use.
     _stream: Option<StreamSlot>,
 }
 
+/// What tells where content ends (RFC 9112 §6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ContentEnd {
+    /// A length, a last chunk, or the end of an HTTP/2 stream.
+    Framed,
+    /// The end of the connection.
+    Connection,
+    /// The connection has ended, but not its TLS: there was no `close_notify`.
+    Unclosed,
+}
+
 impl OriginBody {
-    pub(super) fn new(inner: Incoming, back: Option<Return>, stream: Option<StreamSlot>) -> Self {
+    pub(super) fn new(
+        inner: Incoming,
+        end: ContentEnd,
+        back: Option<Return>,
+        stream: Option<StreamSlot>,
+    ) -> Self {
         Self {
             inner,
             ended: false,
+            end,
             back,
             _stream: stream,
         }
     }
+
+    /// Takes the end of a connection whose TLS was not closed as the end of content that has no
+    /// other. Somebody on the way may have cut it, which the record says; clients that read such
+    /// origins themselves take it too.
+    fn end_unclosed(&mut self) {
+        self.end = ContentEnd::Unclosed;
+        if let Some(back) = &self.back {
+            back.meter.end_unclosed();
+        }
+    }
+}
+
+/// Whether TLS ended without `close_notify` (RFC 8446 §6.1).
+fn is_without_notify(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    cause.is_some_and(|cause: &io::Error| cause.kind() == io::ErrorKind::UnexpectedEof)
 }
 
 impl Body for OriginBody {
@@ -51,7 +87,17 @@ impl Body for OriginBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = Pin::new(&mut self.inner).poll_frame(cx);
+        if self.end == ContentEnd::Unclosed {
+            return Poll::Ready(None);
+        }
+        let mut frame = Pin::new(&mut self.inner).poll_frame(cx);
+        if let Poll::Ready(Some(Err(error))) = &frame
+            && self.end == ContentEnd::Connection
+            && is_without_notify(error)
+        {
+            self.end_unclosed();
+            frame = Poll::Ready(None);
+        }
         self.ended |= match &frame {
             Poll::Ready(Some(Ok(frame))) => frame.is_trailers(),
             Poll::Ready(end) => end.is_none(),
@@ -61,7 +107,7 @@ impl Body for OriginBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.end == ContentEnd::Unclosed || self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

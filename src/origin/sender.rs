@@ -107,6 +107,10 @@ pub(super) async fn http1_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'stati
         .max_header_size(ANSWER_HEAD)
         .max_headers(ANSWER_FIELDS)
         .max_buf_size(ANSWER_HEAD)
+        // RFC 9112 §5.1 and §5.2: a proxy removes the space before a response's colon, and makes
+        // one line of a folded one.
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_obsolete_multiline_headers_in_responses(true)
         .handshake(TokioIo::new(noted(stream, &heard)))
         .await
         .map_err(|error| Error::Unreachable(Some(io::Error::other(error))))?;

@@ -67,6 +67,8 @@ pub enum Step {
     Messages,
     /// Closes the connection.
     Close,
+    /// Ends the connection without closing its TLS.
+    Drop,
 }
 
 /// E's response over HTTP/2.
@@ -300,6 +302,7 @@ async fn http1(
                     return;
                 }
                 Step::Messages => return messages(&mut io, &state).await,
+                Step::Drop => return,
                 Step::Close => {
                     let _ = io.shutdown().await;
                     return;

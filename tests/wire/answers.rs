@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::echoes::{ASK, ask, coded_pieces};
-use crate::rig::origin::{Step, ok};
+use crate::rig::origin::{Seen, Step, ok};
 use crate::rig::way::Way;
 use crate::rig::{GOOD, OTHER, Rig};
 use crate::rows;
@@ -16,6 +16,11 @@ rows![
     a_length_beside_another_transfer_coding_is_refused_at_once,
     informational_answers_are_counted,
     a_long_head_of_an_answer_passes_and_a_longer_one_is_named,
+    a_resumed_download_has_its_bytes_and_no_secret_across_its_border,
+    an_answer_with_other_bytes_than_were_asked_for_is_refused,
+    a_folded_line_a_blank_before_a_colon_and_a_length_said_twice_are_mended,
+    content_that_ends_with_a_connection_whose_tls_is_not_closed_is_whole,
+    what_came_before_an_answer_broke_off_is_passed_on,
 ];
 
 fn content_that_is_not_what_its_label_says_is_refused_before_the_head(rig: &Rig) {
@@ -164,4 +169,172 @@ fn a_long_head_of_an_answer_passes_and_a_longer_one_is_named(rig: &Rig) {
         }
     }
     rig.ends_now();
+}
+
+/// How an origin with this content answers a request, a range of it or all.
+fn stored(seen: &Seen, content: &[u8]) -> Vec<Step> {
+    let all = content.len();
+    let asked = seen.all("range");
+    let Some(range) = asked.first().and_then(|range| range.strip_prefix("bytes=")) else {
+        return ok("", content);
+    };
+    let (first, last) = range.split_once('-').unwrap();
+    let (first, last) = match (first.parse::<usize>(), last.parse::<usize>()) {
+        (Ok(first), last) => (first, last.map_or(all, |last| all.min(last + 1))),
+        (Err(_), last) => (all.saturating_sub(last.unwrap()), all),
+    };
+    if first >= all {
+        let head =
+            format!("HTTP/1.1 416 N\r\nContent-Range: bytes */{all}\r\nContent-Length: 0\r\n\r\n");
+        return vec![Step::Bytes(head.into_bytes())];
+    }
+    let part = &content[first..last];
+    let head = format!(
+        "HTTP/1.1 206 P\r\nContent-Range: bytes {first}-{}/{all}\r\nContent-Length: {}\r\n\r\n",
+        last - 1,
+        part.len()
+    );
+    vec![Step::Bytes([head.as_bytes(), part].concat())]
+}
+
+fn a_resumed_download_has_its_bytes_and_no_secret_across_its_border(rig: &Rig) {
+    let secret = rig.secret("bearer").to_owned();
+    let (border, rest) = (200_000, 150_000);
+    for before in [0, 1, secret.len() / 2, secret.len() - 1, secret.len()] {
+        let noise = |count: usize| (0..count).map(|at| b"0123456789 \n"[at * at % 12]);
+        let mut content: Vec<u8> = noise(border - before).collect();
+        content.extend(secret.bytes());
+        content.extend(noise(rest));
+        let (whole, all) = (content.clone(), content.len());
+        let planted = border - before..border - before + secret.len();
+        rig.origins.on("/stored", move |seen| stored(seen, &whole));
+        for way in Way::SECURE {
+            let part = |range: &str| {
+                let ask = ASK.replace("/x ", "/stored ");
+                let ask = ask.replace("\r\n\r\n", &format!("\r\nRange: bytes={range}\r\n\r\n"));
+                let answer = rig.ask(way, GOOD, &ask);
+                rig.record(way);
+                answer
+            };
+            let (first, second) = (
+                part(&format!("0-{}", border - 1)),
+                part(&format!("{border}-")),
+            );
+            for (answer, told) in [(&first, (0, border - 1)), (&second, (border, all - 1))] {
+                let told = format!("bytes {}-{}/{all}", told.0, told.1);
+                assert_eq!(
+                    (answer.status, answer.field("content-range")),
+                    (206, Some(&*told)),
+                    "{way:?} {before} {}",
+                    answer.head
+                );
+            }
+            let joined = [first.body, second.body].concat();
+            assert_eq!(joined.len(), all, "{way:?} {before}");
+            assert_eq!(joined[..planted.start], content[..planted.start]);
+            assert_eq!(joined[planted.end..], content[planted.end..]);
+            let tail = part("-5");
+            assert_eq!((tail.status, &*tail.body), (206, &content[all - 5..]));
+            // The margin alone is there, or nothing.
+            for beyond in [all, all + 1_000_000] {
+                let none = part(&format!("{beyond}-"));
+                let told = format!("bytes */{all}");
+                assert_eq!(
+                    (none.status, none.field("content-range"), &*none.body),
+                    (416, Some(&*told), &b""[..]),
+                    "{way:?} {beyond} {}",
+                    none.head
+                );
+            }
+            let several = part("0-1,5-6");
+            assert_eq!(
+                (several.status, several.body.len() >= all - 64),
+                (200, true)
+            );
+        }
+    }
+    rig.ends_now();
+}
+
+fn an_answer_with_other_bytes_than_were_asked_for_is_refused(rig: &Rig) {
+    for told in [
+        "Content-Range: bytes 200000-200001/300000\r\n",
+        "Content-Range: bytes 0-1/300000\r\nContent-Range: bytes 5-6/300000\r\n",
+        "Content-Type: multipart/byteranges; boundary=b\r\n",
+    ] {
+        rig.origins.on("/other", move |_| {
+            let head = format!("HTTP/1.1 206 P\r\n{told}Content-Length: 2\r\n\r\nno");
+            vec![Step::Bytes(head.into_bytes())]
+        });
+        for way in Way::SECURE {
+            let ask = ASK.replace("/x ", "/other ");
+            let ask = ask.replace("\r\n\r\n", "\r\nRange: bytes=100000-\r\n\r\n");
+            let answer = rig.ask(way, GOOD, &ask);
+            let told = (answer.status, answer.reason());
+            assert_eq!(told, (502, "bad_response".to_owned()), "{way:?} {answer:?}");
+            rig.record(way);
+        }
+    }
+    rig.ends_now();
+}
+
+fn a_folded_line_a_blank_before_a_colon_and_a_length_said_twice_are_mended(rig: &Rig) {
+    rig.origins.on("/odd", |_| {
+        let head = "HTTP/1.1 200 OK\r\nX-Folded: one\r\n\ttwo\r\nX-Blank : three\r\nContent-Length: 2, 2\r\n\r\nok";
+        vec![Step::Bytes(head.into())]
+    });
+    for way in Way::SECURE {
+        let answer = rig.ask(way, OTHER, "GET /odd HTTP/1.1\r\nHost: {H}\r\n\r\n");
+        let folded = answer.field("x-folded").unwrap_or_default();
+        assert_eq!(
+            folded.split_whitespace().collect::<Vec<_>>(),
+            ["one", "two"],
+            "{way:?}"
+        );
+        let told = (answer.field("x-blank"), answer.field("content-length"));
+        assert_eq!(told, (Some("three"), Some("2")), "{way:?} {answer:?}");
+        assert_eq!(answer.text(), "ok", "{way:?}");
+        rig.record(way);
+    }
+    rig.ends_now();
+}
+
+fn content_that_ends_with_a_connection_whose_tls_is_not_closed_is_whole(rig: &Rig) {
+    for (closes, outcome) in [(Step::Close, "whole"), (Step::Drop, "unclosed")] {
+        rig.origins.on("/closes", move |_| {
+            let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end";
+            vec![Step::Bytes(answer.to_vec()), closes.clone()]
+        });
+        for (host, way) in [(OTHER, Way::Connect), (GOOD, Way::Transparent)] {
+            let answer = rig.ask(way, host, "GET /closes HTTP/1.1\r\nHost: {H}\r\n\r\n");
+            assert_eq!(
+                (answer.status, &*answer.text()),
+                (200, "to the end"),
+                "{way:?}"
+            );
+            let record = rig.record(way);
+            let ends = rig.ends();
+            assert_eq!(ends[0]["outcome"], outcome, "{way:?} {record} {ends:?}");
+        }
+    }
+}
+
+fn what_came_before_an_answer_broke_off_is_passed_on(rig: &Rig) {
+    for framing in [
+        "Transfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n",
+        "Content-Length: 9\r\n\r\nsome",
+    ] {
+        rig.origins.on("/breaks", move |_| {
+            let answer = format!("HTTP/1.1 200 OK\r\n{framing}");
+            vec![Step::Bytes(answer.into_bytes()), Step::Drop]
+        });
+        for way in Way::SECURE {
+            let answer = rig.ask(way, OTHER, "GET /breaks HTTP/1.1\r\nHost: {H}\r\n\r\n");
+            assert_eq!(answer.status, 200, "{way:?} {answer:?}");
+            assert!(answer.text().starts_with("some"), "{way:?} {answer:?}");
+            assert!(answer.text().contains("[cut]"), "{way:?} {answer:?}");
+            assert_eq!(rig.record(way)["status"], 200);
+            assert!(rig.ends().iter().all(|end| end["outcome"] == "cut"));
+        }
+    }
 }

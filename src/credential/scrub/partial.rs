@@ -17,7 +17,7 @@ pub(super) struct PartialMatcher {
     /// Which bytes an unseparated form may contain.
     usual: [bool; 256],
     /// The length of the longest form.
-    longest: usize,
+    pub(super) longest: usize,
     /// Which bytes a form of any kind may contain.
     any: [bool; 256],
     /// The separators of forms in separated hex.

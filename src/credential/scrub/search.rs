@@ -255,6 +255,12 @@ impl EchoSearch {
         }
     }
 
+    /// The length of the longest form.
+    pub fn longest(&self) -> usize {
+        let lengths = self.partial.iter().map(|one| one.longest);
+        lengths.max().unwrap_or(0)
+    }
+
     /// The most bytes already passed on that can matter.
     pub(super) fn reach(&self) -> usize {
         self.set.reach
