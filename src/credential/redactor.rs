@@ -51,8 +51,8 @@ impl Redactor {
         }
     }
 
-    /// How many bytes around a range are read, so that what is searched for is read whole. `None` if
-    /// something is longer.
+    /// How many bytes around a range are read, so that what is searched for is read whole; `None`
+    /// if something is longer.
     pub(super) fn margin(&self) -> Option<u64> {
         const MARGIN: usize = 64 << 10;
         let longest = self.searched.load().echoes.longest();

@@ -8,6 +8,7 @@ use super::buffer_limits::BufferLimits;
 use super::credentials::Credentials;
 use super::error::Error;
 use super::login::AskedTokens;
+use crate::intercept::Tie;
 use crate::message::RequestHead;
 use crate::names::Identity;
 use crate::policy::Authorized;
@@ -47,6 +48,11 @@ impl Verified {
     /// The revocations of the credentials that it is lent. Connections for it register there.
     pub fn revocations(&self) -> &[Arc<Revocation>] {
         self.authorized.judged().revocations()
+    }
+
+    /// Says whether the connections to origins are its client's own.
+    pub fn tie(&self) -> &Tie {
+        self.authorized.tie()
     }
 
     /// Whether the client asked for an upgrade.

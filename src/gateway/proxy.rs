@@ -120,5 +120,6 @@ pub(super) fn absolute_form(inbound: Inbound<'_>) -> ConnectionContext {
         sni: None,
         destination: None,
         client: inbound.client,
+        tie: Arc::default(),
     }
 }

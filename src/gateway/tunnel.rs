@@ -42,6 +42,7 @@ impl TunnelTarget {
             sni,
             destination: self.destination,
             client: inbound.client,
+            tie: Arc::default(),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What is known about a connection before its first request.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::base::Aliases;
 use super::caller::Caller;
@@ -73,6 +74,29 @@ pub struct ConnectionContext {
     pub destination: Option<SocketAddr>,
     /// Where the connection comes from, if that tells clients of the session apart.
     pub client: Option<SocketAddr>,
+    /// Whether connections to origins are its own.
+    pub tie: Arc<Tie>,
+}
+
+/// Says whether the connections to origins are those of one client's connection alone.
+///
+/// Some logins (NTLM, Negotiate) are of a connection and not of a request: whoever uses such a
+/// connection next would be taken for the one who logged in.
+#[derive(Debug, Default)]
+pub struct Tie(OnceLock<u64>);
+
+impl Tie {
+    /// From now on they are, and have this number.
+    pub fn tie(&self) -> u64 {
+        static TIED: AtomicU64 = AtomicU64::new(0);
+        *self.0.get_or_init(|| TIED.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The number of the client's connection, if they are.
+    #[must_use]
+    pub fn tied(&self) -> Option<u64> {
+        self.0.get().copied()
+    }
 }
 
 impl ConnectionContext {

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
@@ -21,6 +21,7 @@ use super::tls::{Carried, Configurations};
 use super::vet::vet;
 use crate::body::{Meter, Outgoing};
 use crate::credential::{AnswerPlan, Credentialed, Verified};
+use crate::intercept::Tie;
 use crate::message::{Authority, Origin, RequestHead, Scheme};
 use crate::session::{Revocation, Revoked};
 
@@ -110,13 +111,18 @@ impl Origins {
     /// # Errors
     /// [`Error`] by cause. Nothing of the exchange was sent then.
     pub async fn open(&self, verified: &Verified) -> Result<Channel, Error> {
+        let head = verified.head();
+        if is_of_connection(&head.fields, &AUTHORIZATION) {
+            verified.tie().tie();
+        }
         let key = Arc::new(PoolKey {
+            tied: verified.tie().tied(),
             identity: verified.identity().clone(),
-            origin: verified.head().origin.clone(),
+            origin: head.origin.clone(),
             generation: verified.generation(),
         });
         let carried = match verified.is_upgrade() {
-            _ if verified.head().needs_http2() => Carried::ByHttp2,
+            _ if head.needs_http2() => Carried::ByHttp2,
             true => Carried::ByHttp1,
             false => Carried::ByAny,
         };
@@ -293,7 +299,7 @@ impl Channel {
             }
             (sent, _) => sent?,
         };
-        answered.into_forwarded(plan)
+        answered.into_forwarded(plan, &request.connection.tie)
     }
 
     async fn send(
@@ -368,6 +374,17 @@ fn has_two_lengths(fields: &HeaderMap) -> bool {
     fields.contains_key(CONTENT_LENGTH) && !fields.get_all(TRANSFER_ENCODING).iter().all(is_chunked)
 }
 
+/// Whether a field names a login that is for the connection (MS-NTHT, RFC 4559 §6).
+fn is_of_connection(fields: &HeaderMap, name: &HeaderName) -> bool {
+    let values = fields.get_all(name).iter().map(HeaderValue::as_bytes);
+    let mut challenges = values.flat_map(|value| value.split(|byte| *byte == b','));
+    challenges.any(|one| {
+        let scheme = one.trim_ascii().split(|byte| *byte == b' ').next();
+        let scheme = scheme.unwrap_or_default();
+        scheme.eq_ignore_ascii_case(b"ntlm") || scheme.eq_ignore_ascii_case(b"negotiate")
+    })
+}
+
 /// Writes a length once that is given several times (RFC 9112 §6.3): hyper has made sure that they
 /// are the same.
 fn one_length(fields: &mut HeaderMap) {
@@ -402,7 +419,12 @@ struct OriginAnswer {
 }
 
 impl OriginAnswer {
-    fn into_forwarded(mut self, plan: AnswerPlan) -> Result<Forwarded, Error> {
+    fn into_forwarded(mut self, plan: AnswerPlan, tie: &Tie) -> Result<Forwarded, Error> {
+        if let Some(back) = &mut self.back
+            && is_of_connection(self.response.headers(), &WWW_AUTHENTICATE)
+        {
+            Arc::make_mut(&mut back.key).tied = Some(tie.tie());
+        }
         let switched = self.response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if switched && plan.upgrade.is_none() {
             return Err(Error::BadUpgrade);

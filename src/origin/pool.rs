@@ -22,6 +22,8 @@ pub(super) struct PoolKey {
     pub(super) origin: Origin,
     /// The policy generation: a connection does not outlive the decision (threats C09).
     pub(super) generation: u64,
+    /// The client's connection, if the login of an exchange was for the connection that it used.
+    pub(super) tied: Option<u64>,
 }
 
 /// Hashes what differs most between connections; the rest is only compared.
@@ -281,6 +283,7 @@ mod tests {
 
     fn key(session: &str, host: &str) -> Arc<PoolKey> {
         Arc::new(PoolKey {
+            tied: None,
             identity: Identity {
                 session: SessionId::new(session).unwrap(),
                 credentials: Vec::new().into(),

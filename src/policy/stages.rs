@@ -12,7 +12,7 @@ use super::judges::{Case, Heard, Objection, Ruling};
 use super::verdict::Verdict;
 use crate::body::read::Push;
 use crate::body::{Content, HoldBudget, HoldFault, Limit};
-use crate::intercept::Request;
+use crate::intercept::{Request, Tie};
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
 use crate::session::{Bindings, CredentialUse, OriginBindings, Session};
@@ -238,6 +238,11 @@ impl Authorized {
     /// The content. Only the part that is held can be read.
     pub fn content(&self) -> &Content {
         &self.request.content
+    }
+
+    /// Says whether the connections to origins are its client's own.
+    pub fn tie(&self) -> &Tie {
+        &self.request.connection.tie
     }
 
     /// Whether the client asked for an upgrade.

@@ -15,6 +15,7 @@ rows![
     a_connection_goes_back_however_the_end_was_told,
     a_connection_of_which_something_is_left_does_not_go_back,
     each_request_gets_its_own_answer_on_a_connection_that_was_used_by_any_other,
+    a_connection_on_which_a_client_logs_in_is_that_clients_alone,
     requests_that_begin_at_once_share_the_http2_connection_that_the_first_dials,
 ];
 
@@ -388,4 +389,45 @@ fn requests_that_begin_at_once_share_the_http2_connection_that_the_first_dials(r
         let used: HashSet<u64> = rig.seen().iter().map(|seen| seen.connection).collect();
         assert!(used.len() <= THREADS, "{way:?}: {used:?}");
     }
+}
+
+/// NTLM and its kin: who logged in is whoever uses the connection next.
+fn a_connection_on_which_a_client_logs_in_is_that_clients_alone(rig: &Rig) {
+    for scheme in ["NTLM", "Negotiate", "Basic realm=\"a\", negotiate"] {
+        let challenge = format!("WWW-Authenticate: {scheme}");
+        rig.origins.on("/mine", move |seen| {
+            match seen.all("authorization").is_empty() {
+                true => vec![Step::Bytes(
+                    format!("HTTP/1.1 401 N\r\n{challenge}\r\nContent-Length: 0\r\n\r\n")
+                        .into_bytes(),
+                )],
+                false => ok("", b"you are in"),
+            }
+        });
+        for way in Way::SECURE {
+            rig.origins.take_seen();
+            let ask = |wire: &mut Wire, path: &str, fields: &str| {
+                let line = format!("GET {{T}}{path} HTTP/1.1\r\nHost: {{H}}\r\n{fields}\r\n");
+                let status = wire.ask(&rig.fill(way, OTHER, &line)).status;
+                rig.record(way);
+                (status, rig.seen().remove(0).connection)
+            };
+            let (mut one, mut other) = (rig.open(way, OTHER), rig.open(way, OTHER));
+            let (status, mine) = ask(&mut one, "/mine", "");
+            assert_eq!(status, 401, "{way:?} {scheme}");
+            for _ in 0..3 {
+                let (status, theirs) = ask(&mut other, "/kept", "");
+                assert_eq!(status, 200);
+                assert_ne!(theirs, mine, "{way:?} {scheme}");
+                let again = ask(
+                    &mut one,
+                    "/mine",
+                    "Authorization: Negotiate TlRMTVNTUAAB\r\n",
+                );
+                assert_eq!(again, (200, mine), "{way:?} {scheme}");
+                assert_eq!(ask(&mut one, "/kept", ""), (200, mine), "{way:?} {scheme}");
+            }
+        }
+    }
+    rig.ends_now();
 }
