@@ -114,6 +114,8 @@ Record {
     lent_more: Option<u64>,
     /// Credential that no policy lent, and where it was.
     unlent: Option<Injected>,
+    /// Credential for which it was refused, and where it or its phantom was.
+    misplaced: Option<Injected>,
     /// Credentials whose phantoms the content has outside of their places.
     noted: Vec<Injected>,
     /// How many of these are not shown.

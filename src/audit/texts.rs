@@ -19,6 +19,7 @@ pub(super) fn texts(record: &mut Record) -> impl Iterator<Item = (&mut Text, usi
         .filter_map(|(text, most)| Some((text?, most)));
     let names = record.query.iter_mut().map(|name| (name, usize::MAX));
     let lent = record.lent.iter_mut().chain(&mut record.unlent);
+    let lent = lent.chain(&mut record.misplaced);
     let places = lent.map(|lent| (&mut lent.place, MOST_PLACE));
     heads.chain(names).chain(places)
 }

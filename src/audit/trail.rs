@@ -235,6 +235,14 @@ impl Trail {
         self.draft.record.unlent = Some(Injected::new(credential, place));
     }
 
+    /// Notes where a credential or its phantom was that the request may not have there. It has no
+    /// name if it is none of the session's.
+    pub fn misplace(&mut self, credential: Option<&CredentialName>, place: String) {
+        let credential = credential.map_or("", CredentialName::as_str).into();
+        let place = place.into();
+        self.draft.record.misplaced = Some(Injected { credential, place });
+    }
+
     /// Tells what is noted there, in each record as far as it is known then.
     pub fn tell(&mut self, noted: Arc<Noted>) {
         self.draft.noted = Some(noted);

@@ -93,6 +93,12 @@ const ATTRIBUTES: &[Attribute] = &[
     }),
     ("gateway.lent.places", "/lent", |lent| each(lent, "place")),
     ("gateway.unlent.credential", "/unlent/credential", same),
+    (
+        "gateway.misplaced.credential",
+        "/misplaced/credential",
+        same,
+    ),
+    ("gateway.misplaced.place", "/misplaced/place", same),
     ("gateway.noted.credentials", "/noted", |noted| {
         each(noted, "credential")
     }),

@@ -16,8 +16,9 @@ use crate::body::{HoldFault, TransformFault};
 use crate::credential::{StoreError, Unavailable};
 use crate::intercept::{PresentedDenied, Rejected, explicit};
 use crate::message::Authority;
-use crate::names::{ExchangeId, PolicyId, ReasonCode};
+use crate::names::{CredentialName, ExchangeId, PolicyId, ReasonCode};
 use crate::policy::Objection;
+use crate::session::RequestPart;
 use crate::{credential, origin, policy, session};
 
 /// The field that names a proxy's error (RFC 9209).
@@ -179,6 +180,16 @@ impl Refusal {
             Self::Denied(_) if failed.contains(&self.reason()) => Some(self.cause()),
             _ => None,
         }
+    }
+
+    /// The credential that the request may not have where it has it, and the place.
+    pub(super) fn misplaced(&self) -> Option<(Option<&CredentialName>, &RequestPart)> {
+        let why = match self {
+            Self::Session(session::Error::Misplaced(why))
+            | Self::Credential(credential::Error::Misplaced(why)) => why,
+            _ => return None,
+        };
+        Some((why.credential(), why.part()?))
     }
 
     /// Says what to do next, and who does it. `to` is the host and port that the request is for.

@@ -239,6 +239,9 @@ impl Exchange {
         if let Some(cause) = refusal.failure() {
             self.trail.cause(cause);
         }
+        if let Some((credential, part)) = refusal.misplaced() {
+            self.trail.misplace(credential, part.place());
+        }
         refusal.log(id);
         let (status, fields, content) = refusal.answer(id, version, self.error_format, to);
         let length = Length::Known(content.len() as u64);

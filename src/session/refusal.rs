@@ -196,6 +196,26 @@ impl CredentialRefusal {
         self
     }
 
+    /// Where what it is about was.
+    pub fn part(&self) -> Option<&RequestPart> {
+        match self {
+            Self::OutOfScope { part, .. }
+            | Self::Position { part, .. }
+            | Self::Disguised { part, .. }
+            | Self::Removed { part, .. }
+            | Self::ForeignSession { part, .. }
+            | Self::Foreign { part }
+            | Self::Token { part } => Some(part),
+            Self::Count { .. }
+            | Self::Cleartext { .. }
+            | Self::Unreadable { .. }
+            | Self::Digest
+            | Self::Batch { .. }
+            | Self::Signature { .. }
+            | Self::Unsignable { .. } => None,
+        }
+    }
+
     /// The credential it is about, if it is one of the session's.
     pub fn credential(&self) -> Option<&CredentialName> {
         match self {
@@ -214,6 +234,26 @@ impl CredentialRefusal {
             | Self::Digest
             | Self::Signature { .. } => None,
         }
+    }
+}
+
+impl RequestPart {
+    /// Its name in a record.
+    pub fn place(&self) -> String {
+        let name = match self {
+            Self::Host => "host",
+            Self::Path => "path",
+            Self::Query => "query",
+            Self::FieldName => "header_name",
+            Self::Named(name) if name.as_str().len() <= LONGEST_SHOWN => {
+                return format!("header:{name}");
+            }
+            Self::Field | Self::Named(_) => "header",
+            Self::Basic => "basic",
+            Self::Cookie => "cookie",
+            Self::Content => "content",
+        };
+        name.to_owned()
     }
 }
 

@@ -25,6 +25,27 @@ pub fn refused(
         (status, reason, Some(reason)),
         "{way:?} {template:?}: {answer:?} {record}"
     );
+    let of_credentials = [
+        "phantom_out_of_scope",
+        "phantom_position",
+        "phantom_disguised",
+        "phantom_foreign_session",
+        "foreign_credential",
+    ];
+    if of_credentials.contains(&reason) {
+        let misplaced = &record["misplaced"];
+        let place = misplaced["place"].as_str().unwrap_or_default();
+        let known = [
+            ("?key=", "query"),
+            ("Cookie: sid=", "cookie"),
+            ("\nX-Api-Key: {PH", "header:x-api-key"),
+        ];
+        let expected = known.iter().find(|(mark, _)| template.contains(mark));
+        let is_so = expected.is_none_or(|(_, expected)| place == *expected);
+        assert!(!place.is_empty() && is_so, "{template:?}: {record}");
+        let is_strange = matches!(reason, "phantom_foreign_session" | "foreign_credential");
+        assert_eq!(misplaced["credential"] == "", is_strange, "{record}");
+    }
     if matches!(status, 400 | 417 | 431 | 505) {
         assert!(
             wire.is_over(),
