@@ -19,18 +19,24 @@ impl ErrorFormat {
     /// Writes the status, fields and content of the answer.
     pub(super) fn write(self, details: &ErrorDetails<'_>) -> (StatusCode, HeaderMap, Bytes) {
         let mut status = details.reason.status();
-        let (kind, mut fields, content) = match (self, details.push) {
-            (_, Some(push)) => {
+        let (kind, mut fields, content) = match (self, details.push, details.call) {
+            (_, Some(push), _) => {
                 status = StatusCode::OK;
                 let report = git::report(push, details);
                 (git::REPORT, HeaderMap::with_capacity(12), report)
             }
-            (Self::Aws(protocol), None) => protocol.write(details),
-            (Self::Grpc(kind), None) => {
+            // The SDKs of MCP show nothing of an answer with another status.
+            (_, None, Some(call)) => {
+                status = StatusCode::OK;
+                let content = service::json_rpc(call, details);
+                ("application/json", HeaderMap::with_capacity(12), content)
+            }
+            (Self::Aws(protocol), None, None) => protocol.write(details),
+            (Self::Grpc(kind), None, None) => {
                 status = StatusCode::OK;
                 (kind, service::grpc(details), Bytes::new())
             }
-            (other, None) => {
+            (other, None, None) => {
                 let (kind, content) = service::content(other, details);
                 (kind, HeaderMap::with_capacity(12), content)
             }

@@ -247,7 +247,7 @@ impl Exchange {
                 *upgrade,
                 switched,
                 (lent, plan.messages),
-                self.guard.clone(),
+                (self.guard.clone(), self.trail.id()),
             ),
             (None, Some(_)) => Err(origin::Error::BadUpgrade.into()),
             // RFC 8441 §5: any 2xx answer to an extended CONNECT says that the stream is open. Here

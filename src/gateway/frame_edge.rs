@@ -26,14 +26,16 @@ impl<IO: AsyncWrite + Unpin> FrameEdge<IO> {
         }
     }
 
-    /// Tells the client that the gateway ends the WebSocket with this status (RFC 6455 §5.5.1),
-    /// unless a frame is under way.
-    pub(super) async fn close(&mut self, status: u16) -> io::Result<()> {
+    /// Tells the client that the gateway ends the WebSocket with this status, and why (RFC 6455
+    /// §5.5.1), unless a frame is under way.
+    pub(super) async fn close(&mut self, status: u16, why: &str) -> io::Result<()> {
         if self.left > 0 || !self.header.is_empty() {
             return Ok(());
         }
-        let [high, low] = status.to_be_bytes();
-        self.io.write_all(&[0x88, 2, high, low]).await?;
+        let why = &why.as_bytes()[..why.floor_char_boundary(MOST_WHY)];
+        let head = [0x88, 2 + why.len() as u8];
+        let frame = [&head[..], &status.to_be_bytes(), why].concat();
+        self.io.write_all(&frame).await?;
         self.io.flush().await
     }
 
@@ -55,6 +57,9 @@ impl<IO: AsyncWrite + Unpin> FrameEdge<IO> {
         }
     }
 }
+
+/// The payload of a frame of control has at most 125 bytes.
+const MOST_WHY: usize = 123;
 
 /// The length of a frame's payload, once its header is whole (RFC 6455 §5.2).
 fn payload(header: &[u8]) -> Option<u64> {

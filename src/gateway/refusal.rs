@@ -249,6 +249,10 @@ impl Refusal {
             to,
             id: &id,
             push: self.push(),
+            call: match self {
+                Self::Denied(denied) => denied.call.as_ref(),
+                _ => None,
+            },
             policies: self.policies(),
         });
         fields.insert(CONTENT_LENGTH, HeaderValue::from(content.len()));

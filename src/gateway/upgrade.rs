@@ -18,7 +18,7 @@ use crate::audit::Outcome;
 use crate::body::Meter;
 use crate::credential::{FrameFault, InjectMessages, MessageFault, Redactor, ScrubFrames};
 use crate::intercept::Upgrade;
-use crate::names::ReasonCode;
+use crate::names::{ExchangeId, ReasonCode};
 use crate::origin;
 
 /// How many bytes are read at once from either side.
@@ -33,7 +33,7 @@ pub(super) fn switch(
     upgrade: Upgrade,
     origin: OnUpgrade,
     (lent, mut messages): (Option<Redactor>, Option<Box<InjectMessages>>),
-    guard: Arc<ExchangeGuard>,
+    (guard, id): (Arc<ExchangeGuard>, ExchangeId),
 ) -> Result<Response<AnswerBody>, Refusal> {
     if !upgrade.expected.holds(response.headers()) {
         return Err(origin::Error::BadUpgrade.into());
@@ -60,7 +60,7 @@ pub(super) fn switch(
     // The two connections own this task: it ends when either of them ends, or on abort.
     tokio::spawn(async move {
         let mut frames = lent.map(|lent| lent.scrub_frames());
-        let joined = join(client, origin, (&mut messages, &mut frames), &guard).await;
+        let joined = join(client, origin, (&mut messages, &mut frames), (&guard, id)).await;
         let fault = joined.as_ref().err().and_then(fault_of);
         let cut = fault.or(guard.abort_reason().map(|why| why.reason()));
         let outcome = cut.map_or(Outcome::Whole, |_| Outcome::Cut);
@@ -81,18 +81,22 @@ fn fault_of(error: &io::Error) -> Option<ReasonCode> {
     of_origin.or_else(|| Some(fault.downcast_ref::<MessageFault>()?.reason()))
 }
 
-/// The status with which the client's side is closed, if the gateway ends a WebSocket so.
-fn close_status(error: &io::Error) -> Option<u16> {
+/// The status with which the client's side is closed, and why, if the gateway ends a WebSocket so.
+fn close_status(error: &io::Error) -> Option<(u16, ReasonCode)> {
     let fault = error.get_ref()?;
-    let cut = fault.downcast_ref().map(|_: &Abort| GOING_AWAY);
-    cut.or_else(|| Some(fault.downcast_ref::<MessageFault>()?.close_status()))
+    let cut = fault.downcast_ref();
+    let cut = cut.map(|why: &Abort| (GOING_AWAY, why.reason()));
+    cut.or_else(|| {
+        let fault = fault.downcast_ref::<MessageFault>()?;
+        Some((fault.close_status(), fault.reason()))
+    })
 }
 
 async fn join(
     client: OnUpgrade,
     origin: OnUpgrade,
     (messages, frames): (&mut Option<Box<InjectMessages>>, &mut Option<ScrubFrames>),
-    guard: &ExchangeGuard,
+    (guard, id): (&ExchangeGuard, ExchangeId),
 ) -> io::Result<()> {
     let (client, origin) = tokio::try_join!(client, origin).map_err(io::Error::other)?;
     let (client_in, client_out) = tokio::io::split(TokioIo::<Upgraded>::new(client));
@@ -104,9 +108,10 @@ async fn join(
         ended = async { tokio::try_join!(up, down) } => ended.map(|_| ()),
         why = guard.aborted() => Err(io::Error::other(why)),
     };
-    if let Some(status) = ended.as_ref().err().and_then(close_status) {
+    if let Some((status, reason)) = ended.as_ref().err().and_then(close_status) {
+        let why = format!("gateway: {reason}; gateway why {id}");
         // A client that reads nothing is not waited for.
-        let _ = tokio::time::timeout(TOLD_WITHIN, client_out.close(status)).await;
+        let _ = tokio::time::timeout(TOLD_WITHIN, client_out.close(status, &why)).await;
     }
     ended
 }

@@ -10,7 +10,7 @@ use super::generation::{Generation, Policies};
 use super::judged::{JudgedRequest, Refused};
 use super::judges::{Case, Heard, Objection, Ruling};
 use super::verdict::Verdict;
-use crate::body::read::Push;
+use crate::body::read::{Call, Push};
 use crate::body::{Content, HoldBudget, HoldFault, Limit};
 use crate::intercept::{Request, Tie};
 use crate::message::{Origin, RequestHead};
@@ -89,6 +89,8 @@ pub struct Denied {
     pub origin: Origin,
     /// The push that it is, if its commands were read and its client asks for a report.
     pub push: Option<RefusedPush>,
+    /// The call by JSON-RPC that it is.
+    pub call: Option<Call>,
     /// Why it was refused and what would allow it, for the client and the operator. Holds no value
     /// of the request's fields.
     pub explanation: Explanation,
@@ -214,13 +216,15 @@ fn denied(
         None => generation.explain(&facts, &verdict),
     };
     let RequestHead { method, target, .. } = &request.head;
-    let push = request.content.ahead();
-    let push = push.and_then(|begun| Push::of(method, target.path(), fields, || begun.whole()));
+    let begun = request.content.ahead();
+    let push = begun.and_then(|begun| Push::of(method, target.path(), fields, || begun.whole()));
+    let call = begun.and_then(|begun| Call::of(method, fields, begun));
     Denied {
         verdict,
         facts_read,
         lend: lend.map(|(credential, place)| (credential.clone(), place.to_string())),
         origin: request.head.origin.clone(),
+        call,
         push: push.map(|push| RefusedPush {
             push,
             rest: request.content,

@@ -29,6 +29,7 @@ rows![
     a_push_is_judged_before_its_objects_which_stream,
     a_tool_that_is_not_allowed_is_not_called,
     an_argument_of_a_tool_is_bounded,
+    a_refused_call_is_answered_in_json_rpc,
     a_field_of_a_multipart_form_is_judged_before_a_file_streams,
     content_that_is_text_is_judged,
     a_model_gets_no_tool_that_its_provider_runs,
@@ -720,6 +721,51 @@ fn an_argument_of_a_tool_is_bounded(rig: &Rig) {
         (json!([sum(5), sum(5)]), "policy_error"),
     ] {
         speak("/mcp", &content.to_string()).expect(rig, reason);
+    }
+}
+
+fn a_refused_call_is_answered_in_json_rpc(rig: &Rig) {
+    let ask = |content: &str| {
+        let head = "POST {T}/mcp HTTP/1.1\r\nHost: {H}\r\nContent-Type: application/json";
+        let length = content.len();
+        format!("{head}\r\nContent-Length: {length}\r\n\r\n{content}")
+    };
+    for way in Way::SECURE {
+        for id in ["7", "\"a\\u00e9\"", "-1"] {
+            let call = format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"delete"}}}}"#
+            );
+            let answer = rig.ask(way, OTHER, &ask(&call));
+            let record = rig.record(way);
+            assert_eq!(
+                (answer.status, &record["status"]),
+                (200, &403.into()),
+                "{way:?} {answer:?}"
+            );
+            let told: Value = serde_json::from_slice(&answer.body).unwrap();
+            assert!(
+                answer.text().contains(&format!("\"id\":{id},")),
+                "{way:?} {answer:?}"
+            );
+            let data = &told["error"]["data"];
+            assert_eq!(data["reason"], "policy_forbids", "{told}");
+            assert_eq!(data["request_id"], record["id"], "{told}");
+            let message = told["error"]["message"].as_str().unwrap();
+            assert!(
+                message.contains(record["id"].as_str().unwrap()),
+                "{message}"
+            );
+        }
+        // Nobody waits for the answer to a notification, and a batch has many.
+        let call = r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"delete"}}"#;
+        for content in [call, &format!("[{call}]")] {
+            assert_eq!(
+                rig.ask(way, OTHER, &ask(content)).status,
+                403,
+                "{way:?} {content}"
+            );
+            rig.record(way);
+        }
     }
 }
 

@@ -4,10 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gateway_message::folded;
-use gateway_message::json::Value;
-use http::Method;
+use gateway_message::json::{Json, Value, Wanted};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method};
 
 use super::asked::{Asked, Found, Unread, names};
+use crate::Held;
+
 use super::document::{LEAF, Shape, document, member, text};
 
 /// The facts that it gives.
@@ -94,6 +97,38 @@ impl Said {
         Ok(())
     }
 }
+
+/// A call by JSON-RPC 2.0, of which a refusal is told in an answer of JSON-RPC.
+#[derive(Debug)]
+pub struct Call {
+    /// Its id, as it wrote it.
+    pub id: String,
+}
+
+impl Call {
+    /// Reads a request's content. `None` if it is not one call that waits for an answer.
+    #[must_use]
+    pub fn of(method: &Method, fields: &HeaderMap, content: &Held) -> Option<Self> {
+        let kind = fields.get(CONTENT_TYPE)?.as_bytes();
+        let kind = kind.split(|byte| *byte == b';').next()?.trim_ascii();
+        let is_json = kind.eq_ignore_ascii_case(b"application/json");
+        if *method != Method::POST || !is_json || content.len() > MOST_CALL {
+            return None;
+        }
+        let content = content.whole();
+        let json = Json::read(&content, &Wanted::whole()).ok()?;
+        let frame = json.root();
+        let is_call = frame.member("jsonrpc")?.text()? == "2.0" && frame.member("method").is_some();
+        let id = frame.member("id")?;
+        let is_id = id.is_number() || id.text().is_some();
+        let id = Some(id.raw()).filter(|raw| is_call && is_id && raw.len() <= MOST_ID)?;
+        Some(Self { id: id.to_owned() })
+    }
+}
+
+/// The longest call that is read again, and its longest id, in bytes.
+const MOST_CALL: usize = 1 << 20;
+const MOST_ID: usize = 256;
 
 /// The members of a frame that lead to the arguments of the tool that it calls.
 pub(super) const ARGUMENTS: [&str; 2] = ["params", "arguments"];

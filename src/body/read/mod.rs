@@ -20,6 +20,7 @@ use crate::{Coding, Limit, Questions, digest};
 
 pub use asked::{Asked, Found, Unread};
 pub use git::Push;
+pub use mcp::Call;
 
 /// A protocol whose requests are read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

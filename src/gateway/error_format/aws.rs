@@ -211,6 +211,7 @@ mod tests {
         to: "s3",
         id: "00ff",
         push: None,
+        call: None,
         policies: &[],
     };
 

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderValue, Method};
 
-use crate::body::read::Push;
+use crate::body::read::{Call, Push};
 use crate::names::{PolicyId, ReasonCode};
 
 /// What is known of the request that an error answers. It is unchecked, and decides the format
@@ -41,6 +41,8 @@ pub(in crate::gateway) struct ErrorDetails<'a> {
     pub(in crate::gateway) id: &'a str,
     /// The push that it is, to be refused in a report.
     pub(in crate::gateway) push: Option<&'a Push>,
+    /// The call by JSON-RPC that it is, to be refused in an answer of that.
+    pub(in crate::gateway) call: Option<&'a Call>,
     /// The policies that decided.
     pub(in crate::gateway) policies: &'a [PolicyId],
 }

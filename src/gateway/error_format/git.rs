@@ -61,6 +61,7 @@ mod tests {
             to: "g.test",
             id: "00ff",
             push: None,
+            call: None,
             policies: &[],
         };
         let mut push = Push {

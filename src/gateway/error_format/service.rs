@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::details::ErrorDetails;
 use super::format::ErrorFormat;
+use crate::body::read::Call;
 use crate::names::PolicyId;
 
 /// Returns the type and the content of a format.
@@ -48,6 +49,21 @@ pub(super) fn content(format: ErrorFormat, details: &ErrorDetails<'_>) -> (&'sta
     };
     ("application/json", Bytes::from(format!("{content}\n")))
 }
+
+/// An answer of JSON-RPC 2.0, with an error of the range for servers' own.
+pub(super) fn json_rpc(call: &Call, details: &ErrorDetails<'_>) -> Bytes {
+    let error = json!({
+        "code": REFUSED,
+        "message": details.whole_message(),
+        "data": own(details),
+    });
+    // The id goes back as it was written.
+    let id = &call.id;
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}").into()
+}
+
+/// JSON-RPC 2.0 §5.1: -32000 to -32099 are for servers; SDKs of MCP use the first ones themselves.
+const REFUSED: i32 = -32_040;
 
 fn own(details: &ErrorDetails<'_>) -> Value {
     let policies: Vec<&str> = details.policies.iter().map(PolicyId::as_str).collect();
@@ -120,6 +136,7 @@ mod tests {
         to: "x.test",
         id: "00ff",
         push: None,
+        call: None,
         policies: &[],
     };
 
