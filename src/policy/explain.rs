@@ -68,10 +68,7 @@ impl Generation {
                 .any(|rule| rule.permits);
         let (reason, next_step) = match verdict.outcome {
             Outcome::Allowed => (format!("{policies} allows this"), String::new()),
-            Outcome::Forbidden => (
-                format!("{policies} forbids this"),
-                "a forbid overrides every permit: narrow it, or remove it".to_owned(),
-            ),
+            Outcome::Forbidden => forbidden(verdict, &policies),
             Outcome::PolicyError => self.failed(facts, verdict, &policies),
             Outcome::Unjudged(Fault::ContentUnread) => (
                 format!("{policies} reads the content of the request, which is not known here"),
@@ -176,6 +173,24 @@ impl Generation {
             methods.names().collect::<Vec<_>>().join(", ")
         )
     }
+}
+
+/// Why policies forbid it. Those that forbid the making of credentials name the group that may.
+fn forbidden(verdict: &Verdict, policies: &str) -> (String, String) {
+    let lifting: Option<Vec<_>> = verdict.policies.iter().map(generate::lifting).collect();
+    let Some(group) = lifting.and_then(|groups| groups.into_iter().next()) else {
+        return (
+            format!("{policies} forbids this"),
+            "a forbid overrides every permit: narrow it, or remove it".to_owned(),
+        );
+    };
+    (
+        format!(
+            "{policies} forbids this: it makes a credential that outlives the session, which a \
+             run with `--group {group}` may"
+        ),
+        format!("start the run with `--group {group}`, or name it in `groups`"),
+    )
 }
 
 /// What to do where the content of a request decides.

@@ -97,6 +97,43 @@ pub fn permit_loans(
     permit_at("principal", LEND, at(origin), lend, conditions)
 }
 
+/// Forbids the requests to a host by which a service makes credentials that outlive the session:
+/// all below these paths, in which `*` stands for one segment. A group lifts it.
+pub fn forbid_mints(service: &str, host: &str, by_reading: bool, paths: &[&str]) -> String {
+    let (resource, mut conditions) = host_named("resource", host);
+    conditions.push(any_of(paths.iter().map(|path| is_below(path)).collect()));
+    let (action, kind) = match by_reading {
+        true => (ANY, "reads"),
+        false => ("action in Gateway::Action::\"write\"", ""),
+    };
+    let (id, group) = (id(&[MINTS, service, host, kind]), making(service));
+    let (when, group) = (conditions.join(" &&\n  "), entity("Group", &group));
+    format!(
+        "{id}forbid(\n  principal,\n  {action},\n  {resource}\n) when {{\n  {when}\n}} \
+         unless {{ principal in {group} }};\n"
+    )
+}
+
+/// The group whose sessions may do what [`forbid_mints`] forbids at the service with this rule.
+pub(super) fn lifting(rule: &PolicyId) -> Option<String> {
+    let mut parts = rule.as_str().split('/');
+    (parts.next()? == MINTS).then_some(())?;
+    parts.next().map(making)
+}
+
+fn making(service: &str) -> String {
+    format!("makes-{service}-credentials")
+}
+
+/// The condition for a path and all below it, in which `*` stands for one segment.
+fn is_below(path: &str) -> String {
+    let segments = path.split('/').skip(1).enumerate();
+    let named = segments.filter(|(_, segment)| *segment != "*");
+    let named = named.map(|(at, segment)| quoted(&format!("{at}:{segment}")));
+    let named: Vec<String> = named.collect();
+    format!("context.segments.containsAll([{}])", named.join(", "))
+}
+
 /// Permits every session any request: for a run that is watched, to learn what it needs.
 pub fn permit_everything() -> String {
     permit(&id(&["learn"]), "principal", ANY, "resource", &[])
@@ -235,6 +272,8 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", EntityId::new(text).escaped())
 }
 
+/// How the ids of rules begin that forbid the making of credentials.
+const MINTS: &str = "mints";
 const ANY: &str = "action in Gateway::Action::\"any\"";
 const LEND: &str = "action == Gateway::Action::\"lend\"";
 

@@ -5,6 +5,7 @@ mod desk;
 mod kept_home;
 mod kept_logins;
 mod logins;
+mod mints;
 mod own_file;
 
 use std::fs;

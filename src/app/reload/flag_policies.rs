@@ -1,14 +1,15 @@
-//! What flags, presets and variables permit, beside the policies of files.
+//! What flags, presets and variables permit and forbid, beside the policies of files.
 //!
 //! Policy files decide alone: with them, only `--allow` adds a permit. A credential is then lent
 //! only where one of their permits says so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::config::{Allowed, Config};
+use crate::credential::{ConfiguredCredential, preset};
 use crate::message::{HostPattern, OriginPattern};
-use crate::policy::generate;
+use crate::policy::{Source, generate};
 use crate::session::{Binding, Role};
 
 /// Writes flags, presets and lent variables as Cedar: what is allowed, and what is lent where it is
@@ -33,6 +34,44 @@ pub(crate) fn policies(config: &Config, resolved: &ResolvedConfig) -> String {
     }
     permits.into_iter().map(|permit| permit + "\n").collect()
 }
+
+/// Forbids, whatever else permits it, that what is lent to the services of presets makes
+/// credentials there which outlive the session, in the place of what was forbidden before.
+pub(crate) fn guard(
+    sources: &mut Vec<Source>,
+    resolved: &ResolvedConfig,
+    stored: &[ConfiguredCredential],
+) {
+    let origins = stored.iter().flat_map(|one| &one.binding.origins);
+    let origins: Vec<&OriginPattern> = origins.collect();
+    let own = &resolved.own_origins;
+    let named = own.iter().map(|(preset, _)| *preset);
+    let mut found: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+    for preset in preset::minting_at(&origins).chain(named) {
+        let is_own = |origin: &OriginPattern| {
+            let mut own = own.iter().filter(|(one, _)| one.name == preset.name);
+            preset.is_at(origin) || own.any(|(_, origins)| origins.contains(origin))
+        };
+        for mint in &preset.mints {
+            for host in mint.hosts(&origins, is_own) {
+                let at = (preset.name.as_str(), host.to_string(), mint.by_reading);
+                found.entry(at).or_default().insert(&mint.path);
+            }
+        }
+    }
+    let forbid = |((service, host, by_reading), paths): (&(&str, String, bool), &BTreeSet<_>)| {
+        let paths: Vec<&str> = paths.iter().copied().collect();
+        generate::forbid_mints(service, host, *by_reading, &paths) + "\n"
+    };
+    sources.retain(|source| source.name != GUARDS);
+    if !found.is_empty() {
+        let text = found.iter().map(forbid).collect::<String>();
+        sources.push(Source::new(GUARDS, text));
+    }
+}
+
+/// The name of the source of what presets forbid.
+const GUARDS: &str = "presets";
 
 /// Whether a credential is lent without a policy file that says so.
 pub(crate) fn is_lent(config: &Config, binding: &Binding) -> bool {

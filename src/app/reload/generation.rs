@@ -99,9 +99,10 @@ fn following(
     let logins = read.resolved.logins.iter();
     let logins = logins.chain(captured.iter().map(|one| &one.login)).cloned();
     let logins: Vec<Login> = logins.collect();
-    let credentials = next_credentials(&before.credentials, old, config, (stored, &logins))?;
     let mut sources = read.sources.clone();
     sources.extend(captured.iter().map(CapturedLogin::policies));
+    lending::guard(&mut sources, &read.resolved, &stored);
+    let credentials = next_credentials(&before.credentials, old, config, (stored, &logins))?;
     let policies = before.policies.next(&sources, config.declared());
     let policies = policies.map_err(|problems| refused("the new policies", config, &problems))?;
     Ok(Snapshot {
@@ -298,6 +299,7 @@ pub(crate) fn sources(
         sources.push(Source::new("--learn", generate::permit_everything()));
     }
     sources.extend_from_slice(granted);
+    lending::guard(&mut sources, resolved, &resolved.stored);
     Ok(sources)
 }
 

@@ -39,6 +39,8 @@ pub struct ResolvedConfig {
     pub unfit: Vec<(String, SecretUnsafe)>,
     /// Known secrets of the shell that could be lent, and that nobody named.
     pub withheld: Vec<Withheld>,
+    /// The services of presets at further origins than those that the presets name.
+    pub own_origins: Vec<(&'static Preset, Vec<OriginPattern>)>,
     /// What the user's own files say about the registries of the presets that were asked for.
     pub registries: Vec<(&'static Preset, RegistryMapping)>,
 }
@@ -57,6 +59,9 @@ impl ResolvedConfig {
         let mut bound: HashSet<CredentialName> = HashSet::new();
         for credential in &config.credentials {
             resolved.stored.extend(bind(credential)?);
+            let preset = credential.preset.as_deref().and_then(preset::named);
+            let own = preset.map(|preset| (preset, credential.origins.clone()));
+            resolved.own_origins.extend(own);
             bound.insert(credential.name.clone());
         }
         for own in &config.logins {
@@ -110,6 +115,9 @@ impl ResolvedConfig {
             host: HostPattern::Exact(authority.host.clone()),
             port: authority.port,
         }));
+        let lent = login.tokens.iter().flat_map(|token| &token.origins);
+        let own = preset::of_login(&login.name).map(|preset| (preset, lent.cloned().collect()));
+        self.own_origins.extend(own);
         self.stored.extend(login.stored());
         self.logins.push(login);
     }
@@ -279,6 +287,7 @@ impl ResolvedConfig {
         bound: &mut HashSet<CredentialName>,
         only: Option<&BTreeSet<CredentialName>>,
     ) -> Result<(), Failure> {
+        self.own_origins.push((preset, registry.to_vec()));
         let is_meant = |one: &&PresetCredential| only.is_none_or(|names| names.contains(&one.name));
         for credential in preset.credentials.iter().filter(is_meant) {
             let set: Vec<&String> = credential

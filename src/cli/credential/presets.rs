@@ -74,6 +74,11 @@ fn print(terminal: &Terminal, preset: &Preset) {
         let all = joined(all.map(ToString::to_string).collect());
         terminal.line(format!("  asks {all}, or what your own files name instead"));
     }
+    if !preset.mints.is_empty() {
+        let mints = preset.mints.iter().map(|one| one.path.as_str());
+        let mints = crate::names::join(mints, " ");
+        terminal.line(format!("  makes no credentials by {mints}"));
+    }
     for credential in &preset.credentials {
         terminal.line(format!("  credential {}", credential.name));
         let variables = joined(credential.variables.clone());
@@ -108,6 +113,7 @@ fn document(preset: &Preset) -> serde_json::Value {
     json!({
         "name": preset.name, "title": preset.title,
         "allow": texts(&preset.allow),
+        "mints": preset.mints.iter().map(|one| &one.path).collect::<Vec<_>>(),
         "home": preset.home, "registry": registry.collect::<Vec<_>>(), "credentials": credentials.collect::<Vec<_>>(),
     })
 }

@@ -25,7 +25,7 @@ pub struct PresetLogin {
     /// The name that configuration uses.
     pub name: CredentialName,
     issuer: Option<Issuer>,
-    origins: Vec<OriginPattern>,
+    pub(super) origins: Vec<OriginPattern>,
     data: RawLogin,
 }
 

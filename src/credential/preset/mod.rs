@@ -4,6 +4,7 @@
 mod javascript;
 mod logins;
 mod mapping;
+mod mints;
 mod packages;
 mod parse;
 mod python;
@@ -28,6 +29,7 @@ use parse::{each, name, one, shapes};
 
 pub use logins::PresetLogin;
 pub use mapping::RegistryMapping;
+pub use mints::Mint;
 pub use registry::{PackageClients, PackageRegistry};
 pub use user_config::{RegistryDoubt, UserConfig};
 
@@ -56,6 +58,9 @@ pub struct Preset {
     /// Endpoints that speak a protocol which policies read.
     #[serde(default, rename = "read")]
     pub endpoints: Vec<PresetEndpoint>,
+    /// Requests that make credentials which outlive the session.
+    #[serde(default, deserialize_with = "each")]
+    pub mints: Vec<Mint>,
     /// Its credentials.
     #[serde(default, rename = "credential")]
     pub credentials: Vec<PresetCredential>,
@@ -142,11 +147,40 @@ pub fn endpoints() -> impl Iterator<Item = &'static PresetEndpoint> {
     perhaps.flat_map(|(index, _)| &at(index).endpoints)
 }
 
+/// The presets of services that make credentials, whose text names a host of these origins. Only
+/// these are parsed.
+pub fn minting_at(origins: &[&OriginPattern]) -> impl Iterator<Item = &'static Preset> {
+    let names = |text: &str| {
+        let mut hosts = origins.iter().map(|origin| origin.hosts.host().as_str());
+        text.contains("\nmints = ") && hosts.any(|host| text.contains(host))
+    };
+    let texts = table::SERVICES.iter().enumerate();
+    let found: Vec<usize> = texts
+        .filter(|(_, (_, text))| names(text))
+        .map(|(index, _)| index)
+        .collect();
+    found.into_iter().map(at)
+}
+
+/// The preset of a login with this name, also of one at a further host of its file.
+pub fn of_login(name: &CredentialName) -> Option<&'static Preset> {
+    let is_it = |login: &PresetLogin| {
+        let rest = name.as_str().strip_prefix(login.name.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    let mut presets = with_logins();
+    presets.find(|preset| preset.logins.iter().any(is_it))
+}
+
 /// The logins of all presets. Only presets that have one are parsed.
 pub fn logins() -> impl Iterator<Item = &'static PresetLogin> {
+    with_logins().flat_map(|preset| &preset.logins)
+}
+
+fn with_logins() -> impl Iterator<Item = &'static Preset> {
     let texts = table::SERVICES.iter().enumerate();
     let perhaps = texts.filter(|(_, (_, text))| text.contains("[[login]]"));
-    perhaps.flat_map(|(index, _)| &at(index).logins)
+    perhaps.map(|(index, _)| at(index))
 }
 
 /// Whose tokens an answer of this endpoint has, if a preset knows where it says so.
@@ -214,6 +248,17 @@ pub fn is_batch(host: &Host, target: &RequestTarget) -> bool {
         one.batches.iter().any(|route| route.holds(target.path()))
             && one.origins.iter().any(|origin| origin.hosts.matches(host))
     })
+}
+
+impl Preset {
+    /// Whether one of its own credentials may be lent to an origin.
+    pub fn is_at(&self, origin: &OriginPattern) -> bool {
+        let lent = self.credentials.iter().flat_map(|one| &one.origins);
+        let logins = self.logins.iter().flat_map(|one| &one.origins);
+        let registry = self.registry.iter().flat_map(|one| &one.public);
+        let mut all = lent.chain(logins).chain(registry);
+        all.any(|own| own.hosts.overlaps(&origin.hosts))
+    }
 }
 
 impl PresetCredential {

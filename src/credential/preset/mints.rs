@@ -1,0 +1,60 @@
+//! Requests of a service that make credentials which outlive the session, as data.
+
+use std::str::FromStr;
+
+use crate::message::{HostPattern, OriginPattern, PatternMalformed};
+
+/// Such requests: `[GET ][HOST]/PATH`, in which `*` stands for any one segment.
+///
+/// All below the path are meant, by every method that changes something; with `GET`, by every
+/// method. Without a host, they are made at each host of the service's credentials.
+#[derive(Debug, Clone)]
+pub struct Mint {
+    /// Whether a request that reads makes one, too.
+    pub by_reading: bool,
+    /// The path.
+    pub path: String,
+    host: Option<HostPattern>,
+}
+
+/// Why a text names no such requests.
+#[derive(Debug, thiserror::Error)]
+pub enum MintMalformed {
+    /// It has no path.
+    #[error("it has no path")]
+    Path,
+    /// Its host cannot be read.
+    #[error(transparent)]
+    Host(#[from] PatternMalformed),
+}
+
+impl FromStr for Mint {
+    type Err = MintMalformed;
+
+    fn from_str(text: &str) -> Result<Self, MintMalformed> {
+        let read = text.strip_prefix("GET ");
+        let rest = read.unwrap_or(text);
+        let (host, path) = rest.split_at(rest.find('/').ok_or(MintMalformed::Path)?);
+        let host = (!host.is_empty()).then(|| HostPattern::with_port(host, 443));
+        Ok(Self {
+            by_reading: read.is_some(),
+            path: path.to_owned(),
+            host: host.transpose()?.map(|(host, _)| host),
+        })
+    }
+}
+
+impl Mint {
+    /// The hosts at which a credential of these origins makes one. `is_own` are the origins of the
+    /// service.
+    pub fn hosts<'a>(
+        &'a self,
+        origins: &'a [&'a OriginPattern],
+        is_own: impl Fn(&OriginPattern) -> bool + 'a,
+    ) -> impl Iterator<Item = &'a HostPattern> {
+        origins.iter().filter_map(move |origin| match &self.host {
+            None => is_own(origin).then_some(&origin.hosts),
+            host => host.as_ref().filter(|host| origin.hosts.overlaps(host)),
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! What a preset's service is lent makes no lasting credentials there, however it is lent.
+
+use std::fs;
+use std::path::Path;
+
+use crate::desk::Desk;
+
+/// A request that makes a credential: the preset, its method, host and path.
+struct Row {
+    preset: String,
+    method: &'static str,
+    host: String,
+    path: String,
+}
+
+const OWN: &str = "own.example.com";
+/// The presets that know logins alone.
+const LOGINS: [(&str, &str); 2] = [("docker", "docker"), ("google", "gcloud-adc")];
+
+fn presets() -> Vec<toml::Table> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("policies/services");
+    let files = fs::read_dir(folder).unwrap();
+    let texts = files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
+    let all = texts.map(|text| text.parse::<toml::Table>().unwrap());
+    all.filter(|preset| preset.contains_key("mints")).collect()
+}
+
+fn name(preset: &toml::Table) -> &str {
+    preset["name"].as_str().unwrap()
+}
+
+/// The texts of a list, at the first of some tables.
+fn texts(table: &toml::Table, list: &str) -> Vec<String> {
+    let found = table[list].as_array().unwrap().iter();
+    found.map(|one| one.as_str().unwrap().to_owned()).collect()
+}
+
+fn first<'a>(preset: &'a toml::Table, of: &str) -> Option<&'a toml::Table> {
+    preset.get(of)?.as_array()?.first()?.as_table()
+}
+
+/// The hosts of a preset's credential; that of the user, where it has none.
+fn host(preset: &toml::Table) -> String {
+    let own = ["credential", "login"]
+        .into_iter()
+        .filter_map(|of| first(preset, of));
+    let public = preset.get("registry").and_then(|one| one.as_table());
+    let public = public.map(|one| texts(one, "public")).unwrap_or_default();
+    let mut hosts = own.flat_map(|one| texts(one, "hosts")).chain(public);
+    hosts.next().unwrap_or_else(|| OWN.to_owned())
+}
+
+fn rows(preset: &toml::Table, host: &str) -> Vec<Row> {
+    let row = |text: String| {
+        let read = text.strip_prefix("GET ");
+        let rest = read.unwrap_or(&text);
+        let (named, path) = rest.split_at(rest.find('/').unwrap());
+        Row {
+            preset: name(preset).to_owned(),
+            method: if read.is_some() { "GET" } else { "POST" },
+            host: if named.is_empty() { host } else { named }.to_owned(),
+            path: path.replace('*', "any"),
+        }
+    };
+    texts(preset, "mints").into_iter().map(row).collect()
+}
+
+/// Sends each request inside, and returns those that no rule of their preset forbade.
+fn passed(desk: &Desk, flags: &[&str], rows: &[Row]) -> Vec<String> {
+    let mut script = String::new();
+    for Row {
+        method, host, path, ..
+    } in rows
+    {
+        script += &format!("curl -sS -X {method} https://{host}{path} 2>&1; echo\n");
+    }
+    desk.write("tools/ask", &format!("#!/bin/sh\n{script}"));
+    let tools = desk.at("tools");
+    let shown = ["-q", "--see", tools.to_str().unwrap()];
+    let mut command = desk.command("one", &[&shown, flags, &["--", "ask"]].concat());
+    for preset in presets() {
+        let lent = first(&preset, "credential").map(|one| texts(one, "variables"));
+        let variables = lent.into_iter().flatten().take(1);
+        command.envs(variables.map(|name| (name, "zQWBuTSOoRi4A9spHcVY5ncnsDkxkJ0mLq17aaQw")));
+    }
+    let output = command.output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let answers: Vec<&str> = told.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(answers.len(), rows.len(), "{said}\n{told}");
+    let is_refused = |row: &Row, answer: &str| {
+        let rule = format!("policy `mints/{}/", row.preset);
+        answer.contains("policy_forbids") && answer.contains(&rule)
+    };
+    let both = rows
+        .iter()
+        .zip(answers)
+        .filter(|(row, answer)| !is_refused(row, answer));
+    both.map(|(row, answer)| format!("{} {}{}: {answer}", row.method, row.host, row.path))
+        .collect()
+}
+
+#[test]
+fn no_flag_lends_what_makes_lasting_credentials() {
+    let desk = Desk::bare();
+    let all = presets();
+    assert!(all.len() > 30, "{}", all.len());
+    let all: Vec<_> = all.into_iter().filter(|one| host(one) != OWN).collect();
+    let docker = "{\"auths\":{\"https://index.docker.io/v1/\":{\"auth\":\"aHVib3Q6enFXQnVUU09vUmk0QTlzcA==\"}}}";
+    desk.write("home/.docker/config.json", docker);
+    let login = |preset: &toml::Table| {
+        let mut logins = LOGINS.iter();
+        let found = logins.find(|(one, _)| *one == name(preset));
+        found.map(|(_, login)| *login)
+    };
+    let flags = all.iter().flat_map(|preset| match login(preset) {
+        Some(login) => ["--login", login],
+        None => ["--preset", name(preset)],
+    });
+    let flags: Vec<&str> = flags.collect();
+    let rows: Vec<Row> = all.iter().flat_map(|one| rows(one, &host(one))).collect();
+    assert_eq!(passed(&desk, &flags, &rows), [""; 0]);
+}
+
+#[test]
+fn no_file_lends_what_makes_lasting_credentials_also_at_a_host_of_ones_own() {
+    let desk = Desk::bare();
+    let all = presets();
+    let lent = all.iter().filter(|one| first(one, "credential").is_some());
+    let mut text = String::from("[policy]\nfiles = [\"all.cedar\"]\n");
+    let mut asked = Vec::new();
+    for (nth, preset) in lent.enumerate() {
+        let host = format!("n{nth}.{OWN}");
+        let variable = texts(first(preset, "credential").unwrap(), "variables").remove(0);
+        let name = name(preset);
+        text += &format!(
+            "[[credential]]\nname = \"c{nth}\"\npreset = \"{name}\"\nfrom = \"env:{variable}\"\n\
+             origins = [\"https://{host}\"]\nenv = [\"{variable}\"]\n"
+        );
+        asked.extend(rows(preset, &host));
+    }
+    desk.write("home/all.toml", &text);
+    desk.write("home/all.cedar", "permit(principal, action, resource);\n");
+    let file = desk.at("home/all.toml").display().to_string();
+    assert_eq!(passed(&desk, &["--config", &file], &asked), [""; 0]);
+}
+
+#[test]
+fn no_profile_secret_or_login_lends_what_makes_lasting_credentials_but_to_a_group() {
+    let desk = Desk::bare();
+    let hosts =
+        "github.com:\n    user: hubot\n    oauth_token: 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\n";
+    desk.write("home/.config/gh/hosts.yml", hosts);
+    desk.write("home/all.cedar", "permit(principal, action, resource);\n");
+    let all = desk.at("home/all.cedar").display().to_string();
+    let all = ["--preset", "github", "--policy", &all];
+    let ways: [(&str, &[&str]); 7] = [
+        ("anthropic", &["--profile", "claude"]),
+        ("openai", &["--profile", "codex"]),
+        ("github", &["--profile", "gh"]),
+        ("github", &["--profile", "copilot"]),
+        ("github", &["--secret", "GH_TOKEN@api.github.com"]),
+        ("github", &["--login", "gh"]),
+        ("github", &all),
+    ];
+    let presets = presets();
+    for (service, flags) in ways {
+        let preset = presets.iter().find(|one| name(one) == service).unwrap();
+        assert_eq!(
+            passed(&desk, flags, &rows(preset, &host(preset))),
+            [""; 0],
+            "{flags:?}"
+        );
+    }
+    let github = presets.iter().find(|one| name(one) == "github").unwrap();
+    let rows = rows(github, &host(github));
+    let group = ["--preset", "github", "--group", "makes-github-credentials"];
+    assert_eq!(passed(&desk, &group, &rows).len(), rows.len());
+    // It is told how.
+    let told = desk.agent(
+        "one",
+        &["--preset", "github"],
+        "curl -s -X POST https://api.github.com/user/keys",
+    );
+    assert!(
+        told.contains("`--group makes-github-credentials`"),
+        "{told}"
+    );
+}
