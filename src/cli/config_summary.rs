@@ -151,10 +151,14 @@ impl Consented {
         });
         let lends: Vec<String> = lends.chain(waiting(&run)).collect();
         told.push(("lends", listed(&lends)));
-        if !config.policy.decide() {
-            let text = "an agent that is known by its name gets its own hosts and keys, too";
-            told.push(("agents", text.to_owned()));
+        if config.policy.decide() && !summary.unlent.is_empty() {
+            let names = summary.unlent.iter().map(|one| &one.binding.credential);
+            let names = listed(&names.collect::<Vec<_>>());
+            told.push(("stops", format!("{names}: no rule lends it any more")));
         }
+        let text =
+            "an agent that is known by its name, and flags, get their own hosts and keys, too";
+        told.push(("agents", text.to_owned()));
         Ok(Self(told))
     }
 
@@ -203,6 +207,21 @@ fn waiting(run: &NextRun) -> Vec<String> {
         Some(format!("{} to {to}, once `{variables}` is set", one.name))
     };
     let mut told: Vec<String> = all.filter(|one| !is_lent(one)).filter_map(once).collect();
+    // A rule may name a login, which its agent brings, or the flag.
+    let logins = preset::logins().filter(|login| names.contains(&login.name));
+    let is_bound = |name: &CredentialName| {
+        let mut lent = run.summary.lends.iter();
+        lent.any(|(stored, _)| stored.binding.credential == *name)
+    };
+    told.extend(logins.filter_map(|login| {
+        let stored = login
+            .begun()
+            .filter(|login| !is_bound(&login.name))?
+            .stored();
+        let to = stored.iter().flat_map(|one| judge.lends(&one.binding));
+        let (to, name) = (to.collect::<Vec<_>>(), &login.name);
+        (!to.is_empty()).then(|| format!("login {name} to {}, by `--login {name}`", listed(&to)))
+    }));
     if names.iter().any(|name| name.as_str() == "aws") && Credential::aws().is_none() {
         told.push("aws to AWS, once its variables are set".to_owned());
     }

@@ -200,7 +200,7 @@ impl Flags {
             };
             config.allow.extend(allowed);
             if credential.origins.is_empty() {
-                config.presets.extend(credential.preset.clone());
+                config.flag_presets.extend(credential.preset.clone());
             }
             config.credentials.push(credential);
         }
@@ -221,10 +221,12 @@ impl Flags {
                 "add `--aws`, or write `buckets` to the credential in the file");
         }
         let presets = line.each("--preset", &self.presets, known_preset);
-        config.presets.extend(presets);
+        config.flag_presets.extend(presets);
+        config.presets.extend(config.flag_presets.iter().cloned());
         config.presets.sort();
         config.presets.dedup();
         let logins = line.each("--login", &self.logins, login_name);
+        config.flag_logins.extend(logins.iter().cloned());
         config.named_logins.extend(logins);
         config.named_logins.sort();
         config.named_logins.dedup();

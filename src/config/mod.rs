@@ -126,10 +126,14 @@ pub struct Config {
     pub presets: Vec<String>,
     /// Whether a person lets this run reach any host, to learn what it needs.
     pub open: bool,
-    /// Hosts that an agent's profile needs: allowed unless policy files decide.
+    /// Hosts that an agent's profile needs.
     pub offered: Vec<Allowed>,
-    /// Presets of an agent's profile. Their hosts are allowed unless policy files decide.
+    /// Presets of an agent's profile.
     pub offered_presets: Vec<String>,
+    /// The presets that flags name, which no policy file need permit.
+    pub flag_presets: Vec<String>,
+    /// The logins that flags name, in the same way.
+    pub flag_logins: Vec<String>,
     /// Logins of the user's programs that flags and the file name.
     pub named_logins: Vec<String>,
     /// Logins of an agent's profile: used unless another credential is bound to their hosts.

@@ -178,7 +178,7 @@ impl Settings {
         Ok(sources)
     }
 
-    /// Whether there are policies, which then decide alone.
+    /// Whether there are policies, which then decide about what configurations name.
     #[must_use]
     pub fn decide(&self) -> bool {
         !self.files.is_empty() || self.rules.is_some()

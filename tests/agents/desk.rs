@@ -62,9 +62,13 @@ impl Desk {
     }
 
     pub fn command(&self, project: &str, arguments: &[&str]) -> Command {
+        self.gateway(project, &[&["exec", "-v"], arguments].concat())
+    }
+
+    /// Any command of the program, in a project.
+    pub fn gateway(&self, project: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
         command
-            .args(["exec", "-v"])
             .args(arguments)
             .current_dir(self.at(project))
             .env_clear()

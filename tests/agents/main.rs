@@ -173,11 +173,7 @@ fn a_flag_adds_to_what_is_lent_and_takes_nothing_away() {
         command.env("OTHER", "some-secret-of-another-service");
         let said = said(command);
         assert!(said.starts_with("ghp_"), "{flags:?}: {said}");
-        // Policy files decide alone.
-        let told = match flags.first() {
-            Some(&"--policy") => "not lent GITHUB_TOKEN: no policy lends it",
-            _ => "GITHUB_TOKEN (phantom) to api.github.com",
-        };
+        let told = "GITHUB_TOKEN (phantom) to api.github.com";
         assert!(said.contains(told), "{flags:?}: {said}");
     }
     let without = said(desk.command("one", &["--no-lend", "--", "printenv", "GITHUB_TOKEN"]));
@@ -188,26 +184,124 @@ fn a_flag_adds_to_what_is_lent_and_takes_nothing_away() {
 }
 
 #[test]
-fn policy_files_decide_alone_what_is_lent_and_which_hosts_of_a_preset_are_reached() {
+fn flags_and_a_profile_permit_what_they_name_whatever_rules_permit() {
     let desk = Desk::new();
-    let only_read = "permit(principal, action in Gateway::Action::\"read\", resource == Gateway::Host::\"api.github.com\");\n";
-    desk.write("home/read.cedar", only_read);
-    let policy = desk.at("home/read.cedar");
-    for host in [
-        "api.github.com",
-        "github.com",
-        "uploads.github.com",
-        "raw.githubusercontent.com",
-    ] {
-        for flags in [&[][..], &["--profile", "gh"]] {
-            let post =
-                format!("curl -sS -o /dev/null -w '%{{http_code}}' -X POST https://{host}/ 2>&1");
-            let policy = ["-q", "--policy", policy.to_str().unwrap()];
-            let command = ["--", "sh", "-c", &post];
-            let said = said(desk.command("one", &[&policy[..], flags, &command].concat()));
-            assert!(said.starts_with("403"), "{host} {flags:?}: {said}");
+    desk.write(
+        "home/.config/gh/hosts.yml",
+        "github.com:\n    oauth_token: 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\n",
+    );
+    // As a run that learned leaves it.
+    let curl = ["--", "curl", "-s", "https://example.com/"];
+    let learned = said(desk.command("one", &[&["--learn", "--yes"][..], &curl].concat()));
+    assert!(desk.at("one/gateway.toml").exists(), "{learned}");
+    let consent = said(desk.gateway("one", &["project", "allow", "--yes"]));
+    assert!(consent.contains("reaches  example.com"), "{consent}");
+    assert!(
+        consent.contains("an agent that is known by its name, and flags"),
+        "{consent}"
+    );
+    let rules = "permit(principal, action, resource == Gateway::Host::\"example.com\");\n";
+    desk.write("home/rules.cedar", rules);
+    desk.write("home/rules.toml", "[policy]\nfiles = [\"rules.cedar\"]\n");
+    let (policy, config) = (desk.at("home/rules.cedar"), desk.at("home/rules.toml"));
+    let files: [&[&str]; 3] = [
+        &[],
+        &["--policy", policy.to_str().unwrap()],
+        &["--config", config.to_str().unwrap()],
+    ];
+    let ways: [(&[&str], &str, &str); 7] = [
+        (
+            &["--secret", "GITHUB_TOKEN"],
+            "GITHUB_TOKEN (phantom) to",
+            "api.github.com",
+        ),
+        (
+            &["--secret", "GITHUB_TOKEN@own.test"],
+            "GITHUB_TOKEN (phantom) to own.test",
+            "own.test",
+        ),
+        (
+            &["--preset", "github"],
+            "GITHUB_TOKEN (phantom) to",
+            "api.github.com",
+        ),
+        (
+            &["--login", "gh"],
+            "login gh (phantom) to",
+            "api.github.com",
+        ),
+        (
+            &["--profile", "gh"],
+            "GITHUB_TOKEN (phantom) to",
+            "api.github.com",
+        ),
+        (&["--aws"], "aws (signs) for", "s3.amazonaws.com"),
+        (&["--allow", "other.test"], "", "other.test"),
+    ];
+    for file in files {
+        for (flags, lends, host) in ways {
+            let ask = format!("curl -sS -X POST https://{host}/");
+            let command = ["--", "sh", "-c", &ask];
+            let mut run = desk.command("one", &[file, flags, &command].concat());
+            run.env("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE");
+            run.env(
+                "AWS_SECRET_ACCESS_KEY",
+                "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",
+            );
+            let told = said(run);
+            assert!(told.contains(lends), "{file:?} {flags:?}: {told}");
+            let is_aws = flags == ["--aws"];
+            assert!(
+                is_aws || told.contains("unresolved"),
+                "{file:?} {flags:?}: {told}"
+            );
         }
+        // What nobody names is not lent, and a rule's own `forbid` holds.
+        let told = said(desk.command(
+            "one",
+            &[file, &["--", "curl", "-s", "https://api.github.com/"]].concat(),
+        ));
+        assert!(told.contains("policy_default_deny"), "{file:?}: {told}");
     }
+    desk.write(
+        "home/forbid.cedar",
+        "forbid(principal, action, resource == Gateway::Host::\"api.github.com\");\n",
+    );
+    let forbid = desk.at("home/forbid.cedar").display().to_string();
+    let flags = [
+        "--profile",
+        "gh",
+        "--policy",
+        &forbid,
+        "--",
+        "curl",
+        "-s",
+        "https://api.github.com/",
+    ];
+    let told = said(desk.command("one", &flags));
+    assert!(told.contains("policy_forbids"), "{told}");
+}
+
+#[test]
+fn a_consent_names_what_stops_and_a_login_that_a_rule_lends() {
+    let desk = Desk::new();
+    let rule = "permit(principal, action == Gateway::Action::\"lend\", resource == Gateway::Credential::\"claude\");\n\
+                permit(principal, action, resource == Gateway::Host::\"api.anthropic.com\");";
+    desk.write(
+        "one/gateway.toml",
+        &format!("[policy]\nrules = '''\n{rule}\n'''\n"),
+    );
+    let project = |arguments: &[&str]| said(desk.gateway("one", arguments));
+    project(&["project", "secrets", "--lend", "GITHUB_TOKEN"]);
+    let told = project(&["project", "allow", "--yes"]);
+    assert!(
+        told.contains("login claude to https://api.anthropic.com, by `--login claude`"),
+        "{told}"
+    );
+    assert!(
+        told.contains("stops    github: no rule lends it any more"),
+        "{told}"
+    );
 }
 
 #[test]

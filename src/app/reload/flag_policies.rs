@@ -1,7 +1,7 @@
 //! What flags, presets and variables permit and forbid, beside the policies of files.
 //!
-//! Policy files decide alone: with them, only `--allow` adds a permit. A credential is then lent
-//! only where one of their permits says so.
+//! Where policy files decide, they decide about what configurations name. What flags and an agent's
+//! profile name is permitted all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(crate) fn policies(config: &Config, resolved: &ResolvedConfig) -> String {
     }
     for binding in resolved
         .bindings()
-        .filter(|binding| is_lent(config, binding))
+        .filter(|binding| is_lent(config, resolved, binding))
     {
         permits.extend(
             binding
@@ -74,8 +74,9 @@ pub(crate) fn guard(
 const GUARDS: &str = "presets";
 
 /// Whether a credential is lent without a policy file that says so.
-pub(crate) fn is_lent(config: &Config, binding: &Binding) -> bool {
-    !matches!(binding.role, Role::Part(_) | Role::Kept) && !config.policy.decide()
+fn is_lent(config: &Config, resolved: &ResolvedConfig, binding: &Binding) -> bool {
+    let is_named = !config.policy.decide() || resolved.named.contains(&binding.credential);
+    !matches!(binding.role, Role::Part(_) | Role::Kept) && is_named
 }
 
 /// Permits the requests to one origin of a credential, and to lend it there.

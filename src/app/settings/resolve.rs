@@ -31,6 +31,9 @@ pub struct ResolvedConfig {
     pub allowed: Vec<Allowed>,
     /// Hosts of presets. They may be reached unless policy files speak of them.
     pub offered: Vec<Allowed>,
+    /// The credentials that flags and the agent's profile name. They are lent whatever policy files
+    /// permit; what these forbid stays forbidden.
+    pub named: HashSet<CredentialName>,
     /// Origins whose clients send `%2F` inside a path segment.
     pub encoded_slash: Vec<OriginPattern>,
     /// What presets that were asked for would lend, if one of the variables were set.
@@ -52,13 +55,13 @@ impl ResolvedConfig {
     /// Returns a [`Failure`] for the first preset or credential that is invalid.
     pub fn of(config: &Config, shell: &ShellLoans) -> Result<Self, Failure> {
         let mut resolved = Self {
-            allowed: config.allow.clone(),
-            offered: config.offered.clone(),
+            allowed: [&config.allow[..], &config.offered].concat(),
             ..Self::default()
         };
         let mut bound: HashSet<CredentialName> = HashSet::new();
         for credential in &config.credentials {
-            resolved.stored.extend(bind(credential)?);
+            let stored = bind(credential)?;
+            resolved.add(stored, credential.by_flag);
             let preset = credential.preset.as_deref().and_then(preset::named);
             let own = preset.map(|preset| (preset, credential.origins.clone()));
             resolved.own_origins.extend(own);
@@ -70,7 +73,9 @@ impl ResolvedConfig {
             bound.insert(own.login.name.clone());
         }
         for login in run_logins::named(config, &resolved.stored)? {
-            resolved.log_in(login);
+            let mut named = config.flag_logins.iter();
+            let is_named = named.any(|name| preset::is_login_of(&login.name, name));
+            resolved.log_in(login, is_named);
         }
         let referred = run_logins::referred(config, &resolved.logins)?;
         resolved.logins.extend(referred);
@@ -81,7 +86,8 @@ impl ResolvedConfig {
         for preset in &presets {
             let (hosts, registry) = resolved.hosts_of(preset)?;
             resolved.allowed.extend(hosts);
-            resolved.lend(preset, &registry, &mut bound, None)?;
+            let is_named = config.flag_presets.contains(&preset.name);
+            resolved.lend(preset, &registry, &mut bound, (None, is_named))?;
         }
         for credential in &config.credentials {
             resolved.slashes_of(credential);
@@ -90,35 +96,52 @@ impl ResolvedConfig {
             resolved.slashes_of_known();
         }
         if let Some(names) = shell.names(config)? {
-            resolved.add_known(&config.allow, &names, &mut bound)?;
+            resolved.add_known(config, &names, &mut bound)?;
             let (logins, unused) = run_logins::offered(config, &resolved.stored)?;
-            logins.into_iter().for_each(|login| resolved.log_in(login));
+            let logins = logins.into_iter();
+            logins.for_each(|login| resolved.log_in(login, true));
             resolved.unused = unused;
         }
         for preset in presets {
-            resolved.offer(preset, &bound);
+            resolved.offer(preset, &bound, config.flag_presets.contains(&preset.name));
         }
         for name in &config.offered_presets {
             let preset = preset::named(name).ok_or_else(|| unknown(name))?;
             let (hosts, _) = resolved.hosts_of(preset)?;
-            resolved.offered.extend(hosts);
-            resolved.offer(preset, &bound);
+            resolved.allowed.extend(hosts);
+            resolved.offer(preset, &bound, true);
         }
         Ok(resolved)
     }
 
+    /// Adds credentials, which flags or the agent's profile may have named.
+    fn add(&mut self, stored: Vec<ConfiguredCredential>, is_named: bool) {
+        let names = stored.iter().map(|one| one.binding.credential.clone());
+        self.named.extend(names.filter(|_| is_named));
+        self.stored.extend(stored);
+    }
+
+    /// The hosts that may be reached: always, or unless policy files speak of them.
+    fn reached(&mut self, is_named: bool) -> &mut Vec<Allowed> {
+        match is_named {
+            true => &mut self.allowed,
+            false => &mut self.offered,
+        }
+    }
+
     /// Binds the tokens of a login, and offers the host that issues them.
-    fn log_in(&mut self, login: Login) {
+    fn log_in(&mut self, login: Login, is_named: bool) {
         let issuer = login.issuer.iter();
         let endpoint = issuer.map(|issuer| &issuer.endpoint.origin.authority);
-        self.offered.extend(endpoint.map(|authority| Allowed {
+        let endpoint = endpoint.map(|authority| Allowed {
             host: HostPattern::Exact(authority.host.clone()),
             port: authority.port,
-        }));
+        });
+        self.reached(is_named).extend(endpoint);
         let lent = login.tokens.iter().flat_map(|token| &token.origins);
         let own = preset::of_login(&login.name).map(|preset| (preset, lent.cloned().collect()));
         self.own_origins.extend(own);
-        self.stored.extend(login.stored());
+        self.add(login.stored(), is_named);
         self.logins.push(login);
     }
 
@@ -127,7 +150,7 @@ impl ResolvedConfig {
     /// is. Notes the others.
     fn add_known(
         &mut self,
-        allow: &[Allowed],
+        config: &Config,
         names: &BTreeSet<CredentialName>,
         bound: &mut HashSet<CredentialName>,
     ) -> Result<(), Failure> {
@@ -138,8 +161,12 @@ impl ResolvedConfig {
                 let mut origins = part.binding.origins.iter();
                 let mut variables = part.binding.variables.iter();
                 // Where a key signs, nothing passes unsigned.
-                let is_open =
-                    origins.any(|origin| allow.iter().any(|one| one.host.overlaps(&origin.hosts)));
+                let is_open = origins.any(|origin| {
+                    config
+                        .allow
+                        .iter()
+                        .any(|one| one.host.overlaps(&origin.hosts))
+                });
                 let is_used = variables.any(|variable| self.uses(variable))
                     || part.from.env_name().is_some_and(|name| self.uses(name));
                 self.leaves(&part.binding.origins) && !is_open && !is_used
@@ -172,8 +199,9 @@ impl ResolvedConfig {
                 self.withheld.extend(others.map(withheld));
                 if lent().any(|one| names.contains(&one.name)) {
                     let (hosts, registry) = self.hosts_of(preset)?;
-                    self.offered.extend(hosts);
-                    self.lend(preset, &registry, bound, Some(names))?;
+                    let is_named = config.offered_presets.contains(&preset.name);
+                    self.reached(is_named).extend(hosts);
+                    self.lend(preset, &registry, bound, (Some(names), is_named))?;
                 }
             }
         }
@@ -202,9 +230,9 @@ impl ResolvedConfig {
     }
 
     /// Allows the hosts of a preset that was asked for, whether or not a variable of it is set.
-    fn offer(&mut self, preset: &'static Preset, bound: &HashSet<CredentialName>) {
+    fn offer(&mut self, preset: &'static Preset, bound: &HashSet<CredentialName>, is_named: bool) {
         let origins = preset.credentials.iter().flat_map(|one| &one.origins);
-        self.offered.extend(origins.map(allowed));
+        self.reached(is_named).extend(origins.map(allowed));
         let unset = |one: &&PresetCredential| !one.origins.is_empty() && !bound.contains(&one.name);
         let mut own = preset.credentials.iter();
         // The agent may have offered it, too.
@@ -285,7 +313,7 @@ impl ResolvedConfig {
         preset: &'static Preset,
         registry: &[OriginPattern],
         bound: &mut HashSet<CredentialName>,
-        only: Option<&BTreeSet<CredentialName>>,
+        (only, is_named): (Option<&BTreeSet<CredentialName>>, bool),
     ) -> Result<(), Failure> {
         self.own_origins.push((preset, registry.to_vec()));
         let is_meant = |one: &&PresetCredential| only.is_none_or(|names| names.contains(&one.name));
@@ -333,7 +361,7 @@ impl ResolvedConfig {
                     .variables
                     .retain(|one| set.contains(&one) && is_same(&one));
                 let from = SecretRef::env(variable.as_str());
-                self.stored.push(ConfiguredCredential { binding, from });
+                self.add(vec![ConfiguredCredential { binding, from }], is_named);
             }
         }
         Ok(())

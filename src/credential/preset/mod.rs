@@ -164,12 +164,15 @@ pub fn minting_at(origins: &[&OriginPattern]) -> impl Iterator<Item = &'static P
 
 /// The preset of a login with this name, also of one at a further host of its file.
 pub fn of_login(name: &CredentialName) -> Option<&'static Preset> {
-    let is_it = |login: &PresetLogin| {
-        let rest = name.as_str().strip_prefix(login.name.as_str());
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-    };
+    let is_it = |login: &PresetLogin| is_login_of(name, login.name.as_str());
     let mut presets = with_logins();
     presets.find(|preset| preset.logins.iter().any(is_it))
+}
+
+/// Whether a login is that of a preset, or the one at a further host of its file.
+pub fn is_login_of(name: &CredentialName, preset: &str) -> bool {
+    let rest = name.as_str().strip_prefix(preset);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 /// The logins of all presets. Only presets that have one are parsed.
