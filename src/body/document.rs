@@ -3,18 +3,15 @@
 //! Who reads it says first what will be asked ([`Questions`]), so that memory is bounded by that
 //! and not by the content. One pass then gives what every reader finds there, or a doubt.
 
-use std::ops::Range;
-
 use gateway_message::json::{Json, JsonFault, Value, Wanted, begins_as_json};
 use gateway_message::{FormName, Place};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
 use crate::fact::{
-    ContentKind, FactType, FactValue, Location, Pairs, Plain, Spot, Unclear, is_text, json,
-    multipart_fact, multipart_fields, of_string, of_text,
+    ContentKind, FactType, FactValue, Location, Pairs, Part, Plain, Spot, Unclear, is_text, json,
+    multipart_fact, multipart_parts, of_string, of_text,
 };
-use crate::form::members_of_parts;
 use crate::{FormFault, FormKind, Member};
 
 /// What will be asked of a document.
@@ -75,7 +72,7 @@ pub struct Document<'c> {
     declared: Option<ContentKind>,
     json: Option<Result<Json<'c>, FormFault>>,
     pairs: Option<Pairs>,
-    parts: Option<Vec<(String, Range<usize>)>>,
+    parts: Option<Vec<Part>>,
 }
 
 impl<'c> Document<'c> {
@@ -115,7 +112,7 @@ impl<'c> Document<'c> {
             json: is_json.then(json),
             pairs: is_form.then(pairs),
             parts: (kind == Some(FormKind::Parts))
-                .then(|| multipart_fields(fields, bytes, *streams))
+                .then(|| multipart_parts(fields, bytes, *streams))
                 .flatten(),
         }
     }
@@ -147,7 +144,7 @@ impl<'c> Document<'c> {
             }
             Location::Multipart(name) => {
                 let Plain { bytes, coded, .. } = self.content;
-                let at = multipart_fact(bytes, self.query, name, self.parts.as_deref()?)?;
+                let at = multipart_fact(self.query, name, self.parts.as_deref()?)?;
                 let text = std::str::from_utf8(&bytes[at]).ok();
                 of_text(text.filter(|_| coded.is_empty())?, kind)
             }
@@ -170,15 +167,12 @@ impl<'c> Document<'c> {
             })),
             Place::Multipart(name) => {
                 let mut named = self.parts.iter().flatten();
-                let mut named = named
-                    .by_ref()
-                    .filter(|(one, _)| one == name.as_str())
-                    .map(|(_, at)| at.clone());
-                let (Some(at), None) = (named.next(), named.next()) else {
+                let mut named = named.by_ref().filter(|one| one.name == name.as_str());
+                let (Some(one), None) = (named.next(), named.next()) else {
                     return Ok(None);
                 };
-                let text = std::str::from_utf8(&self.content.bytes[at.clone()]);
-                Ok(Some(Spot::exact(at, text.ok().map(str::to_owned))))
+                let at = one.value.clone();
+                Ok(at.map(|at| Spot::exact(at, self.part_text(one))))
             }
             Place::Json(pointer) => match (&self.json, self.declared) {
                 (Some(Ok(json)), Some(ContentKind::Json)) => {
@@ -196,7 +190,7 @@ impl<'c> Document<'c> {
     /// The members that were asked for. In a form, all that any reader may take for one.
     ///
     /// # Errors
-    /// [`FormFault`] if readers may disagree about JSON, or about the name of a part.
+    /// [`FormFault`] if readers may disagree about JSON, or about the parts of a form.
     pub fn members(&self) -> Result<Vec<Member>, FormFault> {
         let Some(is_asked) = self.is_asked else {
             return Ok(Vec::new());
@@ -223,21 +217,18 @@ impl<'c> Document<'c> {
     }
 
     fn members_of_parts(&self, is_asked: &IsAsked<'_>) -> Result<Vec<Member>, FormFault> {
-        let bytes = &self.content.bytes;
-        let members = members_of_parts(bytes, is_asked)?;
-        let fields = self.parts.as_deref().unwrap_or_default().iter();
-        let asked = fields.filter(|(name, _)| is_asked(name));
-        let text = |at: &Range<usize>| std::str::from_utf8(&bytes[at.clone()]).ok();
-        let read = asked.map(|(name, at)| Member {
-            name: name.clone(),
-            value: text(at).map(str::to_owned),
+        let parts = self.parts.as_ref().ok_or(FormFault::Disputed)?;
+        let asked = parts.iter().filter_map(|part| {
+            let value = self.part_text(part);
+            part.asked_as(is_asked).map(|name| Member { name, value })
         });
-        let read: Vec<Member> = read.collect();
-        // Their values are known if all readers split the form alike.
-        match read.len() == members.len() {
-            true => Ok(read),
-            false => Ok(members),
-        }
+        Ok(asked.collect())
+    }
+
+    /// The value of a part, if it is a field and text.
+    fn part_text(&self, part: &Part) -> Option<String> {
+        let bytes = &self.content.bytes[part.value.clone()?];
+        std::str::from_utf8(bytes).ok().map(str::to_owned)
     }
 
     /// Whether it is a form in parts that some reader may split otherwise.

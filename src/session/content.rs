@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
-use http::header::CONTENT_TYPE;
-
 use super::bindings::Bound;
 use super::detected::{CredentialUse, DetectedCredentials, Location};
 use super::origin_bindings::OriginBindings;
@@ -189,20 +186,12 @@ impl ContentSearch {
 
     /// The members in which credentials may be, in the reading of any origin.
     fn members(&self, content: &Document<'_>) -> Result<Vec<Member>, CredentialRefusal> {
-        let members = content.members().map_err(unreadable)?;
-        let is_told = !members.is_empty();
-        if content.is_unsplit() && !is_told && self.guards() && is_form(content.fields()) {
-            return Err(unreadable(FormFault::Disputed));
+        match content.members() {
+            // In what some reader may split otherwise, no place is found, and nothing is lent.
+            Err(_) if content.is_unsplit() && !self.guards() => Ok(Vec::new()),
+            members => members.map_err(unreadable),
         }
-        Ok(members)
     }
-}
-
-/// Whether a form in parts is declared: what other types of several parts hold is no field.
-fn is_form(fields: &HeaderMap) -> bool {
-    let kinds = fields.get_all(CONTENT_TYPE).iter();
-    let mut kinds = kinds.map(|kind| kind.as_bytes().to_ascii_lowercase());
-    kinds.any(|kind| kind.trim_ascii().starts_with(b"multipart/form-data"))
 }
 
 /// Refuses another session's phantom, and any other text that is no phantom of the session if the

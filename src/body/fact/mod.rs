@@ -24,7 +24,7 @@ pub use value::{FactType, FactTypeUnknown, FactValue};
 
 pub(crate) use form::{Pairs, is_named};
 pub(crate) use kind::{ContentKind, is_text};
-pub(crate) use multipart::{Parts, multipart_fact, multipart_fields};
+pub(crate) use multipart::{Part, Parts, multipart_fact, multipart_parts};
 pub(crate) use value::{of_number, of_string, of_text};
 
 #[cfg(test)]

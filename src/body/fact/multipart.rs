@@ -1,4 +1,4 @@
-//! The fields of a multipart form (`multipart/form-data`, RFC 7578), if all readers split it alike.
+//! The parts of a multipart form (`multipart/form-data`, RFC 7578), if all readers split it alike.
 
 use std::ops::Range;
 
@@ -7,21 +7,37 @@ use gateway_message::content_name::parts;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use memchr::memmem;
+use percent_encoding::percent_decode_str;
 
 use super::form::{is_named, may_be};
-use crate::form::members_of_parts;
 
-/// The fields with their names, and where each value stands. Files are left out, and so are parts
-/// that some reader may see otherwise. `None` if some reader may split the content otherwise, as
-/// far as it is here: with `streams`, more comes behind it.
-pub(crate) fn multipart_fields(
+/// A part of a form.
+pub(crate) struct Part {
+    /// Its name, as it is written.
+    pub name: String,
+    /// Where its value stands, if it is a field that all readers see alike, and no file.
+    pub value: Option<Range<usize>>,
+}
+
+impl Part {
+    /// Its name, in the reading that is asked for. Some readers decode it, as browsers encode it.
+    pub fn asked_as(&self, is_asked: impl Fn(&str) -> bool) -> Option<String> {
+        let decoded = percent_decode_str(&self.name).decode_utf8_lossy();
+        let mut readings = [&*self.name, &*decoded].into_iter();
+        readings.find(|name| is_asked(name)).map(str::to_owned)
+    }
+}
+
+/// The parts of a form. `None` if some reader may split the content otherwise, as far as it is
+/// here: with `streams`, more comes behind it.
+pub(crate) fn multipart_parts(
     head: &HeaderMap,
     content: &[u8],
     streams: bool,
-) -> Option<Vec<(String, Range<usize>)>> {
+) -> Option<Vec<Part>> {
     let mut parts = Parts::of(head)?;
     let is_read = parts.push(content).is_ok() && (streams || parts.is_over());
-    is_read.then_some(parts.fields)
+    is_read.then_some(parts.seen)
 }
 
 /// Whether some reader may take a field of this name for the other.
@@ -31,20 +47,18 @@ pub fn is_multipart_name(name: &FormName, seen: &str) -> bool {
 }
 
 /// Where the value of a field stands that is there once, in whichever reading.
-pub(crate) fn multipart_fact(
-    content: &[u8],
-    query: &str,
-    name: &FormName,
-    fields: &[(String, Range<usize>)],
-) -> Option<Range<usize>> {
-    let members = members_of_parts(content, &|seen| is_multipart_name(name, seen));
-    let is_once = members.is_ok_and(|members| members.len() == 1);
-    if !is_once || is_named(query, name.parts()) {
-        return None;
+pub(crate) fn multipart_fact(query: &str, name: &FormName, all: &[Part]) -> Option<Range<usize>> {
+    let mut named = all.iter();
+    let mut named = named.by_ref().filter(|part| {
+        part.asked_as(|seen| is_multipart_name(name, seen))
+            .is_some()
+    });
+    match (named.next(), named.next()) {
+        (Some(one), None) if one.name == name.as_str() && !is_named(query, name.parts()) => {
+            one.value.clone()
+        }
+        _ => None,
     }
-    let mut fields = fields.iter();
-    let (_, at) = fields.find(|(seen, _)| seen == name.as_str())?;
-    Some(at.clone())
 }
 
 /// Some reader may split the content otherwise.
@@ -59,7 +73,8 @@ pub(crate) struct Parts {
     at: usize,
     state: State,
     count: usize,
-    fields: Vec<(String, Range<usize>)>,
+    /// The parts whose heads came. The value of the last one may be still to come.
+    seen: Vec<Part>,
 }
 
 enum State {
@@ -84,7 +99,7 @@ impl Parts {
             at: 0,
             state: State::Start,
             count: 0,
-            fields: Vec::new(),
+            seen: Vec::new(),
         })
     }
 
@@ -102,12 +117,12 @@ impl Parts {
 
     #[cfg(test)]
     pub fn is_forgotten(&self) -> bool {
-        self.fields.is_empty()
+        self.seen.is_empty()
     }
 
-    /// Forgets the fields that came.
-    pub fn forget(&mut self) {
-        self.fields.clear();
+    /// Hands over the parts whose heads came since the last call.
+    pub fn take(&mut self) -> Vec<Part> {
+        std::mem::take(&mut self.seen)
     }
 
     /// Whether the content may end here.
@@ -118,7 +133,7 @@ impl Parts {
     /// Whether it is in a file, or in a field that is too long to be read.
     pub fn is_in_file(&self) -> bool {
         let far = |from: usize| self.at - from > LONGEST_FIELD;
-        matches!(&self.state, State::Value(head, from) if head.name.is_none() || far(*from))
+        matches!(&self.state, State::Value(head, from) if !head.is_field || far(*from))
     }
 
     /// Goes on to the next state. Whether there is more to do with what is here.
@@ -159,7 +174,7 @@ impl Parts {
     }
 
     /// The state behind the head of a part, and the head's length, if it is whole.
-    fn head(&self) -> Result<Option<(State, usize)>, Unsplit> {
+    fn head(&mut self) -> Result<Option<(State, usize)>, Unsplit> {
         let end = memmem::find(&self.rest, b"\r\n\r\n");
         let head = &self.rest[..end.unwrap_or(self.rest.len())];
         if head.len() > LONGEST_HEAD || memmem::find(head, self.delimiter.as_bytes()).is_some() {
@@ -167,13 +182,14 @@ impl Parts {
         }
         let Some(end) = end else { return Ok(None) };
         let head = std::str::from_utf8(head).map_err(|_| Unsplit)?;
-        let head = head_of(head).ok_or(Unsplit)?;
+        let (name, head) = head_of(head).ok_or(Unsplit)?;
+        self.seen.push(Part { name, value: None });
         Ok(Some((State::Value(head, self.at + end + 4), end + 4)))
     }
 
     /// The state behind the value of a part, and what is passed, if the value ends here.
     fn value(&mut self) -> Result<Option<(State, usize)>, Unsplit> {
-        let State::Value(head, from) = &mut self.state else {
+        let State::Value(head, from) = &self.state else {
             return Ok(None);
         };
         let Some(start) = memmem::find(&self.rest, self.delimiter.as_bytes()) else {
@@ -190,8 +206,9 @@ impl Parts {
         if head.length.is_some_and(|length| length != value.len()) {
             return Err(Unsplit);
         }
-        let name = head.name.take();
-        self.fields.extend(name.map(|name| (name, value)));
+        if let Some(part) = self.seen.last_mut() {
+            part.value = Some(value).filter(|_| head.is_field);
+        }
         Ok(Some((State::Delimiter, start + self.delimiter.len())))
     }
 }
@@ -216,14 +233,14 @@ fn boundary(head: &HeaderMap) -> Option<String> {
 
 /// The head of a part.
 struct Head {
-    /// The name, if it is a field.
-    name: Option<String>,
+    /// Whether it is a field that all readers see alike, and no file.
+    is_field: bool,
     /// How long it says that its value is.
     length: Option<usize>,
 }
 
-/// The head of a part, if all readers read it alike.
-fn head_of(head: &str) -> Option<Head> {
+/// The head of a part and its name, if all readers read it alike.
+fn head_of(head: &str) -> Option<(String, Head)> {
     let (mut name, mut is_plain, mut length) = (None, true, None);
     for line in head.split("\r\n") {
         let (field, value) = line.split_once(':')?;
@@ -247,13 +264,14 @@ fn head_of(head: &str) -> Option<Head> {
             _ => return None,
         }
     }
-    let name = name?.filter(|_| is_plain);
-    Some(Head { name, length })
+    let (name, is_field) = name?;
+    let is_field = is_field && is_plain;
+    Some((name, Head { is_field, length }))
 }
 
-/// The name in a disposition: `Some(None)` if it is a file's, or not plain. `None` if readers may
+/// The name in a disposition, and whether it is a plain one and no file's. `None` if readers may
 /// find different ones.
-fn disposition(value: &str) -> Option<Option<String>> {
+fn disposition(value: &str) -> Option<(String, bool)> {
     let (kind, mut rest) = value.split_once(';')?;
     let (mut name, mut is_file, mut is_file_again) = (None, false, false);
     loop {
@@ -285,12 +303,14 @@ fn disposition(value: &str) -> Option<Option<String>> {
         }
     }
     let plain = |b: u8| b.is_ascii_graphic() && !b"\"\\%;,='".contains(&b);
-    let is_plain = |name: &&str| name.len() <= LONGEST_NAME && name.bytes().all(plain);
-    let field = name.filter(is_plain).filter(|_| !is_file && !is_file_again);
+    let is_plain = |name: &str| name.len() <= LONGEST_NAME && name.bytes().all(plain);
     let is_form = kind
         .trim_matches([' ', '\t'])
         .eq_ignore_ascii_case("form-data");
-    (is_form && name.is_some()).then(|| field.map(str::to_owned))
+    // RFC 2047 §2.
+    let name = name.filter(|name| is_form && !name.contains("=?"))?;
+    let is_field = is_plain(name) && !is_file && !is_file_again;
+    Some((name.to_owned(), is_field))
 }
 
 fn unquoted(text: &str) -> &str {
@@ -319,9 +339,9 @@ mod tests {
 
     fn fields(kind: &'static str, content: &str) -> Option<Vec<(String, String)>> {
         let head = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
-        let found = multipart_fields(&head, content.as_bytes(), false)?;
-        let value = |(name, at): (String, Range<usize>)| (name, content[at].to_owned());
-        Some(found.into_iter().map(value).collect())
+        let found = multipart_parts(&head, content.as_bytes(), false)?;
+        let value = |part: Part| Some((part.name, content[part.value?].to_owned()));
+        Some(found.into_iter().filter_map(value).collect())
     }
 
     const KIND: &str = "multipart/form-data; boundary=b-1";

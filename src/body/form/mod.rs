@@ -1,11 +1,9 @@
 //! Forms: members that an origin reads from content by name, whatever the format.
 
-mod multipart;
 mod search;
 
 use http::{HeaderMap, HeaderValue, header};
 
-pub(crate) use multipart::{Heads, members_of_parts};
 pub use search::{FormFault, Member};
 
 /// The format of content that an origin may read as a form.
