@@ -7,6 +7,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
+use crate::intercept::prefixed::delegated;
+
 /// The client's side of a WebSocket. Frames of a server are not masked (RFC 6455 §5.1).
 pub(super) struct FrameEdge<IO> {
     io: IO,
@@ -82,6 +84,8 @@ fn payload(header: &[u8]) -> Option<u64> {
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for FrameEdge<IO> {
+    delegated!(poll_flush poll_shutdown);
+
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -92,14 +96,6 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for FrameEdge<IO> {
             self.follow(&buf[..*count]);
         }
         written
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 

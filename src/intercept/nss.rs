@@ -4,6 +4,8 @@
 //! SQLite table, in which each column is an attribute of PKCS #11, named by its number. A
 //! certificate is one row, and what it is trusted for is another.
 
+use der::asn1::AnyRef;
+use der::{Decode as _, Reader as _, SliceReader};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 use rustls::pki_types::CertificateDer;
@@ -27,7 +29,7 @@ pub enum NssError {
 pub fn database(ca_pem: &str) -> Result<Vec<u8>, NssError> {
     let certificate =
         CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(|_| NssError::Certificate)?;
-    let names = CertificateNames::of(&certificate).ok_or(NssError::Certificate)?;
+    let names = CertificateNames::of(&certificate).map_err(|_| NssError::Certificate)?;
     let mut database = Connection::open_in_memory()?;
     database.execute_batch(&schema())?;
     insert(&database, 1, &as_certificate(&certificate, &names))?;
@@ -109,38 +111,22 @@ struct CertificateNames<'a> {
 }
 
 impl<'a> CertificateNames<'a> {
-    fn of(certificate: &'a [u8]) -> Option<Self> {
-        let (_, content, _) = element(certificate)?;
-        let (_, content, _) = element(content)?;
-        let (_, _, rest) = element(content)?; // version
-        let (serial, _, rest) = element(rest)?;
-        let (_, _, rest) = element(rest)?; // signature algorithm
-        let (issuer, _, rest) = element(rest)?;
-        let (_, _, rest) = element(rest)?; // validity
-        let (subject, _, _) = element(rest)?;
-        Some(Self {
+    fn of(certificate: &'a [u8]) -> der::Result<Self> {
+        let certificate = AnyRef::from_der(certificate)?;
+        let content = AnyRef::decode(&mut SliceReader::new(certificate.value())?)?;
+        let mut parts = SliceReader::new(content.value())?;
+        let _version = parts.tlv_bytes()?;
+        let serial = parts.tlv_bytes()?;
+        let _algorithm = parts.tlv_bytes()?;
+        let issuer = parts.tlv_bytes()?;
+        let _validity = parts.tlv_bytes()?;
+        let subject = parts.tlv_bytes()?;
+        Ok(Self {
             serial,
             issuer,
             subject,
         })
     }
-}
-
-/// Splits the first element off: the whole of it, its content, and what follows.
-fn element(der: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let first = usize::from(*der.get(1)?);
-    let long = first.saturating_sub(0x80);
-    let head = 2 + long;
-    let length = match long {
-        0 if first < 0x80 => first,
-        1..=4 => {
-            let bytes = der.get(2..head)?.iter();
-            bytes.fold(0, |length, byte| length << 8 | usize::from(*byte))
-        }
-        _ => return None,
-    };
-    let (whole, rest) = der.split_at_checked(head.checked_add(length)?)?;
-    Some((whole, &whole[head..], rest))
 }
 
 const CLASS: u32 = 0;
@@ -193,7 +179,7 @@ mod tests {
         assert_eq!(names.issuer, names.subject);
         assert_eq!((names.serial[0], names.issuer[0]), (0x02, 0x30));
         for end in 0..der.len() {
-            assert!(CertificateNames::of(&der[..end]).is_none());
+            assert!(CertificateNames::of(&der[..end]).is_err());
         }
         assert!(database("no certificate").is_err());
     }

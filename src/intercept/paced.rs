@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::consume_budget;
 
 use super::budget::Budget;
+use super::prefixed::delegated;
 
 /// The connection below HTTP/2.
 pub struct Paced<IO> {
@@ -155,6 +156,8 @@ impl<IO> Paced<IO> {
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Paced<IO> {
+    delegated!(is_vectored poll_flush poll_shutdown);
+
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -173,18 +176,6 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Paced<IO> {
         let count = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, slices))?;
         self.wrote(count, slices.iter().map(|slice| slice.len()).sum());
         Poll::Ready(Ok(count))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 

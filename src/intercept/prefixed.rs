@@ -1,4 +1,5 @@
-//! A stream whose first bytes can be read ahead. No byte is lost or read twice (threats A12, A15).
+//! A stream whose first bytes can be read ahead, and what wrappers of streams leave as it is. No
+//! byte is lost or read twice (threats A12, A15).
 
 use std::io;
 use std::pin::Pin;
@@ -6,6 +7,52 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+/// The methods of a stream's wrapper that its inner stream, `io`, does unchanged.
+macro_rules! delegated {
+    ($($method:ident)*) => { $(crate::intercept::prefixed::delegated!(@$method);)* };
+    (@read) => {
+        fn poll_read(
+            mut self: std::pin::Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+            into: &mut tokio::io::ReadBuf<'_>,
+        ) -> std::task::Poll<std::io::Result<()>> {
+            std::pin::Pin::new(&mut self.io).poll_read(cx, into)
+        }
+    };
+    (@write) => {
+        fn poll_write(
+            mut self: std::pin::Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+            bytes: &[u8],
+        ) -> std::task::Poll<std::io::Result<usize>> {
+            std::pin::Pin::new(&mut self.io).poll_write(cx, bytes)
+        }
+    };
+    (@vectored) => {
+        fn poll_write_vectored(
+            mut self: std::pin::Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+            slices: &[std::io::IoSlice<'_>],
+        ) -> std::task::Poll<std::io::Result<usize>> {
+            std::pin::Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+        }
+    };
+    (@is_vectored) => {
+        fn is_write_vectored(&self) -> bool {
+            self.io.is_write_vectored()
+        }
+    };
+    (@$method:ident) => {
+        fn $method(
+            mut self: std::pin::Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<std::io::Result<()>> {
+            std::pin::Pin::new(&mut self.io).$method(cx)
+        }
+    };
+}
+pub(crate) use delegated;
 
 /// A stream, preceded by the bytes that were read ahead.
 pub struct Prefixed<IO> {
@@ -88,31 +135,5 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Prefixed<IO> {
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Prefixed<IO> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
+    delegated!(write vectored is_vectored poll_flush poll_shutdown);
 }

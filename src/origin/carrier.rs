@@ -1,21 +1,19 @@
 //! A connection to an origin that ends at once if a credential that it may carry is revoked, even
 //! when the gateway has closed it and the kernel still sends bytes that were written before.
 
-use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::net::Shutdown;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::Error;
+use crate::intercept::prefixed::delegated;
 use crate::launch::unsent;
 use crate::session::{Revocation, Severable};
 
@@ -110,43 +108,11 @@ impl Drop for Carrier {
 }
 
 impl AsyncRead for Carrier {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buf)
-    }
+    delegated!(read);
 }
 
 impl AsyncWrite for Carrier {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
+    delegated!(write vectored is_vectored poll_flush poll_shutdown);
 }
 
 /// How long a peer may take for the bytes that were written before a connection was closed.

@@ -4,7 +4,9 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::intercept::prefixed::delegated;
 
 /// A connection that still reads what the peer sent after its write side has failed.
 ///
@@ -36,16 +38,12 @@ impl<IO> IgnoreWriteErrors<IO> {
 }
 
 impl<IO: AsyncRead + Unpin> AsyncRead for IgnoreWriteErrors<IO> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buf)
-    }
+    delegated!(read);
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for IgnoreWriteErrors<IO> {
+    delegated!(is_vectored poll_shutdown);
+
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -71,20 +69,12 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for IgnoreWriteErrors<IO> {
         self.done(written, whole)
     }
 
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.broken {
             return Poll::Ready(Ok(()));
         }
         let flushed = Pin::new(&mut self.io).poll_flush(cx);
         self.done(flushed, ())
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 

@@ -20,6 +20,7 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
+use super::prefixed::delegated;
 use progress::{PLACEHOLDER, Phase, Progress};
 use violations::ViolationState;
 
@@ -227,6 +228,8 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Strict<IO> {
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Strict<IO> {
+    delegated!(is_vectored poll_flush poll_shutdown);
+
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -238,14 +241,6 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Strict<IO> {
         Pin::new(&mut self.io).poll_write(cx, buf)
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -255,10 +250,6 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Strict<IO> {
             self.answered();
         }
         Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
     }
 }
 
