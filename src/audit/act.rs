@@ -39,7 +39,7 @@ impl Log {
             operator: Some(act.operator.into()),
             session: act.session.map(|session| session.as_str().into()),
             subject: (!subject.is_empty()).then_some(subject),
-            decision: Some(act.decision.name().into()),
+            decision: Some(act.decision.as_str().into()),
             outcome: act.failed.then(|| "failed".into()),
             ..Record::now("act")
         };

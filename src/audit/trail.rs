@@ -211,7 +211,7 @@ impl Trail {
 
     /// Notes policy's decision, the policies behind it and their generation.
     pub fn decide(&mut self, decision: Decision, policies: &Arc<[PolicyId]>, generation: u64) {
-        self.draft.record.decision = Some(decision.name().into());
+        self.draft.record.decision = Some(decision.as_str().into());
         self.draft.record.generation = Some(generation);
         (self.draft.record.policies, self.draft.record.policies_more) =
             listed(policies, PolicyId::as_str);
@@ -419,7 +419,7 @@ impl Trail {
             id: known.id.clone(),
             session: known.session.clone(),
             traceparent: known.traceparent.clone(),
-            outcome: Some(end.outcome.name().into()),
+            outcome: Some(end.outcome.as_str().into()),
             status,
             reason: end.reason.map(Word::Borrowed),
             request_bytes: end.request_bytes,
@@ -447,9 +447,9 @@ impl Trail {
         }
         let total = self.us_until(Instant::now());
         let record = &mut self.draft.record;
-        record.phase = Some(self.draft.phase.name().into());
+        record.phase = Some(self.draft.phase.as_str().into());
         record.status = status;
-        record.outcome = Some(outcome.name().into());
+        record.outcome = Some(outcome.as_str().into());
         record.us.total = Some(total);
         if let Some(noted) = &self.draft.noted {
             noted.tell(&mut record.noted, &mut record.noted_more);

@@ -2,46 +2,48 @@
 
 use http::Version;
 
-/// How far an exchange got.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub enum Phase {
-    /// A connection or a head was accepted.
-    #[default]
-    Accept,
-    /// The client was identified.
-    Identify,
-    /// Policy was evaluated.
-    Authorize,
-    /// The connection to the origin was opened.
-    Open,
-    /// Credentials were attached.
-    Attach,
-    /// The origin answered.
-    Answer,
+gateway_names::words! {
+    /// How far an exchange got.
+    pub enum Phase {
+        /// A connection or a head was accepted.
+        Accept = "accept",
+        /// The client was identified.
+        Identify = "identify",
+        /// Policy was evaluated.
+        Authorize = "authorize",
+        /// The connection to the origin was opened.
+        Open = "open",
+        /// Credentials were attached.
+        Attach = "attach",
+        /// The origin answered.
+        Answer = "answer",
+    }
 }
 
-/// Policy's decision.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Decision {
-    /// The exchange may proceed.
-    Allow,
-    /// The exchange is refused.
-    Deny,
+gateway_names::words! {
+    /// Policy's decision.
+    pub enum Decision {
+        /// The exchange may proceed.
+        Allow = "allow",
+        /// The exchange is refused.
+        Deny = "deny",
+    }
 }
 
-/// How an exchange, or its content, ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// The answer's head was released to the client.
-    Answered,
-    /// The content was passed on to its end.
-    Whole,
-    /// The content ended with its connection, whose TLS was not closed: it may be cut.
-    Unclosed,
-    /// The gateway cut the content short.
-    Cut,
-    /// One side disconnected, or the exchange was dropped.
-    Aborted,
+gateway_names::words! {
+    /// How an exchange, or its content, ended.
+    pub enum Outcome {
+        /// The answer's head was released to the client.
+        Answered = "answered",
+        /// The content was passed on to its end.
+        Whole = "whole",
+        /// The content ended with its connection, whose TLS was not closed: it may be cut.
+        Unclosed = "unclosed",
+        /// The gateway cut the content short.
+        Cut = "cut",
+        /// One side disconnected, or the exchange was dropped.
+        Aborted = "aborted",
+    }
 }
 
 /// What the answer's head says about the length of its content.
@@ -69,27 +71,6 @@ pub struct End {
     /// How many echoes of secrets were replaced in the response's fields and content.
     pub scrubbed: u64,
 }
-
-/// The words of an enumeration.
-macro_rules! words {
-    ($kind:ident { $($word:ident = $name:literal),+ $(,)? }) => {
-        impl $kind {
-            pub(super) fn name(self) -> &'static str {
-                match self {
-                    $(Self::$word => $name,)+
-                }
-            }
-        }
-    };
-}
-pub(super) use words;
-
-words!(Phase {
-    Accept = "accept", Identify = "identify", Authorize = "authorize",
-    Open = "open", Attach = "attach", Answer = "answer",
-});
-words!(Decision { Allow = "allow", Deny = "deny" });
-words!(Outcome { Answered = "answered", Whole = "whole", Unclosed = "unclosed", Cut = "cut", Aborted = "aborted" });
 
 pub(super) fn protocol_name(version: Version) -> &'static str {
     match version {

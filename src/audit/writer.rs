@@ -12,7 +12,6 @@ use super::record::Record;
 use super::refusals::RefusalTap;
 use super::scan::{TORN_END, Torn};
 use super::sink::Sink;
-use super::words::words;
 
 /// The only writer of a chain; [`super::Log`] keeps it under a lock.
 pub(super) struct Writer {
@@ -77,6 +76,16 @@ pub(super) enum Cause {
     Refused,
     /// A sync failed: what was written before it may be lost in a power failure.
     Unsynced,
+}
+
+impl Cause {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Unclean => "unclean",
+            Self::Refused => "refused",
+            Self::Unsynced => "unsynced",
+        }
+    }
 }
 
 impl Writer {
@@ -285,7 +294,7 @@ impl Writer {
     /// The record that accounts for a failure.
     fn recovery(&self, cause: Cause) -> Record {
         Record {
-            cause: Some(cause.name().into()),
+            cause: Some(cause.as_str().into()),
             torn_at: self.torn.as_ref().map(|torn| torn.at),
             torn_bytes: self.torn.as_ref().map(|torn| torn.bytes),
             torn_sha256: self.torn.as_ref().map(Torn::sha256),
@@ -326,8 +335,6 @@ impl Writer {
         }
     }
 }
-
-words!(Cause { Unclean = "unclean", Refused = "refused", Unsynced = "unsynced" });
 
 /// Room for the rest of a line: more than its braces, version, number, two hashes and line feed
 /// need.

@@ -9,33 +9,24 @@ use http::{
 
 use super::Limit;
 
-/// A content coding that can be decoded while it streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Coding {
-    /// `gzip` and its old name `x-gzip`: RFC 1952, several members allowed.
-    Gzip,
-    /// `deflate`: RFC 1950 (zlib), or the raw RFC 1951 format that some servers send under this
-    /// name.
-    Deflate,
-    /// `br`: RFC 7932, windows up to 16 MiB. The large-window format is a different coding.
-    Brotli,
-    /// `zstd`: RFC 8878 with the 8 MiB window of RFC 9659, several frames allowed.
-    Zstd,
+gateway_names::words! {
+    /// A content coding that can be decoded while it streams.
+    pub enum Coding {
+        /// `gzip` and its old name `x-gzip`: RFC 1952, several members allowed.
+        Gzip = "gzip",
+        /// `deflate`: RFC 1950 (zlib), or the raw RFC 1951 format that some servers send under this
+        /// name.
+        Deflate = "deflate",
+        /// `br`: RFC 7932, windows up to 16 MiB. The large-window format is a different coding.
+        Brotli = "br",
+        /// `zstd`: RFC 8878 with the 8 MiB window of RFC 9659, several frames allowed.
+        Zstd = "zstd",
+    }
 }
 
 impl Coding {
     /// The most stacked codings that are decoded. More are refused.
     pub const MOST: usize = 2;
-
-    /// The registered name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Deflate => "deflate",
-            Self::Brotli => "br",
-            Self::Zstd => "zstd",
-        }
-    }
 
     /// The coding with this name, case-insensitively (RFC 9110 §8.4.1).
     pub fn from_name(name: &[u8]) -> Option<Self> {
@@ -85,12 +76,6 @@ impl Coding {
             return Err(Error::TooManyCodings);
         }
         Ok(codings)
-    }
-}
-
-impl fmt::Display for Coding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -146,7 +146,7 @@ impl<O: Operations> Control<O> {
             let act = OperatorAct::new(peer, operation, session, &subject);
             let _ = self.note(act.refused()).await;
         }
-        let what = format!("uid {uid} may not do `{}`", operation.name());
+        let what = format!("uid {uid} may not do `{}`", operation.as_str());
         Err(ControlRefusal::new(StatusCode::FORBIDDEN, what)
             .because("no policy for operators permits it")
             .next("see `[control] policy` of the configuration"))

@@ -51,7 +51,7 @@ impl OperatorAct {
 
     fn write(&self, log: &Log, failed: bool) -> Result<(), audit::Error> {
         log.act(Act {
-            name: self.operation.name(),
+            name: self.operation.as_str(),
             operator: &self.operator,
             session: self.session.as_ref(),
             subject: &self.subject,

@@ -218,7 +218,7 @@ mod tests {
             let method = route.method.as_str().to_ascii_lowercase();
             let about = &file["paths"][route.path][&method];
             assert_eq!(about["summary"], json!(route.about), "{}", route.path);
-            let action = route.operation.map(Operation::name);
+            let action = route.operation.map(Operation::as_str);
             assert_eq!(about["x-cedar-action"], json!(action), "{}", route.path);
         }
         assert_eq!(written, served);

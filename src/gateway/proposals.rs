@@ -52,15 +52,16 @@ pub struct RequestedAccess {
     pub refused: Option<ExchangeId>,
 }
 
-/// What became of a proposal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProposalState {
-    /// Nobody has answered.
-    Waiting,
-    /// A person allowed it.
-    Granted,
-    /// A person refused it.
-    Refused,
+crate::names::words! {
+    /// What became of a proposal.
+    pub enum ProposalState {
+        /// Nobody has answered.
+        Waiting = "waiting",
+        /// A person allowed it.
+        Granted = "granted",
+        /// A person refused it.
+        Refused = "refused",
+    }
 }
 
 /// Why there is no proposal: the status and the text of the answer.
@@ -107,18 +108,6 @@ impl OfSession {
 impl Default for Proposals {
     fn default() -> Self {
         Self(Mutex::new(LruCache::new(SESSIONS)))
-    }
-}
-
-impl ProposalState {
-    /// The word that pages and answers show.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Granted => "granted",
-            Self::Refused => "refused",
-        }
     }
 }
 

@@ -70,7 +70,7 @@ impl RefusalCounts {
             .reasons
             .iter()
             .map(|count| count.load(Ordering::Relaxed));
-        let all = ReasonCode::ALL.iter().copied().zip(counts);
+        let all = ReasonCode::ALL.into_iter().zip(counts);
         all.filter(|(_, count)| *count > 0)
     }
 

@@ -59,7 +59,7 @@ pub struct RecordedDenials(BTreeMap<String, (String, Vec<(SessionId, RequestedAc
 impl RecordedDenials {
     /// Notes what a person refused, or took back.
     pub fn note(&mut self, record: &Record) {
-        let is_answer = record.name.as_deref() == Some(Operation::ProposalRefuse.name())
+        let is_answer = record.name.as_deref() == Some(Operation::ProposalRefuse.as_str())
             && record.decision.as_deref() == Some("allow");
         let subject = record.subject.as_deref().filter(|_| is_answer);
         let subject = subject.unwrap_or_default();

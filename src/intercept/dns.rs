@@ -23,53 +23,25 @@ pub struct Answer {
     pub host: Option<Host>,
 }
 
-/// Why a query was answered as it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DnsVerdict {
-    /// An allowed name: its synthetic address.
-    Synthetic,
-    /// A name of the machine or of the gateway itself.
-    Local,
-    /// An allowed name, but a type that does not exist here (HTTPS, SVCB, TXT, MX …): no data.
-    NoData,
-    /// A name that no policy reaches: an address where the gateway says so.
-    Unlisted,
-    /// A name that no policy reaches, or that is not a host name: it does not exist.
-    NameRefused,
-    /// A class, a zone transfer or an operation that is not for clients.
-    Refused,
-    /// Not a well-formed query.
-    Malformed,
-    /// The session has used up its addresses.
-    Full,
-}
-
-impl DnsVerdict {
-    /// Every verdict, in the order of the declaration.
-    pub const ALL: [Self; 8] = [
-        Self::Synthetic,
-        Self::Local,
-        Self::NoData,
-        Self::Unlisted,
-        Self::NameRefused,
-        Self::Refused,
-        Self::Malformed,
-        Self::Full,
-    ];
-
-    /// The verdict in a word, for counters.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Synthetic => "answered",
-            Self::Local => "local",
-            Self::NoData => "no_data",
-            Self::Unlisted => "unlisted",
-            Self::NameRefused => "name_refused",
-            Self::Refused => "refused",
-            Self::Malformed => "malformed",
-            Self::Full => "full",
-        }
+crate::names::words! {
+    /// Why a query was answered as it was.
+    pub enum DnsVerdict {
+        /// An allowed name: its synthetic address.
+        Synthetic = "answered",
+        /// A name of the machine or of the gateway itself.
+        Local = "local",
+        /// An allowed name, but a type that does not exist here (HTTPS, SVCB, TXT, MX …): no data.
+        NoData = "no_data",
+        /// A name that no policy reaches: an address where the gateway says so.
+        Unlisted = "unlisted",
+        /// A name that no policy reaches, or that is not a host name: it does not exist.
+        NameRefused = "name_refused",
+        /// A class, a zone transfer or an operation that is not for clients.
+        Refused = "refused",
+        /// Not a well-formed query.
+        Malformed = "malformed",
+        /// The session has used up its addresses.
+        Full = "full",
     }
 }
 

@@ -52,36 +52,23 @@ pub use target_form::{EncodedSlash, TargetMalformed};
 
 use std::fmt;
 
-/// The two schemes that the gateway supports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Scheme {
-    /// Cleartext. Never carries a secret.
-    Http,
-    /// Over TLS.
-    Https,
+gateway_names::words! {
+    /// The two schemes that the gateway supports.
+    pub enum Scheme {
+        /// Cleartext. Never carries a secret.
+        Http = "http",
+        /// Over TLS.
+        Https = "https",
+    }
 }
 
 impl Scheme {
-    /// The scheme in lower case.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Scheme::Http => "http",
-            Scheme::Https => "https",
-        }
-    }
-
     /// The port of an authority without one (RFC 9110 §4.2).
     pub fn default_port(self) -> u16 {
         match self {
             Scheme::Http => 80,
             Scheme::Https => 443,
         }
-    }
-}
-
-impl fmt::Display for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -1,54 +1,33 @@
 //! What a reason code is: the enum and its lookups are made from the table of `reason.rs`.
 
-/// The side at fault when an exchange is refused or cut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Blame {
-    /// The workload sent something unacceptable.
-    Client,
-    /// A policy refused.
-    Policy,
-    /// A credential was unavailable or unusable.
-    Credential,
-    /// The server failed or sent something invalid.
-    Origin,
-    /// The gateway itself failed.
-    Gateway,
-}
-
-impl Blame {
-    /// Returns the side as written in records.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Policy => "policy",
-            Self::Credential => "credential",
-            Self::Origin => "origin",
-            Self::Gateway => "gateway",
-        }
+crate::words! {
+    /// The side at fault when an exchange is refused or cut.
+    pub enum Blame {
+        /// The workload sent something unacceptable.
+        Client = "client",
+        /// A policy refused.
+        Policy = "policy",
+        /// A credential was unavailable or unusable.
+        Credential = "credential",
+        /// The server failed or sent something invalid.
+        Origin = "origin",
+        /// The gateway itself failed.
+        Gateway = "gateway",
     }
 }
 
 /// Generates the enum and its lookups from the table.
 macro_rules! reasons {
     ($($name:ident $code:literal $status:ident $blame:ident $kind:literal $means:literal $next:literal)*) => {
-        /// Why an exchange was refused or cut.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[expect(missing_docs, reason = "the code beside each name says it")]
-        pub enum ReasonCode {
-            $($name,)*
+        $crate::words! {
+            /// Why an exchange was refused or cut.
+            #[expect(missing_docs, reason = "the code beside each name says it")]
+            pub enum ReasonCode {
+                $($name = $code,)*
+            }
         }
 
         impl ReasonCode {
-            /// Every code, in the order of the table.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
-
-            /// Returns the code as written in responses and records.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$name => $code,)*
-                }
-            }
-
             /// Returns the status of the refusal.
             pub const fn status(self) -> StatusCode {
                 match self {
@@ -87,11 +66,6 @@ macro_rules! reasons {
         }
 
         impl ReasonCode {
-            /// Returns the code with this name.
-            pub fn named(text: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|code| code.as_str() == text)
-            }
-
             /// Whether a client should not repeat the same request: it would be refused again, or
             /// may have been processed.
             pub fn is_final(self) -> bool {
@@ -135,11 +109,6 @@ macro_rules! reasons {
             }
         }
 
-        impl std::fmt::Display for ReasonCode {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
     };
 }
 

@@ -101,8 +101,43 @@ macro_rules! serde_as_text {
     };
 }
 
+/// Declares an enumeration whose variants have names.
+#[macro_export]
+macro_rules! words {
+    ($(#[$about:meta])* $vis:vis enum $kind:ident {
+        $($(#[$each:meta])* $word:ident = $name:literal,)*
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        $vis enum $kind { $($(#[$each])* $word,)* }
+
+        impl $kind {
+            /// Every one, in the order of the declaration.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$word),*];
+
+            /// The name.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$word => $name,)* }
+            }
+
+            /// The one of this name.
+            pub fn named(text: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|one| one.as_str() == text)
+            }
+        }
+
+        impl std::fmt::Display for $kind {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
 macro_rules! text_name {
     ($name:ident) => {
+        as_text!($name);
+
         impl $name {
             /// Checks a text and makes it a name.
             ///
@@ -111,7 +146,13 @@ macro_rules! text_name {
             pub fn new(text: &str) -> Result<Self, NameMalformed> {
                 checked(text).map(Self)
             }
+        }
+    };
+}
 
+macro_rules! as_text {
+    ($name:ident) => {
+        impl $name {
             /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -134,12 +175,6 @@ impl User {
         let is_name = (1..=256).contains(&text.len()) && text.bytes().all(fits);
         is_name.then(|| Self(Arc::from(text)))
     }
-
-    /// Returns the name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 impl SecretLabel {
@@ -149,23 +184,13 @@ impl SecretLabel {
         let fits = (1..=1024).contains(&text.len()) && !text.chars().any(char::is_control);
         fits.then(|| Self(Arc::from(text)))
     }
-
-    /// Returns the label as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for SecretLabel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 text_name!(SessionId);
 text_name!(CredentialName);
 text_name!(PolicyId);
+as_text!(User);
+as_text!(SecretLabel);
 serde_as_text!(CredentialName, ToString::to_string, |text| {
     CredentialName::new(text).ok()
 });
@@ -173,7 +198,7 @@ serde_as_text!(SessionId, ToString::to_string, |text| {
     SessionId::new(text).ok()
 });
 serde_as_text!(SecretLabel, ToString::to_string, SecretLabel::new);
-serde_as_text!(User, |user| user.as_str().to_owned(), User::new);
+serde_as_text!(User, ToString::to_string, User::new);
 
 impl ExchangeId {
     /// Creates an id from ten random bytes.

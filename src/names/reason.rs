@@ -482,7 +482,7 @@ mod tests {
             let is_word =
                 |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
             assert!(text.bytes().all(is_word), "{text}");
-            assert_eq!(ReasonCode::named(text), Some(*code));
+            assert_eq!(ReasonCode::named(text), Some(code));
             assert!(code.status().is_client_error() || code.status().is_server_error());
             for sentence in [code.meaning(), code.next_step()] {
                 assert!(sentence.ends_with('.'), "{text}: {sentence}");

@@ -77,7 +77,7 @@ fn key(set: &RuleSet, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> Opti
         }
         None => {
             key.number(0);
-            key.text(Action::of_method(facts.method).name());
+            key.text(Action::of_method(facts.method).as_str());
         }
     }
     for input in set.inputs.iter() {

@@ -77,7 +77,7 @@ pub fn permit_requests(origin: &Origin, methods: &[&str], paths: &[CoveredPath])
     conditions.extend(are_any_paths(paths));
     let actions: Vec<String> = actions
         .iter()
-        .map(|one| entity("Action", one.name()))
+        .map(|one| entity("Action", one.as_str()))
         .collect();
     let action = format!("action in [{}]", actions.join(", "));
     permit_at("principal", &action, at(origin), None, conditions)
@@ -151,7 +151,7 @@ pub(super) fn exactly(facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> Stri
         conditions.push(format!("context.upgrade == {}", quoted(facts.upgrade)));
     }
     let principal = principal(Some(facts.session));
-    let action = format!("action == {}", entity("Action", action.name()));
+    let action = format!("action == {}", entity("Action", action.as_str()));
     let at = (facts.scheme, facts.host.as_str(), facts.port);
     permit_at(&principal, &action, at, lend, conditions)
 }

@@ -11,73 +11,47 @@ use cedar_policy::{
 use super::source::{Problem, Problems, Source};
 use crate::names::SessionId;
 
-/// What an operator can ask for: the actions of `policies/control.cedarschema`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Operation {
-    /// To see the state of the gateway.
-    Status,
-    /// To read its metrics.
-    MetricsRead,
-    /// To list its sessions.
-    SessionList,
-    /// To make a session at run time.
-    SessionCreate,
-    /// To let a session that was made so live longer.
-    SessionExtend,
-    /// To see one session.
-    SessionShow,
-    /// To pause a session.
-    SessionPause,
-    /// To resume a session.
-    SessionResume,
-    /// To end a session.
-    SessionEnd,
-    /// To run a further command in a session's sandbox.
-    SessionEnter,
-    /// To read records of the audit log.
-    AuditRead,
-    /// To apply changed files.
-    Reload,
-    /// To allow what was refused.
-    PolicyAllow,
-    /// To list what workloads propose.
-    ProposalList,
-    /// To refuse what a workload proposes.
-    ProposalRefuse,
-    /// To revoke a credential.
-    CredentialRevoke,
-    /// To take a revocation back.
-    CredentialRestore,
-    /// To mint a token of a session.
-    TokenMint,
-    /// To revoke a token.
-    TokenRevoke,
-}
-
-impl Operation {
-    /// The action's name, in policies and in the audit log.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Status => "status",
-            Self::MetricsRead => "metrics.read",
-            Self::SessionList => "session.list",
-            Self::SessionCreate => "session.create",
-            Self::SessionExtend => "session.extend",
-            Self::SessionShow => "session.show",
-            Self::SessionPause => "session.pause",
-            Self::SessionResume => "session.resume",
-            Self::SessionEnd => "session.end",
-            Self::SessionEnter => "session.enter",
-            Self::AuditRead => "audit.read",
-            Self::Reload => "reload",
-            Self::PolicyAllow => "policy.allow",
-            Self::ProposalList => "proposal.list",
-            Self::ProposalRefuse => "proposal.refuse",
-            Self::CredentialRevoke => "credential.revoke",
-            Self::CredentialRestore => "credential.restore",
-            Self::TokenMint => "token.mint",
-            Self::TokenRevoke => "token.revoke",
-        }
+crate::names::words! {
+    /// What an operator can ask for: the actions of `policies/control.cedarschema`.
+    pub enum Operation {
+        /// To see the state of the gateway.
+        Status = "status",
+        /// To read its metrics.
+        MetricsRead = "metrics.read",
+        /// To list its sessions.
+        SessionList = "session.list",
+        /// To make a session at run time.
+        SessionCreate = "session.create",
+        /// To let a session that was made so live longer.
+        SessionExtend = "session.extend",
+        /// To see one session.
+        SessionShow = "session.show",
+        /// To pause a session.
+        SessionPause = "session.pause",
+        /// To resume a session.
+        SessionResume = "session.resume",
+        /// To end a session.
+        SessionEnd = "session.end",
+        /// To run a further command in a session's sandbox.
+        SessionEnter = "session.enter",
+        /// To read records of the audit log.
+        AuditRead = "audit.read",
+        /// To apply changed files.
+        Reload = "reload",
+        /// To allow what was refused.
+        PolicyAllow = "policy.allow",
+        /// To list what workloads propose.
+        ProposalList = "proposal.list",
+        /// To refuse what a workload proposes.
+        ProposalRefuse = "proposal.refuse",
+        /// To revoke a credential.
+        CredentialRevoke = "credential.revoke",
+        /// To take a revocation back.
+        CredentialRestore = "credential.restore",
+        /// To mint a token of a session.
+        TokenMint = "token.mint",
+        /// To revoke a token.
+        TokenRevoke = "token.revoke",
     }
 }
 
@@ -134,7 +108,7 @@ impl Operators {
         };
         let request = Request::new(
             uid_of("Operator", &format!("uid:{uid}")),
-            uid_of("Action", operation.name()),
+            uid_of("Action", operation.as_str()),
             resource,
             Context::empty(),
             Some(&SCHEMA),
@@ -172,28 +146,6 @@ const HELP: &str = "the schema is policies/control.cedarschema; see docs/control
 mod tests {
     use super::*;
 
-    const ALL: [Operation; 19] = [
-        Operation::Status,
-        Operation::MetricsRead,
-        Operation::SessionList,
-        Operation::SessionShow,
-        Operation::SessionPause,
-        Operation::SessionResume,
-        Operation::SessionEnd,
-        Operation::SessionEnter,
-        Operation::AuditRead,
-        Operation::Reload,
-        Operation::PolicyAllow,
-        Operation::ProposalList,
-        Operation::ProposalRefuse,
-        Operation::CredentialRevoke,
-        Operation::CredentialRestore,
-        Operation::SessionCreate,
-        Operation::SessionExtend,
-        Operation::TokenMint,
-        Operation::TokenRevoke,
-    ];
-
     fn target(operation: Operation) -> Option<SessionId> {
         let of_a_session = matches!(
             operation,
@@ -212,12 +164,19 @@ mod tests {
         let may = |operation: &&Operation| {
             operators.permit(uid, **operation, target(**operation).as_ref())
         };
-        ALL.iter().filter(may).map(|one| one.name()).collect()
+        Operation::ALL
+            .iter()
+            .filter(may)
+            .map(|one| one.as_str())
+            .collect()
     }
 
     #[test]
     fn every_operation_is_an_action_of_the_schema() {
-        assert_eq!(allowed(&Operators::everything(), 1000).len(), ALL.len());
+        assert_eq!(
+            allowed(&Operators::everything(), 1000).len(),
+            Operation::ALL.len()
+        );
     }
 
     #[test]

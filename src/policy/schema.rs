@@ -58,7 +58,7 @@ fn document(declared: &Declared) -> Value {
             "context": { "type": context },
         });
         actions.insert(
-            action.name().into(),
+            action.as_str().into(),
             json!({ "memberOf": above, "appliesTo": applies }),
         );
     }
@@ -114,80 +114,45 @@ fn type_of(kind: Kind, declared: &Declared) -> Value {
     }
 }
 
-/// An action in a question: a kind of request, by method, or the use of a credential.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Action {
-    /// `GET`.
-    Get,
-    /// `HEAD`.
-    Head,
-    /// `OPTIONS`.
-    Options,
-    /// `POST`.
-    Post,
-    /// `PUT`.
-    Put,
-    /// `PATCH`.
-    Patch,
-    /// `DELETE`.
-    Delete,
-    /// Any other method token. Methods are case-sensitive (RFC 9110 §9.1), so `get` is one of
-    /// these.
-    Other,
-    /// The use of a credential.
-    Lend,
+crate::names::words! {
+    /// An action in a question: a kind of request, by method, or the use of a credential.
+    pub enum Action {
+        /// `GET`.
+        Get = "GET",
+        /// `HEAD`.
+        Head = "HEAD",
+        /// `OPTIONS`.
+        Options = "OPTIONS",
+        /// `POST`.
+        Post = "POST",
+        /// `PUT`.
+        Put = "PUT",
+        /// `PATCH`.
+        Patch = "PATCH",
+        /// `DELETE`.
+        Delete = "DELETE",
+        /// Any other method token. Methods are case-sensitive (RFC 9110 §9.1), so `get` is one of
+        /// these.
+        Other = "other",
+        /// The use of a credential.
+        Lend = "lend",
+    }
 }
 
 impl Action {
-    /// Every action, in schema order.
-    pub const ALL: [Self; 9] = [
-        Self::Get,
-        Self::Head,
-        Self::Options,
-        Self::Post,
-        Self::Put,
-        Self::Patch,
-        Self::Delete,
-        Self::Other,
-        Self::Lend,
-    ];
-
     /// The action that a method asks for.
     #[must_use]
     pub fn of_method(method: &str) -> Self {
-        match method {
-            "GET" => Self::Get,
-            "HEAD" => Self::Head,
-            "OPTIONS" => Self::Options,
-            "POST" => Self::Post,
-            "PUT" => Self::Put,
-            "PATCH" => Self::Patch,
-            "DELETE" => Self::Delete,
-            _ => Self::Other,
-        }
-    }
-
-    /// The action's name in policies.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Options => "OPTIONS",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-            Self::Other => "other",
-            Self::Lend => "lend",
+        match Self::named(method) {
+            Some(Self::Lend) | None => Self::Other,
+            Some(action) => action,
         }
     }
 
     /// The action's Cedar name.
     pub(super) fn uid(self) -> &'static EntityUid {
         static UIDS: LazyLock<[EntityUid; 9]> =
-            LazyLock::new(|| Action::ALL.map(|action| uid(&ACTION, action.name())));
+            LazyLock::new(|| Action::ALL.map(|action| uid(&ACTION, action.as_str())));
         &UIDS[self as usize]
     }
 }
@@ -211,10 +176,7 @@ impl Actions {
             "any" if through_groups => Self::ANY,
             "read" if through_groups => Self::READ,
             "write" if through_groups => Self::WRITE,
-            _ => Action::ALL
-                .into_iter()
-                .find(|action| action.name() == name)
-                .map_or(Self::NONE, |action| Self(1 << action as u16)),
+            _ => Action::named(name).map_or(Self::NONE, |action| Self(1 << action as u16)),
         }
     }
 
@@ -248,7 +210,7 @@ impl Actions {
         Action::ALL
             .into_iter()
             .filter(move |action| self.holds(*action))
-            .map(Action::name)
+            .map(Action::as_str)
     }
 }
 
@@ -372,7 +334,7 @@ mod tests {
     fn every_action_is_in_the_schema() {
         let known: Vec<_> = schema(&Declared::default()).actions().cloned().collect();
         for action in Action::ALL {
-            assert!(known.contains(action.uid()), "{}", action.name());
+            assert!(known.contains(action.uid()), "{}", action.as_str());
         }
     }
 
@@ -386,7 +348,7 @@ mod tests {
                     Actions::named(group, true).holds(action),
                     in_schema,
                     "{} in {group}",
-                    action.name()
+                    action.as_str()
                 );
                 assert!(!Actions::named(group, false).holds(action));
             }

@@ -1,20 +1,20 @@
 //! The types and values of facts, and the only form in which each value is accepted.
 
-use std::fmt;
 use std::str::FromStr;
 
-/// The type that a value must have to be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FactType {
-    /// A whole number with magnitude below 2^53. In JSON, a number without fraction and exponent.
-    /// In a form, the same digits.
-    Long,
-    /// A string without NUL.
-    String,
-    /// `true` or `false`.
-    Bool,
-    /// A JSON list of strings.
-    Strings,
+gateway_names::words! {
+    /// The type that a value must have to be read.
+    pub enum FactType {
+        /// A whole number with magnitude below 2^53. In JSON, a number without fraction and exponent.
+        /// In a form, the same digits.
+        Long = "Long",
+        /// A string without NUL.
+        String = "String",
+        /// `true` or `false`.
+        Bool = "Bool",
+        /// A JSON list of strings.
+        Strings = "Set<String>",
+    }
 }
 
 /// A value that was read.
@@ -35,33 +35,11 @@ pub enum FactValue {
 #[error("a type is `Long`, `String`, `Bool` or `Set<String>`")]
 pub struct FactTypeUnknown(());
 
-impl FactType {
-    const ALL: [Self; 4] = [Self::Long, Self::String, Self::Bool, Self::Strings];
-
-    /// The type's name in Cedar.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Long => "Long",
-            Self::String => "String",
-            Self::Bool => "Bool",
-            Self::Strings => "Set<String>",
-        }
-    }
-}
-
 impl FromStr for FactType {
     type Err = FactTypeUnknown;
 
     fn from_str(text: &str) -> Result<Self, FactTypeUnknown> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|kind| kind.name() == text)
-            .ok_or(FactTypeUnknown(()))
-    }
-}
-
-impl fmt::Display for FactType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        Self::named(text).ok_or(FactTypeUnknown(()))
     }
 }
 

@@ -22,17 +22,18 @@ pub use asked::{Asked, Found, Unread};
 pub use git::Push;
 pub use mcp::Call;
 
-/// A protocol whose requests are read.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Protocol {
-    /// Pushes by git.
-    Git,
-    /// GraphQL over HTTP.
-    Graphql,
-    /// The Model Context Protocol over Streamable HTTP.
-    Mcp,
-    /// Requests to models.
-    Model,
+gateway_names::words! {
+    /// A protocol whose requests are read.
+    pub enum Protocol {
+        /// Pushes by git.
+        Git = "git",
+        /// GraphQL over HTTP.
+        Graphql = "graphql",
+        /// The Model Context Protocol over Streamable HTTP.
+        Mcp = "mcp",
+        /// Requests to models.
+        Model = "model",
+    }
 }
 
 /// The beginning of content, followed as it comes until it is enough for the reader.
@@ -81,19 +82,6 @@ fn is_plain(fields: &HeaderMap) -> bool {
 pub struct ProtocolUnknown(());
 
 impl Protocol {
-    /// Every protocol.
-    pub const ALL: [Self; 4] = [Self::Git, Self::Graphql, Self::Mcp, Self::Model];
-
-    /// The name of its facts' record, which is its name in configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Git => "git",
-            Self::Graphql => "graphql",
-            Self::Mcp => "mcp",
-            Self::Model => "model",
-        }
-    }
-
     /// The facts that it gives.
     pub fn facts(self) -> &'static [&'static str] {
         match self {
@@ -153,7 +141,7 @@ impl Protocol {
     }
 
     fn listed() -> String {
-        Self::ALL.map(|one| format!("`{}`", one.name())).join(", ")
+        Self::ALL.map(|one| format!("`{one}`")).join(", ")
     }
 }
 
@@ -161,9 +149,7 @@ impl FromStr for Protocol {
     type Err = ProtocolUnknown;
 
     fn from_str(text: &str) -> Result<Self, ProtocolUnknown> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|one| one.name() == text)
-            .ok_or(ProtocolUnknown(()))
+        Self::named(text).ok_or(ProtocolUnknown(()))
     }
 }
 

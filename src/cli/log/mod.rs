@@ -359,7 +359,7 @@ fn act(record: &Record) -> (String, String) {
     let verdict = record.outcome.as_deref().or(record.decision.as_deref());
     let (who, name) = (shown(record.operator.as_deref()), record.name.as_deref());
     let subject = record.subject.as_deref().unwrap_or_default();
-    let is_answer = name == Some(Operation::ProposalRefuse.name()) && verdict == Some("allow");
+    let is_answer = name == Some(Operation::ProposalRefuse.as_str()) && verdict == Some("allow");
     match (is_answer, subject.strip_prefix("undo ")) {
         (true, Some(what)) => {
             let what = format!("{who} takes back the refusal of {}", safe(what));

@@ -371,7 +371,7 @@ fn reason_of<B>(answer: &Response<B>) -> Option<ReasonCode> {
     let (_, told) = told.split_once("details=\"")?;
     let (code, _) = told.split_once('"')?;
     let is_it = |known: &ReasonCode| known.as_str() == code;
-    ReasonCode::ALL.iter().copied().find(is_it)
+    ReasonCode::ALL.into_iter().find(is_it)
 }
 
 fn why(reason: Option<ReasonCode>) -> String {
