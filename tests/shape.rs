@@ -35,7 +35,7 @@ const LIMITS: [(&str, usize); 10] = [
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
     ("all", 99_605),
-    ("app", 7_755),
+    ("app", 7_752),
     ("audit", 3_292),
     ("body", 3_415),
     ("cli", 10_216),
@@ -56,7 +56,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("session", 4_400),
     ("signature", 9_076),
     ("src", 61),
-    ("state", 1_248),
+    ("state", 1_195),
     ("token", 555),
     ("wire", 901),
 ];

@@ -7,7 +7,6 @@
 mod decision;
 mod error;
 mod login_rows;
-mod memory;
 mod record;
 mod revoked;
 mod seal;
@@ -17,7 +16,6 @@ mod store;
 pub use decision::SessionDecision;
 pub use error::StateError;
 pub use login_rows::{GrantId, LoginRow, LoginRows, RowName};
-pub use memory::MemoryState;
 pub use record::{KeptCertificate, KeptLogin, KeptSecrets, SessionRecord, unix};
 pub use revoked::{FingerprintKey, KnownOfSecret, RevokedFile, RevokedSecret};
 pub use seal::{KeyMark, SealBroken, SealingKey};

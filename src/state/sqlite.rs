@@ -41,12 +41,19 @@ impl StateFile {
     /// gateway wrote it.
     pub fn open(path: &Path) -> Result<Self, StateError> {
         prepare(path)?;
+        let path = path.to_owned();
+        Self::on(move || connect(path))
+    }
+
+    /// Makes a connection on a thread of its own.
+    fn on(
+        connect: impl FnOnce() -> Result<Connection, StateError> + Send + 'static,
+    ) -> Result<Self, StateError> {
         let (jobs, queue) = mpsc::channel::<Job>();
         let (tell, told) = mpsc::channel();
-        let path = path.to_owned();
         std::thread::Builder::new()
             .name("gateway-state".to_owned())
-            .spawn(move || match connect(path) {
+            .spawn(move || match connect() {
                 Ok(mut connection) => {
                     // Nobody waits if the opening was given up.
                     let _ = tell.send(Ok(()));
@@ -163,6 +170,24 @@ impl StateFile {
     }
 }
 
+impl SqliteState {
+    /// State that ends with the process, for runs that keep nothing, and its key.
+    ///
+    /// # Errors
+    /// [`StateError`] if it cannot be made.
+    pub fn in_memory() -> Result<(Self, Arc<SealingKey>), StateError> {
+        let drawn = SealingKey::draw().ok();
+        let key = drawn.and_then(|text| SealingKey::from_text(text.as_bytes()));
+        let key = Arc::new(key.ok_or(NO_RANDOM_BYTES)?);
+        let (file, store) = (StateFile::on(known_tables)?, [0; 16]);
+        let proof = Proof {
+            key: key.clone(),
+            store,
+        };
+        Ok((Self { file, proof }, key))
+    }
+}
+
 /// Proves that a row is as this gateway wrote it, in this file and under this id.
 #[derive(Clone)]
 struct Proof {
@@ -182,7 +207,7 @@ struct SessionRow {
 impl Proof {
     fn make(&self, row: &SessionRow) -> Result<Vec<u8>, StateError> {
         let made = self.key.seal(&self.place(row), b"");
-        made.map_err(|_| StateError::Refused("the system gives no random bytes"))
+        made.map_err(|_| NO_RANDOM_BYTES)
     }
 
     fn read(&self, row: SessionRow) -> Result<SessionRecord, StateError> {
@@ -428,6 +453,7 @@ const SWITCHES: [(DbConfig, bool); 4] = [
     (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
     (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
 ];
+const NO_RANDOM_BYTES: StateError = StateError::Refused("the system gives no random bytes");
 const SCHEMA_VERSION: u32 = 2;
 const SCHEMA: &str = "
     CREATE TABLE session (

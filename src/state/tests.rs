@@ -88,7 +88,7 @@ const SUITE: [(&str, Test); 9] = [
 async fn memory_is_a_store() {
     for (name, test) in SUITE {
         println!("{name}");
-        test(Arc::new(MemoryState::default())).await;
+        test(Arc::new(SqliteState::in_memory().unwrap().0)).await;
     }
 }
 

@@ -22,8 +22,8 @@ use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
 use crate::session::{Creation, EndReason, Session, SessionStatus};
 use crate::state::{
-    KeptCertificate, KeptLogin, KeptSecrets, MemoryState, SealingKey, SessionDecision,
-    SessionRecord, StateError, StateFile, StateStore, unix,
+    KeptCertificate, KeptLogin, KeptSecrets, SealingKey, SessionDecision, SessionRecord,
+    SqliteState, StateError, StateFile, StateStore, unix,
 };
 
 /// Which sessions outlive the process.
@@ -81,7 +81,11 @@ impl SessionStore {
             user: config.sandbox.user.clone(),
             recognises: AtomicBool::new(false),
         };
-        let in_memory = |outlast| Ok(with(Arc::<MemoryState>::default(), passing()?, outlast));
+        let in_memory = |outlast| {
+            let (store, key) = SqliteState::in_memory()
+                .map_err(|error| Failure::of("no state can be kept in memory", &error))?;
+            Ok(with(Arc::new(store), key, outlast))
+        };
         let listens = keeping == Persistence::Listeners;
         if keeping == Persistence::Nothing {
             return in_memory(true);
@@ -533,14 +537,6 @@ fn note_run_alone(failure: &Failure, state: &Path) {
         "gateway: the phantoms of this run are its own: the key of {} cannot be had ({why}). Unlock the key ring or give the key back; if it is lost for good, remove that file",
         state.display()
     ));
-}
-
-/// A key for records that end with the process.
-fn passing() -> Result<Arc<SealingKey>, Failure> {
-    let drawn = SealingKey::draw().ok();
-    drawn
-        .and_then(|text| SealingKey::from_text(text.as_bytes()).map(Arc::new))
-        .ok_or_else(|| Failure::new("the system gives no random bytes"))
 }
 
 fn unreadable(error: &dyn std::error::Error) -> Failure {
