@@ -121,8 +121,8 @@ mod tests {
             for byte in &frames[..end] {
                 edge.write_all(&[*byte]).await.unwrap();
             }
-            edge.close(1001).await.unwrap();
-            let is_told = edge.io.ends_with(&[0x88, 2, 0x03, 0xe9]) && edge.io.len() == end + 4;
+            edge.close(1001, "why").await.unwrap();
+            let is_told = edge.io.ends_with(b"\x88\x05\x03\xe9why") && edge.io.len() == end + 7;
             assert_eq!(is_told, borders.contains(&end), "{end}");
         }
     }
