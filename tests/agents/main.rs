@@ -633,6 +633,33 @@ fn a_scoped_package_passes_by_the_preset_of_npm_alone() {
 }
 
 #[test]
+fn a_slash_that_a_services_own_library_escapes_is_data() {
+    let desk = Desk::new();
+    let ask = |url: &str| {
+        let get = [
+            "-q",
+            "--preset",
+            "github",
+            "--",
+            "curl",
+            "-sS",
+            "--path-as-is",
+            url,
+        ];
+        said(desk.command("one", &get))
+    };
+    // Nothing answers here: what passes is refused for its name.
+    let kept = ask("https://api.github.com/repos/o/r/git/ref/heads%2Fmain");
+    assert!(
+        kept.contains("\"message\"") && !kept.contains("[path "),
+        "{kept}"
+    );
+    // Where pushes are known by their paths, no other spelling of them passes.
+    let pushed = ask("https://github.com/o%2Fr/git-receive-pack");
+    assert!(pushed.contains("\"reason\":\"path\""), "{pushed}");
+}
+
+#[test]
 fn registries_are_named_by_files_and_no_program_is_asked() {
     let desk = Desk::new();
     let asked = desk.at("home/asked");

@@ -245,14 +245,19 @@ impl ResolvedConfig {
     /// Notes the origins of a configured credential, if its preset's clients escape slashes.
     fn slashes_of(&mut self, credential: &config::Credential) {
         let preset = credential.preset.as_deref().and_then(preset::named);
-        if preset.is_some_and(|preset| preset.encoded_slash) {
-            let known = credential.known().map(|known| known.origins.as_slice());
-            self.encoded_slash
-                .extend_from_slice(match &credential.origins[..] {
-                    [] => known.unwrap_or_default(),
-                    own => own,
-                });
-        }
+        let Some(preset) = preset.filter(|preset| !preset.encoded_slash.is_empty()) else {
+            return;
+        };
+        let known = credential.known().map(|known| known.origins.as_slice());
+        let mut known = known.unwrap_or_default().iter();
+        // A host of the user's own has what the service has at several.
+        let is_everywhere = known.all(|origin| preset.encoded_slash.contains(origin));
+        self.encoded_slash
+            .extend_from_slice(match &credential.origins[..] {
+                [] => &preset.encoded_slash,
+                own if is_everywhere => own,
+                _ => &[],
+            });
     }
 
     /// Notes the origins of known services whose clients escape slashes, however they are allowed,
@@ -261,10 +266,8 @@ impl ResolvedConfig {
     /// Only where no policy file may judge by a path that is written the other way.
     fn slashes_of_known(&mut self) {
         for preset in preset::with_encoded_slash() {
-            let origins = preset.credentials.iter().flat_map(|one| &one.origins);
-            self.encoded_slash.extend(origins.cloned());
+            self.encoded_slash.extend_from_slice(&preset.encoded_slash);
             if let Some(registry) = &preset.registry {
-                self.encoded_slash.extend_from_slice(&registry.public);
                 let user = UserConfig::of_this_user();
                 let named = user.map(|user| registry.in_npmrc(&user));
                 self.encoded_slash.extend(named.unwrap_or_default());
@@ -299,9 +302,9 @@ impl ResolvedConfig {
             hosts.extend_from_slice(&lends);
             self.registries.push((preset, mapping));
         }
-        if preset.encoded_slash {
-            let origins = preset.credentials.iter().flat_map(|one| &one.origins);
-            self.encoded_slash.extend(origins.chain(&lends).cloned());
+        if !preset.encoded_slash.is_empty() {
+            let origins = preset.encoded_slash.iter().chain(&lends);
+            self.encoded_slash.extend(origins.cloned());
         }
         Ok((hosts.iter().map(allowed).collect(), lends))
     }

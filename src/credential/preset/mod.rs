@@ -52,9 +52,9 @@ pub struct Preset {
     /// Files of a project that needs it.
     #[serde(default)]
     pub projects: Vec<String>,
-    /// Whether its clients send `%2F` inside a path segment.
-    #[serde(default)]
-    pub encoded_slash: bool,
+    /// Its origins to which its clients send `%2F` inside a path segment.
+    #[serde(default, deserialize_with = "each")]
+    pub encoded_slash: Vec<OriginPattern>,
     /// Endpoints that speak a protocol which policies read.
     #[serde(default, rename = "read")]
     pub endpoints: Vec<PresetEndpoint>,
@@ -137,7 +137,7 @@ pub fn with_encoded_slash() -> impl Iterator<Item = &'static Preset> {
     let texts = table::SERVICES.iter().enumerate();
     let perhaps = texts.filter(|(_, (_, text))| text.contains("encoded_slash"));
     let found = perhaps.map(|(index, _)| at(index));
-    found.filter(|preset| preset.encoded_slash)
+    found.filter(|preset| !preset.encoded_slash.is_empty())
 }
 
 /// The endpoints of all presets. Only presets that have one are parsed.
