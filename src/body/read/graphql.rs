@@ -8,6 +8,7 @@ use apollo_parser::{Lexer, Parser, TokenKind};
 use gateway_message::FormName;
 use gateway_message::json::Value;
 use http::Method;
+use sha2::{Digest as _, Sha256};
 
 use super::asked::{Asked, Found, Unread, names};
 use super::document::{LEAF, Shape, document, in_query, member, members, text};
@@ -79,12 +80,14 @@ impl Said {
                 "it has a member beside `query`, `operationName`, `variables`, `extensions`",
             );
         }
-        let extensions = member(one, "extensions");
-        let is_plain = |all: Value<'_>| all.is_object() && member(all, "persistedQuery").is_none();
-        if !extensions.is_none_or(is_plain) {
+        let document = member(one, DOCUMENT).and_then(text);
+        let is_here = |all: Value<'_>| {
+            let kept = member(all, "persistedQuery");
+            all.is_object() && kept.is_none_or(|kept| is_of(kept, document.as_deref()))
+        };
+        if !member(one, "extensions").is_none_or(is_here) {
             return Err("it names a document that is kept elsewhere");
         }
-        let document = member(one, DOCUMENT).and_then(text);
         let document = document.ok_or("it has no document")?;
         let chosen = member(one, CHOSEN);
         let chosen = chosen.map(|name| text(name).ok_or(UNCHOSEN)).transpose()?;
@@ -176,6 +179,16 @@ impl Said {
     }
 }
 
+/// Whether a name by which a service keeps documents (Automatic Persisted Queries) is that of the
+/// document that stands beside it.
+fn is_of(kept: Value<'_>, document: Option<&str>) -> bool {
+    let hash = document.map(|text| gateway_names::hex(&Sha256::digest(text)));
+    let named = member(kept, "sha256Hash").and_then(text);
+    let is_first = member(kept, "version").and_then(Value::number) == Some(1);
+    let is_alone = members(kept).all(|(name, _)| ["version", "sha256Hash"].contains(&name));
+    is_first && is_alone && hash.is_some() && hash == named
+}
+
 /// Checks the tokens of a document: that all readers split it alike, and that the parser, which
 /// recurses, gets one that is neither deep nor long.
 fn check(text: &str) -> Result<(), Unread> {
@@ -211,7 +224,13 @@ const MEMBERS: [&str; 4] = [DOCUMENT, CHOSEN, "variables", "extensions"];
 pub(super) const SHAPE: Shape = Shape(&[
     (DOCUMENT, LEAF),
     (CHOSEN, LEAF),
-    ("extensions", Shape(&[("persistedQuery", LEAF)])),
+    (
+        "extensions",
+        Shape(&[(
+            "persistedQuery",
+            Shape(&[("version", LEAF), ("sha256Hash", LEAF)]),
+        )]),
+    ),
 ]);
 
 /// Parameters by which services name a document that they keep.
@@ -298,6 +317,15 @@ mod tests {
         let batch = r#"[{"query":"{ a }"},{"query":"mutation { b }","variables":{"query":1},"extensions":{"x":{}}}]"#;
         let expected = "mutation, query; mutation.b, query.a";
         assert_eq!(post(batch).as_deref(), Ok(expected));
+        let kept = |version: &str, hash: &str| {
+            let query = r#"{"query":"{a}","extensions":{"persistedQuery":"#;
+            format!("{query}{{\"version\":{version},\"sha256Hash\":\"{hash}\"}}}}}}")
+        };
+        let hash = "460c3a93211614ac783c0f1d1bbbcb45a6da87d6421b5c0771772588f1015ff8";
+        assert_eq!(post(&kept("1", hash)).as_deref(), Ok("query; query.a"));
+        assert!(post(&kept("2", hash)).is_err());
+        assert!(post(&kept("1", &hash.replace('0', "1"))).is_err());
+        assert!(post(&kept(r#"1,"id":2"#, hash)).is_err());
         let get = |query: &str| ask(&Method::GET, query, "x/y", "");
         let expected = "query, query A; query.a";
         let query = "key=1&query=query+A%7Ba%7D&operationName=A&variables=%7B%7D";
