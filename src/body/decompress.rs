@@ -238,11 +238,13 @@ impl Stage {
         Ok(None)
     }
 
-    /// Skips zeros after a whole member, as gzip does: archives are padded with them.
+    /// Skips zeros after a whole member, as gzip does: archives are padded with them. Some origins
+    /// write the end of a line there.
     fn skip_padding(&mut self) {
         if self.place == Place::Complete && self.coding == Coding::Gzip && !self.once {
-            let zeros = self.input.iter().take_while(|byte| **byte == 0).count();
-            let _ = self.input.split_to(zeros);
+            let is_padding = |byte: &&u8| b"\0\r\n".contains(byte);
+            let padding = self.input.iter().take_while(is_padding).count();
+            let _ = self.input.split_to(padding);
         }
     }
 

@@ -117,6 +117,9 @@ pub enum PlaceMalformed {
     /// The field name is not a token, or is a field that routes or frames the message.
     #[error("the place names a field that cannot hold a credential")]
     Field,
+    /// The scheme holds a user name and a password, in base64.
+    #[error("`Basic` holds a user name and a password: name `basic:user` or `basic:password`")]
+    Basic,
     /// The field lists the subprotocols of a WebSocket; a key would be one of them.
     #[error(
         "a key among the subprotocols of a WebSocket (`sec-websocket-protocol`) cannot be replaced; \
@@ -199,6 +202,12 @@ fn header(rest: &str) -> Result<Place, PlaceMalformed> {
     if super::fields::frames_or_routes(&name) {
         return Err(PlaceMalformed::Field);
     }
+    if scheme
+        .as_deref()
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("basic"))
+    {
+        return Err(PlaceMalformed::Basic);
+    }
     Ok(Place::Header { name, scheme })
 }
 
@@ -254,6 +263,8 @@ mod tests {
             ("header:", PlaceMalformed::Field),
             ("header:a b", PlaceMalformed::Field),
             ("header:host", PlaceMalformed::Field),
+            ("header:authorization:Basic", PlaceMalformed::Basic),
+            ("header:x-own:basic", PlaceMalformed::Basic),
             ("header:content-length", PlaceMalformed::Field),
             ("header:Sec-WebSocket-Protocol", PlaceMalformed::Subprotocol),
             ("header:authorization:", PlaceMalformed::Name),

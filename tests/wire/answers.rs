@@ -41,9 +41,11 @@ fn content_that_is_not_what_its_label_says_is_refused_before_the_head(rig: &Rig)
 
 fn names_of_no_coding_and_padding_after_gzip_are_no_fault(rig: &Rig) {
     let padded = [&coded_pieces("gzip", &[b"plain"]).concat()[..], &[0; 700]].concat();
+    let ended = [&coded_pieces("gzip", &[b"plain"]).concat()[..], b"\r\n"].concat();
     let damaged = [&padded[..], b"garbage"].concat();
-    let cases: [(&str, &[u8], u16); 7] = [
+    let cases: [(&str, &[u8], u16); 8] = [
         ("gzip", &padded, 200),
+        ("gzip", &ended, 200),
         ("aws-chunked", b"plain", 200),
         ("utf-8", b"plain", 200),
         ("none", b"plain", 200),
