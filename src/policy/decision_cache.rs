@@ -174,7 +174,7 @@ mod tests {
             r#"!(principal in Gateway::Group::"g")"#,
             r#"!(principal in Gateway::User::"u")"#,
             r#"!(Gateway::User::"u" in Gateway::Group::"g")"#,
-            r#"context.entry == "exec""#,
+            r#"context.entry == "transparent""#,
             r#"context.now < datetime("2100-01-01")"#,
             r#"context.scheme == "https""#,
             "context.secure",
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn where_one_text_ends_and_the_next_begins_is_in_the_key() {
         let generation = policies(
-            "permit(principal, action, resource) when { context.upgrade == \"\" && context.entry == \"exec\" };",
+            "permit(principal, action, resource) when { context.upgrade == \"\" && context.entry == \"tls\" };",
         )
         .current();
         let set = generation.sets.get(&[0], &generation.rules);

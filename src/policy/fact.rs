@@ -114,7 +114,7 @@ facts! {
         "the names of its groups; `principal in Gateway::Group::\"…\"` is usually better"
         |of| Ok(texts(of.facts.groups));
     Entry "entry" String Any Entry
-        "how it came in: `exec`, `proxy`, …"
+        "how it came in: `transparent`, `tls`, `connect`, `forward`, `socks` or `base`"
         |of| Ok(text(of.facts.entry));
     Now "now" Datetime Any Clock
         "when it is judged, UTC: `context.now < datetime(\"2026-12-31\")`, `context.now.toTime() >= duration(\"6h\")`"

@@ -1,6 +1,7 @@
 //! The canonical forms of facts' values, and why a literal in a policy can never match.
 
 use super::fact::Fact;
+use crate::intercept::Entry;
 use crate::message::{EncodedSlash, Place, RequestTarget};
 
 /// Why no request can have this value in this fact. `None` if a request may have it.
@@ -44,6 +45,15 @@ fn place_fault(literal: &str) -> Option<String> {
 
 fn form_fault(fact: Fact, literal: &str) -> Option<&'static str> {
     match fact {
+        Fact::Method
+            if METHODS.contains(&&*literal.to_ascii_uppercase()) && has_lower_case(literal) =>
+        {
+            Some("a method is as HTTP writes it, in upper case: `GET`")
+        }
+        Fact::Entry if Entry::ALL.iter().all(|entry| entry.as_str() != literal) => {
+            Some("it is one of `transparent`, `tls`, `connect`, `forward`, `socks`, `base`")
+        }
+        Fact::Scheme if !["http", "https"].contains(&literal) => Some("it is `http` or `https`"),
         Fact::Segments if !is_placed(literal) => {
             Some("a segment is written with its place, from 0: `0:repos`")
         }
@@ -60,10 +70,10 @@ fn form_fault(fact: Fact, literal: &str) -> Option<&'static str> {
         Fact::ContentType if has_upper_case(literal) || literal.contains(';') => {
             Some("a content type is in lower case and without parameters: `application/json`")
         }
-        Fact::Upgrade | Fact::Scheme | Fact::ModelHostedTools if has_upper_case(literal) => {
+        Fact::Upgrade | Fact::ModelHostedTools if has_upper_case(literal) => {
             Some("it is written in lower case")
         }
-        Fact::GitRefs if !begins_with(&["create", "update", "delete"], ' ', literal) => {
+        Fact::GitRefs if !is_change_of_ref(literal) => {
             Some("a ref is written with its change: `update refs/heads/main`, or `delete` for any")
         }
         Fact::GraphqlFields
@@ -85,12 +95,24 @@ fn is_placed(literal: &str) -> bool {
         .is_ok_and(|number| number.to_string() == place)
 }
 
+fn is_change_of_ref(literal: &str) -> bool {
+    let (change, name) = literal.split_once(' ').unwrap_or((literal, "refs/"));
+    ["create", "update", "delete"].contains(&change) && name.starts_with("refs/")
+}
+
 fn begins_with(words: &[&str], separator: char, literal: &str) -> bool {
     let first = literal.split(separator).next();
     first.is_some_and(|first| words.contains(&first))
 }
 
 const OPERATIONS: [&str; 3] = ["query", "mutation", "subscription"];
+
+/// The methods of RFC 9110 and RFC 5789 that may be requested.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+fn has_lower_case(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_lowercase())
+}
 
 fn has_upper_case(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_uppercase())
@@ -123,6 +145,10 @@ mod tests {
             (Fact::Place, "header:x-api-key", "header:X-Api-Key"),
             (Fact::Place, "basic:user", "body:user"),
             (Fact::GitRefs, "delete", "refs/heads/main"),
+            (Fact::GitRefs, "update refs/heads/main", "update main"),
+            (Fact::Method, "GET", "get"),
+            (Fact::Entry, "connect", "tailnet"),
+            (Fact::Scheme, "https", "ftp"),
             (Fact::GraphqlFields, "query.a", "a"),
             (Fact::GraphqlFields, "mutation.a", "mutation"),
             (Fact::GraphqlOperations, "query", "mutation.a"),

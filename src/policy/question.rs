@@ -205,7 +205,7 @@ impl OwnedFacts {
             session,
             user: None,
             groups: Vec::new(),
-            entry: "exec".to_owned(),
+            entry: "transparent".to_owned(),
             now: SystemTime::now(),
             scheme,
             host,

@@ -88,7 +88,7 @@ fn scopes() -> impl Strategy<Value = String> {
         1 => Just(r#"unless { context.fields.any.contains("accept: b") }"#),
         1 => Just(r#"when { context.contentType == "text/plain" || context.contentLength > 5 }"#),
         1 => Just(r#"when { context.now < datetime("2026-09-22") || context.upgrade == "websocket" }"#),
-        1 => Just(r#"when { context.secure && context.scheme == "https" && context.entry == "exec" }"#),
+        1 => Just(r#"when { context.secure && context.scheme == "https" && context.entry == "transparent" }"#),
         1 => Just(r#"when { context.credentials.contains("c1") && context.method != "PUT" && context.path != "/" }"#),
         1 => Just(r#"when { ["s3:PutObject"].containsAll(context.actions) && !context.actions.isEmpty() }"#),
         // These two fail to evaluate for requests with content.
@@ -309,7 +309,7 @@ fn conditional() -> impl Strategy<Value = String> {
         r#"context.fields.names.contains("accept")"#,
         r#"["accept: a"].containsAny(context.fields.unique)"#,
         r#"context.method == "GET""#,
-        r#"["GET", "get"].contains(context.method)"#,
+        r#"["GET", "BREW"].contains(context.method)"#,
         r#"context.host == "b.example""#,
         r#"context.contentLength > 5"#,
         r#"context.contentLength + 9223372036854775807 > 0"#,

@@ -91,7 +91,7 @@ fn what_a_request_costs_does_not_grow_with_the_rules_that_do_not_apply_to_it() {
         for count in counts.clone() {
             let text = rules(shape, condition, count);
             let text = format!(
-                "{text}permit(principal, action, resource) when {{ context.entry == \"no\" }};"
+                "{text}permit(principal, action, resource) when {{ context.entry == \"base\" }};"
             );
             let begin = Instant::now();
             let loaded = policies(&text);
