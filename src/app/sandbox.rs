@@ -3,14 +3,17 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use crate::app::kept_home::KeptHome;
 use crate::app::listen::names;
 use crate::app::listen::sandbox_ports::BoundPorts;
-use crate::app::login::login_files;
+use crate::app::login::{login_files, run_logins};
 use crate::app::process::serving;
 use crate::app::process::signals::Signals;
 use crate::app::reload::generation::EXEC;
 use crate::app::reload::source::Applied;
+use crate::app::settings::seeds::Seed;
 use crate::app::{App, Context as _, Failure, Terminal, control};
+use crate::config::state;
 use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::nss;
 use crate::intercept::{SessionCa, serve_tcp, serve_udp};
@@ -41,11 +44,15 @@ pub(crate) async fn start(
     app.revocations.begin(&app.shared)?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
     let latest = app.reloading.latest.lock().await;
-    let files = login_files::of(&latest.read.resolved.logins, &session.phantoms())?;
+    let logins = &latest.read.resolved.logins;
+    let mut files = login_files::of(logins, &session.phantoms())?;
+    let is_logged_in = logins.iter().any(run_logins::is_there);
     drop(latest);
     if let Some(kept) = &app.kept_home {
         kept.begin(&phantoms(app), &files, None)?;
     }
+    // What is kept outlives the run, as the agent's own.
+    files.extend(seeds(app, is_logged_in));
     let ports = BoundPorts::bind(&app.config.sandbox)?;
     let worker = serving::worker(&app.shared)?;
     serving::tend(&app.shared);
@@ -71,6 +78,24 @@ pub(crate) async fn start(
     // Not before: the launcher takes what comes first for the answer.
     let _ = app.join_sender.set(JoinSender::of(gateway).map_err(went)?);
     Ok((first, worker, control))
+}
+
+/// What the agent's ready screen needs beside its tokens, unless it has the user's own folder.
+fn seeds(app: &App, is_logged_in: bool) -> Vec<HomeFile> {
+    let source = app.reloading.source.get();
+    let profile = source.and_then(|source| source.profile.as_ref());
+    let (Some(profile), Some(home)) = (profile, state::home()) else {
+        return Vec::new();
+    };
+    let kept = app.kept_home.as_ref().map(KeptHome::folder);
+    let is_own = |seed: &&Seed| match seed.file.parent() {
+        Some(folder) if app.kept_home.is_some() => kept.is_some_and(|at| at.join(folder).exists()),
+        _ => app.config.sandbox.see_home.is_empty(),
+    };
+    let seeds = profile.seeds.iter().filter(is_own);
+    seeds
+        .filter_map(|seed| seed.planted(kept, &home, is_logged_in))
+        .collect()
 }
 
 /// Serves the sandbox's TCP and DNS sockets.

@@ -260,3 +260,46 @@ fn serve(desk: &Desk) -> Command {
     command.uid(crate::desk::USER).gid(crate::desk::USER);
     command
 }
+
+/// What Claude Code 2.1 needs for its ready screen.
+const SCREEN: &str = "cat ~/.claude/.claude.json 2>/dev/null || echo null";
+
+#[test]
+fn an_agent_that_is_logged_in_outside_is_ready_inside_in_every_project_from_the_first_run_on() {
+    let desk = logged_in();
+    let done = json!({"hasCompletedOnboarding": true});
+    // Also where its settings outside say nothing, and in each project.
+    assert_eq!(found(&desk, "one", &[], SCREEN), done);
+    let own = json!({
+        "hasCompletedOnboarding": true, "oauthAccount": {"emailAddress": "ann@example.com"}, "theme": "light",
+        "mcpServers": {"one": {"env": {"KEY": REAL}}}, "projects": {"/": {}}, "userID": "0123",
+    });
+    desk.write("home/.claude.json", &own.to_string());
+    let shown = json!({
+        "hasCompletedOnboarding": true, "oauthAccount": {"emailAddress": "ann@example.com"}, "theme": "light",
+    });
+    assert_eq!(found(&desk, "two", &[], SCREEN), shown);
+    // What the agent wrote there stays, but for these.
+    let trusted = json!({"projects": {"/x": {"hasTrustDialogAccepted": true}}, "theme": "dark"});
+    let leave = format!("echo '{trusted}' > ~/.claude/.claude.json");
+    desk.agent("two", &["-q"], &leave);
+    let both = json!({
+        "hasCompletedOnboarding": true, "oauthAccount": {"emailAddress": "ann@example.com"}, "theme": "light",
+        "projects": {"/x": {"hasTrustDialogAccepted": true}},
+    });
+    assert_eq!(found(&desk, "two", &[], SCREEN), both);
+    // Nothing that is no file of JSON is followed or replaced.
+    let victim = desk.at("home/victim");
+    desk.write("home/victim", "{}");
+    let plant = format!("ln -sf {} ~/.claude/.claude.json", victim.display());
+    desk.agent("two", &["-q"], &plant);
+    assert_eq!(found(&desk, "two", &[], SCREEN), json!(null));
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "{}");
+    // Without a login, or without its profile, nothing is claimed.
+    let bare = Desk::bare();
+    assert_eq!(found(&bare, "one", &[], SCREEN), json!(null));
+    assert_eq!(
+        found(&desk, "one", &["--profile", "none"], SCREEN),
+        json!(null)
+    );
+}

@@ -6,4 +6,5 @@ pub(crate) mod git_access;
 pub(crate) mod profile;
 pub(crate) mod project_file;
 pub(crate) mod resolve;
+pub(crate) mod seeds;
 pub(crate) mod shell_secrets;

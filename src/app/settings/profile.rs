@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::app::project::project;
+use crate::app::settings::seeds::Seed;
 use crate::app::{Failure, safe};
 use crate::config::{Allowed, Config, keys};
 
 /// What an agent needs. It holds no secret, and lends none by itself.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Profile {
     /// The command's name.
@@ -35,6 +36,9 @@ pub(crate) struct Profile {
     /// another variable, with its phantom.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,
+    /// What its ready screen needs beside its tokens.
+    #[serde(default, rename = "seed")]
+    pub seeds: Vec<Seed>,
 }
 
 impl Profile {
@@ -189,6 +193,10 @@ mod tests {
                 assert!(parts.all(|part| matches!(part, Component::Normal(_))));
                 let others = profile.keep.iter().filter(|other| *other != keep);
                 assert!(others.clone().all(|other| !keep.starts_with(other)));
+            }
+            for seed in &profile.seeds {
+                let folder = seed.file.parent().unwrap();
+                assert!(profile.keep.iter().any(|keep| keep == folder), "{seed:?}");
             }
         }
     }

@@ -247,7 +247,8 @@ fn splice(text: &mut Zeroizing<String>, at: Range<usize>, value: &str) {
     *text = whole;
 }
 
-fn put(whole: &mut Value, pointer: &str, value: Value) {
+/// Sets a member of JSON by its pointer. What stands in its way gives way.
+pub fn put(whole: &mut Value, pointer: &str, value: Value) {
     let mut at = whole;
     for segment in json::segments(pointer) {
         if !at.is_object() {

@@ -1,0 +1,98 @@
+//! What an agent's ready screen needs beside its tokens: members of its own settings, in the file
+//! that it keeps for the project. They hold no secret.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::credential::login::file;
+use crate::files;
+use crate::launch::home_files::{HomeFile, MOST_BYTES};
+
+/// Members of an agent's settings in JSON, by their pointers.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Seed {
+    /// The file inside, relative to the home, directly in a folder that is kept.
+    pub file: PathBuf,
+    /// The user's own, relative to the home outside.
+    own: PathBuf,
+    /// The variable that names another folder of the user's own.
+    folder_variable: Option<String>,
+    /// The members that are as the user's own file has them.
+    members: Vec<String>,
+    /// Those that it needs once somebody is logged in, if no file has them.
+    #[serde(default)]
+    logged_in: BTreeMap<String, Value>,
+}
+
+impl Seed {
+    /// The file for a home, if it needs anything that is not in it. `kept` is the folder that holds
+    /// what was kept of the home.
+    pub(crate) fn planted(
+        &self,
+        kept: Option<&Path>,
+        home: &Path,
+        is_logged_in: bool,
+    ) -> Option<HomeFile> {
+        let before = match kept.map(|kept| kept_text(&kept.join(&self.file))) {
+            None | Some(Kept::Nothing) => Value::Object(Map::new()),
+            Some(Kept::Text(text)) => serde_json::from_str(&text).ok()?,
+            Some(Kept::Unreadable) => return None,
+        };
+        let mut after = before.clone();
+        let own = files::shown(&self.own(home), 1).ok();
+        let own = own.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        for pointer in &self.members {
+            if let Some(value) = own.as_ref().and_then(|own| own.pointer(pointer)) {
+                file::put(&mut after, pointer, value.clone());
+            }
+        }
+        for (pointer, value) in self.logged_in.iter().filter(|_| is_logged_in) {
+            if after.pointer(pointer).is_none() {
+                file::put(&mut after, pointer, value.clone());
+            }
+        }
+        (after != before).then(|| HomeFile {
+            path: self.file.clone(),
+            content: format!("{after:#}\n").into_bytes(),
+        })
+    }
+
+    fn own(&self, home: &Path) -> PathBuf {
+        let folder = self.folder_variable.as_ref().and_then(std::env::var_os);
+        let folder = folder.map(PathBuf::from).filter(|one| one.is_absolute());
+        match (folder, self.own.file_name()) {
+            (Some(folder), Some(name)) => folder.join(name),
+            _ => home.join(&self.own),
+        }
+    }
+}
+
+/// What stands in the place of a file that a command may have written.
+enum Kept {
+    Nothing,
+    Text(String),
+    /// A link, a folder, or too much. It is the command's own.
+    Unreadable,
+}
+
+fn kept_text(path: &Path) -> Kept {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = match openat(CWD, path, flags, Mode::empty()) {
+        Err(rustix::io::Errno::NOENT) => return Kept::Nothing,
+        Err(_) => return Kept::Unreadable,
+        Ok(opened) => std::fs::File::from(opened),
+    };
+    let is_plain = opened.metadata().is_ok_and(|about| about.is_file());
+    let mut text = String::new();
+    let read = is_plain.then(|| opened.take(MOST_BYTES as u64).read_to_string(&mut text));
+    match read {
+        Some(Ok(length)) if length < MOST_BYTES => Kept::Text(text),
+        _ => Kept::Unreadable,
+    }
+}
