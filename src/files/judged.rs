@@ -1,7 +1,8 @@
 //! Reads the texts that the gateway obeys.
 
 use std::cell::Cell;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use super::consent::{Choice, Consent};
 use super::text::shown;
@@ -35,6 +36,22 @@ pub fn read(path: &Path, most_mib: u64) -> Result<String, Unfit> {
     }
     Ok(text)
 }
+
+/// Those of some files that a command in a sandbox could have written and whose text nobody allowed:
+/// where each is, and its text.
+pub fn unallowed(paths: impl IntoIterator<Item = PathBuf>) -> BTreeMap<PathBuf, String> {
+    let found = paths.into_iter().filter_map(|path| {
+        let text = shown(&path, LARGEST_MIB).ok()?;
+        match judge(&path, &text) {
+            Err(Unfit::NotAllowed { real, .. }) => Some((real, text)),
+            _ => None,
+        }
+    });
+    found.collect()
+}
+
+/// As large as a policy file may be.
+const LARGEST_MIB: u64 = 16;
 
 fn judge(path: &Path, text: &str) -> Result<(), Unfit> {
     let path = std::path::absolute(path)?;

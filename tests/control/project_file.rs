@@ -713,3 +713,101 @@ fn what_consent_shows_is_what_the_next_run_shows() {
         );
     }
 }
+
+/// The commands of a README, as a person types them: the lines of its blocks for a shell.
+fn readme(example: &str) -> String {
+    let path = format!(
+        "{}/examples/{example}/README.md",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = fs::read_to_string(path).unwrap();
+    let blocks = text.split("```sh\n").skip(1);
+    let blocks = blocks.map(|block| block.split("```").next().unwrap());
+    // What a person puts in the place of `…`.
+    blocks
+        .collect::<String>()
+        .replace('…', "zQWBuTSOoRi4A9spHcVY5ncnsDkxkJ0mLq17")
+}
+
+#[test]
+fn the_readmes_of_examples_end_well_with_one_question_for_all_files_of_a_configuration() {
+    let all = [
+        ("github", 2),
+        ("anthropic", 2),
+        ("git-clone", 2),
+        ("aws-s3", 2),
+        ("stripe", 2),
+    ];
+    for (example, files) in all {
+        let folder = folder(USER);
+        let from = concat!(env!("CARGO_MANIFEST_DIR"));
+        for part in [&format!("examples/{example}"), "policies"] {
+            let to = folder.path().join("home/project").join(part);
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            let mut copy = Command::new("cp");
+            let copied = copy
+                .args(["-r", &format!("{from}/{part}")])
+                .arg(&to)
+                .status();
+            assert!(copied.unwrap().success());
+        }
+        write(folder.path(), "agent.py", "");
+        for program in ["gh", "claude", "git", "aws", "python"] {
+            write(
+                folder.path(),
+                &format!("bin/{program}"),
+                "#!/bin/sh\nexit 0\n",
+            );
+            let program = folder.path().join("home/project/bin").join(program);
+            fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        write(
+            folder.path(),
+            "bin/gateway",
+            &format!("#!/bin/sh\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_gateway")),
+        );
+        let shell = format!(
+            "#!/bin/sh\nset -e\nPATH=$PWD/bin:$PATH\n{}",
+            readme(example)
+        );
+        write(folder.path(), "typed.sh", &shell);
+        for name in ["bin/gateway", "typed.sh"] {
+            let path = folder.path().join("home/project").join(name);
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut own = Command::new("chown");
+        let own = own
+            .args(["-R", &format!("{USER}:{USER}")])
+            .arg(folder.path().join("home"))
+            .status();
+        assert!(own.unwrap().success());
+        let ran = |keys: &str| typed(folder.path(), "--version; ./typed.sh", keys);
+        let (code, told) = ran("n\n");
+        assert_eq!(code, 2, "{example}: {told}");
+        let (code, told) = ran("y\n");
+        let question = format!("Let the gateway obey these {} files", files + 1);
+        assert_eq!(
+            (code, told.matches("Let the gateway obey").count()),
+            (0, 1),
+            "{example}: {told}"
+        );
+        assert!(told.contains(&question), "{example}: {told}");
+        // It is asked once.
+        let (code, told) = ran("");
+        assert_eq!(
+            (code, told.contains("Let the gateway obey")),
+            (0, false),
+            "{example}: {told}"
+        );
+        // A file that changes since is asked about alone, with what changed.
+        let policy = format!("examples/{example}/policy.cedar");
+        let changed = read(folder.path(), &policy) + "// Changed.\n";
+        write(folder.path(), &policy, &changed);
+        let (code, told) = ran("y\n");
+        assert!(
+            code == 0 && told.contains("Let the gateway obey this file"),
+            "{example}: {told}"
+        );
+        assert!(told.contains("+ // Changed."), "{example}: {told}");
+    }
+}

@@ -20,6 +20,7 @@ pub(crate) mod written;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,7 @@ use crate::cli::exec::package_caches::PackageCaches;
 use crate::cli::exec::said::Said;
 use crate::cli::last_run::LastRun;
 use crate::cli::learn::Learn;
-use crate::cli::{learn, log};
+use crate::cli::{learn, log, projects};
 use crate::config::{AGENTS, Config, MORE, REACH, SEE, SandboxFlags, state};
 use crate::credential::preset;
 use crate::files;
@@ -133,7 +134,7 @@ impl Exec {
         if let Some(session) = self.into {
             return into::enter(session, self.gateway, self.command);
         }
-        let config = self.config(project_file::in_force)?;
+        let config = self.config_asked(terminal)?;
         if self.learn.is_some() && !self.is_learning {
             return learn::run(&config, self.yes, terminal);
         }
@@ -166,7 +167,7 @@ impl Exec {
         let kept = kept.chain(caches.iter().map(PackageCaches::folder));
         written::note(&plan.mounts, kept.map(Path::to_owned))?;
         // Once more: what this command may write counts too.
-        self.config(project_file::in_force)?;
+        self.config_asked(terminal)?;
         registries::refuse_of_a_command(&resolved)?;
         plan.hide(own_folders(&config, &plan.mounts)?)
             .map_err(not_launched)?;
@@ -249,6 +250,28 @@ impl Exec {
         if let (Ok(project), Ok(true)) = (project(), keeps(&app.config)) {
             LastRun::begin(&project, app);
         }
+    }
+
+    /// Reads the configuration. In a terminal, a person is asked once about all of its files that a
+    /// command could have written; about the project's own, by `gateway project allow`.
+    fn config_asked(&self, terminal: &Terminal) -> Result<Config, Failure> {
+        let read = || self.config(project_file::in_force);
+        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+            return read();
+        }
+        let (shown, mut named) = files::traced(|| {
+            let look = || read().inspect(|config| drop(config.policy.sources()));
+            files::to_show(look)
+        });
+        let config = shown?;
+        named.retain(|path| config.project.as_ref() != Some(path));
+        if self.run.names_file() || !config.policy.files.is_empty() {
+            let unallowed = files::unallowed(named);
+            if !unallowed.is_empty() {
+                projects::ask(&unallowed, &config, terminal)?;
+            }
+        }
+        read()
     }
 
     /// Reads the configuration, with the project's file that `found` finds.

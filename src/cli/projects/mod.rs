@@ -3,6 +3,7 @@
 
 pub(crate) mod new_file;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -159,7 +160,7 @@ impl AllowFile {
             told(terminal, &path, "allowed");
             return Ok(Code::Ok);
         }
-        show(terminal, before.as_ref(), &text);
+        show(terminal, before.as_ref(), &text, |row| terminal.line(row));
         if let Some(config) = config {
             files::to_show(|| Consented::of(&config))?.print(terminal);
         }
@@ -262,8 +263,8 @@ fn told(terminal: &Terminal, path: &Path, word: &str) {
     }
 }
 
-/// Shows the whole text, or how it differs from what was allowed.
-fn show(terminal: &Terminal, before: Option<&Consent>, text: &str) {
+/// Shows the whole text, or how it differs from what was allowed, row by row.
+fn show(terminal: &Terminal, before: Option<&Consent>, text: &str, print: impl Fn(String)) {
     let before = before.map_or("", |before| &before.text);
     // A carriage return is part of a line, so that a change of line ends is seen.
     let old: Vec<&str> = before.split_terminator('\n').collect();
@@ -278,9 +279,41 @@ fn show(terminal: &Terminal, before: Option<&Consent>, text: &str) {
             ChangeTag::Insert => ('+', Paint::Green),
         };
         for row in rows_of_peer(&format!("{mark} {}", safe(change.value()))) {
-            terminal.line(terminal.paint(paint, &row));
+            print(terminal.paint(paint, &row));
         }
     }
+}
+
+/// Shows files of a configuration that a command could have written, and what a run with it does,
+/// at the terminal, and asks about all of them at once. Returns whether they are allowed now.
+///
+/// # Errors
+/// Returns a [`Failure`] if the answer cannot be kept.
+pub(super) fn ask(
+    files: &BTreeMap<PathBuf, String>,
+    config: &Config,
+    terminal: &Terminal,
+) -> Result<bool, Failure> {
+    for (path, text) in files {
+        let name = safe(&path.display().to_string());
+        terminal.note(terminal.paint(Paint::Bold, &name));
+        let before = Consent::of(path)?.filter(|one| one.choice == Choice::Allowed);
+        show(terminal, before.as_ref(), text, |row| terminal.note(row));
+    }
+    files::to_show(|| Consented::of(config))?.note(terminal);
+    let question = match files.len() {
+        1 => "Let the gateway obey this file, which a command could have written?".to_owned(),
+        count => {
+            format!("Let the gateway obey these {count} files, which a command could have written?")
+        }
+    };
+    if !confirmed(&question)? {
+        return Ok(false);
+    }
+    files
+        .iter()
+        .try_for_each(|(path, text)| allow(path, text))?;
+    Ok(true)
 }
 
 /// How long a shortest difference is looked for; after that, any will do.
