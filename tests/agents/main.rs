@@ -685,12 +685,6 @@ fn registries_are_named_by_files_and_no_program_is_asked() {
         assert!(said.contains(part), "{said}");
     }
     assert_eq!(with(&[]).0, Some(0));
-    let mirror = "<mirror><url>https://mvn.corp.test/</url></mirror>";
-    desk.write("home/.m2/settings.xml", mirror);
-    let (_, said) = with(&["--preset", "maven"]);
-    assert!(said.contains("mvn.corp.test"), "{said}");
-    assert!(said.contains("settings.xml names registries"), "{said}");
-    assert!(!said.contains("repo.maven.apache.org"), "{said}");
     // Where the command could write it, the file is not the user's word.
     desk.write("one/dotfiles/npmrc", "registry=https://evil.test/\n");
     fs::remove_file(desk.at("home/.npmrc")).unwrap();

@@ -1,4 +1,4 @@
-//! The registries of npm, pnpm, Yarn and Bun.
+//! The registries of npm, by the settings that its kin read, too.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ struct Scoped {
     scopes: BTreeMap<String, String>,
 }
 
-/// Reads `.npmrc`, which all of them read, and `.yarnrc.yml`, which only Yarn does.
+/// Reads `.npmrc` and the variables that stand for it.
 pub(super) fn read(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
     let user = reader.user;
     let system = ["etc/npmrc", "usr/etc/npmrc", "usr/local/etc/npmrc"];
@@ -24,7 +24,6 @@ pub(super) fn read(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt>
     }
     let global = ["npm_config_globalconfig", "NPM_CONFIG_GLOBALCONFIG"];
     found.take_npmrc(reader, &user.place(&global, ""))?;
-    found.take_npmrc(reader, &user.settings("pnpm/rc"))?;
     let own = ["npm_config_userconfig", "NPM_CONFIG_USERCONFIG"];
     found.take_npmrc(reader, &user.place(&own, ".npmrc"))?;
     found.take_variables(reader)?;
@@ -40,7 +39,7 @@ pub(super) fn read(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt>
         // A variable for a scope would be lost in a shell: its name is none that dash knows.
         reader.tell_by(&user.home.join(".npmrc"), npmrc);
     }
-    read_yarn(reader)
+    Ok(())
 }
 
 /// Reads `.npmrc` of the home alone.
@@ -93,27 +92,4 @@ impl Scoped {
         }
         Ok(())
     }
-}
-
-/// Reads `npmRegistryServer` of Yarn's settings. For those of scopes it has no variable.
-fn read_yarn(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
-    let path = reader.user.home.join(".yarnrc.yml");
-    let text = reader.text(&path)?.unwrap_or_default();
-    for (place, line) in lines(&text, &path, &['#']) {
-        let Some((before, value)) = line.split_once("npmRegistryServer") else {
-            continue;
-        };
-        let value = value.trim_start_matches(['"', '\'', ' ', ':']);
-        let value = value
-            .split(['"', '\'', ' ', ',', '}'])
-            .next()
-            .unwrap_or_default();
-        if before.trim_matches(['"', '\'']).is_empty() {
-            let address = reader.default(value, &place)?;
-            reader.tell("YARN_NPM_REGISTRY_SERVER", address);
-        } else {
-            reader.untold_address(&path, value, &place)?;
-        }
-    }
-    Ok(())
 }

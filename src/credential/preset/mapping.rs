@@ -125,37 +125,8 @@ impl RegistryReader<'_> {
         }
     }
 
-    /// Reads a file of which clients cannot be told: the addresses in it, which stand between two
-    /// texts.
-    pub(super) fn untold(
-        &mut self,
-        path: &Path,
-        text: &str,
-        (before, after): (&str, char),
-    ) -> Result<(), RegistryDoubt> {
-        for part in text.split(before).skip(1) {
-            let address = part.split(after).next().unwrap_or_default();
-            self.untold_address(path, address, &format!("`{}`, `{before}`", path.display()))?;
-        }
-        Ok(())
-    }
-
-    /// Reads one address of such a file.
-    pub(super) fn untold_address(
-        &mut self,
-        path: &Path,
-        address: &str,
-        place: &str,
-    ) -> Result<(), RegistryDoubt> {
-        let address = self.address(address, place)?;
-        if !self.is_public(&address) {
-            self.leave_untold(path);
-        }
-        Ok(())
-    }
-
     /// Notes a file of which clients cannot be told: they do not ask the public registry either.
-    pub(super) fn leave_untold(&mut self, path: &Path) {
+    fn leave_untold(&mut self, path: &Path) {
         self.found.replaces_public = true;
         self.found.untold = Some(path.to_owned());
     }

@@ -1,8 +1,8 @@
-//! The registries of cargo, Go, Ruby, Composer, Maven and Gradle.
+//! The registries of cargo and Go.
 
 use std::path::PathBuf;
 
-use super::mapping::{RegistryReader, lines, unquoted};
+use super::mapping::{RegistryReader, lines};
 use super::user_config::RegistryDoubt;
 
 /// Reads `[source]`, `[registries]` and their variables. Sources have no variables, so cargo gets a
@@ -115,92 +115,4 @@ fn go_list(
         }
     }
     Ok((told, is_public))
-}
-
-/// Reads the mirrors of bundler, which gets a file, and the sources of gem.
-pub(super) fn ruby(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
-    let path = reader.user.home.join(".bundle/config");
-    let text = reader.text(&path)?.unwrap_or_default();
-    let mut told = String::new();
-    for (place, line) in lines(&text, &path, &['#', '-']) {
-        let (key, value) = line.split_once(": ").unwrap_or((line, ""));
-        let key = unquoted(key);
-        let is_timeout = key.trim_end_matches('/').ends_with("__FALLBACK_TIMEOUT");
-        if !key.starts_with("BUNDLE_MIRROR__") || is_timeout {
-            continue;
-        }
-        let replaces = key == "BUNDLE_MIRROR__ALL" || key.contains("RUBYGEMS__ORG");
-        let address = match replaces {
-            true => reader.default(value, &place)?,
-            false => reader.address(value, &place)?,
-        };
-        told.push_str(&format!("{key}: \"{address}\"\n"));
-    }
-    if !told.is_empty() {
-        reader.tell_by(&path, format!("---\n{told}"));
-    }
-    let path = reader.user.home.join(".gemrc");
-    let text = reader.text(&path)?.unwrap_or_default();
-    for (place, line) in lines(&text, &path, &['#']) {
-        let address = line.trim().strip_prefix("- ").unwrap_or_default();
-        if address.contains("://") {
-            reader.untold_address(&path, address, &place)?;
-        }
-    }
-    Ok(())
-}
-
-/// Reads Composer's repositories. It has no variable for them.
-pub(super) fn composer(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
-    let user = reader.user;
-    for path in [
-        user.place(&["COMPOSER_HOME"], ".composer")
-            .join("config.json"),
-        user.settings("composer/config.json"),
-    ] {
-        let text = reader
-            .text(&path)?
-            .unwrap_or_default()
-            .replace([' ', '\n', '\t'], "");
-        reader.untold(&path, &text.replace("\\/", "/"), ("\"url\":\"", '"'))?;
-        if text.contains("\"repositories\"") {
-            reader.leave_untold(&path);
-        }
-    }
-    Ok(())
-}
-
-/// Reads the mirrors and repositories of Maven's settings, and looks for Gradle's. They have no
-/// variables for them.
-pub(super) fn jvm(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
-    let user = reader.user;
-    let path = user.home.join(".m2/settings.xml");
-    let text = reader.text(&path)?.unwrap_or_default();
-    reader.untold(&path, &without_comments(&text), ("<url>", '<'))?;
-    let folder = user.place(&["GRADLE_USER_HOME"], ".gradle");
-    let mut scripts = vec![folder.join("init.gradle"), folder.join("init.gradle.kts")];
-    let further = std::fs::read_dir(folder.join("init.d"))
-        .into_iter()
-        .flatten();
-    scripts.extend(further.flatten().map(|entry| entry.path()));
-    // Programs of Gradle's: which of the addresses in them is whose, only Gradle knows.
-    for path in scripts {
-        if reader.text(&path)?.is_some_and(|text| text.contains("://")) {
-            reader.leave_untold(&path);
-        }
-    }
-    Ok(())
-}
-
-/// An XML text without its comments; of one that does not end, nothing that follows is left out.
-fn without_comments(text: &str) -> String {
-    let mut left = String::new();
-    let mut rest = text;
-    while let Some((before, comment)) = rest.split_once("<!--") {
-        left.push_str(before);
-        rest = comment
-            .split_once("-->")
-            .map_or(comment, |(_, after)| after);
-    }
-    left + rest
 }

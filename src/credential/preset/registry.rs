@@ -26,7 +26,7 @@ pub struct PackageRegistry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PackageClients {
-    /// npm, pnpm, Yarn, Bun.
+    /// npm, and those that read its settings.
     Npm,
     /// pip, uv, twine.
     Pypi,
@@ -34,12 +34,6 @@ pub enum PackageClients {
     Crates,
     /// Go.
     Go,
-    /// gem and bundler.
-    Ruby,
-    /// Composer.
-    Composer,
-    /// Maven and Gradle.
-    Jvm,
 }
 
 impl PackageRegistry {
@@ -56,9 +50,6 @@ impl PackageRegistry {
                 PackageClients::Pypi => python::read,
                 PackageClients::Crates => packages::crates,
                 PackageClients::Go => packages::go,
-                PackageClients::Ruby => packages::ruby,
-                PackageClients::Composer => packages::composer,
-                PackageClients::Jvm => packages::jvm,
             },
         )
     }

@@ -164,7 +164,7 @@ fn cargo_gets_its_sources_and_registries_by_a_file() {
 }
 
 #[test]
-fn go_and_ruby_are_told_what_their_files_say() {
+fn go_is_told_what_its_files_say() {
     let env = "GOPROXY=https://u:CANARY@go.example,direct\nGOPRIVATE=corp.example/*\nGOFLAGS=-x\n";
     let go = found("go", &[("home/.config/go/env", env)], &[]);
     assert!(go.replaces_public);
@@ -176,49 +176,24 @@ fn go_and_ruby_are_told_what_their_files_say() {
         "https://go.example,https://proxy.golang.org,direct",
     )];
     assert!(!found("go", &[], &both).replaces_public);
-    let bundle = "---\nBUNDLE_MIRROR__HTTPS://RUBYGEMS__ORG/: \"https://u:CANARY@gems.example/\"\n\
-                  BUNDLE_GEMS__EXAMPLE: \"u:CANARY\"\n";
-    let ruby = found("rubygems", &[("home/.bundle/config", bundle)], &[]);
-    assert!(ruby.replaces_public);
-    let told: Vec<&String> = ruby.files.values().collect();
-    let mirror = "---\nBUNDLE_MIRROR__HTTPS://RUBYGEMS__ORG/: \"https://gems.example/\"\n";
-    assert_eq!(told, [mirror]);
 }
 
 #[test]
 fn where_a_client_cannot_be_told_the_public_registry_is_not_asked() {
-    let maven = "<settings><!-- <url>https://no.example/</url> --><mirror>\
-                 <url>https://mvn.example/repo</url></mirror></settings>";
-    let gradle = "allprojects { repositories { maven { url 'https://mvn.example/' } } }";
-    let composer =
-        "{\"repositories\": [{\"type\": \"composer\", \"url\": \"https://php.example\"}]}";
-    let yarn = "npmAuthToken: CANARY\nnpmScopes: # ours\n  corp:\n    npmAuthToken: CANARY\n    \
-                npmRegistryServer: \"https://corp.example/\"\nnodeLinker: node-modules\n";
-    let gemrc = "---\n:backtrace: true\n:sources:\n- https://u:CANARY@gems.example/\n:x: y\n";
-    for (preset, path, text, hosts) in [
-        (
-            "maven",
-            "home/.m2/settings.xml",
-            maven,
-            &["https://mvn.example"][..],
-        ),
-        ("maven", "home/.gradle/init.d/a.gradle", gradle, &[]),
-        ("npm", "home/.yarnrc.yml", yarn, &["https://corp.example"]),
-        ("rubygems", "home/.gemrc", gemrc, &["https://gems.example"]),
-        (
-            "packagist",
-            "home/.config/composer/config.json",
-            composer,
-            &["https://php.example"],
-        ),
-    ] {
-        let machine = Machine::with(&[(path, text)], &[]);
-        let found = machine.mapping(preset).unwrap();
-        assert!(!format!("{found:?}").contains("CANARY"), "{found:?}");
-        assert_eq!(origins(&found), hosts, "{path}");
-        assert!(found.replaces_public, "{path}");
-        assert_eq!(found.untold, Some(machine.root.path().join(path)));
-    }
+    let config =
+        "[source.crates-io]\nreplace-with = \"m\"\n[source.m]\nregistry = \"https://m.example/\"\n";
+    let machine = Machine::with(&[("cargo/config.toml", config)], &[]);
+    let elsewhere = machine.root.path().join("cargo").display().to_string();
+    let variables = [("CARGO_HOME".to_owned(), elsewhere)].into();
+    let machine = Machine {
+        variables,
+        ..machine
+    };
+    let found = machine.mapping("crates").unwrap();
+    assert_eq!(origins(&found), ["https://m.example"]);
+    assert!(found.replaces_public && found.files.is_empty());
+    let file = machine.root.path().join("cargo/config.toml");
+    assert_eq!(found.untold, Some(file));
 }
 
 #[test]
@@ -249,12 +224,6 @@ fn a_setting_that_cannot_be_read_is_a_doubt_that_names_its_place_alone() {
             "line 1",
         ),
         (
-            "npm",
-            "home/.yarnrc.yml",
-            "npmScopes: {corp: {npmRegistryServer: CANARY}}\n",
-            "line 1",
-        ),
-        (
             "pypi",
             "home/.config/uv/uv.toml",
             "x = 1\nindex-url = CANARY\n",
@@ -265,12 +234,6 @@ fn a_setting_that_cannot_be_read_is_a_doubt_that_names_its_place_alone() {
             "home/.cargo/config.toml",
             "[registry\ntoken = \"CANARY\"\n",
             "line 1",
-        ),
-        (
-            "packagist",
-            "home/.config/composer/config.json",
-            "{\"repositories\": [{\"url\": \"CANARY\"}]}",
-            "config.json`, ",
         ),
     ] {
         let doubt = Machine::with(&[(path, text)], &[])
