@@ -22,11 +22,11 @@ use crate::app::reload::source::Applied;
 use crate::app::{Advise as _, App, Code, Context as _, Failure, safe};
 use crate::config::{Allowed, Hint, state};
 use crate::control::{
-    About, ClientEnvironment, Control, CreatedSession, MintRequest, MintedToken, Operations,
-    Reloaded, RevocationHits, Unusable, bind_socket,
+    About, Control, CreatedSession, MintRequest, MintedToken, Operations, Reloaded, RevocationHits,
+    Unusable, bind_socket,
 };
 use crate::files::SocketFile;
-use crate::gateway::chain;
+use crate::gateway::{ClientEnvironment, chain};
 use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal, Parsed};
 use crate::names::{SecretLabel, SessionId};
 use crate::session::{Creation, SessionStatus};

@@ -32,6 +32,7 @@ use tokio::sync::OnceCell;
 
 use crate::app::exports::Exports;
 use crate::app::kept_home::KeptHome;
+use crate::app::listen::client_environment::OwnPages;
 use crate::app::listen::listeners::Listening;
 use crate::app::login::captured::SessionLogins;
 use crate::app::reload::generation;
@@ -147,6 +148,7 @@ impl App {
         let first = generation::first(&config, &read.resolved, (&read.sources, rules))?;
         let ids = Ids::new().map_err(Failure::no_randomness)?;
         let shared = Arc::new(SharedState::new(first, log(&config, runs_as)?, ids));
+        let _ = shared.pages.set(&OwnPages);
         let files = (config.granted.clone(), config.file.clone());
         Ok(Self {
             grants: Grants::new(shared.clone(), files, &granted),

@@ -1,5 +1,7 @@
 //! `gateway session`: makes sessions that no listener owns, and lets them live longer.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,8 +12,11 @@ use super::operate::OneSession;
 use super::operate::env::EnvFormat;
 use super::operate::gateways::{ChosenGateway, in_path};
 use super::token::narrowing::{Narrowing, lasting};
+use crate::app::listen::client_environment::{script, variables, write_trust};
 use crate::app::{Code, Context as _, Failure, Terminal};
 use crate::files::create_private;
+use crate::gateway::ClientEnvironment;
+use crate::intercept::PRESENTED_USER;
 
 /// The commands that make sessions.
 #[derive(Subcommand)]
@@ -20,6 +25,24 @@ pub(crate) enum SessionCommand {
     Create(Box<CreateSession>),
     /// Let a session that was made so live longer, and print a token that lives as long
     Extend(ExtendSession),
+    /// Write what clients of a session need into a new folder: variables, CA, files of logins
+    Env(SessionEnv),
+}
+
+/// Writes what clients of a session need.
+#[derive(Args)]
+pub(crate) struct SessionEnv {
+    #[command(flatten)]
+    session: OneSession,
+    /// The folder, which must not be there yet: `env` has the variables, `home` the files of logins
+    #[arg(long, value_name = "DIR")]
+    into: PathBuf,
+    /// Where clients will have that folder, such as `/gateway` in a container [default: DIR]
+    #[arg(long, value_name = "PATH")]
+    at: Option<PathBuf>,
+    /// How to write the variables
+    #[arg(long, value_enum, default_value_t = EnvFormat::Dotenv)]
+    form: EnvFormat,
 }
 
 /// Makes a session.
@@ -45,6 +68,9 @@ pub(crate) struct CreateSession {
     /// Show the same session once more if it was made with this key
     #[arg(long, value_name = "KEY", value_parser = key)]
     idempotency_key: Option<String>,
+    /// Print commands for `eval` that make curl, git, Node, Python and Java use it
+    #[arg(long, conflicts_with = "to")]
+    env: bool,
     /// Write to this file, which must not be there yet and is for its owner alone
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
@@ -67,6 +93,7 @@ impl SessionCommand {
         match self {
             Self::Create(command) => command.run(terminal),
             Self::Extend(command) => command.run(terminal),
+            Self::Env(command) => command.run(terminal),
         }
     }
 }
@@ -83,7 +110,7 @@ impl CreateSession {
             return Err(occupied(path));
         }
         let answer = gateway.post("/v1/sessions", Some(&asked))?;
-        let text = shown(&answer, terminal)?;
+        let text = shown(&answer, self.env, terminal)?;
         let Some(path) = &self.to else {
             terminal.line(text.trim_end());
             return Ok(Code::Ok);
@@ -128,8 +155,66 @@ impl ExtendSession {
     }
 }
 
-/// What a workload needs, for a shell or as JSON.
-fn shown(answer: &Value, terminal: &Terminal) -> Result<String, Failure> {
+impl SessionEnv {
+    fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
+        let (gateway, id) = self.session.find()?;
+        let answer = gateway.get(&format!("/v1/sessions/{}/environment", in_path(&id)))?;
+        let mut needs = environment(answer)?;
+        let proxy = needs.proxy.as_mut();
+        if let Some(user) = proxy.and_then(|proxy| proxy.user.as_mut()) {
+            match std::env::var("GATEWAY_TOKEN") {
+                Ok(token) if user == PRESENTED_USER => *user = format!("{user}:{token}"),
+                _ => terminal.note(format!("gateway: the proxy asks for what `{user}` presents, which is not written: put it into the URLs")),
+            }
+        }
+        let into = self.into.display();
+        self.write(&needs)
+            .context(format!("`{into}` cannot be written"))??;
+        terminal.note(format!("written to {into}, which is for its owner alone"));
+        Ok(Code::Ok)
+    }
+
+    fn write(&self, needs: &ClientEnvironment) -> std::io::Result<Result<(), Failure>> {
+        let private = || {
+            let mut folders = DirBuilder::new();
+            folders.mode(0o700);
+            folders
+        };
+        // Nothing of a folder that is there is followed or replaced.
+        private().create(&self.into)?;
+        let into = std::path::absolute(&self.into)?;
+        let files = write_trust(
+            &into,
+            self.at.as_deref().unwrap_or(&into),
+            &needs.certificate,
+        )?;
+        let mut text = String::new();
+        for (name, value) in variables(needs, &files) {
+            match self.form.line(&name, &value) {
+                Ok(line) => text += &(line + "\n"),
+                Err(failure) => return Ok(Err(failure)),
+            }
+        }
+        create_private(&into.join("env"), text.as_bytes())?;
+        for (path, content) in &needs.files {
+            let path = into.join(format!("home/{path}"));
+            private()
+                .recursive(true)
+                .create(path.parent().unwrap_or(&into))?;
+            create_private(&path, content.as_bytes())?;
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// What clients need, as a gateway answers.
+fn environment(answer: Value) -> Result<ClientEnvironment, Failure> {
+    let read = serde_json::from_value(answer);
+    read.context("the gateway's answer cannot be read")
+}
+
+/// What a workload needs, for a shell or as JSON; with `in_full`, all that its clients need.
+fn shown(answer: &Value, in_full: bool, terminal: &Terminal) -> Result<String, Failure> {
     if terminal.json() {
         return Ok(format!("{answer:#}\n"));
     }
@@ -138,8 +223,9 @@ fn shown(answer: &Value, terminal: &Terminal) -> Result<String, Failure> {
         ("GATEWAY_TOKEN", &answer["token"]),
         ("GATEWAY_CA", &answer["certificate"]),
     ];
-    let variables = answer["variables"].as_object();
+    let variables = answer["variables"].as_object().filter(|_| !in_full);
     let variables = variables.into_iter().flatten();
+    let named = named.into_iter().take(if in_full { 2 } else { 3 });
     let all = variables
         .map(|(name, value)| (name.as_str(), value))
         .chain(named);
@@ -147,7 +233,11 @@ fn shown(answer: &Value, terminal: &Terminal) -> Result<String, Failure> {
         let line = EnvFormat::Sh.line(name, value.as_str().unwrap_or_default())?;
         Ok(line + "\n")
     };
-    all.map(line).collect()
+    let text: Result<String, Failure> = all.map(line).collect();
+    match in_full {
+        true => Ok(text? + &script(&environment(answer.clone())?)),
+        false => text,
+    }
 }
 
 fn occupied(path: &Path) -> Failure {

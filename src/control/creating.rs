@@ -56,8 +56,9 @@ impl<O: Operations> Control<O> {
         let mut answer = self
             .granted(&id, peer, (&created.token, created.ends))
             .await?;
-        answer["certificate"] = json!(created.certificate);
-        answer["variables"] = json!(created.variables);
+        let environment = json!(created.environment);
+        let parts = environment.as_object().into_iter().flatten();
+        parts.for_each(|(name, part)| answer[name] = part.clone());
         Ok(document(&answer))
     }
 

@@ -18,8 +18,7 @@ mod view;
 
 pub use client::{Client, Unanswered};
 pub use operations::{
-    ClientEnvironment, CreatedSession, MintRequest, MintedToken, Operations, Reloaded,
-    RevocationHits,
+    CreatedSession, MintRequest, MintedToken, Operations, Reloaded, RevocationHits,
 };
 pub use route::{ROUTES, Route};
 pub use server::{Control, serve, serve_metrics};

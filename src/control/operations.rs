@@ -1,11 +1,11 @@
 //! What the control socket asks of the program, beyond what it sees itself.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use crate::gateway::ClientEnvironment;
 use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal};
 use crate::names::{SecretLabel, SessionId};
 use crate::session::{Creation, SessionStatus};
@@ -106,15 +106,6 @@ pub trait Operations: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
 }
 
-/// What a client of a session's proxy needs.
-#[derive(Deserialize, Serialize)]
-pub struct ClientEnvironment {
-    /// The user whose password the proxy asks for. The password is not in the variables.
-    pub user: Option<String>,
-    /// The variables: the proxy, its CA, git's settings and the phantoms.
-    pub variables: BTreeMap<String, String>,
-}
-
 /// What a token is to allow.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -140,10 +131,8 @@ pub struct CreatedSession {
     pub token: MintedToken,
     /// When both end.
     pub ends: SystemTime,
-    /// The certificate of its CA as PEM.
-    pub certificate: String,
-    /// The phantoms that its workload may know, by their variables.
-    pub variables: BTreeMap<String, String>,
+    /// What its clients need.
+    pub environment: ClientEnvironment,
 }
 
 /// What a reload put in force.

@@ -1,9 +1,13 @@
 //! `http://gateway.internal/`: what a workload may know of itself. It shows the workload's own
 //! session alone, and holds no secret. Phantoms are shown only where evidence shows whose they are.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use bytes::Bytes;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Response, StatusCode};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -16,11 +20,62 @@ use super::proposals::RequestedAccess;
 use super::propose;
 use super::recent::RecentRefusal;
 use super::respond::shown;
-use crate::intercept::{GATEWAY_NAME, TokenDenied, TokenUse};
-use crate::message::{Host, RequestHead};
+use super::snapshot::Snapshot;
+use crate::intercept::{
+    ConnectionContext, Entry, GATEWAY_NAME, PRESENTED_USER, TokenDenied, TokenUse,
+};
+use crate::message::{Authority, Host, RequestHead, Scheme};
 use crate::names::{CredentialName, ReasonCode};
 use crate::policy::{Asker, HostScope, Objection};
 use crate::session::{Identified, Session};
+
+/// What the clients of a session need, of what is lent to whoever asks.
+#[derive(Default, Deserialize, Serialize)]
+pub struct ClientEnvironment {
+    /// The proxy, if they use one.
+    pub proxy: Option<ClientProxy>,
+    /// The certificate of the session's CA, PEM; empty where its TLS is not the gateway's.
+    pub certificate: String,
+    /// Where that stands on the gateway's machine, if it does.
+    pub certificate_file: Option<PathBuf>,
+    /// The phantoms, by their variables.
+    pub variables: BTreeMap<String, String>,
+    /// Git's settings, as variables.
+    pub git: BTreeMap<String, String>,
+    /// The files of its logins, with phantoms, by their paths below the home.
+    pub files: BTreeMap<String, String>,
+}
+
+/// How clients reach a proxy.
+#[derive(Deserialize, Serialize)]
+pub struct ClientProxy {
+    /// Whether they speak TLS to it.
+    pub is_in_tls: bool,
+    /// Its host and port; `None` if the gateway does not see what leads to it.
+    pub at: Option<String>,
+    /// The user that they present.
+    pub user: Option<String>,
+}
+
+/// What the program writes for clients. Set where the program is assembled.
+pub trait ClientPages: Send + Sync {
+    /// What clients of a session need, of the credentials that are lent to whoever asks.
+    ///
+    /// # Errors
+    /// The cause, in words, if a login's file cannot be read.
+    fn needs(
+        &self,
+        snapshot: &Snapshot,
+        session: &Session,
+        is_lent: &dyn Fn(&CredentialName) -> bool,
+    ) -> Result<ClientEnvironment, String>;
+
+    /// The commands by which a shell has the variables and the CA.
+    fn variables(&self, needs: &ClientEnvironment) -> String;
+
+    /// The commands by which a shell has the files in its home.
+    fn files(&self, needs: &ClientEnvironment) -> String;
+}
 
 /// A page's status, type and content.
 type OwnPage = (StatusCode, &'static str, String);
@@ -42,7 +97,10 @@ impl Exchange {
     /// Whether the caller's token, if there is one, allows a page. What a client needs to be one is
     /// for each; the rest may tell of others of the session.
     fn token_shows(&self, head: &RequestHead) -> Result<(), TokenDenied> {
-        let is_needed = matches!(head.target.path(), "/ca.pem" | "/phantoms");
+        let is_needed = matches!(
+            head.target.path(),
+            "/ca.pem" | "/phantoms" | "/env" | "/home"
+        );
         match self.guard.token() {
             Some(token) if !is_needed => token.allows(|now| TokenUse {
                 host: &head.origin.authority.host,
@@ -67,8 +125,9 @@ impl Exchange {
         });
         let is_read = matches!(head.method, Method::GET | Method::HEAD);
         let session = identified.session();
-        // Evidence shows whose they are.
-        let is_known = identified.request().connection.caller.is_some();
+        let connection = &identified.request().connection;
+        // Evidence shows whose they are, or the capture: nobody else comes in so.
+        let is_known = connection.caller.is_some() || connection.entry == Entry::Transparent;
         let page = match head.target.path() {
             "/proposals" if head.method == Method::POST => {
                 let (status, answer) = propose::answer(self.propose(identified).await);
@@ -80,6 +139,8 @@ impl Exchange {
             "/proposals" => self.proposals(session, wants_json),
             "/ca.pem" => (StatusCode::OK, PEM, self.ca.certificate_pem()),
             "/phantoms" if is_known => (StatusCode::OK, JSON, self.phantoms(session)),
+            "/phantoms" => (StatusCode::FORBIDDEN, TEXT, String::from(UNKNOWN)),
+            path @ ("/env" | "/home") => self.needs(&identified, (path, is_known, wants_json)),
             _ => (StatusCode::NOT_FOUND, TEXT, String::from(PAGES)),
         };
         response(page)
@@ -93,6 +154,39 @@ impl Exchange {
         json!(session.environment(bindings, is_lent)).to_string() + "\n"
     }
 
+    /// What the clients of whoever asks need: as JSON, or as commands for a shell.
+    fn needs(
+        &self,
+        identified: &Identified,
+        (path, is_known, wants_json): (&str, bool, bool),
+    ) -> OwnPage {
+        let Some(pages) = self.worker.shared.pages.get() else {
+            return (StatusCode::NOT_FOUND, TEXT, String::from(PAGES));
+        };
+        let token = self.guard.token();
+        let is_lent =
+            |name: &CredentialName| is_known && token.is_none_or(|token| token.lends(name));
+        let mut needs = match pages.needs(&self.snapshot, identified.session(), &is_lent) {
+            Ok(needs) => needs,
+            Err(why) => {
+                tracing::warn!(%why, "a workload cannot have the files of its logins");
+                let told = "A login cannot be read: the gateway's own log says why.\n";
+                return (StatusCode::BAD_GATEWAY, TEXT, told.to_owned());
+            }
+        };
+        let connection = &identified.request().connection;
+        // A base URL leads to the gateway itself, in clear text.
+        if connection.entry != Entry::Base {
+            needs.certificate = self.ca.certificate_pem();
+        }
+        needs.proxy = ClientProxy::of(connection);
+        match (wants_json, path) {
+            (true, _) => (StatusCode::OK, JSON, json!(needs).to_string() + "\n"),
+            (false, "/home") => (StatusCode::OK, TEXT, pages.files(&needs)),
+            (false, _) => (StatusCode::OK, TEXT, pages.variables(&needs)),
+        }
+    }
+
     fn about(&self, identified: &Identified, wants_json: bool) -> OwnPage {
         let session = identified.session();
         let credentials: Vec<Value> = self.credentials(session);
@@ -103,7 +197,7 @@ impl Exchange {
             "reaches": self.reaches(identified),
             "credentials": credentials,
             "refused": refused.iter().map(|one| self.refusal(session, one)).collect::<Vec<_>>(),
-            "pages": ["/", "/refused", "/proposals", "/ca.pem"],
+            "pages": ["/", "/env", "/home", "/refused", "/proposals", "/ca.pem", "/phantoms"],
         });
         page(&about, wants_json, text_of_session)
     }
@@ -188,6 +282,33 @@ impl Exchange {
             })
         })
         .collect()
+    }
+}
+
+impl ClientProxy {
+    /// The proxy that a connection came by.
+    fn of(connection: &ConnectionContext) -> Option<Self> {
+        let reached = match connection.entry {
+            Entry::Connect | Entry::Forward | Entry::Socks => connection.reached.as_ref(),
+            Entry::Transparent | Entry::Tls | Entry::Base => return None,
+        };
+        let caller = connection.caller.as_deref();
+        let presents = caller.filter(|caller| caller.presented.is_some());
+        let user = presents.map(|caller| match &caller.user {
+            Some(user) if caller.token.is_none() && caller.jwt.is_none() => {
+                let user = user.as_str();
+                user.strip_prefix("user:").unwrap_or(user).to_owned()
+            }
+            _ => PRESENTED_USER.to_owned(),
+        });
+        Some(Self {
+            is_in_tls: reached.is_some_and(|reached| reached.scheme == Scheme::Https),
+            at: reached.map(|reached| {
+                let Authority { host, port } = &reached.authority;
+                format!("{}:{port}", host.to_uri())
+            }),
+            user,
+        })
     }
 }
 
@@ -279,8 +400,11 @@ const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 const PEM: &str = "application/x-pem-file";
 const PAGES: &str = "
-Pages: / (this session), /refused (what was refused, and why), /proposals, /ca.pem (the CA to trust).
-With `Accept: application/json`, all but the last are JSON.
+Pages: / (this session), /env (what clients need, for `eval`), /home (files of
+logins, for `| sh`), /refused (what was refused, and why), /proposals, /ca.pem (the CA to trust),
+/phantoms. With `Accept: application/json`, all but the CA are JSON.
 To propose what you need, POST to /proposals, as JSON or a form: `id` of a refusal (or `host`,
 `method` and `path`), and `why` in a line. A person outside grants it, and nothing else does.
 ";
+const UNKNOWN: &str = "Nothing shows here who asks, so no phantom is shown: they are in the file of \
+     `[phantoms] env_file`, or come with evidence (`who` of the listener).\n";

@@ -16,6 +16,7 @@ use crate::intercept::{
     JwtKeys, JwtVerifier, Presented, PresentedDenied, Responder, SessionCa, Taken, TokenPeer,
     UserPassword,
 };
+use crate::message::Origin;
 use crate::names::{SessionId, User};
 use crate::session::Session;
 
@@ -36,6 +37,8 @@ pub(super) struct Inbound<'l> {
     pub(super) selected: &'l Selected,
     /// Where it comes from. `None` if it was captured: addresses in a sandbox tell nobody apart.
     pub(super) client: Option<SocketAddr>,
+    /// Where its client reached the listener, if the connection itself shows that.
+    pub(super) reached: Option<&'l Origin>,
 }
 
 /// What the evidence of a connection selects.

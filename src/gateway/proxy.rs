@@ -34,6 +34,7 @@ impl Worker {
                 let inside = inbound.selected.inside();
                 let inbound = Inbound {
                     selected: &inside,
+                    reached: None,
                     ..inbound
                 };
                 let asked = Box::pin(self.asked(&mut io, inbound, None, deadline)).await;
@@ -121,5 +122,6 @@ pub(super) fn absolute_form(inbound: Inbound<'_>) -> ConnectionContext {
         destination: None,
         client: inbound.client,
         tie: Arc::default(),
+        reached: inbound.reached.cloned(),
     }
 }

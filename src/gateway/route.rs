@@ -86,6 +86,7 @@ mod tests {
             credentials: Credentials::new(Vec::new(), &Stores::new([])).unwrap(),
             limits: super::super::limits::Limits::default(),
             origins: Arc::new(OriginSettings::default()),
+            logins: Vec::new(),
         })
     }
 

@@ -248,10 +248,12 @@ impl Worker {
             return self.over_limit();
         };
         let _known = Known::count(&listener.state.without_session);
+        let reached = io.get_ref().reached();
         let inbound = Inbound {
             listener,
             selected,
             client,
+            reached: reached.as_ref(),
         };
         match &listener.mode {
             ListenerMode::Transparent { names, own_port } => {

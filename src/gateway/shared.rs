@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::captures::Captures;
 use super::export_counts::ExportCounts;
 use super::ids::Ids;
+use super::internal::ClientPages;
 use super::metrics::Metrics;
 use super::proposals::Proposals;
 use super::recent::RecentRefusals;
@@ -42,6 +43,8 @@ pub struct SharedState {
     pub proposals: Proposals,
     /// Keeps the logins that sessions make. Set where the program is assembled.
     pub captures: OnceLock<Arc<dyn Captures>>,
+    /// Writes what clients need. Set where the program is assembled.
+    pub pages: OnceLock<&'static dyn ClientPages>,
     /// The tokens that are revoked.
     pub tokens: Arc<RevokedTokens>,
     /// Counts what happens, for `/metrics`.
@@ -77,6 +80,7 @@ impl SharedState {
             recent: RecentRefusals::default(),
             proposals: Proposals::default(),
             captures: OnceLock::new(),
+            pages: OnceLock::new(),
             tokens: Arc::default(),
             metrics: Arc::default(),
             exports: Mutex::default(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::limits::Limits;
 use crate::credential::Credentials;
+use crate::credential::login::Login;
 use crate::origin::OriginSettings;
 use crate::policy::Policies;
 
@@ -20,6 +21,8 @@ pub struct Snapshot {
     pub limits: Limits,
     /// The settings for origins.
     pub origins: Arc<OriginSettings>,
+    /// The logins of which workloads may have files.
+    pub logins: Vec<Login>,
 }
 
 impl Snapshot {

@@ -43,6 +43,7 @@ impl TunnelTarget {
             destination: self.destination,
             client: inbound.client,
             tie: Arc::default(),
+            reached: inbound.reached.cloned(),
         }
     }
 }

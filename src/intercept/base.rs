@@ -7,6 +7,7 @@ use http::header::{HOST, LOCATION, ORIGIN, SET_COOKIE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Uri};
 
+use super::synthetic::GATEWAY_NAME;
 use crate::message::{Authority, Disagreement, Origin, Scheme};
 
 /// The aliases of a `base` listener, and their origins.
@@ -39,15 +40,25 @@ impl Aliases {
         let target = target.ok_or(Disagreement::TargetForm)?.as_str();
         let named = target.strip_prefix('/').ok_or(Disagreement::TargetForm)?;
         let (alias, rest) = named.split_at(named.find(['/', '?']).unwrap_or(named.len()));
-        let origin = self.0.get(alias).ok_or(Disagreement::Alias)?;
+        let origin = match self.0.get(alias) {
+            None if alias == GATEWAY_NAME => own_pages()?,
+            known => known.ok_or(Disagreement::Alias)?.clone(),
+        };
         let rest = match rest.starts_with('/') {
             true => PathAndQuery::try_from(rest),
             false => PathAndQuery::try_from(format!("/{rest}")),
         };
         // A part of a target is one, with a slash before it.
         let rest = rest.map_err(|_| Disagreement::TargetForm)?;
-        Ok((origin.clone(), rest.into()))
+        Ok((origin, rest.into()))
     }
+}
+
+/// The gateway's own pages, which each `base` listener has below their name.
+fn own_pages() -> Result<Origin, Disagreement> {
+    let scheme = Scheme::Http;
+    let authority = Authority::parse(GATEWAY_NAME.as_bytes(), Some(scheme.default_port()))?;
+    Ok(Origin { scheme, authority })
 }
 
 /// Keeps an answer to its origin: to a client, the origins of all aliases are one. A redirect leads

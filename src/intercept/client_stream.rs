@@ -20,6 +20,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::door::DoorTls;
 use super::prefixed::Prefixed;
+use crate::message::{Authority, Host, Origin, Scheme};
 
 /// The stream of an accepted connection.
 #[derive(Debug)]
@@ -122,6 +123,21 @@ impl ClientStream {
             Self::Tcp(stream) => stream.local_addr().ok(),
             _ => None,
         }
+    }
+
+    /// Where the client of a proxy reached it, by the name that it used in TLS, else by the address.
+    #[must_use]
+    pub fn reached(&self) -> Option<Origin> {
+        let address = self.local_addr()?;
+        let (scheme, named) = match self {
+            Self::Tls(door) => (Scheme::Https, door.stream.get_ref().1.server_name()),
+            _ => (Scheme::Http, None),
+        };
+        let named = named.and_then(|name| Host::parse(name.as_bytes()).ok());
+        let host = named.unwrap_or_else(|| Host::from_ip(address.ip().to_canonical()));
+        let port = address.port();
+        let authority = Authority { host, port };
+        Some(Origin { scheme, authority })
     }
 
     /// Sends what is written at once.

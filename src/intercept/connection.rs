@@ -74,6 +74,8 @@ pub struct ConnectionContext {
     pub destination: Option<SocketAddr>,
     /// Where the connection comes from, if that tells clients of the session apart.
     pub client: Option<SocketAddr>,
+    /// Where its client reached a proxy, if the connection shows that.
+    pub reached: Option<Origin>,
     /// Whether connections to origins are its own.
     pub tie: Arc<Tie>,
 }

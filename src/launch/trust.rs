@@ -15,7 +15,8 @@ use super::failure::{At, Failure, Step};
 use super::mount_plan::MountPlan;
 use super::paths::lexical;
 use super::tree::{bind, make_directories};
-use super::{environment, list, program, syscall, tools, truststore};
+pub use super::truststore::from_pem as java_store;
+use super::{environment, list, program, syscall, tools};
 use crate::enroll::Ready;
 use gateway_names::{SYSTEM_BUNDLES, real_path};
 
@@ -60,7 +61,7 @@ pub fn install(ready: &Ready, java: bool) -> Result<(), Failure> {
     MemoryBound::OWN_FILES
         .mount(Path::new(DIRECTORY), 0o755, MountFlags::NOEXEC)
         .at(Step::Trust, DIRECTORY)?;
-    let store = java.then(|| truststore::from_pem(&ready.ca_bundle_pem));
+    let store = java.then(|| java_store(&ready.ca_bundle_pem));
     let hosts = hosts();
     let files: [(&str, &[u8]); 4] = [
         (BUNDLE, &ready.ca_bundle_pem),
@@ -111,15 +112,15 @@ pub fn set_variables(variables: &mut Vec<(OsString, OsString)>, java: bool) {
         if !options.is_empty() {
             options.push(" ");
         }
-        options.push(java_options());
+        options.push(java_options(JAVA_STORE));
         environment::set(variables, JAVA_VARIABLE, options);
     }
 }
 
-/// The options that make a Java virtual machine use [`JAVA_STORE`].
-pub fn java_options() -> String {
+/// The options that make a Java virtual machine use a store, such as [`JAVA_STORE`].
+pub fn java_options(store: &str) -> String {
     format!(
-        "-Djavax.net.ssl.trustStore={JAVA_STORE} -Djavax.net.ssl.trustStoreType=JKS -Djavax.net.ssl.trustStorePassword=changeit"
+        "-Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStoreType=JKS -Djavax.net.ssl.trustStorePassword=changeit"
     )
 }
 

@@ -250,6 +250,40 @@ fn serve_writes_the_file_beside_that_of_the_phantoms() {
     running.wait().unwrap();
 }
 
+#[test]
+fn a_caller_fetches_the_file_of_its_login_at_its_own_door() {
+    let desk = logged_in();
+    let socket = desk.at("home/agents.sock");
+    let text = format!(
+        "[[listener]]\nkind = \"proxy\"\naddress = \"unix:{}\"\nsession = \"{{caller}}\"\nwho = [\"unix\"]\nuids = [\"{}\"]\n\
+         [policy]\nlogins = [\"claude\"]\n",
+        socket.display(),
+        crate::desk::USER
+    );
+    desk.write("home/gateway.toml", &text);
+    let mut running = serve(&desk).spawn().unwrap();
+    until(|| socket.exists());
+    desk.write("inside/other", "");
+    let fetch = "curl -sS --unix-socket agents.sock --request-target http://gateway.internal/home http://gateway.internal";
+    let script = format!("{fetch} | HOME=$PWD/../inside sh; {fetch} | HOME=$PWD/../inside sh");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).current_dir(desk.at("home"));
+    std::os::unix::process::CommandExt::uid(&mut shell, crate::desk::USER);
+    let output = shell.output().unwrap();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let copy = fs::read(desk.at("inside/.claude/.credentials.json"));
+    let copy: Value = serde_json::from_slice(&copy.expect("no file")).unwrap();
+    let phantom = copy["claudeAiOauth"]["accessToken"].as_str().unwrap();
+    assert!(phantom.starts_with("sk-ant-oat01-") && phantom != LOGIN);
+    // The second time it is there, and stays.
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        told.contains(".credentials.json is there already"),
+        "{told}"
+    );
+}
+
 fn serve(desk: &Desk) -> Command {
     use std::os::unix::process::CommandExt as _;
     let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));

@@ -21,15 +21,15 @@ use crate::sandbox::wait_for;
 use crate::sessions::{beside, start_with, stopped};
 
 /// A program with a listener for tokens, two credentials and an origin over TLS for each.
-struct Made {
-    program: Program,
-    door: SocketAddr,
+pub struct Made {
+    pub program: Program,
+    pub door: SocketAddr,
     /// The heads that origins got.
-    heads: Arc<Mutex<String>>,
+    pub heads: Arc<Mutex<String>>,
 }
 
 impl Made {
-    fn start(further: &str) -> Self {
+    pub fn start(further: &str) -> Self {
         let (heads, authority) = (Arc::<Mutex<String>>::default(), Arc::new(Authority::new()));
         let (origin, door) = (origin(&authority, heads.clone()), free());
         let bound = |name: &str, more: &str| {
@@ -68,7 +68,7 @@ impl Made {
     }
 
     /// Runs a script with `$DOOR`, and `gateway` as the program.
-    fn script(&self, script: &str) -> String {
+    pub fn script(&self, script: &str) -> String {
         let text = format!(
             "set -e; gateway() {{ '{}' \"$@\"; }}; DOOR={}; {script}",
             env!("CARGO_BIN_EXE_gateway"),
@@ -468,7 +468,12 @@ fn what_one_gateway_makes_is_known_at_once_to_each_that_has_its_state() {
             "POST /v1/sessions HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nIdempotency-Key: \"key\"\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         ));
-        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+        let mut answer: Value =
+            serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        // Each has a door of its own.
+        assert_eq!(answer["proxy"]["at"], at.door.to_string());
+        answer["proxy"].take();
+        answer.to_string()
     };
     let answer = keyed(&first);
     assert!(

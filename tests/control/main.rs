@@ -17,6 +17,7 @@ mod learn;
 mod listeners;
 mod met;
 mod metrics;
+mod needs;
 mod one_secret;
 mod peers;
 mod prints;

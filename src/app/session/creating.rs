@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use crate::app::listen::client_environment;
 use crate::app::session::tokens::{caveats, token};
 use crate::app::{App, Failure, Whose};
 use crate::config::{Config, show_duration};
@@ -37,12 +38,10 @@ impl App {
         let narrowed = caveats(creation.ends(), &creation.request.caveats)?;
         // Of a name there is one such token: a repeated request gets the same.
         let token = token(&session, [0; 12], &narrowed)?;
-        let snapshot = self.shared.current();
         Ok(Some(CreatedSession {
             token,
             ends: creation.ends(),
-            certificate: ca.certificate_pem(),
-            variables: session.environment(snapshot.credentials.bindings(), |_| true),
+            environment: client_environment::of_live(self, (&session, &ca))?,
         }))
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 
 use crate::config::{Config, Listener};
-use crate::control::ClientEnvironment;
+use crate::gateway::ClientEnvironment;
 
 use crate::app::listen::client_environment;
 use crate::app::listen::client_environment::no_proxy;
@@ -48,12 +48,23 @@ impl Env {
             Some(_) => self.of_file(&self.config.read(terminal)?)?,
             None => self.of_running()?,
         };
+        let Some(certificate) = &environment.certificate_file else {
+            // Its CA is in no file here.
+            if terminal.json() || self.form != EnvFormat::Sh {
+                return Err(Failure::usage("the session's CA is in no file")
+                    .next("write one: `gateway session env SESSION --into DIR`"));
+            }
+            terminal.line(client_environment::script(&environment).trim_end());
+            return Ok(Code::Ok);
+        };
         note_password(&environment, terminal);
+        let files = client_environment::trust_in(certificate);
+        let variables = client_environment::variables(&environment, &files);
         if terminal.json() {
-            terminal.document(&environment.variables);
+            terminal.document(&variables);
             return Ok(Code::Ok);
         }
-        for (name, value) in environment.variables {
+        for (name, value) in variables {
             terminal.line(self.form.line(&name, &value)?);
         }
         Ok(Code::Ok)
@@ -68,9 +79,11 @@ impl Env {
             let listeners = status["listeners"].as_array().into_iter().flatten();
             let sessions = listeners.filter_map(|one| one["session"].as_str());
             let named = self.session.as_deref();
-            let sessions: BTreeSet<&str> = sessions
-                .filter(|session| named.is_none_or(|named| named == *session))
-                .collect();
+            // One of a token or a caller is no listener's.
+            let sessions: BTreeSet<&str> = match named {
+                Some(named) => [named].into(),
+                None => sessions.collect(),
+            };
             for session in sessions {
                 let path = format!("/v1/sessions/{}/environment", in_path(session));
                 match gateway.get(&path) {
@@ -93,7 +106,11 @@ impl Env {
                 ))
                 .next("name one: `--session NAME`, and its gateway: `--gateway NAME`"))
             }
-            (None, Some(failure)) => Err(failure),
+            // A session that is named and not there is a mistake of the command line.
+            (None, Some(failure)) => Err(Failure {
+                code: Code::Usage,
+                ..failure
+            }),
             (None, None) => Err(no_proxy()),
         }
     }
@@ -108,8 +125,15 @@ impl Env {
             Some(file) => phantoms(&file, &resolved.variables())?,
             None => BTreeMap::new(),
         };
-        let bindings = resolved.bindings();
-        client_environment::of(listener, &certificate, bindings, phantoms)
+        let certificate = std::path::absolute(certificate);
+        let certificate = certificate.context("the certificate's path cannot be told")?;
+        Ok(ClientEnvironment {
+            proxy: Some(client_environment::proxy(listener)),
+            certificate_file: Some(certificate),
+            git: client_environment::git(resolved.bindings(), &phantoms),
+            variables: phantoms,
+            ..ClientEnvironment::default()
+        })
     }
 
     fn listener<'a>(&self, config: &'a Config) -> Result<&'a Listener, Failure> {
@@ -146,7 +170,8 @@ impl Env {
 
 /// Says that a proxy which asks for a password is not reached with these variables alone.
 fn note_password(environment: &ClientEnvironment, terminal: &Terminal) {
-    if let Some(user) = &environment.user {
+    let proxy = environment.proxy.as_ref();
+    if let Some(user) = proxy.and_then(|proxy| proxy.user.as_ref()) {
         terminal.note(format!(
             "gateway: the proxy asks for the password of `{user}`, which is not printed: put it into the URLs, behind the name and a colon"
         ));

@@ -4,6 +4,7 @@
 mod attempts;
 mod captured;
 mod check;
+mod lent;
 mod nearby;
 mod relay;
 mod rules;

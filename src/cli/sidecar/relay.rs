@@ -1,6 +1,7 @@
 //! `gateway sidecar --to`: leads what comes to a port of loopback, and what is captured, to a
 //! gateway's `proxy`. It holds no secret but its token, and reads nothing of what it passes on.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::poll_fn;
 use std::io;
@@ -22,9 +23,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinSet, LocalSet};
 
 use super::captured::{Captured, Questions};
+use super::lent::LentVariables;
 use super::nearby::Nearby;
 use super::way::{Place, Way, WaySettings, place, reference};
-use crate::app::listen::client_environment::proxy_variables;
 use crate::app::process::serving;
 use crate::app::{Advise as _, Code, Context as _, Failure, Terminal, safe};
 use crate::credential::SecretRef;
@@ -59,7 +60,8 @@ pub(crate) struct Relay {
     /// How many connections it holds at a time; one more is refused at once
     #[arg(long, value_name = "NUMBER", default_value_t = 4096, value_parser = value_parser!(u32).range(1..=65_536))]
     connections: u32,
-    /// The command to run with the proxy in its environment; with it the relay ends
+    /// The command to run, with the proxy, the CA and phantoms in its environment; with it the relay
+    /// ends
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -109,9 +111,18 @@ impl Relay {
         if is_alone {
             return Err(relayed.await);
         }
+        let run = async {
+            let at = at.ok_or_else(|| Failure::usage("there is no proxy for the command"))?;
+            let (lent, lacks) = LentVariables::ask(&way, at).await;
+            if let Some(why) = lacks {
+                let text = format!("gateway: the command gets no CA and no phantoms: {why}");
+                terminal.note(safe(&text));
+            }
+            run(&self.command, &lent.variables, way.variable.as_deref()).await
+        };
         tokio::select! {
             failure = relayed => Err(failure),
-            code = run(&self.command, at, way.variable.as_deref()) => code,
+            code = run => code,
         }
     }
 }
@@ -219,7 +230,7 @@ async fn copy(
 /// Runs the command, and ends as it does.
 async fn run(
     command: &[OsString],
-    at: Option<SocketAddr>,
+    variables: &BTreeMap<String, String>,
     variable: Option<&str>,
 ) -> Result<Code, Failure> {
     let [program, arguments @ ..] = command else {
@@ -235,9 +246,8 @@ async fn run(
     let [terminate, hangup, interrupt, quit] = signals;
     // A terminal sends the last two to the command as well.
     let (_interrupt, _quit) = (interrupt?, quit?);
-    let proxy = at.map(|at| proxy_variables(&at.to_string(), false));
     let mut command = Command::new(program);
-    command.args(arguments).envs(proxy.into_iter().flatten());
+    command.args(arguments).envs(variables);
     if let Some(variable) = variable {
         command.env_remove(variable);
     }

@@ -27,6 +27,7 @@ use crate::gateway::worker::Worker;
 use crate::intercept::explicit::{self, Asked};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{CallerRefused, ClientStream, Entry, Presented, PresentedDenied, TokenPeer};
+use crate::message::Origin;
 use crate::names::{ExchangeId, ReasonCode};
 use crate::session::Connected;
 
@@ -38,6 +39,7 @@ struct Door {
     peer: TokenPeer,
     beside: Beside,
     client: Option<std::net::SocketAddr>,
+    reached: Option<Origin>,
     /// Takes the place of the connection itself in the session of its first caller.
     first: Mutex<Option<oneshot::Sender<Connected>>>,
     /// How often something was presented that is not taken.
@@ -63,6 +65,7 @@ impl Worker {
             peer: TokenPeer::of(&stream),
             beside,
             client: listener.client(&stream),
+            reached: stream.reached(),
             listener: listener.clone(),
             first: Mutex::new(Some(tells)),
             denied: AtomicU32::new(0),
@@ -120,6 +123,7 @@ impl Door {
             listener: &self.listener,
             selected: &selected,
             client: self.client,
+            reached: self.reached.as_ref(),
         };
         if request.method() != Method::CONNECT {
             let context = absolute_form(inbound);
@@ -225,6 +229,7 @@ impl Door {
     ) {
         let opening = hyper::upgrade::on(request);
         let (worker, listener, client) = (self.worker.clone(), self.listener.clone(), self.client);
+        let reached = self.reached.clone();
         let (guard, busy) = (self.guard.clone(), Busy::on(&self.guard));
         let mut tunnels = self.tunnels.lock();
         while tunnels.try_join_next().is_some() {}
@@ -236,6 +241,7 @@ impl Door {
                 listener: &listener,
                 selected: &selected,
                 client,
+                reached: reached.as_ref(),
             };
             let serving = worker.proxied(Prefixed::new(stream), inbound, Some(Ok(asked)), deadline);
             Box::pin(serving).await;
