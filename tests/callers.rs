@@ -26,6 +26,8 @@ mod password;
 #[path = "control/program.rs"]
 #[expect(dead_code, reason = "the suite of the control socket uses the rest")]
 mod program;
+#[path = "callers/refused.rs"]
+mod refused;
 #[path = "callers/tls.rs"]
 mod tls;
 

@@ -442,7 +442,7 @@ impl App {
 
     /// Ends the log and the exports, once nothing is served any more.
     pub(crate) fn close(&self) {
-        self.shared.tell_suppressed();
+        self.shared.tell_suppressed(true);
         self.shared.log.close();
         audit_heads::keep_last(&self.shared.log);
         self.exports.end();

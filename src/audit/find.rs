@@ -20,6 +20,8 @@ pub struct Found {
     pub exchange: Record,
     /// The `end` record, if the exchange did not end as announced.
     pub end: Option<Record>,
+    /// How many callers were refused for the same cause since, who were told the same id.
+    pub again: u64,
 }
 
 /// Searches the files for an exchange.
@@ -32,7 +34,7 @@ pub struct Found {
 pub fn find(paths: &[PathBuf], id: ExchangeId) -> Result<Option<Found>, Error> {
     let mark = [b"\"id\":\"".as_slice(), &id.to_hex(), b"\""].concat();
     let finder = memchr::memmem::Finder::new(&mark);
-    let (mut exchange, mut end) = (None, None);
+    let (mut exchange, mut end, mut again) = (None, None, 0);
     for path in paths {
         find_in(path, |piece| -> Option<()> {
             finder.find(piece.bytes)?;
@@ -40,6 +42,7 @@ pub fn find(paths: &[PathBuf], id: ExchangeId) -> Result<Option<Found>, Error> {
             match &*record.kind {
                 "exchange" => exchange = Some((path.clone(), piece.number, record)),
                 "end" => end = Some(record),
+                "refused_caller" => again += record.count.unwrap_or_default(),
                 _ => {}
             }
             None
@@ -50,6 +53,7 @@ pub fn find(paths: &[PathBuf], id: ExchangeId) -> Result<Option<Found>, Error> {
         line,
         exchange,
         end,
+        again,
     }))
 }
 

@@ -41,7 +41,7 @@ pub use chain::{Head, HeadMalformed, LinkBroken, MAX_LINE_BYTES};
 pub use error::Error;
 pub use file::files;
 pub use find::{Found, chain_of, find};
-pub use log::{Event, Log, Settings};
+pub use log::{Event, Log, RefusedAgain, Settings};
 pub use noted::Noted;
 pub use read::{Follower, read};
 pub use record::{Injected, PhaseTimes, Record, Text, Word};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +25,7 @@ use super::shared::{Durability, Promise, Shared, keep_synced};
 use super::sink::Sink;
 use super::texts::show;
 use super::writer::{Flushed, Queued, Writer};
-use gateway_names::{ReasonCode, SessionId};
+use gateway_names::{ExchangeId, ReasonCode, SessionId, User};
 
 /// Where the log is and how durable it is: the audit section of the configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
@@ -56,6 +57,27 @@ pub struct Event<'a> {
     /// The reason code, if something was refused.
     pub reason: Option<&'static str>,
     /// How many such events this record stands for.
+    pub count: u64,
+}
+
+/// Callers that a listener refused for the same cause as one before.
+#[derive(Clone, Copy, Debug)]
+pub struct RefusedAgain<'a> {
+    /// The first one, which has a record of its own.
+    pub first: ExchangeId,
+    /// How they came in.
+    pub entry: &'static str,
+    /// Where they came from.
+    pub address: Option<IpAddr>,
+    /// Who they are, if other evidence says so.
+    pub user: Option<&'a User>,
+    /// The host and port that the last one asked for.
+    pub asked: Option<(&'a str, u16)>,
+    /// The reason code.
+    pub reason: ReasonCode,
+    /// The cause, in words of the gateway's own.
+    pub cause: &'a str,
+    /// How many they are.
     pub count: u64,
 }
 
@@ -164,6 +186,27 @@ impl Log {
             ..Record::now("event")
         };
         self.append(&record, event.reason.is_some()).map(drop)
+    }
+
+    /// Writes a record of callers that were refused as one before.
+    ///
+    /// # Errors
+    /// As [`Log::event`].
+    pub fn refused_again(&self, of: RefusedAgain<'_>) -> Result<(), Error> {
+        let record = Record {
+            id: Some(of.first.to_string().into()),
+            entry: Some(of.entry.into()),
+            client: of.address.map(|address| SocketAddr::new(address, 0)),
+            user: of.user.map(|user| user.as_str().into()),
+            host: of.asked.map(|(host, _)| host.into()),
+            port: of.asked.map(|(_, port)| port),
+            reason: Some(of.reason.as_str().into()),
+            blame: Some(of.reason.blame().as_str().into()),
+            cause: (!of.cause.is_empty()).then(|| of.cause.to_owned().into()),
+            count: Some(of.count),
+            ..Record::now("refused_caller")
+        };
+        self.append(&record, true).map(drop)
     }
 
     /// Whether a session may write one more record.

@@ -44,6 +44,12 @@ pub(super) struct Allow {
     /// The session that may; needed for a host if there are several
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
+    /// The user who may, in whatever session: as `gateway why` and `gateway log` name it
+    #[arg(long, value_name = "USER", conflicts_with_all = ["session", "group"])]
+    user: Option<String>,
+    /// The group that may, in whatever session
+    #[arg(long, value_name = "GROUP", conflicts_with = "session")]
+    group: Option<String>,
     #[command(flatten)]
     chosen: ChosenGateway,
 }
@@ -84,7 +90,8 @@ impl Allow {
 
     /// The last run of `exec` in this folder, if its gateway has ended and none runs here.
     fn ended(&self) -> Result<Option<LastRun>, Failure> {
-        if self.chosen.is_named() {
+        // The command of `exec` has no user.
+        if self.chosen.is_named() || self.user.is_some() || self.group.is_some() {
             return Ok(None);
         }
         let (project, running) = (project()?, self.chosen.find()?);
@@ -143,6 +150,8 @@ impl Allow {
             exchange,
             last: self.last,
             session: self.session.clone(),
+            user: self.user.clone(),
+            group: self.group.clone(),
             seconds: self.lasts.map(|lasts| lasts.as_secs()),
             policy: None,
         }

@@ -57,7 +57,7 @@ fn list(all: &[KeptGrant], terminal: &mut Terminal) {
         let documents = all.iter().enumerate().map(|(at, one)| {
             json!({
                 "number": at + 1, "folder": one.folder, "file": one.file.path(),
-                "what": one.grant.shown(), "policy": one.grant.rule,
+                "what": one.grant.shown(), "for": one.grant.whom(), "policy": one.grant.rule,
                 "since": time(one.grant.since), "until": time(one.grant.until),
             })
         });
@@ -70,9 +70,16 @@ fn list(all: &[KeptGrant], terminal: &mut Terminal) {
     };
     for (at, one) in all.iter().enumerate() {
         let (number, what, folder) = (at + 1, safe(&one.grant.shown()), safe(&one.folder));
+        let whom = one
+            .grant
+            .whom()
+            .map(|whom| format!("  for {}", safe(&whom)));
+        let whom = whom.unwrap_or_default();
         let since = minute("since", one.grant.since);
         let until = minute("until", one.grant.until);
-        terminal.line(format!("{number:>3}  {what}  in {folder}{since}{until}"));
+        terminal.line(format!(
+            "{number:>3}  {what}{whom}  in {folder}{since}{until}"
+        ));
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::app::{Paint, Terminal, safe};
 use crate::audit::{Log, NextRefusal, Record, RefusalStop, Refusals};
+use crate::cli::log::whom;
 
 /// The thread that prints. It ends, after what there is to print, when this is dropped.
 pub(super) struct RefusalLines {
@@ -91,17 +92,20 @@ impl RefusalKinds {
     fn take(&mut self, record: &Record, now: Instant) -> Option<String> {
         let kind = kind(record)?;
         self.since.get_or_insert(now);
+        // A record of callers stands for several, all but the first of whom were told of before.
+        let is_told = record.kind == "refused_caller";
+        let many = record.count.filter(|_| is_told).unwrap_or(1);
         if let Some(count) = self.counts.get_mut(&kind) {
-            *count += 1;
+            *count += many;
             return None;
         }
         if self.counts.len() >= MOST_KINDS {
-            self.unread += 1;
+            self.unread += many;
             return None;
         }
-        let line = described(record, &kind);
-        self.counts.insert(kind, 0);
-        Some(line)
+        let line = (!is_told).then(|| described(record, &kind));
+        self.counts.insert(kind, if is_told { many } else { 0 });
+        line
     }
 
     /// Counts refusals whose kind is not known.
@@ -137,7 +141,10 @@ impl RefusalKinds {
 /// refusal.
 fn kind(record: &Record) -> Option<String> {
     let reason = shown(record.reason.as_deref()?);
-    let whom = shown(record.session.as_deref().unwrap_or("-"));
+    let whom = match whom(record) {
+        nobody if nobody.is_empty() => "-".to_owned(),
+        whom => shown(&whom),
+    };
     if record.name.as_deref() == Some("session_ended") {
         let how = shown(record.subject.as_deref().unwrap_or_default());
         return Some(format!("ended {whom}: {how}"));

@@ -289,6 +289,12 @@ fn print(terminal: &Terminal, found: &Found, remedy: &Remedy) {
             .dialled
             .map(|address| format!("connected to {address}")),
     );
+    if found.again > 0 {
+        let again = found.again;
+        told.push(format!(
+            "{again} more of this address and cause, which are counted alone"
+        ));
+    }
     for line in told {
         terminal.line(format!("  {line}"));
     }

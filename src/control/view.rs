@@ -80,7 +80,7 @@ pub(super) struct SessionView {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<&'static str>,
-    /// For whom an operator made it.
+    /// Whose it is: a caller's, or for whom an operator made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
     groups: Vec<String>,
@@ -158,7 +158,6 @@ impl SessionView {
         let snapshot = shared.current();
         let credentials = snapshot.credentials.bindings().all();
         let made = session.creation().map(|made| &made.request);
-        let user = made.and_then(|made| made.user.as_ref());
         Self {
             id: session.id().to_string(),
             status: status.as_str(),
@@ -168,7 +167,7 @@ impl SessionView {
                 .iter()
                 .map(ToString::to_string)
                 .collect(),
-            user: user.map(|user| user.as_str().to_owned()),
+            user: session.user().map(|user| user.as_str().to_owned()),
             lend: made.and_then(|made| made.lend.as_ref()).map(texts),
             idle_seconds: session.idle().map(|idle| idle.as_secs()),
             credentials: credentials

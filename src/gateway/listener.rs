@@ -1,12 +1,10 @@
 //! A session's listener, how its connections name their destination, and what changes of it.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::callers::ListenerSessions;
@@ -17,7 +15,7 @@ use crate::intercept::{
     UserPassword,
 };
 use crate::message::Origin;
-use crate::names::{SessionId, User};
+use crate::names::SessionId;
 use crate::session::Session;
 
 /// A listener, and the sessions of its connections.
@@ -120,8 +118,6 @@ pub(super) struct ListenerState {
     pub(super) without_session: Arc<AtomicUsize>,
     /// Cancelled when its connections are to end in order.
     pub(super) leaves: CancellationToken,
-    /// The callers that were refused, and why, of whom there is a record.
-    pub(super) refused_callers: Mutex<HashSet<(Option<User>, String)>>,
 }
 
 impl SessionListener {
@@ -137,7 +133,6 @@ impl SessionListener {
             tls: None,
             without_session: Arc::default(),
             leaves: shared.draining.child_token(),
-            refused_callers: Mutex::default(),
         };
         Self {
             sessions: sessions.into(),
@@ -162,7 +157,6 @@ impl SessionListener {
             tls: tls.map(|tls| Arc::new(ArcSwap::new(tls))),
             without_session: Arc::default(),
             leaves: self.state.leaves.clone(),
-            refused_callers: Mutex::default(),
         };
         Self {
             evidence,

@@ -40,7 +40,9 @@ mod upgrade;
 mod watchdog;
 mod worker;
 
-pub use callers::{AskedSession, CallerSessions, ListenerSessions, LivePair, LiveSessions};
+pub use callers::{
+    AskedSession, CallerSessions, ListenerSessions, LivePair, LiveSessions, RefusedCallers,
+};
 pub use captures::{CaptureFuture, Captures};
 pub use export_counts::ExportCounts;
 pub use floor::floor;

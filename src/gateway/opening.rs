@@ -39,27 +39,32 @@ impl Worker {
         write_refusal(io, to, (id, refusal)).await
     }
 
-    /// Records that a listener does not take a caller, once for each and each cause.
+    /// Records that a listener does not take a caller, once for each address and cause. Returns the
+    /// id of that record.
     pub(super) fn record_caller(
         &self,
         (listener, client): (&SessionListener, Option<SocketAddr>),
-        CallerRefused {
-            user,
-            reason,
-            cause,
-        }: CallerRefused,
+        refused: CallerRefused,
+        asked: Option<&Authority>,
     ) -> ExchangeId {
-        let id = self.shared.ids.next();
-        self.shared.refused.count("", reason, id);
-        let mut known = listener.state.refused_callers.lock();
-        if known.len() < REFUSED_CALLERS && known.insert((user.clone(), cause.clone())) {
-            let mut trail = Trail::begin(&self.shared.log, id, listener.mode.entry().as_str());
-            trail.caller(user.as_ref(), None, &[]);
+        let (entry, fresh) = (listener.mode.entry(), self.shared.ids.next());
+        let callers = &self.shared.refused_callers;
+        let (id, is_first) = callers.count((entry, client), &refused, (fresh, asked));
+        let host = asked.map_or_else(String::new, Authority::shown);
+        self.shared
+            .refused
+            .count_of(&host, refused.reason, id, false);
+        if is_first {
+            let mut trail = Trail::begin(&self.shared.log, id, entry.as_str());
+            trail.caller(refused.user.as_ref(), None, &[]);
             trail.client(client);
             trail.method("CONNECT");
-            trail.refuse(reason);
-            if !cause.is_empty() {
-                trail.cause(cause);
+            if let Some(to) = asked {
+                trail.authority(to.host.as_str(), to.port);
+            }
+            trail.refuse(refused.reason);
+            if !refused.cause.is_empty() {
+                trail.cause(refused.cause);
             }
         }
         id
@@ -76,7 +81,11 @@ impl Worker {
         deadline: Instant,
     ) {
         let reason = refused.reason;
-        let id = self.record_caller((listener, client), refused);
+        let id = self.record_caller(
+            (listener, client),
+            refused,
+            explicit::asks_for(&io).as_ref(),
+        );
         if !matches!(listener.mode, ListenerMode::Proxy) {
             return;
         }
@@ -220,7 +229,5 @@ impl SharedState {
     }
 }
 
-/// How many refused callers are recorded for each listener.
-const REFUSED_CALLERS: usize = 256;
 /// How many refused names are recorded per session.
 const REFUSED_NAMES: usize = 4096;

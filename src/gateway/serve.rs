@@ -129,7 +129,7 @@ impl Worker {
                     let names = names(selected.session.id());
                     questions.answer_admitted(&names, selected.caller.as_deref());
                 }
-                Err(refused) => drop(self.record_caller((listener, None), refused)),
+                Err(refused) => drop(self.record_caller((listener, None), refused, None)),
             }
         }
     }

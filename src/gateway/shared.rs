@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::callers::RefusedCallers;
 use super::captures::Captures;
 use super::export_counts::ExportCounts;
 use super::ids::Ids;
@@ -37,6 +38,8 @@ pub struct SharedState {
     pub ids: Ids,
     /// Counts what was refused.
     pub refused: RefusalCounts,
+    /// Counts the callers that no listener takes.
+    pub refused_callers: RefusedCallers,
     /// The latest refusals, for the workloads' own pages.
     pub recent: RecentRefusals,
     /// What workloads propose to be allowed.
@@ -77,6 +80,7 @@ impl SharedState {
             log,
             ids,
             refused: RefusalCounts::default(),
+            refused_callers: RefusedCallers::default(),
             recent: RecentRefusals::default(),
             proposals: Proposals::default(),
             captures: OnceLock::new(),
@@ -147,9 +151,10 @@ impl SharedState {
         self.changes.subscribe()
     }
 
-    /// Records how many exchanges were refused without a record of their own. Called once a second,
-    /// and at the end.
-    pub fn tell_suppressed(&self) {
+    /// Records how many exchanges and callers were refused without a record of their own. Called
+    /// once a second, and at the end.
+    pub fn tell_suppressed(&self, is_end: bool) {
         self.sessions.tell_suppressed(&self.log);
+        self.refused_callers.tell(&self.log, is_end);
     }
 }

@@ -107,7 +107,7 @@ impl Worker {
                 tracing::error!(%error, "origins cannot be reached");
             }
             self.origins.load().sweep(snapshot.number());
-            self.shared.tell_suppressed();
+            self.shared.tell_suppressed(false);
         };
         tokio::join!(
             self.watchdog.run(&self.shared, beside),

@@ -140,6 +140,18 @@ impl Grants {
         denied
     }
 
+    /// Refuses a rule for others than one session if it would permit anything that a person refused
+    /// to any session.
+    pub(super) fn refuse_denied_to_any(&self, rule: &str) -> Result<(), ControlRefusal> {
+        let mut denied = self.shared.proposals.all();
+        let (rule, loans) = (alone(rule), self.loans());
+        denied.retain(|one| {
+            let is_permitted = |rule: &Arc<Generation>| self.is_permitted(one, rule, &loans);
+            one.state == ProposalState::Refused && rule.as_ref().is_none_or(is_permitted)
+        });
+        refuse(&denied)
+    }
+
     /// Leaves out of granted rules those that were granted elsewhere and permit what a person
     /// refused here, and says so. What `allowed` has is granted here. Returns whether there was
     /// one.

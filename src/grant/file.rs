@@ -94,6 +94,19 @@ impl GrantedRule {
         parts.into_iter().flatten().collect()
     }
 
+    /// For whom the rule is: a session, a user or a group; `None` for everybody.
+    pub fn whom(&self) -> Option<String> {
+        let kinds = [
+            ("principal == Gateway::Session::\"", "session"),
+            ("principal in Gateway::User::\"", "user"),
+            ("principal in Gateway::Group::\"", "group"),
+        ];
+        kinds.iter().find_map(|(before, kind)| {
+            let name = self.rule.split_once(before)?.1.split('"').next()?;
+            Some(format!("{kind} {name}"))
+        })
+    }
+
     /// Removes it from the text that it was read from.
     pub fn removed_from(&self, text: &str) -> String {
         let (before, after) = (&text[..self.whole.start], &text[self.whole.end..]);

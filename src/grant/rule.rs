@@ -33,6 +33,10 @@ pub struct AllowRequest {
     pub last: bool,
     /// The session that may; of an exchange, its own.
     pub session: Option<String>,
+    /// The user who may, in whatever session, in place of one session.
+    pub user: Option<String>,
+    /// The group that may, likewise.
+    pub group: Option<String>,
     /// After how many seconds it ends by itself, if it does.
     pub seconds: Option<u64>,
     /// The rule, as an earlier answer showed it. Without it, nothing is applied.
@@ -100,8 +104,20 @@ impl Grants {
         asked: &AllowRequest,
         parse: impl Fn(&str) -> Parsed,
     ) -> Result<AllowAnswer, ControlRefusal> {
+        let whom = match (asked.user.as_deref(), asked.group.as_deref()) {
+            (None, None) => None,
+            (Some(user), None) => Some(("User", user)),
+            (None, Some(group)) => Some(("Group", group)),
+            (Some(_), Some(_)) => {
+                let what = "a rule is for a user or for a group";
+                return Err(ControlRefusal::new(StatusCode::BAD_REQUEST, what));
+            }
+        };
         let (policy, denied, needs) = match (&asked.host, &asked.exchange, asked.last) {
-            (Some(host), None, false) => self.of_host(parse(host)?, asked.session.as_deref())?,
+            (Some(host), None, false) => {
+                let named = asked.session.as_deref();
+                self.of_host(parse(host)?, (named, whom.is_some()))?
+            }
             (None, Some(id), false) if id.len() == WHOLE_ID => match self.proposed(id) {
                 Some((session, request)) => {
                     self.of_request(&self.session(Some(session.as_str()))?, request, None)?
@@ -121,6 +137,13 @@ impl Grants {
                 let what = "it is not clear what to allow";
                 return Err(ControlRefusal::new(StatusCode::BAD_REQUEST, what)
                     .next("name a host, an exchange, or the last one"));
+            }
+        };
+        let policy = match whom {
+            None => policy,
+            Some(_) => {
+                self.refuse_denied_to_any(&generate::for_whom(&policy, None))?;
+                generate::for_whom(&policy, whom)
             }
         };
         Ok(AllowAnswer {
@@ -145,7 +168,7 @@ impl Grants {
     fn of_host(
         &self,
         (host, port): (HostPattern, u16),
-        named: Option<&str>,
+        (named, is_for_others): (Option<&str>, bool),
     ) -> Result<NewRule, ControlRefusal> {
         let mut needs = None;
         if let HostPattern::Exact(host) = &host {
@@ -158,6 +181,10 @@ impl Grants {
                     let step = step.replace("ADDRESS", &why);
                     format!("a request would be refused all the same: the address of `{host}` is {why}. {step}")
                 });
+        }
+        if is_for_others {
+            let policy = generate::permit_host(None, &host.to_string(), Some(port));
+            return Ok((policy, Vec::new(), needs));
         }
         let session = match (named, &host) {
             (None, HostPattern::Exact(host)) => self.refused_at(host, port)?,
@@ -308,7 +335,7 @@ impl Grants {
             let next = format!("allow the host with every path: `gateway allow {pattern}`");
             return Err(ControlRefusal::conflict(what).next(next));
         }
-        let rule = self.of_host(parse(&pattern)?, Some(session.as_str()))?;
+        let rule = self.of_host(parse(&pattern)?, (Some(session.as_str()), false))?;
         refuse(&rule.1)?;
         Ok(rule)
     }

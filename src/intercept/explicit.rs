@@ -3,14 +3,14 @@
 use std::io;
 
 use http::header::{HOST, PROXY_AUTHORIZATION};
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, Uri};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::evidence::{Presented, TOKEN_FIELD};
 use super::prefixed::Prefixed;
 use super::socks;
 use super::synthetic::GATEWAY_NAME;
-use crate::message::{Authority, AuthorityMalformed, Host};
+use crate::message::{Authority, AuthorityMalformed, Host, Scheme};
 use crate::names::ReasonCode;
 use crate::wire::socks::SocksTarget;
 use crate::wire::{HeadReader, WireMalformed, parse_head};
@@ -142,6 +142,24 @@ pub async fn presented_ahead<IO: AsyncRead + Unpin>(
         true => Presented::of_tokens(values),
         false => Presented::of_values(values),
     })
+}
+
+/// Where the first request goes, as far as its head was read and says so.
+#[must_use]
+pub fn asks_for<IO>(io: &Prefixed<IO>) -> Option<Authority> {
+    let head = parse_head(io.ahead()).ok()??;
+    asked_of(&Uri::try_from(head.target).ok()?)
+}
+
+/// Where a target leads that names its host.
+#[must_use]
+pub fn asked_of(target: &Uri) -> Option<Authority> {
+    let usual = match target.scheme_str() {
+        Some("http") => Some(Scheme::Http.default_port()),
+        Some("https") => Some(Scheme::Https.default_port()),
+        _ => None,
+    };
+    Authority::parse(target.authority()?.as_str().as_bytes(), usual).ok()
 }
 
 /// Takes a request without content that was refused from the stream; `false` if it is none, and the

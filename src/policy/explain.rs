@@ -164,7 +164,14 @@ impl Generation {
         let asks = |rule: &&&Rule| lend.is_none() && !rule.actions.and(Actions::ANY).is_empty();
         let others: Vec<&&Rule> = permits.iter().filter(asks).collect();
         if others.is_empty() {
-            return format!("no policy permits {wanted} to session `{}`", facts.session);
+            let session = facts.session.as_str();
+            let user = facts
+                .user
+                .map(|user| user.as_str())
+                .filter(|user| *user != session);
+            let user = user.map(|user| format!(" of user `{user}`"));
+            let whom = format!("session `{session}`{}", user.unwrap_or_default());
+            return format!("no policy permits {wanted} to {whom}");
         }
         let methods = Actions::union(others.iter().map(|rule| rule.actions.and(Actions::ANY)));
         format!(

@@ -134,6 +134,20 @@ fn is_below(path: &str) -> String {
     format!("context.segments.containsAll([{}])", named.join(", "))
 }
 
+/// Gives rules that were generated to a user or group, of whatever session, in place of a session;
+/// to everybody if none is named. They have no `@id` then.
+pub fn for_whom(rules: &str, whom: Option<(&str, &str)>) -> String {
+    let whom = whom.map(|(kind, name)| format!(" in {}", entity(kind, name)));
+    let whom = format!("  principal{},", whom.unwrap_or_default());
+    // No literal has a line's end.
+    let lines = rules.lines().filter(|line| !line.starts_with("@id("));
+    let lines = lines.map(|line| match line.starts_with("  principal") {
+        true => &whom,
+        false => line,
+    });
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
 /// Permits every session any request: for a run that is watched, to learn what it needs.
 pub fn permit_everything() -> String {
     permit(&id(&["learn"]), "principal", ANY, "resource", &[])

@@ -288,7 +288,7 @@ fn a_grant_ends_by_itself_in_a_running_gateway_and_is_taken_back_by_its_number()
     let listed = program.json(&["grants"]);
     let (_, shown) = program.gateway(&["grants"]);
     assert!(
-        shown.contains("later.test:80  in ") && shown.contains("  since 2"),
+        shown.contains("later.test:80  for session agent-1  in ") && shown.contains("  since 2"),
         "{shown}"
     );
     program.json(&["grants", "remove", &number(&listed)]);

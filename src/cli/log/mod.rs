@@ -37,6 +37,9 @@ pub(crate) struct LogCommand {
     /// Only of this session
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
+    /// Only of this user: `uid:1000`, `alice@example.com`
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
     /// Only of the runs of `gateway exec` in this project
     #[arg(long, conflicts_with = "follow")]
     here: bool,
@@ -214,12 +217,16 @@ impl LogCommand {
         let is_whole = record.kind == "end" && record.outcome.as_deref() == Some("whole");
         // To a person, the line of the exchange says it all, and a run's start is its heading.
         let is_told = !self.is_for_person(terminal) || !(is_whole || begun(record).is_some());
-        let is_known = matches!(record.kind.as_ref(), "exchange" | "end" | "event" | "act");
+        let is_known = matches!(
+            record.kind.as_ref(),
+            "exchange" | "end" | "event" | "act" | "refused_caller"
+        );
         let is_shown = is_known && is_told;
         let of_session =
             self.session.is_none() || record.session.as_deref() == self.session.as_deref();
+        let of_user = self.user.is_none() || record.user.as_deref() == self.user.as_deref();
         let refused = record.reason.is_some() || record.decision.as_deref() == Some("deny");
-        is_shown && of_session && (refused || !self.refused)
+        is_shown && of_session && of_user && (refused || !self.refused)
     }
 
     /// Returns as many of the last records as are asked for.
@@ -320,6 +327,8 @@ async fn reader_gone() {
 pub(crate) struct RecordLine {
     pub(crate) time: String,
     pub(crate) session: String,
+    /// The session, and its user.
+    pub(crate) who: String,
     pub(crate) verdict: String,
     pub(crate) what: String,
     pub(crate) id: String,
@@ -347,10 +356,25 @@ pub(crate) fn line(record: &Record) -> RecordLine {
     RecordLine {
         time: time.to_owned(),
         session,
+        who: safe(&whom(record)),
         refused: record.reason.is_some() || matches!(&*verdict, "deny" | "denied" | "failed"),
         verdict,
         what,
         id: shown(record.id.as_deref()),
+    }
+}
+
+/// Who a record is of: the session with the user behind the connection, or where it came from if it
+/// has no session.
+pub(crate) fn whom(record: &Record) -> String {
+    let address = || Some(record.client?.ip().to_string());
+    match (record.session.as_deref(), record.user.as_deref()) {
+        (Some(session), Some(user)) if user != session => format!("{session} ({user})"),
+        (Some(one), _) => one.to_owned(),
+        (None, user) => {
+            let parts = user.map(str::to_owned).into_iter().chain(address());
+            parts.collect::<Vec<_>>().join(" from ")
+        }
     }
 }
 
@@ -401,9 +425,9 @@ fn print(terminal: &Terminal, record: &Record) {
     };
     let verdict = terminal.paint(paint, &format!("{:<9}", line.verdict));
     let id = terminal.paint(Paint::Dim, &line.id);
-    let (session, what) = (line.session, line.what);
+    let (who, what) = (line.who, line.what);
     let time = when(&line.time, record.time.as_deref());
-    terminal.line(format!("{time} {session:<12} {verdict} {what} {id}").trim_end());
+    terminal.line(format!("{time} {who:<12} {verdict} {what} {id}").trim_end());
 }
 
 /// The time of a record, with the day unless that is today.
@@ -421,7 +445,7 @@ fn shown(part: Option<&str>) -> String {
 
 fn outcome(record: &Record) -> String {
     match (&record.reason, record.status) {
-        (Some(_), _) if record.kind == "exchange" => "refused".to_owned(),
+        (Some(_), _) if record.kind != "end" => "refused".to_owned(),
         (_, Some(status)) => status.to_string(),
         _ => record.outcome.as_deref().map(safe).unwrap_or_default(),
     }
@@ -436,6 +460,8 @@ fn request(record: &Record) -> String {
     let reason = reason
         .map(|reason| format!("  {reason}"))
         .unwrap_or_default();
+    let again = record.count.map(|count| format!("  {count} more"));
+    let reason = reason + &again.unwrap_or_default();
     let method = shown(record.method.as_deref());
     let host = shown(record.host.as_deref());
     let path = shown(record.path.as_deref());

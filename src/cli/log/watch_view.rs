@@ -78,6 +78,7 @@ impl WatchView {
         let RecordLine {
             time,
             session,
+            who,
             verdict,
             what,
             id,
@@ -97,7 +98,7 @@ impl WatchView {
         }
         self.records.push_front(WatchItem {
             key,
-            text: format!("{time} {session:<12} {verdict:<9} {what}"),
+            text: format!("{time} {who:<12} {verdict:<9} {what}"),
             id,
             session,
             is_proposal: false,
@@ -348,6 +349,7 @@ mod tests {
         let line = RecordLine {
             time: "12:00:00".to_owned(),
             session: "agent-1".to_owned(),
+            who: "agent-1".to_owned(),
             verdict: "refused".to_owned(),
             what: safe(what),
             id: "00".to_owned(),

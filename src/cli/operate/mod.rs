@@ -137,10 +137,11 @@ fn print_session(terminal: &Terminal, session: &Value) {
     ));
 }
 
-/// For whom a session was made at run time; nothing of another.
+/// Whose a session is, or for whom it was made at run time; nothing of another.
 fn made_for(session: &Value) -> String {
     let (user, lend) = (&session["user"], texts(&session["lend"]));
-    if user.is_null() && session["lend"].is_null() {
+    let is_named = user.is_null() || *user == session["id"];
+    if is_named && session["lend"].is_null() {
         return String::new();
     }
     let groups = texts(&session["groups"]).join(", ");

@@ -27,7 +27,7 @@ use crate::gateway::worker::Worker;
 use crate::intercept::explicit::{self, Asked};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{CallerRefused, ClientStream, Entry, Presented, PresentedDenied, TokenPeer};
-use crate::message::Origin;
+use crate::message::{Authority, Origin};
 use crate::names::{ExchangeId, ReasonCode};
 use crate::session::Connected;
 
@@ -87,7 +87,7 @@ impl Worker {
         if flooded {
             let reason = ReasonCode::Http2Flood;
             let refused = CallerRefused::of(None, "");
-            self.record_caller(from, CallerRefused { reason, ..refused });
+            self.record_caller(from, CallerRefused { reason, ..refused }, None);
         }
     }
 }
@@ -108,7 +108,8 @@ impl Door {
         let Some((open, waiting)) = open.zip(waiting) else {
             return self.over_limit();
         };
-        let selecting = timeout_at(deadline, self.select(request.headers()));
+        let asked = explicit::asked_of(request.uri());
+        let selecting = timeout_at(deadline, self.select(request.headers(), asked.as_ref()));
         let selected = match Box::pin(selecting).await {
             Ok(Ok(selected)) => selected,
             Ok(Err(refused)) => return Ok(answer_of(refused)),
@@ -174,7 +175,11 @@ impl Door {
     }
 
     /// Finds the session of a stream, by what its head presents and what its connection shows.
-    async fn select(&self, fields: &HeaderMap) -> Result<Selected, (ExchangeId, Refusal)> {
+    async fn select(
+        &self,
+        fields: &HeaderMap,
+        asked: Option<&Authority>,
+    ) -> Result<Selected, (ExchangeId, Refusal)> {
         let from = (&*self.listener, self.client);
         let judged = match (&self.listener.state.verifier, &self.beside) {
             // Whatever is presented: on a connection of its own it would end.
@@ -202,11 +207,11 @@ impl Door {
             Judged::Refused(refused) => refused,
             Judged::Denied(denied) => {
                 self.denied(denied);
-                return Err(self.worker.deny(from, denied));
+                return Err(self.worker.deny(from, denied, asked));
             }
         };
         let reason = refused.reason;
-        let id = self.worker.record_caller(from, refused);
+        let id = self.worker.record_caller(from, refused, asked);
         Err((id, Refusal::Caller(reason)))
     }
 

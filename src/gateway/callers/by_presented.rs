@@ -18,6 +18,7 @@ use crate::intercept::socks::Checking;
 use crate::intercept::{
     Caller, CallerRefused, ClientStream, Presented, PresentedDenied, TokenPeer, socks,
 };
+use crate::message::Authority;
 use crate::names::ExchangeId;
 
 /// Who a client is, and what it asked for if it had to be asked for that first.
@@ -61,7 +62,7 @@ impl Worker {
                 }
                 Judged::Denied(denied) => denied,
             };
-            let refused = self.deny(from, denied);
+            let refused = self.deny(from, denied, explicit::asks_for(&io).as_ref());
             let is_over = is_told
                 || write_refusal(&mut io, None, refused).await.is_err()
                 || !explicit::forget_head(&mut io);
@@ -76,13 +77,14 @@ impl Worker {
         &self,
         from: (&SessionListener, Option<SocketAddr>),
         denied: PresentedDenied,
+        asked: Option<&Authority>,
     ) -> (ExchangeId, Refusal) {
         let refusal = Refusal::Presented(denied);
         let refused = CallerRefused {
             reason: refusal.reason(),
             ..CallerRefused::of(None, denied.to_string())
         };
-        (self.record_caller(from, refused), refusal)
+        (self.record_caller(from, refused, asked), refusal)
     }
 }
 

@@ -36,7 +36,7 @@ impl Worker {
             }
         };
         let unseen = CallerRefused::of(None, cause);
-        let id = self.record_caller(from, CallerRefused { reason, ..unseen });
+        let id = self.record_caller(from, CallerRefused { reason, ..unseen }, None);
         if let DoorRefused::Http(mut io) = refused {
             // The client may be gone.
             let _ = write_refusal(&mut io, None, (id, Refusal::ClearText)).await;

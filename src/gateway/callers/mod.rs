@@ -4,6 +4,8 @@
 mod by_http2;
 mod by_presented;
 mod by_tls;
+mod refused;
 mod sessions;
 
+pub use refused::RefusedCallers;
 pub use sessions::{AskedSession, CallerSessions, ListenerSessions, LivePair, LiveSessions};

@@ -1,0 +1,156 @@
+//! Callers that no listener takes. They have no share of the log: the first of a kind has a record,
+//! whose id the others are told too, and those are counted.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::audit::{Log, RefusedAgain};
+use crate::intercept::{CallerRefused, Entry};
+use crate::message::Authority;
+use crate::names::{ExchangeId, ReasonCode, User};
+
+/// Refused callers, by address and cause.
+#[derive(Default)]
+pub struct RefusedCallers(Mutex<HashMap<Kind, Counted>>);
+
+/// What refused callers have in common.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Kind {
+    entry: &'static str,
+    address: Option<IpAddr>,
+    user: Option<User>,
+    reason: &'static str,
+    cause: String,
+}
+
+/// Those of a kind.
+struct Counted {
+    /// The id of the first, which has a record.
+    id: ExchangeId,
+    /// What the last one asked for.
+    asked: Option<Authority>,
+    /// How many no record tells of yet.
+    untold: u64,
+    /// When these are told, and how long the next ones wait then.
+    tells: (Instant, Duration),
+    last: Instant,
+}
+
+impl RefusedCallers {
+    /// Counts one. Returns the id that it is told, and whether it needs a record of its own.
+    pub(in crate::gateway) fn count(
+        &self,
+        (entry, client): (Entry, Option<SocketAddr>),
+        refused: &CallerRefused,
+        (id, asked): (ExchangeId, Option<&Authority>),
+    ) -> (ExchangeId, bool) {
+        let now = Instant::now();
+        let mut kind = Kind {
+            entry: entry.as_str(),
+            address: client.map(|client| client.ip()),
+            user: refused.user.clone(),
+            reason: refused.reason.as_str(),
+            cause: refused.cause.clone(),
+        };
+        let mut all = self.0.lock();
+        if all.len() >= KINDS && !all.contains_key(&kind) {
+            // Those that are too many to be told apart. Causes are the gateway's own words.
+            (kind.address, kind.user) = (None, None);
+            kind.cause = OTHERS.to_owned();
+        }
+        let mut is_first = false;
+        let counted = all.entry(kind).or_insert_with(|| {
+            is_first = true;
+            Counted {
+                id,
+                asked: None,
+                untold: 0,
+                tells: (now + SOONEST, SOONEST * 2),
+                last: now,
+            }
+        });
+        counted.untold += u64::from(!is_first);
+        counted.asked = asked.cloned();
+        counted.last = now;
+        (counted.id, is_first)
+    }
+
+    /// Records how many there were since the last record: the more often, the more seldom. At the
+    /// end, all are told.
+    pub(in crate::gateway) fn tell(&self, log: &Log, is_end: bool) {
+        let now = Instant::now();
+        self.0.lock().retain(|kind, counted| {
+            let is_due = counted.untold > 0 && (is_end || counted.tells.0 <= now);
+            if is_due && log.refused_again(counted.of(kind)).is_ok() {
+                counted.untold = 0;
+                let waits = counted.tells.1;
+                counted.tells = (now + waits, (waits * 2).min(LATEST));
+            }
+            counted.untold > 0 || now.duration_since(counted.last) < FORGOTTEN
+        });
+    }
+}
+
+impl Counted {
+    fn of<'a>(&'a self, kind: &'a Kind) -> RefusedAgain<'a> {
+        let asked = self.asked.as_ref();
+        RefusedAgain {
+            first: self.id,
+            entry: kind.entry,
+            address: kind.address,
+            user: kind.user.as_ref(),
+            asked: asked.map(|to| (to.host.as_str(), to.port)),
+            reason: ReasonCode::named(kind.reason).unwrap_or(ReasonCode::CallerRefused),
+            cause: &kind.cause,
+            count: self.untold,
+        }
+    }
+}
+
+const OTHERS: &str = "further addresses and users, which are too many to be told apart";
+/// How many kinds are told apart at a time.
+const KINDS: usize = 256;
+const SOONEST: Duration = Duration::from_secs(1);
+const LATEST: Duration = Duration::from_secs(300);
+/// After how long without another one a kind begins anew.
+const FORGOTTEN: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::Durability;
+
+    #[test]
+    fn any_number_of_addresses_is_counted_in_bounded_memory_and_each_id_has_a_record() {
+        let refused = RefusedCallers::default();
+        let (log, memory) = Log::memory(Durability::Batch).unwrap();
+        let why = CallerRefused::of(None, "the password is wrong");
+        let (mut recorded, mut told) = (0, 0);
+        let mut ids = std::collections::HashSet::new();
+        for number in 0..20_000_u32 {
+            let address = IpAddr::from((0x0a00_0000 + number % 10_000).to_be_bytes());
+            let client = Some(SocketAddr::new(address, 1));
+            let mut bytes = [0; 10];
+            bytes[..4].copy_from_slice(&number.to_be_bytes());
+            let id = ExchangeId::from_bytes(bytes);
+            let (shown, is_first) = refused.count((Entry::Connect, client), &why, (id, None));
+            if is_first {
+                recorded += 1;
+                ids.insert(shown);
+            }
+            assert!(ids.contains(&shown));
+        }
+        assert_eq!(recorded, KINDS + 1);
+        refused.tell(&log, true);
+        for record in memory.records() {
+            assert_eq!(record.kind, "refused_caller");
+            told += record.count.unwrap();
+        }
+        assert_eq!(told + recorded as u64, 20_000);
+        refused.tell(&log, true);
+        assert_eq!(memory.records().len(), KINDS + 1);
+    }
+}
