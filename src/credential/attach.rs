@@ -71,6 +71,7 @@ impl Credentials {
             signed_for: here.is_signed_for(),
         };
         let mut redactor = self.look_for(session, &wanted)?;
+        let target = request.head.target.clone();
         self.put_in(&mut request, put_in().map(|(_, lend)| lend), &fetched)?;
         let head = &mut request.head;
         let mut range = None;
@@ -79,10 +80,9 @@ impl Credentials {
             Some(redactor) if redactor.is_strict() => {
                 range = ask_for_searchable(head, redactor.margin());
             }
-            // A signed request stays unchanged, and only error answers to it are decoded.
-            Some(_) if signs.is_none() => {
-                body::ask_for_affordable(&mut head.fields, &mut decoding);
-            }
+            // A signed request stays unchanged, and only error answers to it are decoded. Any other
+            // answer may have a token.
+            _ if signs.is_none() => body::ask_for_affordable(&mut head.fields, &mut decoding),
             _ => {}
         }
         let mut minting = asked.map(|asked| {
@@ -117,6 +117,8 @@ impl Credentials {
             messages,
             method: request.head.method.clone(),
             range,
+            target,
+            session: session.clone(),
             upgrade: request.upgrade.take(),
             minting,
             decoding,

@@ -10,9 +10,10 @@ use super::redactor::Redactor;
 use crate::audit::Text;
 use crate::body::Share;
 use crate::intercept::{Request, Upgrade};
-use crate::message::{ByteRange, Origin};
+use crate::message::{ByteRange, Origin, RequestTarget};
 use crate::names::{CredentialName, Identity};
 use crate::policy::{Allowed, JudgedRequest};
+use crate::session::Session;
 
 /// A request that carries its secrets.
 ///
@@ -33,6 +34,10 @@ pub struct AnswerPlan {
     pub(crate) method: Method,
     /// The range that the client asked for, if it was asked for with a margin.
     pub(crate) range: Option<ByteRange>,
+    /// The request's target, with the phantoms that its client wrote.
+    pub(crate) target: RequestTarget,
+    /// The session that makes it.
+    pub(crate) session: Arc<Session>,
     /// The upgrade that the client asked for.
     pub(crate) upgrade: Option<Box<Upgrade>>,
     /// What puts credentials into the messages that the client sends after it.

@@ -141,26 +141,29 @@ async fn begun(mut body: DecodeBody<OriginBody>) -> Result<DecodeBody<OriginBody
 /// How long the head of an answer waits for it.
 const BEGUN_WITHIN: Duration = Duration::from_secs(1);
 
-/// Buffers an answer with new credentials, and replaces its content with what `keep` returns,
-/// together with what to search all of it for.
+/// Buffers an answer with new credentials, decoded, and replaces its content with what `keep`
+/// returns, together with what to search all of it for.
 ///
 /// # Errors
 /// `unread` if the answer cannot be buffered, or the error of `keep`. The client gets none of it.
 pub async fn minted(
     response: Response<OriginBody>,
+    decoding: Share,
     keep: impl AsyncFnOnce(&str, Bytes) -> Result<(Bytes, Option<Redactor>), credential::Error>,
-    unread: impl Fn() -> credential::Error,
+    unread: credential::Error,
 ) -> Result<Response<AnswerBody>, credential::Error> {
     let (mut parts, body) = response.into_parts();
     parts.extensions.clear();
     fields::strip_response(&mut parts.headers);
-    if parts.headers.contains_key(CONTENT_ENCODING) {
-        return Err(unread());
-    }
-    let collected = Limited::new(body, LONGEST_MINTED).collect();
+    let codings = Coding::parse_answer(&parts.headers).ok();
+    let decoder = codings.and_then(|codings| Decoder::new(&codings).ok());
+    let Some(Ok(decoder)) = decoder.map(|decoder| decoder.within(decoding)) else {
+        return Err(unread);
+    };
+    let collected = Limited::new(DecodeBody::new(body, decoder), LONGEST_MINTED).collect();
     let content = tokio::time::timeout(MINTED_WITHIN, collected).await;
     let Ok(Ok(content)) = content else {
-        return Err(unread());
+        return Err(unread);
     };
     let kind = parts
         .headers

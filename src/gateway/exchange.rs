@@ -225,14 +225,19 @@ impl Exchange {
 
     async fn answer(&mut self, forwarded: Forwarded) -> Result<Response<AnswerBody>, Refusal> {
         self.trail.answered_by(forwarded.remote());
-        let (response, switched, plan) = forwarded.into_parts();
+        let (mut response, switched, mut plan) = forwarded.into_parts();
         let answered = self.trail.origin_answered(response.status().as_u16());
         self.waited.answered(answered);
+        if self.may_have_tokens(&response, &plan) {
+            // Boxed because it is large and rare.
+            plan.minting = Box::pin(self.unasked(&mut response, &mut plan)).await?;
+        }
         let lent = look_for(plan.lent, &response);
         let success = response.status().is_success();
         if let Some(minting) = plan.minting.filter(|one| one.is_in(success)) {
             // Boxed because it is large and rare.
-            return Box::pin(self.minted(response, lent.as_ref(), &minting)).await;
+            let with = (lent.as_ref(), plan.decoding);
+            return Box::pin(self.minted(response, with, *minting)).await;
         }
         let response = answer::clean(
             response,

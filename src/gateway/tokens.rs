@@ -1,11 +1,15 @@
 //! Tokens on the path: the answers in which authorization servers issue them, and the requests to
 //! renew them, which the gateway answers.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
+use http_body::{Body as _, Frame};
+use http_body_util::BodyExt as _;
 
 use super::answer;
 use super::answer_body::AnswerBody;
@@ -13,9 +17,12 @@ use super::ending::Ending;
 use super::exchange::Exchange;
 use super::refusal::Refusal;
 use crate::audit::Event;
-use crate::credential::login::{AskedTokens, Login, RenewalAnswer, TokenAnswer, UnmappedToken};
-use crate::credential::{self, Minting, Redactor, Verified, preset};
-use crate::origin::OriginBody;
+use crate::body::{Coding, Decoder, Share, Step};
+use crate::credential::login::{
+    AskedTokens, Login, RenewalAnswer, TokenAnswer, TokenLook, UnmappedToken,
+};
+use crate::credential::{self, AnswerPlan, Minting, Redactor, Verified, preset};
+use crate::origin::{self, OriginBody};
 use crate::session::Session;
 
 impl Exchange {
@@ -65,15 +72,55 @@ impl Exchange {
         Err(Ending::Answered(Box::new(response)))
     }
 
+    /// Whether an answer may have tokens that nobody asked for. An answer to a signed request stays
+    /// as it is, since the client may check a digest of it.
+    pub(super) fn may_have_tokens(
+        &self,
+        response: &Response<OriginBody>,
+        plan: &AnswerPlan,
+    ) -> bool {
+        let is_signed = plan.lent.as_ref().is_some_and(Redactor::is_signed);
+        let is_own = plan.minting.is_some() || plan.upgrade.is_some() || is_signed;
+        let is_empty = plan.method == Method::HEAD || response.body().is_end_stream();
+        let length = usize::try_from(response.body().size_hint().lower());
+        !is_own
+            && !is_empty
+            && length.is_ok_and(|length| length <= TokenLook::LONGEST)
+            && TokenLook::new(response.headers()).is_some()
+    }
+
+    /// Looks for tokens in an answer that nobody asked for any, which stays as it is.
+    pub(super) async fn unasked(
+        &self,
+        response: &mut Response<OriginBody>,
+        plan: &mut AnswerPlan,
+    ) -> Result<Option<Box<Minting>>, Refusal> {
+        let passes = |to| {
+            let rule = self.snapshot.origins.rule(to);
+            rule.is_some_and(|rule| rule.passes_tokens)
+        };
+        let Some(to) = self.to.as_ref().filter(|to| !passes(to)) else {
+            return Ok(None);
+        };
+        let has_token = look(response, &mut plan.decoding).await?;
+        Ok(has_token.then(|| {
+            let (session, asked) = (&plan.session, AskedTokens::unasked(to, &plan.target));
+            Box::new(Minting::Tokens {
+                session: session.clone(),
+                asked: Box::new(asked),
+            })
+        }))
+    }
+
     /// Passes on an answer that may contain new credentials, with phantoms in their places.
     pub(super) async fn minted(
         &self,
         response: Response<OriginBody>,
-        lent: Option<&Redactor>,
-        minting: &Minting,
+        (lent, decoding): (Option<&Redactor>, Share),
+        minting: Minting,
     ) -> Result<Response<AnswerBody>, Refusal> {
         let credentials = &self.snapshot.credentials;
-        let unread = || minting.unread();
+        let unread = minting.unread();
         let minted = match minting {
             Minting::Temporary {
                 session,
@@ -81,19 +128,24 @@ impl Exchange {
                 revocations,
             } => {
                 let keep = async |kind: &str, content: Bytes| {
-                    let of = (session, parent, revocations);
+                    let of = (&session, &parent, &revocations);
                     let content = credentials.keep(of, kind, &content)?;
                     Ok((content, lent.cloned()))
                 };
-                answer::minted(response, keep, unread).await
+                answer::minted(response, decoding, keep, unread).await
             }
             Minting::Tokens { session, asked } => {
                 let keep =
                     async |kind: &str, content: Bytes| match TokenAnswer::read(kind, &content)? {
-                        Some(answer) => self.captured(session, asked, (&answer, &content)).await,
+                        Some(answer)
+                            if !asked.names_a_grant() && echoes(lent, &answer, &content)? =>
+                        {
+                            Ok((content, lent.cloned()))
+                        }
+                        Some(answer) => self.captured(&session, *asked, (&answer, &content)).await,
                         None => Ok((content, lent.cloned())),
                     };
-                answer::minted(response, keep, unread).await
+                answer::minted(response, decoding, keep, unread).await
             }
         };
         Ok(minted?)
@@ -102,14 +154,15 @@ impl Exchange {
     async fn captured(
         &self,
         session: &Arc<Session>,
-        asked: &AskedTokens,
+        mut asked: AskedTokens,
         (answer, content): (&TokenAnswer, &[u8]),
     ) -> Result<(Bytes, Option<Redactor>), credential::Error> {
         let shared = &self.worker.shared;
         let captures = shared.captures.get().ok_or(UnmappedToken::Unkept)?;
         let mut tokens = answer.tokens.clone();
         tokens.owner = preset::owner(&asked.endpoint, content);
-        let login = captures.capture(session, asked, tokens).await?;
+        asked.target = answer.target.clone();
+        let login = captures.capture(session, &asked, tokens).await?;
         self.note("login_captured", session, &login);
         let current = shared.current();
         let shown = current
@@ -132,3 +185,67 @@ impl Exchange {
         }
     }
 }
+
+/// Reads the beginning of an answer until it is known whether it has a token, and puts it back.
+async fn look(response: &mut Response<OriginBody>, decoding: &mut Share) -> Result<bool, Refusal> {
+    let Some(mut look) = TokenLook::new(response.headers()) else {
+        return Ok(false);
+    };
+    let Ok(codings) = Coding::parse_answer(response.headers()) else {
+        return Ok(false);
+    };
+    let memory = codings.iter().map(|coding| coding.memory()).max();
+    let has_room = decoding.set(memory.unwrap_or_default());
+    has_room.map_err(|_| origin::Error::DecodingBudget)?;
+    let mut decoder = Decoder::new(&codings).map_err(|_| origin::Error::Coding)?;
+    let (body, mut read) = (response.body_mut(), VecDeque::new());
+    let known = tokio::time::timeout(LOOKED_WITHIN, async {
+        while let Some(frame) = body.frame().await {
+            let piece = frame.as_ref().ok().and_then(Frame::data_ref).cloned();
+            let is_over = piece.is_none();
+            read.push_back(frame);
+            let known = match piece {
+                Some(piece) => decoded(&mut decoder, piece, &mut look),
+                None => None,
+            };
+            if known.is_some() || is_over {
+                return known;
+            }
+        }
+        None
+    });
+    let known = known.await.ok().flatten();
+    body.put_back(read);
+    Ok(known.unwrap_or_else(|| look.end()))
+}
+
+/// Has the next piece looked at, decoded. What cannot be decoded has no token.
+fn decoded(decoder: &mut Decoder, piece: Bytes, look: &mut TokenLook) -> Option<bool> {
+    decoder.feed(piece);
+    loop {
+        match decoder.step() {
+            Ok(Step::Piece(piece)) => match look.piece(&piece) {
+                None => {}
+                known => return known,
+            },
+            Ok(Step::Busy) => {}
+            Ok(Step::Starved | Step::End) => return None,
+            Err(_) => return Some(false),
+        }
+    }
+}
+
+/// Whether all tokens of an answer are secrets that the session was lent.
+fn echoes(
+    lent: Option<&Redactor>,
+    answer: &TokenAnswer,
+    content: &Bytes,
+) -> Result<bool, credential::Error> {
+    let Some(lent) = lent else { return Ok(false) };
+    let scrubbed = lent.scrub_whole(content.clone())?;
+    let mut tokens = answer.kinds().filter_map(|kind| answer.tokens.of(kind));
+    Ok(tokens.all(|token| memchr::memmem::find(&scrubbed, token.as_bytes()).is_none()))
+}
+
+/// How long an answer's beginning may take. What came until then is all that is looked at.
+const LOOKED_WITHIN: Duration = Duration::from_secs(10);

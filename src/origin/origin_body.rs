@@ -1,5 +1,6 @@
 //! The content of a response. Its connection returns to the pool when the content has ended.
 
+use std::collections::VecDeque;
 use std::error::Error as _;
 use std::io;
 use std::pin::Pin;
@@ -28,6 +29,8 @@ pub(super) struct Return {
 /// properly.
 pub struct OriginBody {
     inner: Incoming,
+    /// What was looked at, and comes again.
+    looked_at: VecDeque<Result<Frame<Bytes>, hyper::Error>>,
     ended: bool,
     end: ContentEnd,
     back: Option<Return>,
@@ -55,11 +58,22 @@ impl OriginBody {
     ) -> Self {
         Self {
             inner,
+            looked_at: VecDeque::new(),
             ended: false,
             end,
             back,
             _stream: stream,
         }
+    }
+
+    /// Puts frames that were read back in front.
+    pub fn put_back(&mut self, frames: VecDeque<Result<Frame<Bytes>, hyper::Error>>) {
+        self.looked_at = frames;
+    }
+
+    fn bytes_put_back(&self) -> u64 {
+        let data = self.looked_at.iter().flatten().filter_map(Frame::data_ref);
+        data.map(|data| data.len() as u64).sum()
     }
 
     /// Takes the end of a connection whose TLS was not closed as the end of content that has no
@@ -87,6 +101,9 @@ impl Body for OriginBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(frame) = self.looked_at.pop_front() {
+            return Poll::Ready(Some(frame));
+        }
         if self.end == ContentEnd::Unclosed {
             return Poll::Ready(None);
         }
@@ -107,11 +124,18 @@ impl Body for OriginBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.end == ContentEnd::Unclosed || self.inner.is_end_stream()
+        let is_over = self.end == ContentEnd::Unclosed || self.inner.is_end_stream();
+        self.looked_at.is_empty() && is_over
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        let (mut hint, more) = (self.inner.size_hint(), self.bytes_put_back());
+        // The upper bound first: a hint refuses one that is below the lower.
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + more);
+        }
+        hint.set_lower(hint.lower() + more);
+        hint
     }
 }
 

@@ -27,6 +27,9 @@ rows![
     a_form_that_cannot_be_read_gets_no_token,
     what_a_common_reader_takes_for_a_request_for_tokens_is_one,
     tokens_of_any_status_and_in_any_spelling_are_mapped,
+    a_token_answer_is_known_by_itself,
+    a_token_that_nobody_asked_for_holds_where_its_answer_says,
+    what_is_no_token_answer_passes_and_waits_for_nothing,
     a_hostile_login_keeps_no_change_from_coming_into_force,
 ];
 
@@ -310,7 +313,7 @@ fn answers_whose_tokens_cannot_be_mapped_are_withheld(rig: &Rig) {
         ("longer than 64 KiB", ok(&json, long.as_bytes())),
         (
             "coded",
-            ok(&format!("{json}Content-Encoding: gzip\r\n"), &gzip),
+            ok(&format!("{json}Content-Encoding: compress\r\n"), &gzip),
         ),
         ("cut off", vec![Step::Bytes(cut.into_bytes()), Step::Close]),
         (
@@ -319,22 +322,6 @@ fn answers_whose_tokens_cannot_be_mapped_are_withheld(rig: &Rig) {
                 &json,
                 format!("{{\"access_token\":\"{access}\",\"access_token\":\"{refresh}\"}}")
                     .as_bytes(),
-            ),
-        ),
-        (
-            "nested",
-            ok(
-                &json,
-                json!({"ok": true, "user": {"access_token": access}})
-                    .to_string()
-                    .as_bytes(),
-            ),
-        ),
-        (
-            "in a list",
-            ok(
-                &json,
-                json!([{"access_token": access}]).to_string().as_bytes(),
             ),
         ),
         (
@@ -684,5 +671,239 @@ fn a_hostile_login_keeps_no_change_from_coming_into_force(rig: &Rig) {
         present(rig, Way::Connect, AUTH, &shown["access_token"]).0,
         200
     );
+    rig.seen();
+}
+
+/// The forms in which services give tokens, whatever was asked: `A` and `R` are an access and a
+/// refresh token. Then whether the session gets phantoms, or none of it.
+const ANSWERS: [(&str, &str, bool); 16] = [
+    (
+        JSON,
+        r#"{"accessToken":"A","expiresIn":28800,"refreshToken":"R","tokenType":"Bearer"}"#,
+        true,
+    ),
+    (
+        JSON,
+        r#"{"ok":true,"access_token":"A","token_type":"bot","scope":"x","authed_user":{"id":"U1"}}"#,
+        true,
+    ),
+    (
+        JSON,
+        r#"{"ok":true,"authed_user":{"id":"U1","scope":"x","access_token":"A","token_type":"user"}}"#,
+        true,
+    ),
+    (
+        JSON,
+        r#"{"ok":true,"access_token":"A","token_type":"bot","authed_user":{"access_token":"R","token_type":"user"}}"#,
+        false,
+    ),
+    (
+        JSON,
+        r#"{"access_token":"A","scope":"write_orders,read_customers"}"#,
+        true,
+    ),
+    (
+        JSON,
+        r#"{"token":"A","access_token":"A","expires_in":300,"issued_at":"2026-01-01T00:00:00Z"}"#,
+        true,
+    ),
+    (
+        JSON,
+        r#"{"token":"A","expires_at":"2099-01-01T00:00:00Z","permissions":{"issues":"write"}}"#,
+        true,
+    ),
+    (
+        "application/x-amz-json-1.1",
+        r#"{"AuthenticationResult":{"AccessToken":"A","ExpiresIn":3600,"RefreshToken":"R","TokenType":"Bearer"},"ChallengeParameters":{}}"#,
+        true,
+    ),
+    (
+        "text/html; charset=UTF-8",
+        r#" {"access_token":"A","token_type":"bearer"}"#,
+        true,
+    ),
+    ("", r#"{"access_token":"A","refresh_token":"R"}"#, true),
+    (JSON, r#"[{"access_token":"A","expires_in":60}]"#, true),
+    (
+        JSON,
+        r#"{"data":{"login":{"accessToken":"A","refreshToken":"R"}}}"#,
+        true,
+    ),
+    (FORM, "access_token=A&scope=repo&token_type=bearer", true),
+    ("text/plain", "access_token=A&expires=5183999", true),
+    (
+        JSON,
+        r#"{"access_token":"A","expires_in":60,"client_secret":"R"}"#,
+        false,
+    ),
+    (
+        JSON,
+        r#"{"idToken":"A","refreshToken":"R","expiresIn":"3600","localId":"u"}"#,
+        false,
+    ),
+];
+
+fn a_token_answer_is_known_by_itself(rig: &Rig) {
+    let (way, of) = (Way::Connect, |name: &str| rig.secret(name).to_owned());
+    for (nth, (kind, shape, is_mapped)) in ANSWERS.into_iter().enumerate() {
+        let content = shape.replace("\"A\"", &format!("\"{}\"", of("access")));
+        let content = content.replace("=A&", &format!("={}&", of("access")));
+        let content = content.replace("\"R\"", &format!("\"{}\"", of("refresh")));
+        let kind = match kind {
+            "" => String::new(),
+            kind => format!("Content-Type: {kind}\r\n"),
+        };
+        let gzip = coded_pieces("gzip", &[content.as_bytes()]).concat();
+        let coded = format!("{kind}Content-Encoding: gzip\r\n");
+        let chunks = format!(
+            "HTTP/1.1 500 No\r\n{kind}Transfer-Encoding: chunked\r\n\r\n4\r\n{}\r\n{:x}\r\n{}\r\n0\r\n\r\n",
+            &content[..4],
+            content.len() - 4,
+            &content[4..],
+        );
+        for (status, steps) in [
+            (200, ok(&kind, content.as_bytes())),
+            (200, ok(&coded, &gzip)),
+            (500, vec![Step::Bytes(chunks.into_bytes())]),
+        ] {
+            let path = format!("/me/{nth}");
+            rig.origins.on(&path, move |_| steps.clone());
+            let ask =
+                format!("GET {path} HTTP/1.1\r\nHost: {AUTH}\r\nAccept-Encoding: gzip\r\n\r\n");
+            let answer = rig.ask(way, AUTH, &ask);
+            println!("{shape} {status} {answer:?}");
+            match is_mapped {
+                true => {
+                    rig.record(way);
+                    assert_eq!(answer.status, status, "{shape}");
+                    assert_eq!(answer.body.len(), content.len(), "{shape}");
+                    for name in ["access", "refresh"] {
+                        assert!(!answer.text().contains(rig.secret(name)), "{shape}");
+                    }
+                }
+                false => refused(rig, way, &answer, 502, "unmapped_token"),
+            }
+        }
+    }
+    rig.seen();
+}
+
+/// Git LFS names the address and the scheme, a registry's client the registry.
+fn a_token_that_nobody_asked_for_holds_where_its_answer_says(rig: &Rig) {
+    rig.origins.on("/x", |_| ok("", b"fine"));
+    // None that the session is lent already.
+    let letter = |nth: usize, at: usize| char::from(b'a' + ((7 * at + 1) * nth % 26) as u8);
+    let own = |nth: usize| (0..26).map(|at| letter(nth, at)).collect::<String>();
+    let (way, access) = (Way::Connect, own(1));
+    let fields = format!("Content-Type: {JSON}\r\n");
+    let action = |path: &str| {
+        json!({"href": format!("https://{MCP}/{path}"), "expires_in": 3600,
+            "header": {"Authorization": format!("RemoteAuth {access}")}})
+    };
+    let batch = json!({"objects": [
+        {"oid": "1", "actions": {"download": action("1")}},
+        {"oid": "2", "actions": {"upload": action("2"), "verify": action("3")}},
+    ]});
+    let steps = ok(&fields, batch.to_string().as_bytes());
+    rig.origins
+        .on("/info/lfs/objects/batch", move |_| steps.clone());
+    let kind = "application/vnd.git-lfs+json";
+    let answer = post(rig, way, (AUTH, "/info/lfs/objects/batch"), kind, "{}");
+    rig.record(way);
+    let shown: Value = serde_json::from_slice(&answer.body).unwrap();
+    let header = &shown["objects"][1]["actions"]["verify"]["header"]["Authorization"];
+    let phantom = header.as_str().unwrap();
+    assert!(!phantom.contains(&access), "{shown}");
+    rig.seen();
+    let ask = format!("GET /x HTTP/1.1\r\nHost: {MCP}\r\nAuthorization: {phantom}\r\n\r\n");
+    assert_eq!(rig.ask(way, MCP, &ask).status, 200);
+    rig.record(way);
+    let real = format!("RemoteAuth {access}");
+    assert_eq!(rig.seen()[0].all("authorization"), [real]);
+
+    // An anonymous token of a registry, one for each repository, and over in a moment.
+    let mut phantoms = Vec::new();
+    for repository in [2, 3] {
+        let target = format!("/registry?service={OTHER}&scope=repository:r{repository}:pull");
+        let content = json!({"token": own(repository), "expires_in": 1}).to_string();
+        let steps = ok(&fields, content.as_bytes());
+        rig.origins.on("/registry", move |_| steps.clone());
+        let answer = rig.ask(
+            way,
+            AUTH,
+            &format!("GET {target} HTTP/1.1\r\nHost: {AUTH}\r\n\r\n"),
+        );
+        let record = rig.record(way);
+        assert_eq!(answer.status, 200, "{answer:?} {record}");
+        let shown: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(present(rig, way, OTHER, &shown["token"]).0, 200, "{shown}");
+        let elsewhere = present(rig, way, MCP, &shown["token"]);
+        assert_eq!(elsewhere, (403, "phantom_out_of_scope".to_owned()));
+        phantoms.push(shown["token"].clone());
+    }
+    assert_ne!(phantoms[0], phantoms[1]);
+    std::thread::sleep(Duration::from_millis(1100));
+    // A token that is over keeps nobody from asking for another.
+    let ask = format!("GET /x HTTP/1.1\r\nHost: {OTHER}\r\n\r\n");
+    assert_eq!(rig.ask(way, OTHER, &ask).status, 200);
+    rig.record(way);
+    // Its tokens are no canaries of the rig.
+    rig.unlent(3);
+    rig.seen();
+}
+
+fn what_is_no_token_answer_passes_and_waits_for_nothing(rig: &Rig) {
+    let way = Way::Connect;
+    let token = "0123456789abcdefghij";
+    for (nth, content) in [
+        format!(r#"{{"next_page_token":"{token}","expires_in":60}}"#),
+        format!(r#"{{"token":"{token}","type":"identifier"}}"#),
+        format!(r#"{{"access_token":"{token}"}}"#),
+        r#"{"access_token":null,"refresh_token":null,"expires_in":0}"#.to_owned(),
+        r#"{"usage":{"input_tokens":5,"total_tokens":9}}"#.to_owned(),
+        r#"{"a":1,"a":2}"#.to_owned(),
+        format!("a={token}&b=2"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (path, body) = (format!("/plain/{nth}"), content.clone());
+        rig.origins.on(&path, move |_| {
+            ok(
+                "Content-Type: application/json\r\nETag: \"1\"\r\n",
+                body.as_bytes(),
+            )
+        });
+        let answer = rig.ask(
+            way,
+            AUTH,
+            &format!("GET {path} HTTP/1.1\r\nHost: {AUTH}\r\n\r\n"),
+        );
+        rig.record(way);
+        assert_eq!((answer.status, answer.text()), (200, content), "{answer:?}");
+        assert_eq!(answer.field("etag"), Some("\"1\""));
+    }
+    for (path, kind, piece) in [
+        ("/stream/events", "text/event-stream", "data: 1\n\n"),
+        (
+            "/stream/lines",
+            "application/json",
+            "{\"type\":\"ADDED\"}\n",
+        ),
+        ("/stream/list", "application/json", "[{\"text\":\"a\"}\n"),
+        ("/stream/log", "text/plain", "a line of a log\n"),
+    ] {
+        rig.origins.on(path, move |_| {
+            let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}");
+            vec![Step::Bytes(head.into_bytes()), Step::Pause(4000), Step::Bytes(b"0\r\n\r\n".to_vec())]
+        });
+        let mut wire = rig.open(way, AUTH);
+        let began = Instant::now();
+        wire.send(format!("GET {path} HTTP/1.1\r\nHost: {AUTH}\r\n\r\n").as_bytes());
+        assert!(wire.line(piece.as_bytes()).is_some(), "{path}");
+        assert!(began.elapsed() < Duration::from_secs(4), "{path}");
+        rig.record(way);
+    }
     rig.seen();
 }

@@ -61,7 +61,8 @@ impl CapturedLogin {
         Source::new(format!("login {name}"), text)
     }
 
-    /// Whether these credentials leave its name and its origins free.
+    /// Whether these credentials leave its name and its origins free: those that let others pass
+    /// do.
     fn is_beside(&self, stored: &[ConfiguredCredential]) -> bool {
         let origins = self.login.tokens.iter().flat_map(|token| &token.origins);
         stored.iter().map(|one| &one.binding).all(|binding| {
@@ -69,7 +70,8 @@ impl CapturedLogin {
                 let mut bound = binding.origins.iter();
                 bound.any(|bound| bound.overlaps(origin))
             };
-            !self.login.has(&binding.credential) && !origins.clone().any(shares)
+            let guards = binding.foreign != Foreign::Pass && origins.clone().any(shares);
+            !self.login.has(&binding.credential) && !guards
         })
     }
 
@@ -250,10 +252,13 @@ fn begun(asked: &AskedTokens, is_free: impl Fn(&OriginPattern) -> bool) -> Optio
 /// The login of an endpoint that no preset knows.
 fn unknown_login(asked: &AskedTokens) -> Option<Login> {
     let request = &asked.request;
-    let named = request.resource.as_deref().and_then(origin_of);
+    let target = asked.target.as_ref();
+    let named = target.map(|target| &*target.address);
+    let named = named.or(request.resource.as_deref()).and_then(origin_of);
     let named = named.filter(|origin| is_of_issuer(asked, origin));
     let origin = named.unwrap_or_else(|| asked.endpoint.origin.clone());
-    let bearer = "header:authorization:Bearer".parse().ok()?;
+    let scheme = target.map_or("Bearer", |target| &*target.scheme);
+    let bearer = format!("header:authorization:{scheme}").parse().ok()?;
     let access = LoginToken {
         origins: vec![OriginPattern {
             scheme: origin.scheme,

@@ -8,6 +8,7 @@ use http_body::Body as _;
 use serde_json::{Map, Value, json};
 
 use super::known::{EndpointUse, KnownLogin, LoginHolder};
+use super::token_answer::TokenTarget;
 use super::token_request::TokenRequest;
 use super::{Issuer, Login, TokenEndpoint, TokenKind};
 use crate::body::fact::Plain;
@@ -15,7 +16,7 @@ use crate::body::{FormFault, FormKind, Held, Limit};
 use crate::credential::credentials::Credentials;
 use crate::credential::error::Error;
 use crate::message::pairs::decoded;
-use crate::message::{RequestHead, folded_parameter};
+use crate::message::{Origin, RequestHead, RequestTarget, folded_parameter};
 use crate::names::SessionId;
 use crate::policy::Authorized;
 use crate::session::{CredentialRefusal, RequestPart, Revoked, Session};
@@ -30,6 +31,8 @@ pub struct AskedTokens {
     pub known: Vec<Arc<KnownLogin>>,
     /// Whether it asks for the revocation of a token.
     pub revokes: bool,
+    /// Where its answer says that the token goes.
+    pub target: Option<TokenTarget>,
 }
 
 /// The answer that a workload gets of the gateway itself.
@@ -41,6 +44,28 @@ pub enum RenewalAnswer {
 }
 
 impl AskedTokens {
+    /// What a request is known by that asked for no tokens and got some: its query may name where
+    /// they are to be used.
+    pub fn unasked(origin: &Origin, target: &RequestTarget) -> Self {
+        let query = target.query().unwrap_or_default();
+        let request = TokenRequest::read((&HeaderMap::new(), query), &Plain::default(), true);
+        Self {
+            endpoint: TokenEndpoint {
+                origin: origin.clone(),
+                path: target.path().to_owned(),
+            },
+            request: request.ok().flatten().unwrap_or_default(),
+            known: Vec::new(),
+            revokes: false,
+            target: None,
+        }
+    }
+
+    /// Whether the request asks for tokens, as far as is known.
+    pub fn names_a_grant(&self) -> bool {
+        self.request.grant.is_some() || !self.known.is_empty()
+    }
+
     /// Whether the request is by the client of an issuer, as far as both name one.
     pub fn is_by(&self, issuer: &Issuer) -> bool {
         let own = issuer.client.as_deref().zip(self.request.client.as_deref());
@@ -118,6 +143,7 @@ impl Credentials {
             request,
             known,
             revokes: what == EndpointUse::Revokes,
+            target: None,
         };
         Ok((authorized, Some(Box::new(asked))))
     }

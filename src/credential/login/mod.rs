@@ -11,6 +11,7 @@ mod moment;
 mod request;
 mod shown;
 mod token_answer;
+mod token_look;
 mod token_request;
 mod tokens;
 mod unreadable;
@@ -33,8 +34,9 @@ pub use grant::{ClientAuthentication, ClientSecret, KeyAlgorithm, SignedAssertio
 pub use known::{KnownLogin, KnownLogins, LoginHolder};
 pub use request::{IssuerSecrets, RequestMembers, form, random};
 pub use token_answer::{TokenAnswer, UnmappedToken};
+pub use token_look::TokenLook;
 pub use token_request::TokenRequest;
-pub use tokens::{TokenKind, Tokens};
+pub use tokens::{TokenKind, Tokens, UNTOLD};
 pub use unreadable::{FileFault, FileUnreadable};
 
 /// A login: who issues its tokens, where they are kept, and where each may go.

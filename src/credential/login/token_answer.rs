@@ -21,8 +21,19 @@ const MOST_TOKENS: usize = 12;
 pub struct TokenAnswer {
     /// The tokens.
     pub tokens: Tokens,
+    /// The address that they are for and their scheme, if the answer says so.
+    pub target: Option<TokenTarget>,
     places: Vec<(TokenKind, Range<usize>)>,
     is_form: bool,
+}
+
+/// Where a token goes, as an action of Git LFS says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenTarget {
+    /// A URL.
+    pub address: String,
+    /// The scheme of `Authorization` (RFC 9110 §11.1).
+    pub scheme: String,
 }
 
 /// An answer has a token that cannot be read in exactly one way, or that cannot be kept. The
@@ -60,6 +71,20 @@ impl TokenAnswer {
     pub fn read(kind: &str, content: &[u8]) -> Result<Option<Self>, UnmappedToken> {
         let (found, is_form) = TokenSearch::read(kind, content)?;
         found.settled(content, is_form)
+    }
+
+    /// Whether content has a token beside something that only a token has: its end, its type, its
+    /// scope, or another token. What then cannot be read may have one.
+    pub fn is_in(kind: &str, content: &[u8]) -> bool {
+        let lower = content.to_ascii_lowercase();
+        let has = |name: &&str| memchr::memmem::find(&lower, name.as_bytes()).is_some();
+        if !["token", "authorization", "\\u"].iter().any(has) {
+            return false;
+        }
+        match TokenSearch::read(kind, content) {
+            Ok((found, _)) => found.is_issued,
+            Err(_) => names_a_token(content) && COMPANIONS.iter().any(has),
+        }
     }
 
     /// The kinds of the tokens.
@@ -131,6 +156,8 @@ enum Member {
     Life,
     /// When it ends, as GitHub says it of an installation of an App.
     End,
+    /// When it was issued, or ends, in a form that is not read.
+    Moment,
     Scope,
     Type,
     /// A secret that nothing is known of.
@@ -146,6 +173,7 @@ impl Member {
             "idtoken" => Self::Token(TokenKind::Id),
             "expiresin" => Self::Life,
             "expiresat" => Self::End,
+            "issuedat" | "expires" => Self::Moment,
             "scope" => Self::Scope,
             "tokentype" => Self::Type,
             name if name.ends_with("token") || name.contains("secret") => Self::Unknown,
@@ -166,8 +194,11 @@ struct TokenSearch {
     life: Option<Duration>,
     end: Option<SystemTime>,
     scope: Option<String>,
+    target: Option<TokenTarget>,
     /// Whether there is a token of which nothing is known.
     is_unknown: bool,
+    /// Whether a token has something beside it that only a token has.
+    is_issued: bool,
 }
 
 impl TokenSearch {
@@ -209,43 +240,109 @@ impl TokenSearch {
                 let bound = ["dpop", "pop", "mac"].iter();
                 self.is_unknown |= bound.into_iter().any(|one| text.eq_ignore_ascii_case(one));
             }
-            Member::Other => {}
+            Member::Moment | Member::Other => {}
         }
     }
 
     fn json(&mut self, content: &[u8]) -> Result<(), UnmappedToken> {
         let whole = Json::read(content, &Wanted::whole()).map_err(|_| UnmappedToken::Illegible)?;
-        let root = whole.root();
-        if !root.is_object() {
-            self.is_unknown |= holds_secret(root);
-            return Ok(());
-        }
-        for (name, value) in root.members() {
+        self.value(whole.root());
+        // A token may stand nowhere else, however it is written.
+        self.is_unknown |= self.repeats(whole.root());
+        Ok(())
+    }
+
+    /// Reads an object, and all below it. What is said of a token is said beside it.
+    fn value(&mut self, value: Value<'_>) {
+        let of_token = |(name, value): (&str, Value<'_>)| {
+            Member::named(name).is_secret() && value.text().is_some()
+        };
+        let has_token = value.members().any(of_token);
+        let mut signs = TokenSigns::default();
+        for (name, value) in value.members() {
             let (member, at) = (Member::named(name), value.at());
             match value.text() {
                 Some(text) => {
                     let text = Zeroizing::new(text.into_owned());
-                    self.put(member, text, Some(at.start + 1..at.end - 1));
+                    signs.see(name, &text);
+                    if has_token {
+                        self.put(member, text, Some(at.start + 1..at.end - 1));
+                    }
                 }
                 None if value.is_null() => {}
                 None if value.is_number() && !member.is_secret() => {
-                    self.put(member, Zeroizing::new(value.raw().to_owned()), None);
+                    let text = Zeroizing::new(value.raw().to_owned());
+                    signs.see(name, &text);
+                    if has_token {
+                        self.put(member, text, None);
+                    }
                 }
                 None => {
-                    let is_flag = value.flag().is_some();
-                    self.is_unknown |= holds_secret(value) || member.is_secret() && !is_flag;
+                    self.is_unknown |= member.is_secret() && value.flag().is_none();
+                    self.value(value);
                 }
             }
         }
-        // A token may stand nowhere else, however it is written.
-        self.is_unknown |= self.repeats(root);
-        Ok(())
+        self.is_issued |= signs.are_of_a_token();
+        self.action(value);
+        value.elements().for_each(|(_, one)| self.value(one));
+    }
+
+    /// Reads an action of Git LFS: an address, and the token that it takes. `Basic` repeats what
+    /// the client presented, and signatures of AWS are no secrets.
+    fn action(&mut self, action: Value<'_>) {
+        let (Some(address), Some(header)) = (action.member("href"), action.member("header")) else {
+            return;
+        };
+        let mut fields = header.members();
+        let field = fields.find(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+        let (Some(address), Some((_, value))) = (address.text(), field) else {
+            return;
+        };
+        let text = Zeroizing::new(value.text().unwrap_or_default().into_owned());
+        let Some((scheme, token)) = text.split_once(' ') else {
+            self.is_issued |= !text.is_empty();
+            self.is_unknown |= !text.is_empty();
+            return;
+        };
+        if ["basic", "aws4-hmac-sha256"].contains(&&*scheme.to_ascii_lowercase()) {
+            return;
+        }
+        self.is_issued = true;
+        let target = TokenTarget {
+            address: address.into_owned(),
+            scheme: scheme.to_owned(),
+        };
+        let is_same = |known: &TokenTarget| {
+            known.scheme == target.scheme && host(&known.address) == host(&target.address)
+        };
+        self.is_unknown |= self.target.as_ref().is_some_and(|known| !is_same(known));
+        let at = value.at();
+        // With escapes in it, the token has no place of its own.
+        let is_plain = at.len() == text.len() + 2;
+        let place = (at.start + 2 + scheme.len()..at.end - 1).clone();
+        let token = Zeroizing::new(token.to_owned());
+        self.put(
+            Member::Token(TokenKind::Access),
+            token,
+            Some(place).filter(|_| is_plain),
+        );
+        for (name, value) in action.members() {
+            let member = Member::named(name);
+            if matches!(member, Member::Life | Member::End) {
+                let text = value
+                    .text()
+                    .map_or(value.raw().to_owned(), |text| text.into_owned());
+                self.put(member, Zeroizing::new(text), None);
+            }
+        }
+        self.target = Some(target);
     }
 
     /// Whether a text that is not in the place of a token has one.
     fn repeats(&self, value: Value<'_>) -> bool {
         let at = value.at();
-        let is_place = |place: &Range<usize>| (at.start + 1..at.end - 1) == *place;
+        let is_place = |place: &Range<usize>| at.start < place.start && place.end + 1 == at.end;
         let mut places = self.places.iter();
         let is_known = places.any(|(_, place, _)| place.as_ref().is_some_and(is_place));
         let text = value.text().filter(|_| !is_known);
@@ -262,7 +359,7 @@ impl TokenSearch {
     }
 
     fn form(&mut self, content: &[u8]) -> Result<(), UnmappedToken> {
-        let mut names = BTreeSet::new();
+        let (mut names, mut signs) = (BTreeSet::new(), TokenSigns::default());
         let mut start = 0;
         for pair in content.split(|byte| *byte == b'&') {
             let equals = memchr::memchr(b'=', pair).unwrap_or(pair.len());
@@ -277,8 +374,10 @@ impl TokenSearch {
             if !names.insert(name.to_string()) {
                 return Err(UnmappedToken::Illegible);
             }
+            signs.see(&name, &text);
             self.put(member, text, Some(value));
         }
+        self.is_issued = signs.are_of_a_token();
         Ok(())
     }
 
@@ -330,6 +429,7 @@ impl TokenSearch {
         places.sort_by_key(|(_, place)| place.start);
         let answer = TokenAnswer {
             tokens,
+            target: self.target,
             places,
             is_form,
         };
@@ -358,12 +458,49 @@ fn decoded(raw: &[u8]) -> Result<Zeroizing<String>, UnmappedToken> {
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// Whether a value has a member that may be a token.
-fn holds_secret(value: Value<'_>) -> bool {
-    let mut members = value.members();
-    members.any(|(name, value)| Member::named(name).is_secret() || holds_secret(value))
-        || value.elements().any(|(_, one)| holds_secret(one))
+/// By what an object or a form is known to have a token.
+#[derive(Default)]
+struct TokenSigns {
+    /// Members that are tokens by their name alone.
+    tokens: usize,
+    /// Whether there is a `token`, as registries and GitHub's Apps name theirs.
+    is_bare: bool,
+    has_end: bool,
+    has_scope: bool,
 }
+
+impl TokenSigns {
+    fn see(&mut self, name: &str, text: &str) {
+        // No shorter text can be a secret that is worth a guess.
+        let is_secret = text.len() >= 16 && text.bytes().all(|byte| byte.is_ascii_graphic());
+        match Member::named(name) {
+            Member::Token(_) if folded(name) == "token" => self.is_bare |= is_secret,
+            Member::Token(_) => self.tokens += usize::from(is_secret),
+            Member::Life | Member::End | Member::Moment | Member::Type => self.has_end = true,
+            Member::Scope => self.has_scope = true,
+            Member::Unknown | Member::Other => {}
+        }
+    }
+
+    fn are_of_a_token(&self) -> bool {
+        let is_any = self.is_bare || self.tokens > 0;
+        is_any && self.has_end || self.tokens > 0 && self.has_scope || self.tokens > 1
+    }
+}
+
+/// The scheme and authority of a URL.
+fn host(url: &str) -> &str {
+    let end = url
+        .match_indices('/')
+        .nth(2)
+        .map_or(url.len(), |(at, _)| at);
+    &url[..end]
+}
+
+/// What stands beside a token, in any spelling.
+const COMPANIONS: [&str; 8] = crate::names::word_list(
+    "expires_in expiresin expires_at expiresat token_type tokentype refresh_token issued_at",
+);
 
 #[cfg(test)]
 mod tests {
@@ -407,6 +544,18 @@ mod tests {
                 JSON,
                 r#"{"access_token":"AAAA\/AAAA\u0041AAA","refresh_token":"RRRRRRRRRRRR"}"#,
                 r#"{"access_token":"<a/>","refresh_token":"<r>"}"#,
+            ),
+            (
+                JSON,
+                r#"{"ok":true,"authed_user":{"access_token":"AAAAAAAAAAAA","expires_in":1}}"#,
+                r#"{"ok":true,"authed_user":{"access_token":"<a/>","expires_in":1}}"#,
+            ),
+            (
+                JSON,
+                r#"[{"href":"https://a.test/1","header":{"authorization":"T AAAAAAAAAAAA"}},
+                    {"href":"https://a.test/2","header":{"authorization":"T AAAAAAAAAAAA"}}]"#,
+                r#"[{"href":"https://a.test/1","header":{"authorization":"T <a/>"}},
+                    {"href":"https://a.test/2","header":{"authorization":"T <a/>"}}]"#,
             ),
             (
                 FORM,
@@ -469,7 +618,18 @@ mod tests {
             ),
             (
                 JSON,
-                r#"{"ok":true,"authed_user":{"access_token":"AAAAAAAAAAAA"}}"#,
+                r#"{"access_token":"AAAAAAAAAAAA","authed_user":{"access_token":"BBBBBBBBBBBB"}}"#,
+                Illegible,
+            ),
+            (
+                JSON,
+                r#"[{"href":"https://a.test/1","header":{"Authorization":"T AAAAAAAAAAAA"}},
+                    {"href":"https://b.test/1","header":{"Authorization":"T AAAAAAAAAAAA"}}]"#,
+                Unknown,
+            ),
+            (
+                JSON,
+                r#"{"href":"https://a.test","header":{"Authorization":"T AAAA\u0041AAAAAAA"}}"#,
                 Unknown,
             ),
             (
@@ -477,7 +637,6 @@ mod tests {
                 r#"{"access_token":{"value":"AAAAAAAAAAAA"}}"#,
                 Unknown,
             ),
-            (JSON, r#"[{"access_token":"AAAAAAAAAAAA"}]"#, Unknown),
             (
                 JSON,
                 r#"{"access_token":"AAAAAAAAAAAA","note":"AAAAAAAAAAAA"}"#,

@@ -89,13 +89,22 @@ impl TokenRequest {
             is_json: kind == Some(FormKind::Json) || begins_as_json(&content.bytes),
             resource: first("resource")
                 .map(str::to_owned)
-                .or(one("service")?)
+                .or(one("service")?.map(|service| of_registry(&service, &values("scope"))))
                 .or(of_scope.map(str::to_owned)),
             presented: presented.map(Zeroizing::new),
             camel_case: members
                 .iter()
                 .any(|one| one.name.bytes().any(|byte| byte.is_ascii_uppercase())),
         }))
+    }
+}
+
+/// A registry, and what of it a token is for: it gives another one for each repository.
+fn of_registry(service: &str, scopes: &[Option<&str>]) -> String {
+    let scopes: Vec<&str> = scopes.iter().copied().flatten().collect();
+    match scopes.is_empty() {
+        true => service.to_owned(),
+        false => format!("{service}?{}", scopes.join(" ")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The tokens of a login.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -93,6 +93,9 @@ impl Tokens {
         claims.email.or(claims.preferred_username).or(claims.sub)
     }
 }
+
+/// How long a token counts whose end nobody told.
+pub const UNTOLD: Duration = Duration::from_secs(3600);
 
 /// The claims of a JSON Web Token (RFC 7519), which is not verified.
 pub(super) fn claims<T: DeserializeOwned>(token: &str) -> Option<T> {

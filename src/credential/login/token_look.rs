@@ -1,0 +1,214 @@
+//! Looks at the beginning of an answer for tokens that its request did not ask for.
+
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use zeroize::Zeroizing;
+
+use super::token_answer::TokenAnswer;
+
+/// Looks at an answer's content until it is known whether it has a token: at the first object of
+/// JSON, or at a form to its end. Other content is known by its first byte, so that a stream waits
+/// for no more than its first event.
+pub struct TokenLook {
+    kind: String,
+    content: Zeroizing<Vec<u8>>,
+    /// How many bytes were scanned, and where the first that tells the format is.
+    at: usize,
+    begin: usize,
+    format: Format,
+    /// How many objects and lists are open, whether a text is, and a backslash before its next.
+    depth: usize,
+    in_text: bool,
+    is_escaped: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Unknown,
+    Json,
+    Form,
+}
+
+impl TokenLook {
+    /// The most content that is looked at.
+    pub const LONGEST: usize = 64 * 1024;
+
+    /// Looks at an answer with these fields. `None` if its type is of no token: it is neither JSON
+    /// nor a form nor text, or a stream of events.
+    pub fn new(fields: &HeaderMap) -> Option<Self> {
+        let kind = fields.get(CONTENT_TYPE);
+        let kind = kind.map_or(Ok(""), |kind| kind.to_str());
+        let kind = kind.unwrap_or("text/plain").to_ascii_lowercase();
+        let is_stream = [
+            "text/event-stream",
+            "application/grpc",
+            "application/connect",
+        ];
+        let is_stream = is_stream.iter().any(|stream| kind.starts_with(stream));
+        let may_be = kind.is_empty()
+            || kind.starts_with("text/")
+            || ["json", "javascript", "form-urlencoded"]
+                .iter()
+                .any(|one| kind.contains(one));
+        (may_be && !is_stream).then(|| Self {
+            kind,
+            content: Zeroizing::default(),
+            at: 0,
+            begin: 0,
+            format: Format::Unknown,
+            depth: 0,
+            in_text: false,
+            is_escaped: false,
+        })
+    }
+
+    /// Takes the next piece of the content. Returns whether it has a token, once that is known.
+    pub fn piece(&mut self, piece: &[u8]) -> Option<bool> {
+        let room = Self::LONGEST - self.content.len();
+        self.content
+            .extend_from_slice(&piece[..piece.len().min(room)]);
+        while let Some(byte) = self.content.get(self.at).copied() {
+            self.at += 1;
+            let decided = self.step(byte);
+            if decided.is_some() {
+                return decided;
+            }
+        }
+        (piece.len() > room).then_some(false)
+    }
+
+    /// Whether what there is of the content has a token.
+    pub fn end(&self) -> bool {
+        TokenAnswer::is_in(&self.kind, &self.content)
+    }
+
+    fn step(&mut self, byte: u8) -> Option<bool> {
+        match (self.format, byte) {
+            // Also the first element of a list, and behind a mark of UTF-8.
+            (Format::Unknown, b'[' | 0xef | 0xbb | 0xbf) => self.begin = self.at,
+            (Format::Unknown, byte) if byte.is_ascii_whitespace() => self.begin = self.at,
+            (Format::Unknown, b'{') => (self.format, self.depth) = (Format::Json, 1),
+            (Format::Unknown, byte) if is_of_form(byte) => self.format = Format::Form,
+            (Format::Json, byte) => return self.step_in_json(byte),
+            (Format::Form, b'\r' | b'\n') => {}
+            (Format::Form, byte) if is_of_form(byte) && !self.is_prose() => {}
+            _ => return Some(false),
+        }
+        None
+    }
+
+    fn step_in_json(&mut self, byte: u8) -> Option<bool> {
+        match byte {
+            _ if std::mem::take(&mut self.is_escaped) => {}
+            b'\\' => self.is_escaped = self.in_text,
+            b'"' => self.in_text = !self.in_text,
+            _ if self.in_text => {}
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => self.depth -= 1,
+            _ => {}
+        }
+        let is_over = self.depth == 0;
+        is_over.then(|| TokenAnswer::is_in("json", &self.content[self.begin..self.at]))
+    }
+
+    /// Whether text that nothing calls a form begins with no name.
+    fn is_prose(&self) -> bool {
+        self.at == LONGEST_NAME
+            && !self.kind.contains("form-urlencoded")
+            && memchr::memchr(b'=', &self.content[..LONGEST_NAME]).is_none()
+    }
+}
+
+/// Whether a byte may stand in a form (RFC 3986 §3.4).
+fn is_of_form(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte)
+}
+
+/// The longest name of a form's first pair.
+const LONGEST_NAME: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    /// What is known after each byte of the content, and at its end.
+    fn look(kind: &'static str, content: &str) -> (Option<usize>, bool) {
+        let kind = HeaderValue::from_static(kind);
+        let mut look = TokenLook::new(&HeaderMap::from_iter([(CONTENT_TYPE, kind)])).unwrap();
+        for (at, byte) in content.bytes().enumerate() {
+            if let Some(has) = look.piece(&[byte]) {
+                return (Some(at + 1), has);
+            }
+        }
+        (None, look.end())
+    }
+
+    #[test]
+    fn what_is_no_token_is_known_by_its_first_bytes() {
+        for (kind, content, after) in [
+            (
+                "application/json",
+                r#" {"a":["}","\"}"],"b":{}} {"access_token":"AAAAAAAAAAAAAAAA","expires_in":1}"#,
+                25,
+            ),
+            ("application/json", "12", 2),
+            ("text/html", "<html>access_token=A&expires_in=1", 1),
+            ("text/plain", "time=2026 token=A", 10),
+            ("text/plain", "one line\n", 4),
+        ] {
+            assert_eq!(
+                look(kind, content),
+                (Some(after).filter(|_| content != "12"), false),
+                "{content}"
+            );
+        }
+        let prose = "a".repeat(100);
+        assert_eq!(look("text/plain", &prose).0, Some(LONGEST_NAME));
+        for kind in ["text/event-stream", "application/grpc+json", "image/png"] {
+            let kind = HeaderValue::from_static(kind);
+            assert!(TokenLook::new(&HeaderMap::from_iter([(CONTENT_TYPE, kind)])).is_none());
+        }
+        let long = format!(r#"{{"a":"{}""#, "b".repeat(TokenLook::LONGEST));
+        assert_eq!(
+            look("application/json", &long),
+            (Some(TokenLook::LONGEST + 1), false)
+        );
+    }
+
+    #[test]
+    fn a_token_is_known_by_what_stands_beside_it() {
+        let token = "AAAAAAAAAAAAAAAAAAAA";
+        for content in [
+            r#"{"accessToken":"@","expiresIn":1}"#,
+            r#"{"ok":true,"authed_user":{"access_token":"@","token_type":"user"}}"#,
+            r#"{"access_token":"@","scope":"write_orders"}"#,
+            r#"{"token":"@","issued_at":"x"}"#,
+            r#"[{"idToken":"@","refreshToken":"@2"}]"#,
+            r#"{"objects":[{"actions":{"download":{"href":"https://a.test/x","header":{"authorization":"RemoteAuth @"}}}}]}"#,
+            r#"{"\u0061ccess_token":"@","expires_in":1}"#,
+            "access_token=@&expires=5183999",
+            r#"{"access_token":"@","access_token":"@","expires_in":1}"#,
+            r#"{"access_token":"@","expires_in":1"#,
+        ] {
+            let content = content.replace('@', token);
+            assert!(
+                look("application/json", &content).1 || look("text/plain", &content).1,
+                "{content}"
+            );
+        }
+        for content in [
+            r#"{"access_token":"@"}"#,
+            r#"{"access_token":"short","expires_in":1}"#,
+            r#"{"token":"@","scope":"source.rust"}"#,
+            r#"{"next_page_token":"@","expires_in":1}"#,
+            r#"{"usage":{"input_tokens":1,"token":"@"},"expires_in":1}"#,
+            r#"{"objects":[{"actions":{"download":{"href":"https://a.test/x","header":{"Authorization":"Basic @"}}}}]}"#,
+            r#"{"message":"{\"access_token\":\"@\",\"expires_in\":1}"}"#,
+        ] {
+            let content = content.replace('@', token);
+            assert!(!look("application/json", &content).1, "{content}");
+        }
+    }
+}
