@@ -14,7 +14,9 @@ mod written;
 pub use consent::{Choice, Consent, ConsentUnread, allowed_files, allowed_in};
 pub use folders::{check_folders, trusted};
 pub use judged::{read, to_show, unallowed};
-pub use private::{check_private, create_private, private_folder, replace_if, replace_private};
+pub use private::{
+    check_private, check_replaceable, create_private, private_folder, replace_if, replace_private,
+};
 pub use socket::{SocketFault, SocketFile, is_live, is_socket};
 pub use state_folder::{absolute, granted_directory, home, real, state_directory};
 pub use text::{open, shown, traced};

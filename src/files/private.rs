@@ -4,9 +4,12 @@ use std::ffi::OsStr;
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
 use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags, statx};
+use zeroize::Zeroizing;
 
 use super::folders::{check_folders, trusted};
 use super::unfit::Unfit;
@@ -72,8 +75,11 @@ pub fn replace_private(path: &Path, content: &[u8]) -> io::Result<()> {
     beside(path, content, 0o600, |beside| std::fs::rename(beside, path))
 }
 
-/// Does the same with a file of this mode, if it may still be replaced once the new one is on the
+/// Replaces a text by one of this mode, if it may still be replaced once the new one is on the
 /// disk. Returns whether it was.
+///
+/// Where no file can have its name, as a mount, or can be made next to it, it is written in place,
+/// with blank lines behind a shorter text: one write that no kill of the process divides.
 ///
 /// # Errors
 /// The error of the file system.
@@ -81,12 +87,50 @@ pub fn replace_if(
     path: &Path,
     content: &[u8],
     mode: u32,
-    may: impl FnOnce() -> bool,
+    may: impl Fn() -> bool,
 ) -> io::Result<bool> {
-    beside(path, content, mode, |beside| match may() {
+    let replaced = beside(path, content, mode, |beside| match may() {
         true => std::fs::rename(beside, path).map(|()| true),
         false => Ok(false),
-    })
+    });
+    if replaced.is_ok() {
+        return replaced;
+    }
+    let file = OpenOptions::new().write(true).open(path)?;
+    if !may() {
+        return Ok(false);
+    }
+    let blank = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    let blank = vec![b'\n'; blank.saturating_sub(content.len())];
+    file.write_all_at(&Zeroizing::new([content, &blank].concat()), 0)?;
+    file.sync_all()?;
+    Ok(true)
+}
+
+/// Proves that [`replace_if`] could replace a text by one of this length, before there is anything
+/// to lose.
+///
+/// # Errors
+/// The error of the file system.
+pub fn check_replaceable(path: &Path, length: usize) -> io::Result<()> {
+    let mount = |path: &Path| {
+        let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID);
+        found.ok().map(|found| found.stx_mnt_id)
+    };
+    let is_mount = mount(path) != path.parent().and_then(mount);
+    let in_place = |_| {
+        let file = OpenOptions::new().write(true).open(path)?;
+        let length = u64::try_from(length).unwrap_or(u64::MAX);
+        match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, length) {
+            // The file system says so only when something is written.
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            done => Ok(done?),
+        }
+    };
+    match is_mount {
+        true => in_place(io::Error::from(io::ErrorKind::ResourceBusy)),
+        false => beside(path, &vec![0; length], 0o600, |_| Ok(())).or_else(in_place),
+    }
 }
 
 /// Writes a file next to another, and gives it the name of that one.

@@ -5,16 +5,18 @@
 //! followed.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use http::header::{HOST, LOCATION};
-use http::{Request, Response};
+use http::header::{HOST, LOCATION, RETRY_AFTER};
+use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -243,7 +245,7 @@ async fn exchange(
 async fn read(response: Response<Incoming>) -> Result<HttpAnswer, StoreError> {
     let location = response.headers().get(LOCATION);
     let location = location.and_then(|value| Some(value.to_str().ok()?.to_owned()));
-    let status = response.status();
+    let (status, retry_after) = (response.status(), retry_after(response.headers()));
     let mut body = Limited::new(response.into_body(), LONGEST);
     // Allocates room for the usual answer at once: a growing vector leaves copies of secrets
     // behind.
@@ -257,8 +259,23 @@ async fn read(response: Response<Incoming>) -> Result<HttpAnswer, StoreError> {
     Ok(HttpAnswer {
         status,
         location,
+        retry_after,
         content,
     })
+}
+
+/// When a server may be asked again, as a number of seconds or a date; within an hour.
+fn retry_after(fields: &HeaderMap) -> Option<SystemTime> {
+    let text = fields.get(RETRY_AFTER)?.to_str().ok()?;
+    let now = SystemTime::now();
+    let until = match text.parse() {
+        Ok(seconds) => now.checked_add(Duration::from_secs(seconds))?,
+        Err(_) => {
+            let text = format!("{}+0000", text.strip_suffix("GMT")?);
+            SystemTime::from(OffsetDateTime::parse(&text, &Rfc2822).ok()?)
+        }
+    };
+    Some(until.min(now + Duration::from_secs(3600)))
 }
 
 /// Reports that nothing was sent. The error describes only the connection.

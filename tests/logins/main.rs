@@ -22,6 +22,7 @@ rows! {
     a_program_is_logged_in_by_its_file_alone_with_phantoms: "file",
     a_login_inside_gives_phantoms_and_is_kept_once_a_person_says_so: "captured",
     a_gateway_that_is_killed_loses_a_login_only_between_answer_and_write: "killed",
+    what_an_issuer_gives_is_kept_or_it_is_not_asked: "unkept",
     neither_a_workload_nor_an_issuer_gets_a_token_in_or_out: "attacks",
     a_real_server_of_openid_connect_sees_one_owner_of_its_tokens: "oidc",
     package_managers_and_git_are_logged_in_by_their_files: "registries",

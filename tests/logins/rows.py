@@ -342,6 +342,48 @@ def killed(gateway, clients):
     return lab.failed
 
 
+def unkept(gateway, clients):
+    """A login's file that is a mount, or cannot be written: what the issuer gives is kept, or it is not asked."""
+    os.unshare(os.CLONE_NEWNS)
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    mount = lambda *words: subprocess.run(["mount", *map(str, words)], check=True)
+    with Lab("unkept", gateway, life=2) as lab:
+        file = lab.home / FILE
+
+        def round_(what, renews=True, seconds="7"):
+            asked = len(lab.issuer.renewals)
+            got, said = lab.does(["use", seconds, "0.2", "100"])
+            mine, asked = lab.outside()["refreshToken"], len(lab.issuer.renewals) - asked
+            lab.judge(f"{what}: no refresh token is lost ({asked} renewals)", "" if lab.issuer.is_current(mine) and not lab.issuer.reused else said)
+            lab.judge(f"{what}: {'renewed' if renews else 'the issuer is not asked, and it is told why'}",
+                      "" if (asked > 1 and got.get("failures") == 0 if renews else asked == 0 and "could not be kept" in said) else said)
+
+        lab.log_in()
+        mount("--bind", file, file)
+        round_("a mount of its own")
+        text = lab.outside()
+        lab.judge("the file has what it had", "" if text["subscriptionType"] == "max" and "mcpOAuth" in file.read_text() else text)
+        lab.log_in()
+        mount("-o", "remount,bind,ro", file)
+        round_("a read-only mount", renews=False)
+        subprocess.run(["umount", file], check=True)
+        # The folder: full, then read-only after the issuer was asked.
+        folder = file.parent
+        mount("-t", "tmpfs", "-o", "size=64k,mode=700", "none", folder)
+        lab.log_in()
+        (folder / "ballast").write_bytes(b"x" * (54 << 10))
+        lab.own()
+        round_("a full disk", renews=False)
+        (folder / "ballast").unlink()
+        lab.log_in()
+        turns = iter([lambda: mount("-o", "remount,ro", folder)])
+        lab.issuer.before_answer = lambda: next(turns, lambda: None)()
+        threading.Timer(7, lambda: mount("-o", "remount,rw", folder)).start()
+        round_("a folder that turns read-only once the issuer was asked", seconds="12")
+        subprocess.run(["umount", folder], check=True)
+    return lab.failed
+
+
 def kill(running):
     own = inside(running.pid)
     for one in tree(running.pid):
@@ -502,7 +544,7 @@ REGISTRIES = {
 }
 
 
-# What a registry's token server gives reaches the client as it is, so it is no canary.
+# What a registry's token server gives, for which the client gets a phantom.
 HUB = "hub-" + os.urandom(24).hex()
 
 
@@ -552,7 +594,7 @@ def real(gateway, clients):
     return lab.failed
 
 
-ROWS = {"oidc": oidc, "registries": registries, "programs": real, "crowd": crowd, "file": by_file, "captured": captured, "killed": killed, "attacks": attacks}
+ROWS = {"oidc": oidc, "registries": registries, "programs": real, "crowd": crowd, "file": by_file, "captured": captured, "killed": killed, "unkept": unkept, "attacks": attacks}
 
 
 def main():

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use super::entry::{self, HostToken};
 use super::moment::{self, Written};
 use super::unreadable::{FileFault, FileUnreadable};
-use super::{FileFormat, LoginFile, TokenKind, Tokens, json};
+use super::{FileFormat, LoginFile, TokenKind, Tokens, UNTOLD, json};
 
 /// Reads a login's tokens. `None` if the file has no login, as after a logout.
 ///
@@ -49,8 +49,8 @@ pub fn read(file: &LoginFile, text: &[u8]) -> Result<Option<Tokens>, FileUnreada
     }))
 }
 
-/// The file with other tokens in it. Every other byte stays. An end that nobody told stays as it
-/// is.
+/// The file with other tokens in it. Every other byte stays. If nobody told their end, it has the
+/// one that is assumed.
 ///
 /// # Errors
 /// [`FileUnreadable`] names the member.
@@ -70,7 +70,10 @@ pub fn replace(
         let token = Zeroizing::new(json::quoted(token));
         set(file, &mut whole, member, &token)?;
     }
-    if let (Some(member), Some(expires)) = (&file.expires, tokens.expires) {
+    if let Some(member) = &file.expires {
+        let claimed = || moment::of_token(&tokens.access);
+        let expires = tokens.expires.or_else(claimed);
+        let expires = expires.unwrap_or_else(|| SystemTime::now() + UNTOLD);
         let form = end(file, &whole, member)?.map_or(Written::Milliseconds, |(_, form)| form);
         set(file, &mut whole, member, &moment::write(expires, form))?;
     }

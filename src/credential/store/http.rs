@@ -1,6 +1,8 @@
 //! How stores reach servers over HTTP: through a given client, since this module opens no
 //! connections.
 
+use std::time::SystemTime;
+
 use http::{Request, StatusCode};
 use zeroize::Zeroizing;
 
@@ -29,6 +31,8 @@ pub struct HttpAnswer {
     pub status: StatusCode,
     /// The target of a redirect.
     pub location: Option<String>,
+    /// When it may be asked again, if it says so (RFC 9110 §10.2.3).
+    pub retry_after: Option<SystemTime>,
     /// Its content, wiped on drop.
     pub content: Zeroizing<Vec<u8>>,
 }

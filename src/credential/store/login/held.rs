@@ -6,9 +6,10 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-use super::place::{OwnTokens, TokenPlace};
+use super::place::{OwnTokens, TokenPlace, UnkeptTokens};
 use super::rows::SealedRows;
 use crate::credential::login::Login;
+use crate::message::Host;
 use crate::names::{CredentialName, SessionId};
 
 /// What the process holds of logins.
@@ -22,6 +23,10 @@ pub(super) struct HeldLogins {
     pub(super) told: Mutex<HashMap<(SessionId, CredentialName), HeldUntil>>,
     /// The digest of the refresh token that each issuer refused, and why.
     pub(super) refused: Mutex<HashMap<CredentialName, (String, Box<str>)>>,
+    /// New tokens that their place did not take.
+    pub(super) unkept: Mutex<Vec<UnkeptTokens>>,
+    /// Issuers that are busy, and until when.
+    pub(super) busy: Mutex<HashMap<Host, SystemTime>>,
     /// The tokens that were made of keys.
     made: Mutex<HashMap<CredentialName, OwnTokens>>,
 }

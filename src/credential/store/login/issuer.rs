@@ -9,12 +9,14 @@ use zeroize::Zeroizing;
 use super::super::http::{HttpAnswer, HttpClient};
 use super::super::{CachedSecret, SecretRef, SecretSource, StoreError};
 use crate::credential::login::{Issuer, IssuerSecrets, RequestMembers, TokenEndpoint, Tokens};
-use crate::message::Origin;
+use crate::message::{Host, Origin};
 
 /// Why there are no new tokens.
 pub(super) enum NotRenewed {
     /// The issuer says that it renews them no more, in this word.
     Refused(&'static str),
+    /// It takes no request now; until when, if it says so.
+    Busy(Host, Option<SystemTime>),
     /// It could not be asked, or did not answer as it should.
     Failed(StoreError),
 }
@@ -114,7 +116,7 @@ impl IssuerClients {
         let answer = sent.map_err(NotRenewed::Failed)?;
         match answer.status.is_success() {
             true => Ok(answer),
-            false => Err(refused(&answer)),
+            false => Err(refused(&at.origin.authority.host, &answer)),
         }
     }
 }
@@ -123,12 +125,13 @@ type TokenCall = Request<Zeroizing<Vec<u8>>>;
 
 /// An answer refuses for good if it says an error of its own (RFC 6749 §5.2) that is none of the
 /// moment. Its words may hold a token, so none is shown that is not written here.
-fn refused(answer: &HttpAnswer) -> NotRenewed {
+fn refused(host: &Host, answer: &HttpAnswer) -> NotRenewed {
     let said = std::str::from_utf8(&answer.content).unwrap_or_default();
     let is_of_error = said.contains("\"error\"") || said.contains("error=");
     let word = FINAL.iter().find(|word| said.contains(*word)).copied();
     match (answer.status.as_u16(), word) {
         (400 | 401 | 403, Some(word)) if is_of_error => NotRenewed::Refused(word),
+        (403 | 429 | 503, _) => NotRenewed::Busy(host.clone(), answer.retry_after),
         (status, _) => {
             let words = "";
             NotRenewed::Failed(StoreError::Refused { status, words })
@@ -193,6 +196,7 @@ mod tests {
 
     #[test]
     fn an_issuer_refuses_for_good_in_words_that_are_known() {
+        let host = Host::parse(b"issuer.test").unwrap();
         for (status, content, word) in [
             (400, r#"{"error":"invalid_grant"}"#, Some("invalid_grant")),
             (
@@ -207,11 +211,12 @@ mod tests {
             let answer = HttpAnswer {
                 status: http::StatusCode::from_u16(status).unwrap(),
                 location: None,
+                retry_after: None,
                 content: Zeroizing::new(content.as_bytes().to_vec()),
             };
-            match refused(&answer) {
+            match refused(&host, &answer) {
                 NotRenewed::Refused(said) => assert_eq!(Some(said), word, "{content}"),
-                NotRenewed::Failed(_) => assert_eq!(word, None, "{content}"),
+                NotRenewed::Busy(..) | NotRenewed::Failed(_) => assert_eq!(word, None, "{content}"),
             }
         }
     }

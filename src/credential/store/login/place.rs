@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -14,8 +14,9 @@ use super::super::StoreError;
 use super::super::file::blocking;
 use super::super::material::{Lease, Material};
 use super::fault::{of_file, unfit};
+use super::lock::LoginLock;
 use super::rows::SealedRows;
-use crate::credential::login::{Login, LoginFile, TokenKind, Tokens, file};
+use crate::credential::login::{Login, LoginFile, TokenKind, Tokens, UNTOLD, file};
 use crate::files::{self, Unfit};
 use crate::state::RowName;
 
@@ -57,6 +58,19 @@ pub(super) struct HeldTokens {
     /// When they were written there.
     pub(super) written: SystemTime,
     stamp: PlaceStamp,
+    /// Whether they are in memory alone, because their place did not take them.
+    pub(super) unkept: Option<UnkeptTokens>,
+}
+
+/// New tokens that could not be written to their place, which still has those that they came for.
+#[derive(Clone)]
+pub(super) struct UnkeptTokens {
+    /// The digest of the refresh token in the place.
+    pub(super) of: String,
+    pub(super) tokens: Tokens,
+    pub(super) since: SystemTime,
+    /// Held until they are written: whoever else renewed would present a token that was used.
+    pub(super) lock: Arc<tokio::sync::Mutex<LoginLock>>,
 }
 
 /// By what a change of the place is seen.
@@ -71,6 +85,25 @@ enum PlaceStamp {
 }
 
 impl HeldTokens {
+    fn new(tokens: Tokens, written: SystemTime, stamp: PlaceStamp) -> Self {
+        Self {
+            tokens,
+            written,
+            stamp,
+            unkept: None,
+        }
+    }
+
+    /// These tokens in place of those of the place.
+    pub(super) fn with(self, unkept: UnkeptTokens) -> Self {
+        Self {
+            tokens: unkept.tokens.clone(),
+            written: unkept.since,
+            stamp: self.stamp,
+            unkept: Some(unkept),
+        }
+    }
+
     /// When the access token ends. If nobody said so and it can be renewed, an hour after it was
     /// written.
     pub(super) fn end(&self) -> Option<SystemTime> {
@@ -143,26 +176,31 @@ impl TokenPlace {
                 let Some(rows) = rows else {
                     return Ok(None);
                 };
-                Ok(rows.read_grant(name).await?.map(|row| HeldTokens {
-                    tokens: row.tokens,
-                    written: row.written,
-                    stamp: PlaceStamp::Row(row.name, row.version),
+                Ok(rows.read_grant(name).await?.map(|row| {
+                    let stamp = PlaceStamp::Row(row.name, row.version);
+                    HeldTokens::new(row.tokens, row.written, stamp)
                 }))
             }
-            Self::Memory(own) => Ok(own.held.lock().clone().map(|(tokens, written)| HeldTokens {
-                tokens,
-                written,
-                stamp: PlaceStamp::Own,
-            })),
+            Self::Memory(own) => Ok(own
+                .held
+                .lock()
+                .clone()
+                .map(|(tokens, written)| HeldTokens::new(tokens, written, PlaceStamp::Own))),
         }
     }
 
-    /// Checks that tokens could be replaced, before the issuer is asked for any.
-    pub(super) fn check(&self, before: &HeldTokens) -> Result<(), StoreError> {
+    /// Proves that tokens could be replaced, before the issuer is asked for any.
+    pub(super) async fn check(&self, before: &HeldTokens) -> Result<(), StoreError> {
         let (Self::File(file), PlaceStamp::Text(text)) = (self, &before.stamp) else {
             return Ok(());
         };
-        replaced(file, text, &before.tokens).map(drop)
+        let length = replaced(file, text, &before.tokens)?.len() + GROWTH;
+        let file = file.clone();
+        blocking(move || {
+            let (real, _) = own(&file)?;
+            files::check_replaceable(&real, length).map_err(|error| unwritable(&file, &error))
+        })
+        .await
     }
 
     /// Replaces the tokens, if the place is as it was read. They are on the disk when this returns.
@@ -213,11 +251,9 @@ fn read_whole(at: &LoginFile) -> Result<Option<HeldTokens>, StoreError> {
         match file::read(at, &text) {
             Ok(None) => return Ok(None),
             Ok(Some(tokens)) => {
-                return Ok(Some(HeldTokens {
-                    tokens,
-                    written: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-                    stamp: PlaceStamp::Text(text),
-                }));
+                let written = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                let stamp = PlaceStamp::Text(text);
+                return Ok(Some(HeldTokens::new(tokens, written, stamp)));
             }
             Err(_) if tries < 3 => std::thread::sleep(BETWEEN),
             Err(why) => return Err(StoreError::LoginUnusable(why.to_string().into())),
@@ -258,30 +294,33 @@ fn read(path: &Path) -> Result<Option<FileRead>, StoreError> {
 
 /// Replaces a program's file, if it is still as it was read.
 fn replace(at: &LoginFile, before: &[u8], new: &[u8]) -> Result<bool, StoreError> {
-    let failed = |error: std::io::Error| {
-        of_file(
-            &at.path,
-            &error.to_string(),
-            "let the file and its folder be your own",
-        )
-    };
-    // A link stays one.
-    let real = std::fs::canonicalize(&at.path).map_err(failed)?;
-    let about = std::fs::metadata(&real).map_err(failed)?;
-    if about.uid() != rustix::process::geteuid().as_raw() {
-        return Err(unfit(&at.path, &Unfit::Owner(about.uid())));
-    }
+    let (real, mode) = own(at)?;
     let is_unchanged = || {
         let now = read(&at.path);
         now.is_ok_and(|now| now.is_some_and(|(text, _)| text[..] == *before))
     };
-    files::replace_if(&real, new, about.mode() & 0o777, is_unchanged).map_err(failed)
+    files::replace_if(&real, new, mode, is_unchanged).map_err(|error| unwritable(at, &error))
 }
 
+/// Where a program's file is, if it is this user's, and its mode. A link stays one.
+fn own(at: &LoginFile) -> Result<(PathBuf, u32), StoreError> {
+    let real = std::fs::canonicalize(&at.path).map_err(|error| unwritable(at, &error))?;
+    let about = std::fs::metadata(&real).map_err(|error| unwritable(at, &error))?;
+    match about.uid() == rustix::process::geteuid().as_raw() {
+        true => Ok((real, about.mode() & 0o777)),
+        false => Err(unfit(&at.path, &Unfit::Owner(about.uid()))),
+    }
+}
+
+fn unwritable(at: &LoginFile, error: &std::io::Error) -> StoreError {
+    let remedy = "let the file and its folder be your own, writable, and not full";
+    of_file(&at.path, &error.to_string(), remedy)
+}
+
+/// How much longer new tokens may be than those before.
+const GROWTH: usize = 16 * 1024;
 /// A token is renewed so long before its end at most.
 const MARGIN: Duration = Duration::from_secs(60);
-/// How long a token counts whose end nobody told.
-const UNTOLD: Duration = Duration::from_secs(3600);
 /// The place is looked at so often while it is used.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long a token serves if its place cannot be looked at.

@@ -1,17 +1,21 @@
 //! Renews a login: one renewal at a time for all gateways of the user, and the new tokens are on
 //! the disk before anyone uses them.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest as _, Sha256};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::super::StoreError;
 use super::fault::again;
 use super::held::HeldLogins;
 use super::issuer::{IssuerClients, NotRenewed};
 use super::lock::LoginLock;
-use super::place::{HeldTokens, OwnTokens, TokenPlace};
+use super::place::{HeldTokens, OwnTokens, TokenPlace, UnkeptTokens};
 use crate::credential::login::{Issuer, Login, TokenGrant, Tokens};
+use crate::message::Host;
 use crate::names::hex;
 
 /// A login, and all that its renewal needs.
@@ -31,7 +35,10 @@ impl LoginRenewal<'_> {
         {
             return self.made(issuer, own).await;
         }
-        let held = self.read().await?;
+        let mut held = self.read().await?;
+        if let Some(unkept) = held.unkept.clone() {
+            held = self.kept_later(held, &unkept).await?;
+        }
         match &self.login.issuer {
             _ if !held.is_due() => Ok(held),
             Some(issuer) if held.tokens.refresh.is_some() => self.renewed(held, issuer).await,
@@ -65,13 +72,69 @@ impl LoginRenewal<'_> {
             NotRenewed::Refused(word) => StoreError::LoginOver(
                 format!("its issuer answers `{word}`; correct the `[[login]]`").into(),
             ),
+            NotRenewed::Busy(host, until) => {
+                if let Some(until) = until {
+                    self.held.busy.lock().insert(host.clone(), until);
+                }
+                busy(&host, until)
+            }
             NotRenewed::Failed(cause) => cause,
         }
     }
 
     pub(super) async fn read(&self) -> Result<HeldTokens, StoreError> {
         let read = self.place.read(self.held.rows.as_ref()).await?;
-        read.ok_or_else(|| StoreError::NoLogin(again(self.login).into()))
+        let held = read.ok_or_else(|| StoreError::NoLogin(again(self.login).into()))?;
+        let refresh = held.tokens.refresh.as_deref();
+        let of = refresh.map(|refresh| digest(refresh));
+        let unkept = self.held.unkept.lock();
+        let newer = unkept.iter().find(|one| Some(&one.of) == of.as_ref());
+        Ok(match newer.cloned() {
+            Some(newer) => held.with(newer),
+            None => held,
+        })
+    }
+
+    /// Writes tokens to their place that it did not take before, if it takes them now.
+    async fn kept_later(
+        &self,
+        held: HeldTokens,
+        unkept: &UnkeptTokens,
+    ) -> Result<HeldTokens, StoreError> {
+        let Ok(mut lock) = unkept.lock.try_lock() else {
+            return Ok(held);
+        };
+        let (rows, new) = (self.held.rows.as_ref(), (self.login, &unkept.tokens));
+        if self.place.write(rows, &held, new).await.is_err() {
+            return Ok(held);
+        }
+        lock.clear()?;
+        self.held.unkept.lock().retain(|one| one.of != unkept.of);
+        self.read().await
+    }
+
+    /// Holds new tokens that their place did not take, for as long as the process lives. Those
+    /// before are used up.
+    fn unkept(
+        &self,
+        held: HeldTokens,
+        tokens: &Tokens,
+        lock: &Arc<tokio::sync::Mutex<LoginLock>>,
+    ) -> HeldTokens {
+        let used = held.tokens.refresh.as_deref();
+        let of = held.unkept.as_ref().map(|before| before.of.clone());
+        let new = UnkeptTokens {
+            of: of
+                .or_else(|| used.map(|used| digest(used)))
+                .unwrap_or_default(),
+            tokens: tokens.clone(),
+            since: SystemTime::now(),
+            lock: lock.clone(),
+        };
+        let mut unkept = self.held.unkept.lock();
+        unkept.retain(|one| one.of != new.of);
+        unkept.push(new.clone());
+        held.with(new)
     }
 
     async fn renewed(&self, held: HeldTokens, issuer: &Issuer) -> Result<HeldTokens, StoreError> {
@@ -80,35 +143,43 @@ impl LoginRenewal<'_> {
             true => Duration::ZERO,
             false => LONGEST_WAIT,
         };
-        let mut lock = match self.lock(wait).await {
-            Ok(Some(lock)) => lock,
-            Ok(None) | Err(_) if held.serves() => return Ok(held),
-            Ok(None) => return Err(StoreError::TimedOut(wait)),
-            Err(cause) => return Err(cause),
+        let lock = match held.unkept.as_ref().map(|unkept| unkept.lock.clone()) {
+            Some(own) => own,
+            None => match self.lock(wait).await {
+                Ok(Some(lock)) => Arc::new(tokio::sync::Mutex::new(lock)),
+                Ok(None) | Err(_) if held.serves() => return Ok(held),
+                Ok(None) => return Err(StoreError::TimedOut(wait)),
+                Err(cause) => return Err(cause),
+            },
         };
-        let mut held = self.read().await?;
+        let (mut held, mut locked) = (self.read().await?, lock.lock().await);
         for _ in 0..MOST_READS {
             let Some(refresh) = held.tokens.refresh.clone().filter(|_| held.is_due()) else {
                 return Ok(held);
             };
-            self.place.check(&held)?;
             let digest = digest(&refresh);
-            self.check_refused(&digest)?;
-            lock.note(&note(&digest))?;
+            if let Err(cause) = self.may_ask(&held, issuer, &digest).await {
+                return match held.serves() {
+                    true => Ok(held),
+                    false => Err(cause),
+                };
+            }
+            locked.note(&note(&digest))?;
             match self.issuers.renew(issuer, &held.tokens, &refresh).await {
-                Ok(tokens) => return self.kept(held, &tokens, &mut lock).await,
+                Ok(tokens) => return self.kept(held, &tokens, (&lock, &mut locked)).await,
                 // Somebody else may have renewed them meanwhile.
                 Err(NotRenewed::Refused(word)) => {
                     let now = self.read().await?;
                     if now.tokens.refresh.as_ref() == Some(&refresh) {
-                        return Err(self.refused(word, digest, &mut lock));
+                        return Err(self.refused(word, digest, &mut locked));
                     }
                     held = now;
                 }
-                Err(NotRenewed::Failed(cause)) => {
+                Err(why) => {
+                    let cause = self.of_issuer(why);
                     // A token that was sent and not answered may be used up.
                     if !matches!(cause, StoreError::BrokenOff(_) | StoreError::TimedOut(_)) {
-                        lock.clear()?;
+                        locked.clear()?;
                     }
                     tracing::warn!(login = %self.login.name, %cause, "a login was not renewed");
                     return match held.serves() {
@@ -121,6 +192,30 @@ impl LoginRenewal<'_> {
         Err(StoreError::Unreachable(
             "its tokens change while they are renewed",
         ))
+    }
+
+    /// Checks that the issuer may be asked: it is not busy, has not refused this token, and what it
+    /// answers can be kept.
+    async fn may_ask(
+        &self,
+        held: &HeldTokens,
+        issuer: &Issuer,
+        digest: &str,
+    ) -> Result<(), StoreError> {
+        self.check_refused(digest)?;
+        let host = &issuer.endpoint.origin.authority.host;
+        let until = self.held.busy.lock().get(host).copied();
+        if let Some(until) = until.filter(|until| SystemTime::now() < *until) {
+            return Err(busy(host, Some(until)));
+        }
+        // Those in memory are no safer if they stay as they are.
+        if held.unkept.is_some() {
+            return Ok(());
+        }
+        self.place.check(held).await.map_err(|cause| {
+            let why = "is not renewed, since its new tokens could not be kept";
+            StoreError::LoginUnusable(format!("login `{}` {why}: {cause}", self.login.name).into())
+        })
     }
 
     async fn lock(&self, wait: Duration) -> Result<Option<LoginLock>, StoreError> {
@@ -142,7 +237,7 @@ impl LoginRenewal<'_> {
         &self,
         mut held: HeldTokens,
         tokens: &Tokens,
-        lock: &mut LoginLock,
+        (shared, lock): (&Arc<tokio::sync::Mutex<LoginLock>>, &mut LoginLock),
     ) -> Result<HeldTokens, StoreError> {
         if tokens.expires.is_none() {
             tracing::warn!(login = %self.login.name, "an issuer does not say when its token ends; it counts for an hour");
@@ -150,10 +245,16 @@ impl LoginRenewal<'_> {
         let used = held.tokens.refresh.clone();
         for _ in 0..MOST_READS {
             let (rows, new) = (self.held.rows.as_ref(), (self.login, tokens));
-            let written = self.place.write(rows, &held, new).await;
-            let is_written = written.map_err(|cause| {
-                self.over(&format!("its new tokens could not be kept: {cause}"))
-            })?;
+            let is_written = match self.place.write(rows, &held, new).await {
+                Ok(is_written) => is_written,
+                Err(cause) => {
+                    tracing::error!(login = %self.login.name, %cause, "new tokens are in memory alone: they could not be kept");
+                    return Ok(self.unkept(held, tokens, shared));
+                }
+            };
+            if let Some(before) = &held.unkept {
+                self.held.unkept.lock().retain(|one| one.of != before.of);
+            }
             held = self.read().await?;
             if is_written || held.tokens.refresh != used {
                 lock.clear()?;
@@ -201,14 +302,22 @@ impl LoginRenewal<'_> {
     }
 }
 
+/// The error of an issuer that takes no request now.
+fn busy(host: &Host, until: Option<SystemTime>) -> StoreError {
+    let when = match until.and_then(|until| OffsetDateTime::from(until).format(&Rfc3339).ok()) {
+        Some(when) => format!("until {when}"),
+        None => "and does not say until when".to_owned(),
+    };
+    StoreError::LoginUnusable(format!("its issuer `{host}` is busy {when}; retry then").into())
+}
+
 pub(super) fn digest(token: &str) -> String {
     hex(&Sha256::digest(token.as_bytes()))
 }
 
 /// What is left in the lock's file while a renewal is under way: which token was sent, and when.
 pub(super) fn note(digest: &str) -> String {
-    let now = time::OffsetDateTime::from(SystemTime::now());
-    let now = now.format(&time::format_description::well_known::Rfc3339);
+    let now = OffsetDateTime::from(SystemTime::now()).format(&Rfc3339);
     format!("{digest} {}", now.unwrap_or_default())
 }
 

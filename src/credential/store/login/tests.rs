@@ -33,6 +33,8 @@ struct Rotating {
     asked: Mutex<Vec<String>>,
     /// What happens while it answers.
     meanwhile: Mutex<Option<Hook>>,
+    /// Until when it is busy.
+    busy: Mutex<Option<SystemTime>>,
     /// How it fails instead.
     fails: Mutex<Option<StoreError>>,
     life: Mutex<Option<u64>>,
@@ -80,7 +82,14 @@ impl HttpClient for Rotating {
                 return Err(cause);
             }
             let content = String::from_utf8(request.body().to_vec()).unwrap();
-            let (status, answer) = self.answer(&content);
+            let retry_after = *self.busy.lock();
+            let (status, answer) = match retry_after {
+                Some(_) => {
+                    self.asked.lock().push(content);
+                    (StatusCode::TOO_MANY_REQUESTS, json!({}))
+                }
+                None => self.answer(&content),
+            };
             if let Some(hook) = self.meanwhile.lock().take() {
                 hook();
             }
@@ -89,6 +98,7 @@ impl HttpClient for Rotating {
             Ok(HttpAnswer {
                 status,
                 location,
+                retry_after,
                 content,
             })
         })
@@ -278,6 +288,33 @@ async fn a_token_that_has_ended_is_renewed_in_its_file_and_nothing_else_of_it_ch
     had(&stores, "one").await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(had(&stores, "one").await, Ok(7));
+}
+
+#[tokio::test]
+async fn an_end_that_nobody_told_does_not_stay_the_old_one() {
+    let stage = Stage::new();
+    *stage.issuer.life.lock() = None;
+    stage.holds(1, -5);
+    for _ in 0..3 {
+        assert_eq!(had(&stage.stores(), "one").await, Ok(2));
+    }
+    assert_eq!(stage.asked(), 1, "each start finds a token that holds");
+    let end = stage.read()["oauth"]["expires"].as_u64().unwrap() / 1000;
+    let assumed = unix(SystemTime::now() + Duration::from_secs(3600));
+    assert!(end.abs_diff(assumed) < 60, "{end} {assumed}");
+}
+
+#[tokio::test]
+async fn a_busy_issuer_is_named_and_asked_again_when_it_says() {
+    let stage = Stage::new();
+    let stores = stage.holds(1, -5).stores();
+    *stage.issuer.busy.lock() = Some(SystemTime::now() + Duration::from_secs(600));
+    for of in ["one", "two", "three"] {
+        let why = said(had(&stores, of).await);
+        let is_told = why.contains("`issuer.example` is busy until 2") && !why.contains("from");
+        assert!(is_told, "{why}");
+    }
+    assert_eq!(stage.asked(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

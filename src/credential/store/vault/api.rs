@@ -239,6 +239,7 @@ mod tests {
                 false => Ok(HttpAnswer {
                     status: StatusCode::OK,
                     location: None,
+                    retry_after: None,
                     content: Zeroizing::new(b"{}".to_vec()),
                 }),
             };
@@ -271,6 +272,7 @@ mod tests {
             let answer = HttpAnswer {
                 status,
                 location,
+                retry_after: None,
                 content,
             };
             refused(&answer).to_string()
