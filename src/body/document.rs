@@ -220,7 +220,7 @@ impl<'c> Document<'c> {
         let parts = self.parts.as_ref().ok_or(FormFault::Disputed)?;
         let asked = parts.iter().filter_map(|part| {
             let value = self.part_text(part);
-            part.asked_as(is_asked).map(|name| Member { name, value })
+            part.guarded_as(is_asked).map(|name| Member { name, value })
         });
         Ok(asked.collect())
     }

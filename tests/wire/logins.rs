@@ -825,7 +825,7 @@ fn a_token_that_nobody_asked_for_holds_where_its_answer_says(rig: &Rig) {
     let mut phantoms = Vec::new();
     for repository in [2, 3] {
         let target = format!("/registry?service={OTHER}&scope=repository:r{repository}:pull");
-        let content = json!({"token": own(repository), "expires_in": 1}).to_string();
+        let content = json!({"token": own(repository), "expires_in": 5}).to_string();
         let steps = ok(&fields, content.as_bytes());
         rig.origins.on("/registry", move |_| steps.clone());
         let answer = rig.ask(
@@ -842,7 +842,7 @@ fn a_token_that_nobody_asked_for_holds_where_its_answer_says(rig: &Rig) {
         phantoms.push(shown["token"].clone());
     }
     assert_ne!(phantoms[0], phantoms[1]);
-    std::thread::sleep(Duration::from_millis(1100));
+    std::thread::sleep(Duration::from_millis(5100));
     // A token that is over keeps nobody from asking for another.
     let ask = format!("GET /x HTTP/1.1\r\nHost: {OTHER}\r\n\r\n");
     assert_eq!(rig.ask(way, OTHER, &ask).status, 200);

@@ -42,7 +42,7 @@ impl BodyTransform for Behind {
         let came = self.parts.take();
         if came
             .iter()
-            .any(|part| part.asked_as(&self.is_asked).is_some())
+            .any(|part| part.guarded_as(&self.is_asked).is_some())
         {
             return Err(fault(LATE));
         }

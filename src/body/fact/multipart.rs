@@ -17,6 +17,8 @@ pub(crate) struct Part {
     pub name: String,
     /// Where its value stands, if it is a field that all readers see alike, and no file.
     pub value: Option<Range<usize>>,
+    /// The name of its file, as it is written.
+    pub file_name: Option<String>,
 }
 
 impl Part {
@@ -25,6 +27,13 @@ impl Part {
         let decoded = percent_decode_str(&self.name).decode_utf8_lossy();
         let mut readings = [&*self.name, &*decoded].into_iter();
         readings.find(|name| is_asked(name)).map(str::to_owned)
+    }
+
+    /// The same, where a credential may stand: readers that look for `name=` alone find it in
+    /// `filename=` too.
+    pub fn guarded_as(&self, is_asked: impl Fn(&str) -> bool) -> Option<String> {
+        let in_file_name = || self.file_name.clone().filter(|name| is_asked(name));
+        self.asked_as(&is_asked).or_else(in_file_name)
     }
 }
 
@@ -182,8 +191,8 @@ impl Parts {
         }
         let Some(end) = end else { return Ok(None) };
         let head = std::str::from_utf8(head).map_err(|_| Unsplit)?;
-        let (name, head) = head_of(head).ok_or(Unsplit)?;
-        self.seen.push(Part { name, value: None });
+        let (part, head) = head_of(head).ok_or(Unsplit)?;
+        self.seen.push(part);
         Ok(Some((State::Value(head, self.at + end + 4), end + 4)))
     }
 
@@ -239,9 +248,9 @@ struct Head {
     length: Option<usize>,
 }
 
-/// The head of a part and its name, if all readers read it alike.
-fn head_of(head: &str) -> Option<(String, Head)> {
-    let (mut name, mut is_plain, mut length) = (None, true, None);
+/// A part by its head, if all readers read that alike.
+fn head_of(head: &str) -> Option<(Part, Head)> {
+    let (mut part, mut is_plain, mut length) = (None, true, None);
     for line in head.split("\r\n") {
         let (field, value) = line.split_once(':')?;
         if value.contains(|c: char| c != '\t' && c.is_control()) {
@@ -249,7 +258,7 @@ fn head_of(head: &str) -> Option<(String, Head)> {
         }
         let value = value.trim_matches([' ', '\t']);
         match &*field.to_ascii_lowercase() {
-            "content-disposition" if name.is_none() => name = Some(disposition(value)?),
+            "content-disposition" if part.is_none() => part = Some(disposition(value)?),
             "content-type" => {
                 let value = value.to_ascii_lowercase().replace(' ', "");
                 is_plain &= matches!(&*value, "text/plain" | "text/plain;charset=utf-8");
@@ -264,16 +273,16 @@ fn head_of(head: &str) -> Option<(String, Head)> {
             _ => return None,
         }
     }
-    let (name, is_field) = name?;
+    let (part, is_field) = part?;
     let is_field = is_field && is_plain;
-    Some((name, Head { is_field, length }))
+    Some((part, Head { is_field, length }))
 }
 
-/// The name in a disposition, and whether it is a plain one and no file's. `None` if readers may
-/// find different ones.
-fn disposition(value: &str) -> Option<(String, bool)> {
+/// The part that a disposition names, and whether the name is a plain one and no file's. `None` if
+/// readers may find different ones.
+fn disposition(value: &str) -> Option<(Part, bool)> {
     let (kind, mut rest) = value.split_once(';')?;
-    let (mut name, mut is_file, mut is_file_again) = (None, false, false);
+    let (mut name, mut file_name, mut is_file_again) = (None, None, false);
     loop {
         let (key, after) = rest.trim_start_matches([' ', '\t']).split_once('=')?;
         let (text, behind) = match after.strip_prefix('"') {
@@ -288,7 +297,7 @@ fn disposition(value: &str) -> Option<(String, bool)> {
         };
         let seen = match &*key.to_ascii_lowercase() {
             "name" => name.replace(text).is_some(),
-            "filename" => std::mem::replace(&mut is_file, true),
+            "filename" => file_name.replace(text).is_some(),
             "filename*" => std::mem::replace(&mut is_file_again, true),
             _ => return None,
         };
@@ -309,8 +318,13 @@ fn disposition(value: &str) -> Option<(String, bool)> {
         .eq_ignore_ascii_case("form-data");
     // RFC 2047 §2.
     let name = name.filter(|name| is_form && !name.contains("=?"))?;
-    let is_field = is_plain(name) && !is_file && !is_file_again;
-    Some((name.to_owned(), is_field))
+    let is_field = is_plain(name) && file_name.is_none() && !is_file_again;
+    let part = Part {
+        name: name.to_owned(),
+        value: None,
+        file_name: file_name.map(str::to_owned),
+    };
+    Some((part, is_field))
 }
 
 fn unquoted(text: &str) -> &str {
