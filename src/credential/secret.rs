@@ -46,6 +46,11 @@ pub enum SecretUnsafe {
         "the secret has a line break, space, control or non-ASCII character; store the bare credential"
     )]
     Character,
+    /// It is an address or a document: only a part of it is secret.
+    #[error(
+        "the secret is a URL or JSON, of which only a part is secret: put that part into a variable of its own and lend it (`--secret NAME@HOST`), and the rest into another, which `--pass-env` passes"
+    )]
+    Composed,
     /// It is a private key, but the credential needs a value that can be sent.
     #[error(
         "the secret is a private key, which is never put into a request: name the way of signing with it, `sign = \"…\"`"
@@ -63,6 +68,17 @@ pub enum SecretUnsafe {
     Place,
 }
 
+/// Whether a value is a URL or an object of JSON.
+fn is_composed(value: &[u8]) -> bool {
+    let is_url = || {
+        let scheme = memchr::memmem::find(value, b"://").map(|at| &value[..at]);
+        let is_one = |byte: &u8| byte.is_ascii_alphanumeric() || b"+.-".contains(byte);
+        scheme.is_some_and(|scheme| !scheme.is_empty() && scheme.iter().all(is_one))
+    };
+    let is_object = || serde_json::from_slice::<serde::de::IgnoredAny>(value).is_ok();
+    is_url() || value.starts_with(b"{") && is_object()
+}
+
 impl Secret {
     /// Makes a secret of a value from a store, after checking it.
     ///
@@ -77,6 +93,9 @@ impl Secret {
         }
         if KeyForm::is_pem(&value) {
             return Err(SecretUnsafe::PrivateKey);
+        }
+        if is_composed(&value) {
+            return Err(SecretUnsafe::Composed);
         }
         if !value.iter().all(u8::is_ascii_graphic) {
             return Err(SecretUnsafe::Character);
