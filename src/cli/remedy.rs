@@ -76,7 +76,8 @@ impl Remedy {
             None if !self.is_past => None,
             None if is_loan => Some(format!("That gateway no longer runs: {rule}.")),
             None => Some(format!(
-                "That gateway no longer runs: start the next with `--allow {to}`, or {rule}."
+                "That gateway no longer runs: `gateway allow {to}` in its folder keeps a rule for \
+                 the next run there, or {rule}."
             )),
         }
     }

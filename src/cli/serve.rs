@@ -28,7 +28,7 @@ use crate::credential::unexpected_reach;
 use crate::gateway::Worker;
 use crate::launch::service;
 
-/// Serve the listeners of a configuration: an explicit proxy, or TLS by SNI, for any sandbox
+/// Serve the listeners of a configuration, for any sandbox: proxies, what is captured, base URLs
 #[derive(Args)]
 pub struct Serve {
     /// Listen as a proxy, on loopback, beside the listeners of the file

@@ -76,6 +76,7 @@ mod view;
 mod wait;
 mod watch;
 
+pub use detect::is_secret_name;
 pub use error::Error;
 pub use exit::{Exit, LAUNCHER_FAILED};
 pub use failure::{Failure, Step};

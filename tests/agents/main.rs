@@ -747,3 +747,56 @@ fn git_takes_the_lent_token_over_https_and_turns_ssh_remotes_into_it() {
     let told = said(desk.command("one", &["-q", "--no-lend", "--", "sh", "-c", ask]));
     assert!(told.contains("`gateway allow gitlab.com`"), "{told}");
 }
+
+#[test]
+fn a_value_of_which_a_part_is_secret_is_not_lent_as_a_whole() {
+    let desk = Desk::new();
+    for value in [
+        "https://user:C4n4ryC4n4ry@index.example.test/simple",
+        "redis://:C4n4ryC4n4ry@cache.example.test:6379/0",
+        r#"{"auths":{"registry.example.test":{"auth":"QzRuNHJ5QzRuNHJ5"}}}"#,
+    ] {
+        let flags = ["--secret", "COMPOSED@index.example.test", "--", "true"];
+        let mut command = desk.command("one", &flags);
+        let output = command.env("COMPOSED", value).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{value}: {told}");
+        let why = "the secret is a URL or JSON, of which only a part is secret: put that part";
+        assert!(told.contains(why) && !told.contains("C4n4ry"), "{told}");
+    }
+}
+
+#[test]
+fn the_short_line_of_the_summary_says_no_more_than_there_is_and_what_is_missing_each_time() {
+    let desk = Desk::new();
+    desk.write("tools/opencode", "#!/bin/sh\nexit 0\n");
+    let tools = desk.at("tools").display().to_string();
+    let run = |flags: &[&str]| {
+        let run = ["exec", "--see", &tools];
+        let mut command = desk.gateway("one", &[&run, flags].concat());
+        command.env("MY_OWN_TOKEN", "some-secret-of-a-service-0123");
+        said(command)
+    };
+    let first = run(&["--", "opencode"]);
+    let passes = "--secret MY_OWN_TOKEN@HOST lends a phantom of it; --pass-env NAME passes a variable as it is";
+    assert!(first.contains(passes), "{first}");
+    for _ in 0..2 {
+        let told = run(&["--", "opencode"]);
+        let missing =
+            "lends nothing yet (login opencode-anthropic, once the command has logged in)";
+        assert!(told.contains(missing), "{told}");
+    }
+    // A rule that is kept is taken back by the command that lists it.
+    let rule = ["allow", "--yes", "example.com"];
+    let kept = said(desk.gateway("one", &rule));
+    assert!(kept.contains("kept for commands in"), "{kept}");
+    let told = run(&["--", "true"]);
+    assert!(
+        told.contains("`gateway grants remove N` takes it back"),
+        "{told}"
+    );
+    let removed = said(desk.gateway("one", &["grants", "remove", "1"]));
+    assert!(!run(&["--", "true"]).contains("example.com"), "{removed}");
+    let none = said(desk.gateway("one", &["logins"]));
+    assert!(none.contains("no login is kept"), "{none}");
+}

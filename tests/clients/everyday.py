@@ -27,7 +27,7 @@ COMMANDS = {
             "npm install --no-audit left-pad", "`gateway allow registry.npmjs.org`", "npm --version"),
     "pip": (["--preset", "pypi"],
             f"{CLIENTS}/venv/bin/pip install -q --target site labhello && PYTHONPATH=site python3 -c 'import labhello; print(labhello.WORD)'", WORD,
-            f"{CLIENTS}/venv/bin/pip install labhello", "`--allow pypi.org` permits it", f"{CLIENTS}/venv/bin/pip --version"),
+            f"{CLIENTS}/venv/bin/pip install labhello", "`gateway allow pypi.org` permits it", f"{CLIENTS}/venv/bin/pip --version"),
     "cargo": (["--preset", "crates"], f"{CLIENTS}/bin/cargo fetch && ls ~/.cargo/registry/src/*", "labhello-1.0.0",
               f"CARGO_NET_RETRY=0 {CLIENTS}/bin/cargo fetch", "`gateway allow index.crates.io`", f"{CLIENTS}/bin/cargo --version"),
     "go": (["--preset", "go"], "go mod download lab.test/hello@v1.0.0 && ls ~/go/pkg/mod/lab.test", "hello@v1.0.0",

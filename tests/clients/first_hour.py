@@ -153,7 +153,7 @@ def refused(hour):
     told = re.sub(r"\r?\n {18}", " ", told)
     lines = re.findall(r"gateway  refused  .*?gateway why [0-9a-f]{20}", told)
     hour.say("At the end of the session, what was refused, with the flag that allows it:\n")
-    assert any("example.com" in line and "`--allow example.com` permits it" in line for line in lines), told
+    assert any("example.com" in line and "`gateway allow example.com` permits it" in line for line in lines), told
     hour.fence("console", "\n".join(lines))
     shown, code = hour.run(["gateway", "why", "--last"])
     assert code == 0 and "start the next with `--allow example.com`" in shown, shown

@@ -282,7 +282,7 @@ fn the_summary_names_the_port_of_a_connection_that_came_to_no_request() {
     let script = format!("python3 -c '{}'", NAMELESS.replace("443", "8443"));
     let output = inside(&folder, &script).wait_with_output().unwrap();
     let noted = text(&output.stderr);
-    let advice = "`--allow unlisted.test:8443` permits it";
+    let advice = "`gateway allow unlisted.test:8443` permits it";
     assert!(noted.contains(advice), "{noted}");
 }
 

@@ -168,7 +168,8 @@ fn what_an_operator_grants_in_a_project_holds_in_its_next_run_and_in_no_other_pr
     // It is told why it may, and where to take that back.
     let told = String::from_utf8_lossy(&again.stderr);
     let line = told.lines().find(|line| line.contains(" granted "));
-    assert!(line.is_some_and(|line| line.contains(file)), "{told}");
+    let back = "`gateway grants remove N` takes it back";
+    assert!(line.is_some_and(|line| line.contains(back)), "{told}");
     let other = folder.path().join("home/other");
     fs::create_dir(&other).unwrap();
     let mut elsewhere = user_command(folder.path(), 0);

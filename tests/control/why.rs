@@ -43,14 +43,14 @@ fn a_loan_that_no_policy_gives_is_proposed_and_lent_by_the_command_that_the_refu
     let folder = folder(USER);
     let at = folder.path();
     let ask = "permit(principal, action in Gateway::Action::\"any\", resource == Gateway::Host::\"api.test\");";
-    fs::write(at.join("home/ask.cedar"), ask).unwrap();
-    std::os::unix::fs::chown(at.join("home/ask.cedar"), Some(USER), Some(USER)).unwrap();
-    let flags = [
-        "--policy",
-        "../ask.cedar",
-        "--secret",
-        "TOKEN@api.test=env:KEY",
-    ];
+    // What a file names, its rules lend; a flag would lend it by itself.
+    let file = "[policy]\nfiles = [\"ask.cedar\"]\n[[credential]]\nname = \"TOKEN\"\nfrom = \"env:KEY\"\n\
+                env = [\"TOKEN\"]\norigins = [\"https://api.test\"]\nplaces = [\"header:authorization:Bearer\"]\n";
+    for (name, text) in [("home/ask.cedar", ask), ("home/ask.toml", file)] {
+        fs::write(at.join(name), text).unwrap();
+        std::os::unix::fs::chown(at.join(name), Some(USER), Some(USER)).unwrap();
+    }
+    let flags = ["--config", "../ask.toml"];
     let curl = "curl -sS -H \"Authorization: Bearer $TOKEN\" https://api.test/user";
     let child = asks(at, &flags, curl);
     let why = gateway(at, &["why", "--last"]);
@@ -127,7 +127,7 @@ fn a_client_that_distrusts_the_ca_does_not_hide_that_no_policy_reaches_the_host(
     let why = gateway(at, &["why", &id(&said, "unlisted.test")]);
     assert!(why.contains("Gateway::Host::\"unlisted.test\""), "{why}");
     assert!(
-        why.contains("no longer runs: start the next with `--allow unlisted.test`"),
+        why.contains("no longer runs: `gateway allow unlisted.test` in its folder keeps a rule"),
         "{why}"
     );
 }

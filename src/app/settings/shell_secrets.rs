@@ -215,7 +215,7 @@ impl SecretAnswers {
 /// Asks until the answer is clear. `None` if there is none.
 fn asked<T>(question: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
     loop {
-        let mut error = std::io::stderr().lock();
+        let mut error = std::io::stderr();
         write!(error, "{question}")
             .and_then(|()| error.flush())
             .ok()?;
@@ -227,6 +227,7 @@ fn asked<T>(question: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
         if let Some(answer) = read(line.trim()) {
             return Some(answer);
         }
+        writeln!(error, "gateway: that is none of the answers").ok()?;
     }
 }
 

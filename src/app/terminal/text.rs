@@ -80,8 +80,12 @@ pub(crate) fn folded(line: &str, width: usize) -> Vec<String> {
     for letter in line.chars() {
         let wide = width_of(letter);
         if columns + wide > width && columns > 0 {
-            rows.push(std::mem::replace(&mut row, mark.to_owned()));
-            columns = mark.chars().count();
+            // A word goes to the next row as a whole, if it is not the only one of this.
+            let begins = if rows.is_empty() { 0 } else { mark.len() };
+            let word = row[begins..].rfind(' ').filter(|_| letter != ' ');
+            let rest = row.split_off(word.map_or(row.len(), |at| begins + at + 1));
+            rows.push(std::mem::replace(&mut row, format!("{mark}{rest}")));
+            columns = row.chars().map(width_of).sum();
         }
         row.push(letter);
         columns += wide;
@@ -187,6 +191,17 @@ mod tests {
     fn a_row_that_goes_on_begins_with_a_mark() {
         let rows = folded("the workload says this", 12);
         assert_eq!(rows, ["the workload", "\u{2026}  says this"]);
+        let rows = folded("run `gateway allow --last` or not", 20);
+        assert_eq!(rows, ["run `gateway allow ", "\u{2026} --last` or not"]);
+        let rows = folded(&"x".repeat(25), 10);
+        assert_eq!(
+            rows,
+            [
+                "x".repeat(10),
+                format!("\u{2026} {}", "x".repeat(8)),
+                format!("\u{2026} {}", "x".repeat(7))
+            ]
+        );
         assert_eq!(folded("漢字かな", 5), ["漢字", "かな"]);
         assert_eq!(folded("short", usize::MAX), ["short"]);
     }

@@ -213,6 +213,10 @@ async fn list(config: &Config, terminal: &Terminal) -> Result<(), Failure> {
     if terminal.json() {
         let all: Vec<Value> = all.iter().map(ListedLogin::document).collect();
         terminal.document(&json!({ "logins": all }));
+    } else if all.is_empty() {
+        terminal.line(
+            "no login is kept, and none is in a program's file: `gateway login URL` makes one",
+        );
     } else {
         all.iter()
             .for_each(|one| terminal.line_of_peer(&one.line()));

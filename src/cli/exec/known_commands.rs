@@ -21,6 +21,10 @@ pub(crate) fn limits(launch: &Launch) -> Option<String> {
         "podman" | "buildah" => {
             "it makes user namespaces: `--allow-userns -- unshare -r podman --storage-driver vfs …`"
         }
+        "codex" if !launch.allow_userns => {
+            "its own sandbox makes user namespaces, without which each of its commands fails: \
+             `--allow-userns`, or `codex --sandbox danger-full-access` leaves it to this one"
+        }
         "ssh" | "scp" | "sftp" | "rsync" | "mosh" => "SSH does not pass, only HTTP and TLS do",
         "ping" | "traceroute" | "dig" | "nslookup" => {
             "names have addresses of the sandbox alone, and ICMP does not pass: try `curl`"

@@ -15,7 +15,7 @@ use crate::config::{Allowed, Config};
 use crate::credential::preset::{self, PresetCredential};
 use crate::credential::{ConfiguredCredential, SecretUnsafe, unexpected_reach};
 use crate::gateway::floor;
-use crate::launch::{self, Plan};
+use crate::launch::{self, Plan, is_secret_name};
 use crate::message::{Authority, HostPattern, Origin, OriginPattern, Scheme};
 use crate::names::ReasonCode;
 use crate::origin::OriginSettings;
@@ -97,10 +97,20 @@ impl Overview<'_> {
             Some([only]) => only.clone(),
             Some([first, more @ ..]) => format!("{first} +{}", more.len()),
         };
-        let names = summary.lends.iter().map(|(stored, _)| lent_name(stored));
-        let names = match names.collect::<Vec<_>>() {
-            none if none.is_empty() => String::from("nothing"),
-            names => some_of(&names, LENT_SHOWN, ", "),
+        // It may leave something out, and never says more than there is.
+        let (there, waiting): (Vec<_>, Vec<_>) = summary
+            .lends
+            .iter()
+            .map(|(stored, _)| stored)
+            .partition(|stored| self.later(stored).is_none());
+        let there: Vec<String> = there.into_iter().map(lent_name).collect();
+        let names = match (&there[..], &waiting[..], self.profile) {
+            ([], [first, ..], Some(_)) => {
+                let later = self.later(first).unwrap_or_default();
+                format!("nothing yet ({}{later})", lent_name(first))
+            }
+            ([], ..) => String::from("nothing"),
+            _ => some_of(&there, LENT_SHOWN, ", "),
         };
         let folder = &self.plan.mounts.working_directory;
         let home = self.plan.mounts.home.path();
@@ -126,10 +136,10 @@ impl Overview<'_> {
     /// Where the rules are that `gateway allow` kept.
     fn granted(&self) -> Option<String> {
         let granted = self.config.granted.as_deref();
-        let file = granted.filter(|file| file.exists())?.display();
-        Some(format!(
-            "what `gateway allow` kept for this project: edit {file} to take it back"
-        ))
+        granted.filter(|file| file.exists())?;
+        let told = "what `gateway allow` kept for this project: `gateway grants` lists it, and \
+                    `gateway grants remove N` takes it back";
+        Some(told.to_owned())
     }
 
     /// The agent whose profile applies, and what it keeps.
@@ -327,7 +337,10 @@ impl Overview<'_> {
                 VARIABLES_SHOWN
             };
             let shown = some_of(&names, most, ", ");
-            format!("not passed: {shown}; --pass-env NAME passes a variable")
+            let secret = names.first().filter(|name| is_secret_name(name.as_bytes()));
+            let lends = secret.map(|name| format!("--secret {name}@HOST lends a phantom of it; "));
+            let lends = lends.unwrap_or_default();
+            format!("not passed: {shown}; {lends}--pass-env NAME passes a variable as it is")
         })
     }
 

@@ -36,7 +36,7 @@ pub fn print_refused(terminal: &Terminal, app: &App) {
         let denied = crate::names::join(denied.map(RequestedAccess::shown), ", ");
         let allow = match counted.is_grantable && !host.is_empty() {
             _ if !denied.is_empty() => format!("; a person refused {denied}"),
-            true => format!("; `--allow {host}` permits it"),
+            true => format!("; `gateway allow {host}` permits it"),
             false => String::new(),
         };
         let host = if host.is_empty() { "a request" } else { host };
