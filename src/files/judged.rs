@@ -37,8 +37,8 @@ pub fn read(path: &Path, most_mib: u64) -> Result<String, Unfit> {
     Ok(text)
 }
 
-/// Those of some files that a command in a sandbox could have written and whose text nobody allowed:
-/// where each is, and its text.
+/// Those of some files that a command in a sandbox could have written, and whose text nobody
+/// allowed: where each is, and its text.
 pub fn unallowed(paths: impl IntoIterator<Item = PathBuf>) -> BTreeMap<PathBuf, String> {
     let found = paths.into_iter().filter_map(|path| {
         let text = shown(&path, LARGEST_MIB).ok()?;

@@ -164,7 +164,7 @@ fn run(
     )?;
     let ready = await_ready()?;
     let java = trust::sees_java(&sandbox.plan.mounts, &sandbox.environment);
-    trust::install(&ready, java)?;
+    trust::install(&ready, java, &sandbox.environment)?;
     trust::install_for_browsers(&ready, sandbox.plan.mounts.home.path());
     kept_home::write(&ready.files, &sandbox.plan.mounts)?;
     mounts::seal()?;

@@ -52,11 +52,15 @@ pub fn sees_java(plan: &MountPlan, variables: &[(OsString, OsString)]) -> bool {
 }
 
 /// Writes the gateway's files, and binds them over the system's own lists. `java` adds the store
-/// that only Java reads.
+/// that only Java reads, over those of the homes of Java that these variables name.
 ///
 /// # Errors
 /// A [`Step::Trust`] failure that names the file.
-pub fn install(ready: &Ready, java: bool) -> Result<(), Failure> {
+pub fn install(
+    ready: &Ready,
+    java: bool,
+    variables: &[(OsString, OsString)],
+) -> Result<(), Failure> {
     make_directories(Path::new(DIRECTORY)).at(Step::Trust, DIRECTORY)?;
     MemoryBound::OWN_FILES
         .mount(Path::new(DIRECTORY), 0o755, MountFlags::NOEXEC)
@@ -77,7 +81,9 @@ pub fn install(ready: &Ready, java: bool) -> Result<(), Failure> {
     syscall::make_read_only(c"/run/gateway").at(Step::Trust, DIRECTORY)?;
     replace_all(SYSTEM_BUNDLES, BUNDLE)?;
     if java {
-        replace_all(java_stores(), JAVA_STORE)?;
+        let homes = java_homes(variables).into_iter();
+        let own = homes.flat_map(|home| STORES_OF_HOME.map(|store| home.join(store)));
+        replace_all(java_stores().into_iter().chain(own), JAVA_STORE)?;
     }
     replace_all(["/etc/hosts"], HOSTS)?;
     replace_resolver().at(Step::Trust, "/etc/resolv.conf")
@@ -101,12 +107,17 @@ pub fn install_for_browsers(ready: &Ready, home: &Path) {
 }
 
 /// Sets [`variables()`], and with `java` the options for its virtual machine, added to existing
-/// ones.
+/// ones. A machine whose own store is covered needs none, and would print them each time.
 pub fn set_variables(variables: &mut Vec<(OsString, OsString)>, java: bool) {
     for (name, value) in self::variables() {
         environment::set(variables, name, value);
     }
-    if java {
+    let has_store = |home: &PathBuf| {
+        let mut stores = STORES_OF_HOME.iter();
+        stores.any(|store| home.join(store).exists())
+    };
+    let homes = java_homes(variables);
+    if java && (homes.is_empty() || !homes.iter().all(has_store)) {
         let own = environment::value(variables, JAVA_VARIABLE).unwrap_or_default();
         let mut options = own.to_owned();
         if !options.is_empty() {
@@ -170,16 +181,23 @@ fn replace_resolver() -> io::Result<()> {
     Ok(())
 }
 
+/// The homes of the virtual machines that run by name: that of `JAVA_HOME`, and that of `PATH`.
+fn java_homes(variables: &[(OsString, OsString)]) -> Vec<PathBuf> {
+    let named = environment::value(variables, "JAVA_HOME").map(PathBuf::from);
+    let path = environment::value(variables, "PATH").unwrap_or_default();
+    let found = program::find("java".as_ref(), path, Path::new("/"));
+    let real = found.and_then(|java| fs::canonicalize(java).ok());
+    let home = real.and_then(|java| Some(java.parent()?.parent()?.to_owned()));
+    named.into_iter().chain(home).collect()
+}
+
 fn java_stores() -> Vec<PathBuf> {
-    let own = std::env::var_os("JAVA_HOME").map(PathBuf::from);
     let folders = ["/usr/lib/jvm", "/usr/java", "/opt/java"].into_iter();
     let installed = folders.filter_map(|folder| fs::read_dir(folder).ok());
     let installed = installed.flatten().flatten().map(|entry| entry.path());
-    let homes = own.into_iter().chain(installed);
-    let homes = homes.chain(["/opt/java/openjdk".into()]);
+    let homes = installed.chain(["/opt/java/openjdk".into()]);
     let stores = SYSTEM_JAVA_STORES.iter().map(PathBuf::from);
-    let of_home = ["lib/security/cacerts", "jre/lib/security/cacerts"];
-    let in_homes = homes.flat_map(|home| of_home.map(|store| home.join(store)));
+    let in_homes = homes.flat_map(|home| STORES_OF_HOME.map(|store| home.join(store)));
     stores.chain(in_homes).collect()
 }
 
@@ -196,6 +214,8 @@ const NSS_FOLDER: &str = ".pki/nssdb";
 const RESOLVER: &str = "/run/gateway/resolv.conf";
 const HOSTS: &str = "/run/gateway/hosts";
 const RESOLVER_CONTENT: &[u8] = b"nameserver 127.0.0.1\noptions timeout:2 attempts:2\n";
+/// The trust store of a Java home.
+const STORES_OF_HOME: [&str; 2] = ["lib/security/cacerts", "jre/lib/security/cacerts"];
 /// The variable that every Java virtual machine reads.
 const JAVA_VARIABLE: &str = "JAVA_TOOL_OPTIONS";
 const SYSTEM_JAVA_STORES: &[&str] = &[

@@ -224,15 +224,13 @@ fn curl_node_and_java_trust_the_session() {
     }
     let source = "public class Get { public static void main(String[] a) throws Exception {
         System.out.write(new java.net.URL(\"https://trusted.test/\").openStream().readAllBytes()); System.out.flush(); } }";
-    for unset in ["", "unset JAVA_TOOL_OPTIONS;"] {
-        for sandbox in shell(&format!("{unset} exec java Get.java")) {
-            plant(
-                &sandbox.directory.join("Get.java"),
-                source,
-                if sandbox.uid == 0 { 65534 } else { sandbox.uid },
-            );
-            assert_eq!(sandbox.text(), "trusted\n");
-        }
+    for sandbox in shell("exec java Get.java 2>&1") {
+        plant(
+            &sandbox.directory.join("Get.java"),
+            source,
+            if sandbox.uid == 0 { 65534 } else { sandbox.uid },
+        );
+        assert_eq!(sandbox.text(), "trusted\n");
     }
 }
 
@@ -316,6 +314,8 @@ fn variables_that_carry_secrets_are_dropped_and_phantoms_set() {
             "EDITOR",
             "SUDO_UID",
             "SSL_CERT_DIR",
+            // The virtual machine's own store is covered; it would print this on each start.
+            "JAVA_TOOL_OPTIONS",
         ] {
             assert!(!names.contains(&absent), "{absent} in {names:?}");
         }
@@ -325,7 +325,6 @@ fn variables_that_carry_secrets_are_dropped_and_phantoms_set() {
             "HOME",
             "SSL_CERT_FILE",
             "NODE_EXTRA_CA_CERTS",
-            "JAVA_TOOL_OPTIONS",
         ] {
             assert!(names.contains(&present), "no {present} in {names:?}");
         }
