@@ -20,7 +20,7 @@ pub fn holds_credential(value: &[u8]) -> bool {
             .iter()
             .any(|scheme| lower.starts_with(scheme.as_bytes()))
         || has_token(value)
-        || has_userinfo(value)
+        || holds_userinfo(value)
         || assigns_secret(&lower)
 }
 
@@ -68,7 +68,7 @@ fn has_token(value: &[u8]) -> bool {
 
 /// Whether the value contains a URL with a user, with or without a password: services accept keys
 /// in either position.
-fn has_userinfo(value: &[u8]) -> bool {
+pub fn holds_userinfo(value: &[u8]) -> bool {
     let mut rests = memmem::find_iter(value, b"://").map(|at| &value[at + 3..]);
     rests.any(|rest| {
         let end = rest

@@ -55,9 +55,9 @@ fn owns(uid: u32) -> bool {
     uid == own || own == 0 && User::who_called_sudo().is_some_and(|user| user.uid == uid)
 }
 
-/// Returns the files named `.env` or alike, in a project and two levels below, in which some
-/// variable looks like a credential, or is named like one. Only so many folders are looked at, and
-/// none that tools fill.
+/// Returns the files of settings in a project and two levels below that hold what looks like a
+/// credential, or is named like one: `.env` or alike, what git and package managers read, keys.
+/// Only so many folders are looked at, and none that tools fill.
 pub(super) fn secrets(project: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = VecDeque::from([(project.to_owned(), 0)]);
@@ -69,11 +69,16 @@ pub(super) fn secrets(project: &Path) -> Vec<PathBuf> {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let (name, kind) = (entry.file_name(), entry.file_type());
             let name = name.to_string_lossy();
-            let is_named = name == ".env" || name.starts_with(".env.") || name == ".envrc";
+            let is_named = name.starts_with(".env.") || has_settings(&name);
+            let below = BELOW.iter().find(|(folder, _)| name == *folder);
             let is_own = !name.starts_with('.') && !FILLED.contains(&&*name);
             match kind {
                 Ok(kind) if kind.is_dir() && is_own && depth < 2 => {
                     folders.push_back((entry.path(), depth + 1));
+                }
+                Ok(kind) if kind.is_dir() => {
+                    let path = below.map(|(_, file)| entry.path().join(file));
+                    found.extend(path.filter(|path| assigns_secret(path)));
                 }
                 Ok(kind) if kind.is_file() && is_named && files < MOST_FILES => {
                     files += 1;
@@ -108,9 +113,38 @@ fn assigns_secret(path: &Path) -> bool {
     let mut lines = text.split(|byte| *byte == b'\n').filter_map(assigned);
     let is_secret = |(name, value): (&[u8], &[u8])| {
         let is_value = value.len() >= SHORTEST && !value.starts_with(b"$") && !is_example;
-        detect::holds_credential(value) || is_value && detect::is_secret_name(name)
+        detect::holds_credential(value)
+            || is_header(value)
+            || is_value && detect::is_secret_name(name)
     };
-    read.is_ok() && lines.any(is_secret)
+    let is_plain = path
+        .file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(b".env"));
+    read.is_ok() && (lines.any(is_secret) || !is_plain && is_credential(&text))
+}
+
+/// Whether a file is one of those that programs read a credential from.
+fn has_settings(name: &str) -> bool {
+    let (_, end) = name.rsplit_once('.').unwrap_or_default();
+    let is_account = || ACCOUNTS.iter().any(|part| name.contains(part));
+    SETTINGS.contains(&name) || KEYS.contains(&end) || end == "json" && is_account()
+}
+
+/// Whether a text that is no list of variables holds a credential: a key, a token, a URL with a
+/// user, a password of `.netrc`.
+fn is_credential(text: &[u8]) -> bool {
+    let mut words = text.split(u8::is_ascii_whitespace);
+    detect::holds_issued_credential(text)
+        || text
+            .split(|byte| *byte == b'\n')
+            .any(detect::holds_userinfo)
+        || words.any(|word| word == b"password") && words.any(|word| word.len() >= SHORTEST)
+}
+
+/// Whether git sends this as a field of its own: `http.URL.extraheader`.
+fn is_header(value: &[u8]) -> bool {
+    let lower = value.to_ascii_lowercase();
+    lower.starts_with(b"authorization:") && lower.len() > b"authorization: basic ".len()
 }
 
 /// The name that a line assigns to, and the value without its quotes.
@@ -123,6 +157,33 @@ fn assigned(line: &[u8]) -> Option<(&[u8], &[u8])> {
     (!line.starts_with(b"#")).then_some((line[..at].trim_ascii(), value))
 }
 
+/// Files of settings, by name.
+const SETTINGS: [&str; 13] = [
+    ".env",
+    ".envrc",
+    ".dev.vars",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".netrc",
+    "_netrc",
+    ".pypirc",
+    "pip.conf",
+    ".git-credentials",
+    "auth.json",
+    "id_rsa",
+    "id_ed25519",
+];
+/// Files of settings in folders that are not looked through.
+const BELOW: [(&str, &str); 4] = [
+    (".git", "config"),
+    (".cargo", "credentials.toml"),
+    (".docker", "config.json"),
+    (".aws", "credentials"),
+];
+/// How files of keys end.
+const KEYS: [&str; 3] = ["pem", "key", "p8"];
+/// What the names of files of service accounts have.
+const ACCOUNTS: [&str; 3] = ["service-account", "service_account", "credentials"];
 /// How many files of a folder are looked at.
 const MOST_FILES: usize = 32;
 /// How many folders are looked at.
@@ -162,12 +223,43 @@ mod tests {
             "DB_PASSWORD=$ELSEWHERE\nPUBLIC_KEY=abcdef\nAPI_TOKEN=\n",
         );
         write("notes", "sk_live_0123456789abcdefghij");
+        write(
+            ".npmrc",
+            "//registry.npmjs.org/:_authToken=npm_Ab0123456789abcdefghijABCDEFGH\n",
+        );
+        write(".yarnrc.yml", "nodeLinker: node-modules\n");
+        write(".netrc", "machine a.test login me password hunter22\n");
+        write(
+            "auth.json",
+            "{\"http-basic\": {\"a.test\": {\"password\": \"hunter22\"}}}",
+        );
+        write("tls.key", "-----BEGIN PRIVATE KEY-----\nMIGH\n");
+        write("ca.pem", "-----BEGIN CERTIFICATE-----\nMIGH\n");
+        fs::create_dir(project.path().join(".git")).unwrap();
+        write(
+            ".git/config",
+            "[http \"https://github.com/\"]\n\textraheader = AUTHORIZATION: basic eDp5enp6enp6\n",
+        );
+        fs::create_dir_all(project.path().join("app/.git")).unwrap();
+        write(
+            "app/.git/config",
+            "[remote \"origin\"]\n\turl = https://a.test/x.git\n",
+        );
         for folder in ["app/api", "node_modules/x", "a/b/c"] {
             fs::create_dir_all(project.path().join(folder)).unwrap();
             write(&format!("{folder}/.env"), "export BOT_TOKEN=hunter22\n");
         }
         let found = secrets(project.path());
-        let expected = [".env", ".env.local", "app/api/.env"];
+        let expected = [
+            ".env",
+            ".env.local",
+            ".git/config",
+            ".netrc",
+            ".npmrc",
+            "app/api/.env",
+            "auth.json",
+            "tls.key",
+        ];
         let expected = expected.map(|name| project.path().join(name));
         assert_eq!(found, expected);
     }

@@ -800,3 +800,34 @@ fn the_short_line_of_the_summary_says_no_more_than_there_is_and_what_is_missing_
     let none = said(desk.gateway("one", &["logins"]));
     assert!(none.contains("no login is kept"), "{none}");
 }
+
+#[test]
+fn what_git_and_package_managers_read_in_the_project_is_named_where_it_holds_a_credential() {
+    let desk = Desk::new();
+    desk.write(
+        "one/.npmrc",
+        "//registry.npmjs.org/:_authToken=npm_Ab0123456789abcdefghijABCDEFGH\n",
+    );
+    desk.write("one/.git/HEAD", "ref: refs/heads/main\n");
+    // As actions/checkout leaves it.
+    let header = "[http \"https://github.com/\"]\n\textraheader = AUTHORIZATION: basic eC1hY2Nlc3MtdG9rZW46Z2hz\n";
+    desk.write(
+        "one/.git/config",
+        &format!("[core]\n\tbare = false\n{header}"),
+    );
+    for _ in 0..2 {
+        let told = said(desk.command("one", &["--", "true"]));
+        let line = told
+            .lines()
+            .find(|line| line.contains("holds what looks like a secret"));
+        let line = line.unwrap_or_else(|| panic!("{told}"));
+        assert!(
+            line.contains("/one/.npmrc") && line.contains("/one/.git/config"),
+            "{told}"
+        );
+        assert!(
+            !told.contains("npm_Ab") && !told.contains("eC1hY2"),
+            "{told}"
+        );
+    }
+}
