@@ -186,7 +186,7 @@ fn gateway_process(kept: &OsStr, arguments: &[OsString]) -> Result<Code, Failure
     let kept = crate::launch::sealed::take(kept).context("there is no word of what is kept")?;
     // The terminal belongs to the command. Unless more is requested, only internal errors of the
     // gateway are shown.
-    logging::start(tracing::Level::ERROR);
+    logging::start(tracing::Level::ERROR, true);
     if arguments
         .get(1)
         .is_some_and(|name| name == escape::SUBCOMMAND)

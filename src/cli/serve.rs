@@ -59,7 +59,7 @@ impl Serve {
             let _entered = runtime.enter();
             Signals::catch()?
         };
-        logging::start(tracing::Level::WARN);
+        logging::start(tracing::Level::WARN, false);
         serving::harden()?;
         let manager = ServiceManager::connect(&passed)?;
         let config = self.config(terminal)?;

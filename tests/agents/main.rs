@@ -831,3 +831,20 @@ fn what_git_and_package_managers_read_in_the_project_is_named_where_it_holds_a_c
         );
     }
 }
+
+#[test]
+fn what_the_gateway_itself_could_not_do_is_told_beside_a_command_as_a_line_like_all_others() {
+    let desk = Desk::new();
+    desk.write(
+        "home/dead.toml",
+        "[[export]]\nurl = \"http://127.0.0.1:1\"\n",
+    );
+    let config = desk.at("home/dead.toml").display().to_string();
+    let told = said(desk.command("one", &["-q", "--config", &config, "--", "true"]));
+    let line = "gateway: records were not exported before the end server=127.0.0.1:1";
+    assert!(told.contains(line), "{told}");
+    assert!(
+        !told.contains("ERROR") && !told.contains("gateway::"),
+        "{told}"
+    );
+}
