@@ -1234,6 +1234,10 @@ fn a_literal_secret_anywhere_is_refused_and_never_repeated() {
         let refused =
             Config::from_str(&text, Path::new("/nonexistent/gateway.toml")).expect_err(&text);
         let told = format!("{refused}\n{refused:?}\n{refused:#?}");
+        if text.contains("from = \"ghp_CANARY") {
+            let why = "the configuration holds references to secrets, never secrets";
+            assert_eq!(refused.to_string().matches(why).count(), 1, "{refused}");
+        }
         assert!(!told.contains("CANARY"), "{text}\n{told}");
     }
 }

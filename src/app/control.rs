@@ -249,11 +249,16 @@ impl AppOperations {
 }
 
 impl Operations for AppOperations {
-    async fn unready(&self) -> Option<String> {
+    async fn unready(&self) -> Option<(String, &'static str)> {
         for open in self.app.listening.open() {
-            let unseen = async { Some(unseen(&open.known).await?.1) };
-            if let Some(why) = issuers::without_keys(&open).or(unseen.await) {
-                return Some(why);
+            if let Some(why) = issuers::without_keys(&open) {
+                return Some((
+                    why,
+                    "see `keys` of the listener's `jwt`, and whether its issuer runs",
+                ));
+            }
+            if let Some((_, why)) = unseen(&open.known).await {
+                return Some((why, "see `tailnet_socket` of the listener"));
             }
         }
         None

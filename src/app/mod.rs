@@ -451,7 +451,10 @@ impl App {
     /// What tokens of sessions that live are verified by.
     pub(crate) fn token_verifier(&self) -> TokenVerifier {
         let live = self.listening.live().clone();
-        let root_of = move |id: &SessionId| Some(live.get(id)?.0.key()?.of_tokens());
+        let root_of = move |id: &SessionId| {
+            let (session, _) = live.get(id)?;
+            Some((session.key()?.of_tokens(), session.before()))
+        };
         TokenVerifier::new(root_of, self.shared.tokens.clone())
     }
 

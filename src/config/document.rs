@@ -66,7 +66,8 @@ impl<'t> Document<'t> {
     pub fn into_found(self) -> Vec<Diagnostic> {
         let mut found = self.found.into_inner();
         found.sort_by(|left, right| left.position.cmp(&right.position));
-        found.dedup();
+        // Of one mistake, what the key makes of it says no more.
+        found.dedup_by(|one, known| one.position == known.position && one.why == known.why);
         found
     }
 

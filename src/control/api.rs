@@ -55,9 +55,15 @@ pub(super) type Answered = Result<Response<Content>, ControlRefusal>;
 impl<O: Operations> Control<O> {
     /// Answers one call.
     pub(super) async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Response<Content> {
+        let allowed = route::methods(request.uri().path());
         let answered = self.call(request, peer).await;
         let mut response = answered.unwrap_or_else(|refused| refusal(&refused));
+        let is_other_method = response.status() == StatusCode::METHOD_NOT_ALLOWED;
         let fields = response.headers_mut();
+        if let (true, Ok(allowed)) = (is_other_method, HeaderValue::try_from(allowed)) {
+            // RFC 9110 §15.5.6.
+            fields.insert(ALLOW, allowed);
+        }
         fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
     }
@@ -185,7 +191,7 @@ impl<O: Operations> Control<O> {
         }
         match self.operations.unready().await {
             None => Ok(document(&json!({ "status": "ready" }))),
-            Some(why) => Err(unavailable(&why).next("see `tailnet_socket` of the listener")),
+            Some((why, next)) => Err(unavailable(&why).next(next)),
         }
     }
 
@@ -500,11 +506,6 @@ fn refusal(refused: &ControlRefusal) -> Response<Content> {
         "what": refused.what, "why": refused.why, "next": refused.next,
     }}));
     *response.status_mut() = refused.status;
-    if refused.status == StatusCode::METHOD_NOT_ALLOWED {
-        // RFC 9110 §15.5.6.
-        let allow = HeaderValue::from_static("GET, POST");
-        response.headers_mut().insert(ALLOW, allow);
-    }
     response
 }
 

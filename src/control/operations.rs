@@ -25,8 +25,8 @@ pub trait Operations: Send + Sync + 'static {
     /// The addresses that the gateway listens on, each with its session.
     fn listeners(&self) -> impl Future<Output = Vec<(String, String)>> + Send;
 
-    /// Why a listener serves nobody now, if one does.
-    fn unready(&self) -> impl Future<Output = Option<String>> + Send;
+    /// Why a listener serves nobody now, if one does, and what to look at.
+    fn unready(&self) -> impl Future<Output = Option<(String, &'static str)>> + Send;
 
     /// What a client of a session's proxy needs.
     ///

@@ -133,6 +133,13 @@ pub(super) fn find(method: &Method, path: &str) -> Result<Routed, StatusCode> {
     Err(missing)
 }
 
+/// The methods that a path takes (RFC 9110 §10.2.1).
+pub(super) fn methods(path: &str) -> String {
+    let fits = ROUTES.iter().filter(|route| matches(route, path).is_some());
+    let methods: Vec<&str> = fits.map(|route| route.method.as_str()).collect();
+    methods.join(", ")
+}
+
 /// Whether a path fits a route's, with what it names. A name stands there percent-encoded, because
 /// it may hold `/`.
 fn matches(route: &'static Route, path: &str) -> Option<Routed> {

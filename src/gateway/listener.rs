@@ -216,12 +216,11 @@ impl SessionListener {
             Taken::Token(token, presented) => (token, presented),
         };
         let live = match &self.sessions {
-            ListenerSessions::One(session, ca) => {
-                let is_it = session.id() == token.session();
-                is_it.then(|| (session.clone(), ca.clone()))
-            }
-            ListenerSessions::EachCaller(all) => all.live.get(token.session()),
+            ListenerSessions::One(session, ca) => Some((session.clone(), ca.clone())),
+            ListenerSessions::EachCaller(all) => all.live.get(token.session().0),
         };
+        // The one whose key verified it, and none that followed meanwhile.
+        let live = live.filter(|(one, _)| (one.id(), one.before()) == token.session());
         let (session, ca) = live.ok_or(PresentedDenied::Other)?;
         let (user, beside) = match beside {
             Ok(caller) => (None, caller.clone()),

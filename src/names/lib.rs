@@ -57,6 +57,8 @@ pub struct SecretLabel(Arc<str>);
 pub struct Identity {
     /// The session.
     pub session: SessionId,
+    /// How many sessions had its name before: one that follows is another identity.
+    pub before: u64,
     /// The credentials, in the order of their injection.
     pub credentials: Arc<[CredentialName]>,
 }

@@ -286,6 +286,7 @@ mod tests {
             tied: None,
             identity: Identity {
                 session: SessionId::new(session).unwrap(),
+                before: 0,
                 credentials: Vec::new().into(),
             },
             origin: Origin {

@@ -225,7 +225,7 @@ mod tests {
         ];
         let key = TokenKey::derive(&[1; 32], KEY_NUMBER, &session);
         let text = key.mint([7; 12], &caveats).unwrap().as_str().to_owned();
-        let by = TokenVerifier::new(|_: &SessionId| Some([1; 32].into()), revoked.clone());
+        let by = TokenVerifier::new(|_: &SessionId| Some(([1; 32].into(), 0)), revoked.clone());
         (by.take(&text, TokenPeer::default()).unwrap(), text)
     }
 

@@ -164,6 +164,7 @@ impl Policies {
         };
         let identity = Identity {
             session: judged.session().id().clone(),
+            before: judged.session().before(),
             credentials: judged.credentials().clone(),
         };
         let grant = |lend| Grant {

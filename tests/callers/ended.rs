@@ -2,10 +2,13 @@
 
 use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -97,6 +100,47 @@ fn read_some(stream: &mut UnixStream) -> String {
     let mut part = [0; 16 << 10];
     let read = stream.read(&mut part).unwrap();
     String::from_utf8_lossy(&part[..read]).into_owned()
+}
+
+#[test]
+fn a_connection_to_an_origin_is_never_that_of_a_session_that_followed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = listener.local_addr().unwrap();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = connections.clone();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            counted.fetch_add(1, Ordering::SeqCst);
+            std::thread::spawn(move || {
+                let mut part = [0; 4096];
+                while let Ok(1..) = stream.read(&mut part) {
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+                }
+            });
+        }
+    });
+    let (program, [caller, _]) = start();
+    let socket = program.path("agents.sock");
+    let more = format!(
+        "[[origin]]\nmatch = \"http://kept.test\"\nconnect = \"{origin}\"\ncleartext = true\n"
+    );
+    program.edit(|text| text.to_owned() + &more);
+    let rule = "permit(principal, action, resource == Gateway::Host::\"kept.test\");";
+    fs::write(program.path("rules.cedar"), rule).unwrap();
+    program.reload();
+    let ask = || {
+        let answer = caller.get(&socket, "http://kept.test/", "");
+        assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
+        connections.load(Ordering::SeqCst)
+    };
+    // The pool is each thread's: there are at most as many connections as threads.
+    let warm = (0..20).map(|_| ask()).last().unwrap();
+    assert!(warm < 20, "{warm}");
+    assert_eq!(program.gateway(&["end", &caller.session]).0, 0);
+    assert!(
+        ask() > warm,
+        "the next session has a connection of the one before"
+    );
 }
 
 #[test]

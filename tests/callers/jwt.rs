@@ -419,6 +419,10 @@ fn keys_are_fetched_where_an_issuer_publishes_them_and_nobody_is_served_without(
         answer.contains("the keys for the JWTs at unix:"),
         "{answer}"
     );
+    assert!(
+        answer.contains("see `keys` of the listener's `jwt`") && !answer.contains("tailnet"),
+        "{answer}"
+    );
     let until = Instant::now() + Duration::from_secs(10);
     while published.lock().unwrap().1 == 0 {
         assert!(Instant::now() < until, "nobody asks the issuer");

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{SHA256, digest};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::intercept::{Caller, CallerRefused, SessionCa};
@@ -31,23 +32,41 @@ impl From<LivePair> for ListenerSessions {
 
 /// The sessions that live. A connection of a session that is there waits for nobody.
 #[derive(Default)]
-pub struct LiveSessions(RwLock<HashMap<SessionId, LivePair>>);
+pub struct LiveSessions {
+    all: RwLock<HashMap<SessionId, LivePair>>,
+    /// The names that tokens gave lately, and that nobody had: each costs a look at the state.
+    unknown: Mutex<HashMap<SessionId, Instant>>,
+}
 
 impl LiveSessions {
     /// The session of this name.
     #[must_use]
     pub fn get(&self, id: &SessionId) -> Option<LivePair> {
-        self.0.read().get(id).cloned()
+        self.all.read().get(id).cloned()
     }
 
     /// Has a session from now on, in place of one of its name.
     pub fn gain(&self, live: LivePair) {
-        self.0.write().insert(live.0.id().clone(), live);
+        self.unknown.lock().remove(live.0.id());
+        self.all.write().insert(live.0.id().clone(), live);
+    }
+
+    /// Whether the state is looked at for a name that a token gives: not twice within a second, and
+    /// not for more than so many names, which anybody can make up.
+    fn is_looked_for(&self, id: &SessionId) -> bool {
+        let now = Instant::now();
+        let mut unknown = self.unknown.lock();
+        unknown.retain(|_, at| now.duration_since(*at) < UNKNOWN_FOR);
+        let is_new = unknown.len() < MOST_UNKNOWN && !unknown.contains_key(id);
+        if is_new {
+            unknown.insert(id.clone(), now);
+        }
+        is_new
     }
 
     /// Has a session no more, unless another one has its name.
     pub fn forget(&self, session: &Session) {
-        let mut all = self.0.write();
+        let mut all = self.all.write();
         let is_it = |(one, _): &LivePair| std::ptr::eq(&**one, session);
         if all.get(session.id()).is_some_and(is_it) {
             all.remove(session.id());
@@ -104,7 +123,8 @@ impl CallerSessions {
     /// Has the session of a token, if an operator made it at another gateway that shares the
     /// state.
     pub(in crate::gateway) async fn learn(&self, token: &TokenInside) {
-        if self.live.get(&token.session).is_none() {
+        let id = &token.session;
+        if self.live.get(id).is_none() && self.live.is_looked_for(id) {
             self.ask(token.session.clone(), None).await;
         }
     }
@@ -131,9 +151,24 @@ fn name(user: &User) -> SessionId {
     })
 }
 
+/// How long a name that nobody has is not looked for again, and how many such names are.
+const UNKNOWN_FOR: Duration = Duration::from_secs(1);
+const MOST_UNKNOWN: usize = 64;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_nobody_has_are_looked_for_once_a_second_and_in_bounded_number() {
+        let live = LiveSessions::default();
+        let id = |text: &str| SessionId::new(text).unwrap();
+        assert!(live.is_looked_for(&id("one")) && !live.is_looked_for(&id("one")));
+        let looked = (0..10_000).filter(|number| live.is_looked_for(&id(&format!("s-{number}"))));
+        // More than a second may pass meanwhile.
+        assert!(looked.count() < 5_000);
+        assert!(live.unknown.lock().len() <= MOST_UNKNOWN);
+    }
 
     #[test]
     fn a_session_has_its_callers_name_or_one_of_its_own() {

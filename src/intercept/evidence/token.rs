@@ -1,5 +1,6 @@
 //! `token`: a macaroon that the client presents. It names the session, and narrows what is done.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
@@ -41,8 +42,9 @@ impl RevokedTokens {
     }
 }
 
-/// What the keys of a session's tokens are derived from, while it lives.
-type RootOf = dyn Fn(&SessionId) -> Option<Zeroizing<[u8; 32]>> + Send + Sync;
+/// What the keys of a session's tokens are derived from, while it lives, and how many sessions had
+/// its name before.
+type RootOf = dyn Fn(&SessionId) -> Option<(Zeroizing<[u8; 32]>, u64)> + Send + Sync;
 
 /// What tokens are verified by.
 pub struct TokenVerifier {
@@ -54,7 +56,7 @@ impl TokenVerifier {
     /// Verifies tokens of the sessions for which `root_of` has what their keys are derived from.
     #[must_use]
     pub fn new(
-        root_of: impl Fn(&SessionId) -> Option<Zeroizing<[u8; 32]>> + Send + Sync + 'static,
+        root_of: impl Fn(&SessionId) -> Option<(Zeroizing<[u8; 32]>, u64)> + Send + Sync + 'static,
         revoked: Arc<RevokedTokens>,
     ) -> Self {
         Self {
@@ -68,8 +70,11 @@ impl TokenVerifier {
     /// # Errors
     /// [`TokenDenied`] if it is not genuine, was revoked, or is not for this peer and time.
     pub fn take(&self, text: &str, peer: TokenPeer) -> Result<HeldToken, TokenDenied> {
+        let before = Cell::new(0);
         let key = |number, session: &SessionId| {
-            let root = (self.root_of)(session).filter(|_| number == KEY_NUMBER)?;
+            let found = (self.root_of)(session).filter(|_| number == KEY_NUMBER);
+            let (root, of) = found?;
+            before.set(of);
             Some(TokenKey::derive(&root, number, session))
         };
         let verified = verify(text, key).map_err(|refused| match refused {
@@ -78,6 +83,7 @@ impl TokenVerifier {
         })?;
         let held = HeldToken {
             verified,
+            before: before.get(),
             peer,
             revoked: self.revoked.clone(),
         };
@@ -120,15 +126,16 @@ impl TokenPeer {
 /// A token that was taken.
 pub struct HeldToken {
     verified: Verified,
+    before: u64,
     peer: TokenPeer,
     revoked: Arc<RevokedTokens>,
 }
 
 impl HeldToken {
-    /// The session that it selects.
+    /// The session that it selects, whose key verified it: its name, and how many had that before.
     #[must_use]
-    pub fn session(&self) -> &SessionId {
-        self.verified.session()
+    pub fn session(&self) -> (&SessionId, u64) {
+        (self.verified.session(), self.before)
     }
 
     /// Its id.
@@ -232,13 +239,14 @@ mod tests {
     #[test]
     fn a_token_is_taken_where_and_while_it_holds_and_a_derived_one_falls_with_it() {
         let revoked = Arc::<RevokedTokens>::default();
-        let root_of = |id: &SessionId| (id.as_str() == "agent-1").then(|| [1; 32].into());
+        let root_of = |id: &SessionId| (id.as_str() == "agent-1").then(|| ([1; 32].into(), 7));
         let by = TokenVerifier::new(root_of, revoked.clone());
         let soon = Caveat::Before(now() + 60).to_string();
         let here = "from 192.0.2.0/24";
         let take = |caveats: &[&str], from| by.take(&minted(&[1; 32], caveats), peer(from));
         let held = take(&[&soon, here], "192.0.2.1").unwrap();
-        assert_eq!((held.session().as_str(), held.holds()), ("agent-1", Ok(())));
+        assert_eq!(held.session(), (&SessionId::new("agent-1").unwrap(), 7));
+        assert_eq!(held.holds(), Ok(()));
         let denied = |caveats: &[&str], from| take(caveats, from).unwrap_err();
         assert_eq!(
             denied(&[&soon, here], "192.0.3.1"),
