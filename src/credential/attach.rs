@@ -60,12 +60,17 @@ impl Credentials {
         let all = || grants.iter().map(Grant::lend).enumerate();
         let put_in = || all().filter(|(at, _)| Some(*at) != signs);
         // If the origin was ever lent a secret, this answer may contain it, so the answer must be
-        // searchable.
+        // searchable. One that another session logged in to there is searched for as far as can be.
+        let is_any = |index| {
+            let binding = self.bindings().at(index);
+            let is_of_another = |name| self.logins().is_of_another(name, session.id());
+            binding.is_some_and(|binding| !is_of_another(&binding.credential))
+        };
         let wanted = Wanted {
             bound,
             lent: &fetched,
             strict: put_in().next().is_some()
-                || here.is_managed()
+                || here.is_managed() && here.positions().any(is_any)
                 || self.formerly_managed(&head.origin),
             signs: signs.is_some(),
             signed_for: here.is_signed_for(),

@@ -163,6 +163,11 @@ impl CredentialSlot {
     /// A secret issued to a session stays among them as long as its lease lives, however often it
     /// is renewed.
     pub(super) fn given_before(&self) -> Vec<Arc<Secret>> {
+        for former in self.source.former() {
+            self.history
+                .given
+                .add(&former, Some(tokio::time::Instant::now()));
+        }
         for cached in self.source.issued() {
             self.history.given.add(&cached.secret, cached.expires);
         }

@@ -143,7 +143,9 @@ impl Credentials {
                 ..
             }) if is_login => return Ok(Some(why)),
             Err(cause) if is_looked_at => {
-                tracing::warn!(%session, credential = %name, %cause, "a session goes on without a phantom");
+                if self.stores().logins().is_new(name, &cause.to_string()) {
+                    tracing::warn!(%session, login = %name, %cause, "a session goes on without a login");
+                }
                 return Ok(None);
             }
             secret => secret.map_err(unavailable)?,

@@ -222,6 +222,13 @@ def by_file(gateway, clients):
         lab.issuer.first_shown = len(lab.issuer.access) - 1
         got, said = lab.does(["present", "https://api.anthropic.com/echo", seen[0][0]])
         lab.judge("a service that shows the token, and former ones, shows none inside", "" if got.get("status") == 200 and "seen" in got["text"] else said)
+        # One whose end the file tells too early is replaced before it is lent, and the service takes and shows it still.
+        lab.log_in()
+        lab.issuer.first_shown = len(lab.issuer.access) - 1
+        lab.put(FILE, (lab.home / FILE).read_text().replace(str(lab.outside()["expiresAt"]), str(PAST)))
+        got, said = lab.does(["present", "https://api.anthropic.com/echo", seen[0][0]])
+        lab.judge("the token that a start replaced is not shown either",
+                  "" if got.get("status") == 200 and "seen" in got["text"] and len(lab.issuer.access) > lab.issuer.first_shown + 1 else said)
         lab.issuer.dead.update(family for family, _ in lab.issuer.access.values())
         lab.put(FILE, (lab.home / FILE).read_text().replace(str(lab.outside()["expiresAt"]), str(PAST)))
         got, said = lab.does(["show"])
@@ -418,7 +425,7 @@ def formed(lab, tokens, kind):
     }[kind]
 
 
-MAPPED = {"chunked": True, "a form": True, "twice": None, "escaped": None, "of no type": None}
+MAPPED = {"chunked": True, "compressed": True, "nested": True, "nested beside": True, "a form": True, "twice": None, "escaped": None, "of no type": None}
 KINDS = ["chunked", "compressed", "large", "doubled", "nested", "nested beside", "escaped", "of no type", "twice", "cut", "a form", "a marked json"]
 
 

@@ -30,6 +30,9 @@ rows![
     a_token_answer_is_known_by_itself,
     a_token_that_nobody_asked_for_holds_where_its_answer_says,
     what_is_no_token_answer_passes_and_waits_for_nothing,
+    a_login_that_is_too_long_to_search_for_is_withheld,
+    a_login_changes_no_other_sessions_requests,
+    a_busy_issuer_is_named_to_who_asks,
     a_hostile_login_keeps_no_change_from_coming_into_force,
 ];
 
@@ -613,7 +616,7 @@ fn tokens_of_any_status_and_in_any_spelling_are_mapped(rig: &Rig) {
 }
 
 /// Logs in with tokens of which one is due at once, and whose issuer then answers so.
-fn log_in_hostile(rig: &Rig, client: &str, then: Vec<Step>) {
+fn log_in_hostile(rig: &Rig, client: &str, then: Vec<Step>) -> Value {
     let of = |name: &str| rig.secret(name).to_owned();
     let content = json!({
         "access_token": of("access"), "refresh_token": of("refresh"),
@@ -635,6 +638,7 @@ fn log_in_hostile(rig: &Rig, client: &str, then: Vec<Step>) {
     for _ in 1..reached(rig) {
         rig.sent_by_the_gateway();
     }
+    serde_json::from_slice(&answer.body).unwrap()
 }
 
 /// What a session holds or does never decides whether, nor when, an operator's change comes into
@@ -906,4 +910,63 @@ fn what_is_no_token_answer_passes_and_waits_for_nothing(rig: &Rig) {
         rig.record(way);
     }
     rig.seen();
+}
+
+/// Each token is searched for in all that the session sees: a long one takes that much memory.
+fn a_login_that_is_too_long_to_search_for_is_withheld(rig: &Rig) {
+    let way = Way::Connect;
+    let log_in = |client: &str, length: usize| {
+        let token: String = ('a'..='z').cycle().take(length).collect();
+        let content = json!({"access_token": token, "token_type": "Bearer"}).to_string();
+        rig.origins
+            .on("/token", move |_| ok("", content.as_bytes()));
+        let code = format!("grant_type=authorization_code&client_id={client}");
+        post(rig, way, (AUTH, "/token"), FORM, &code)
+    };
+    let answer = log_in("long", (8 << 10) + 1);
+    refused(rig, way, &answer, 502, "unmapped_token");
+    let mut kept = 0;
+    for n in 0..6 {
+        let answer = log_in(&format!("many-{n}"), (8 << 10) - n);
+        if answer.status == 200 {
+            kept += 1;
+            rig.record(way);
+        } else {
+            refused(rig, way, &answer, 502, "unmapped_token");
+        }
+    }
+    assert!((1..=4).contains(&kept), "{kept}");
+    rig.seen();
+}
+
+fn a_login_changes_no_other_sessions_requests(rig: &Rig) {
+    rig.origins.on("/x", |_| ok("", b"fine"));
+    log_in(rig, Way::Connect, AUTH, "client_id=alone");
+    rig.seen();
+    let ask = format!("GET /x HTTP/1.1\r\nHost: {AUTH}\r\nAccept-Encoding: gzip\r\n\r\n");
+    for (door, coding) in [(rig.ports.tls, "identity"), (rig.ports.tls_b, "gzip")] {
+        let mut wire = rig.dial(door).secure(Some(AUTH), &["http/1.1"]).unwrap();
+        assert_eq!(wire.ask(ask.as_bytes()).status, 200, "{coding}");
+        assert_eq!(rig.seen()[0].all("accept-encoding"), [coding]);
+    }
+    rig.forget_records();
+}
+
+fn a_busy_issuer_is_named_to_who_asks(rig: &Rig) {
+    let busy = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 120\r\nContent-Length: 0\r\n\r\n";
+    rig.origins.on("/x", |_| ok("", b"fine"));
+    let shown = log_in_hostile(rig, "busy", vec![Step::Bytes(busy.to_vec())]);
+    let token = shown["access_token"].as_str().unwrap();
+    let ask = format!("GET /x HTTP/1.1\r\nHost: {MCP}\r\nAuthorization: Bearer {token}\r\n\r\n");
+    let mut asked = 0;
+    for _ in 0..3 {
+        let answer = rig.ask(Way::Connect, MCP, &ask);
+        asked += reached(rig);
+        let text = answer.text();
+        let names = text.contains(&format!("its issuer `{AUTH}` is busy until 2"));
+        assert!(answer.status >= 500 && names, "{answer:?}");
+        rig.record(Way::Connect);
+    }
+    assert_eq!(asked, 1, "it is not asked again before it says");
+    rig.sent_by_the_gateway();
 }

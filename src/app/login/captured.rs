@@ -1,13 +1,13 @@
 //! The logins that sessions made, and what each is for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 
 use crate::credential::ConfiguredCredential;
 use crate::credential::login::{
     AskedTokens, ClientSecret, Issuer, KnownLogin, Login, LoginHolder, LoginPlace, LoginToken,
-    RequestFormat, TokenGrant, TokenKind, UnmappedToken,
+    RequestFormat, TokenGrant, TokenKind, Tokens, UnmappedToken,
 };
 use crate::gateway::Snapshot;
 use crate::message::{Authority, HostPattern, Origin, OriginPattern, Place, Scheme};
@@ -37,6 +37,8 @@ struct MadeLogins {
     captured: Vec<CapturedLogin>,
     /// The logins that were ended for a session.
     ended: BTreeSet<(SessionId, CredentialName)>,
+    /// How long the tokens of each login of a session are, in bytes.
+    lengths: BTreeMap<(SessionId, CredentialName), usize>,
 }
 
 impl CapturedLogin {
@@ -103,6 +105,7 @@ impl SessionLogins {
         let holds = |one: &CapturedLogin| lives(&one.session) && one.is_beside(stored);
         known.captured.retain(holds);
         known.ended.retain(|(session, _)| lives(session));
+        known.lengths.retain(|(session, _), _| lives(session));
         known.captured.clone()
     }
 
@@ -148,6 +151,35 @@ impl SessionLogins {
         let mut known = self.made.lock();
         known.captured.retain(|one| one.session != *session);
         known.ended.retain(|(of, _)| of != session);
+        known.lengths.retain(|(of, _), _| of != session);
+    }
+
+    /// Notes how long the tokens of a session's login are.
+    ///
+    /// # Errors
+    /// [`UnmappedToken::TooLong`] if they are too long with those of its others: each is searched
+    /// for in all of the session's answers.
+    pub(crate) fn measure(
+        &self,
+        session: &SessionId,
+        name: &CredentialName,
+        tokens: &Tokens,
+    ) -> Result<(), UnmappedToken> {
+        let texts = TokenKind::ALL.into_iter();
+        let texts = texts.filter_map(|kind| tokens.of(kind));
+        let length = texts.map(|text| text.len()).sum::<usize>();
+        let (lengths, of) = (
+            &mut self.made.lock().lengths,
+            (session.clone(), name.clone()),
+        );
+        let others = lengths
+            .iter()
+            .filter(|(other, _)| other.0 == of.0 && **other != of);
+        if others.map(|(_, length)| length).sum::<usize>() + length > LONGEST_TOKENS {
+            return Err(UnmappedToken::TooLong);
+        }
+        lengths.insert(of, length);
+        Ok(())
     }
 
     /// Notes whether a login was ended for a session.
@@ -318,5 +350,7 @@ fn origin_of(resource: &str) -> Option<Origin> {
     is_host.then_some(Origin { scheme, authority })
 }
 
+/// The most bytes of tokens of one session.
+const LONGEST_TOKENS: usize = 32 * 1024;
 /// The most logins that one session makes.
 const MOST_LOGINS: usize = 64;

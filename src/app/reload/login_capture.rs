@@ -65,6 +65,7 @@ impl App {
                 (captured.login.clone(), Some(captured))
             }
         };
+        self.logins.measure(session.id(), &login.name, &tokens)?;
         let logins = snapshot.credentials.stores().logins();
         let taken = logins.take(session.id(), &login, tokens).await;
         taken.map_err(|error| unkept(&Failure::of("a login cannot be kept", &error)))?;

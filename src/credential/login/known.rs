@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
-use super::{Login, TokenEndpoint};
+use super::{Login, TokenEndpoint, TokenKind};
 use crate::message::Host;
-use crate::names::{Map, SessionId};
+use crate::names::{CredentialName, Map, SessionId};
 
-/// The logins whose endpoints are known, by the hosts of those.
+/// The logins whose endpoints are known.
 #[derive(Default)]
-pub struct KnownLogins(Map<Host, Vec<Arc<KnownLogin>>>);
+pub struct KnownLogins {
+    /// By the hosts of those.
+    hosts: Map<Host, Vec<Arc<KnownLogin>>>,
+    /// The tokens of those that a session made, and which.
+    own: Map<CredentialName, SessionId>,
+}
 
 /// A login, and who has it.
 pub struct KnownLogin {
@@ -42,7 +47,12 @@ impl KnownLogins {
     /// Finds them by their hosts from now on.
     pub fn new(all: impl IntoIterator<Item = KnownLogin>) -> Self {
         let mut hosts: Map<Host, Vec<Arc<KnownLogin>>> = Map::default();
+        let mut own = Map::default();
         for known in all.into_iter().map(Arc::new) {
+            if let LoginHolder::Session(session) = &known.holder {
+                let tokens = TokenKind::ALL.map(|kind| known.login.credential(kind));
+                own.extend(tokens.map(|token| (token, session.clone())));
+            }
             let endpoints = known.login.issuer.iter();
             let endpoints =
                 endpoints.flat_map(|one| [Some(&one.endpoint), one.revocation.as_ref()]);
@@ -54,12 +64,18 @@ impl KnownLogins {
                 }
             }
         }
-        Self(hosts)
+        Self { hosts, own }
+    }
+
+    /// Whether a credential is a token that another session made for itself alone.
+    pub(crate) fn is_of_another(&self, credential: &CredentialName, session: &SessionId) -> bool {
+        let maker = self.own.get(credential);
+        maker.is_some_and(|maker| maker != session)
     }
 
     /// Whether a login has an endpoint at this host.
     pub(crate) fn are_at(&self, host: &Host) -> bool {
-        !self.0.is_empty() && self.0.contains_key(host)
+        !self.hosts.is_empty() && self.hosts.contains_key(host)
     }
 
     /// The logins with this endpoint that a session has or may get, and what it is for.
@@ -68,7 +84,7 @@ impl KnownLogins {
         endpoint: &TokenEndpoint,
         session: &SessionId,
     ) -> Option<(EndpointUse, Vec<Arc<KnownLogin>>)> {
-        let all = self.0.get(&endpoint.origin.authority.host)?;
+        let all = self.hosts.get(&endpoint.origin.authority.host)?;
         let visible = all.iter().filter(|known| match &known.holder {
             LoginHolder::Session(holder) => holder == session,
             LoginHolder::Everyone | LoginHolder::Nobody => true,

@@ -17,6 +17,9 @@ use crate::message::pairs::ESCAPED;
 /// The most places of tokens in one answer: three of RFC 6749 and its kin, in a few spellings.
 const MOST_TOKENS: usize = 12;
 
+/// The longest token, in bytes: its forms take some two thousand times as much memory.
+const LONGEST_TOKEN: usize = 8 * 1024;
+
 /// The tokens in an answer (RFC 6749 §5.1), as JSON or a form, and where each stands.
 pub struct TokenAnswer {
     /// The tokens.
@@ -52,6 +55,11 @@ pub enum UnmappedToken {
     /// Policy allows the host that the tokens are for no request, or another credential is for it.
     #[error("the tokens are for a host that policy does not allow, or that has a credential")]
     Host,
+    /// A token is too long, or the session's tokens are as much as its answers are searched for.
+    #[error(
+        "a token is longer than 8 KiB, or the session's tokens are longer than 32 KiB together"
+    )]
+    TooLong,
     /// They came in clear text.
     #[error("the tokens came in clear text")]
     Cleartext,
@@ -440,6 +448,15 @@ impl TokenSearch {
             Secret::new(bytes, false).is_ok()
         };
         let fits = |kind: TokenKind| answer.tokens.of(kind).is_none_or(is_fit);
+        let is_long = |kind| {
+            answer
+                .tokens
+                .of(kind)
+                .is_some_and(|text| text.len() > LONGEST_TOKEN)
+        };
+        if TokenKind::ALL.into_iter().any(is_long) {
+            return Err(UnmappedToken::TooLong);
+        }
         match TokenKind::ALL.into_iter().all(fits) {
             true => Ok(Some(answer)),
             false => Err(UnmappedToken::Unknown),

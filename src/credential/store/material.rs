@@ -7,6 +7,8 @@ use zeroize::Zeroizing;
 /// One read of a store; its fields belong together. Wiped on drop.
 pub struct Material {
     fields: Vec<(Box<str>, Zeroizing<Vec<u8>>)>,
+    /// The values that this read replaced before anyone was lent them, by their fields.
+    former: Vec<(Box<str>, Zeroizing<Vec<u8>>)>,
     /// How long it may be used; `None` means forever.
     pub lease: Option<Lease>,
 }
@@ -16,6 +18,7 @@ impl Material {
     pub fn new(lease: Option<Lease>) -> Self {
         Self {
             fields: Vec::new(),
+            former: Vec::new(),
             lease,
         }
     }
@@ -36,6 +39,22 @@ impl Material {
     pub fn field(&self, name: Option<&str>) -> Option<&Zeroizing<Vec<u8>>> {
         let name = name.unwrap_or(Self::UNNAMED);
         let mut named = self.fields.iter().filter(|(known, _)| **known == *name);
+        named.next().map(|(_, value)| value)
+    }
+
+    /// Adds the value that a field had when it was read, and that a renewal replaced.
+    #[must_use]
+    pub fn with_former(mut self, name: &str, value: Zeroizing<Vec<u8>>) -> Self {
+        self.former.push((name.into(), value));
+        self
+    }
+
+    /// The value that a field had before.
+    pub fn former(&self, name: Option<&str>) -> Option<&Zeroizing<Vec<u8>>> {
+        let mut named = self
+            .former
+            .iter()
+            .filter(|(known, _)| Some(&**known) == name);
         named.next().map(|(_, value)| value)
     }
 

@@ -55,6 +55,8 @@ struct Flight {
 /// The secrets of one read, which belong together.
 pub(super) struct Reading {
     pub(super) secrets: Vec<Result<Arc<Secret>, StoreError>>,
+    /// What they replaced before it was lent, by the indexes of the references.
+    pub(super) former: Vec<(usize, Arc<Secret>)>,
     lease: Option<Lease>,
     asked: Instant,
     pub(super) expires: Option<Instant>,
@@ -259,7 +261,22 @@ impl Place {
                 slot.note(lease, asked);
             }
         }
-        Ok(Reading::new(usable?, material.lease, asked))
+        let former = self.former(&material);
+        Ok(Reading {
+            former,
+            ..Reading::new(usable?, material.lease, asked)
+        })
+    }
+
+    /// What was read and replaced: its origins may know it, so that it is searched for.
+    fn former(&self, material: &Material) -> Vec<(usize, Arc<Secret>)> {
+        let wanted = self.wanted.lock();
+        let one = |(at, reference): (usize, &Weak<SecretRef>)| {
+            let reference = reference.upgrade()?;
+            let value = material.former(reference.field.as_deref())?;
+            Some((at, Arc::new(reference.admit(value).ok()?)))
+        };
+        wanted.iter().enumerate().filter_map(one).collect()
     }
 
     /// Makes the secret of each reference. If one is unusable, the read fails, so the earlier read
@@ -348,6 +365,7 @@ impl Reading {
     ) -> Self {
         Self {
             secrets,
+            former: Vec::new(),
             expires: lease.as_ref().map(|lease| asked + lease.expires_after),
             lease,
             asked,

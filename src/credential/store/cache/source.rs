@@ -73,6 +73,15 @@ impl SecretSource {
         readings.filter_map(|one| self.of(one).ok()).collect()
     }
 
+    /// What was read for sessions and replaced before it was lent, with the reads that are held.
+    pub(in crate::credential) fn former(&self) -> Vec<Arc<Secret>> {
+        let slots = self.place.slots();
+        let held = slots.values().filter_map(|slot| slot.held.load_full());
+        let former = held.flat_map(|reading| reading.former.clone());
+        let own = former.filter(|(at, _)| *at == self.at);
+        own.map(|(_, secret)| secret).collect()
+    }
+
     /// Returns the secret from memory while it is usable, otherwise from its store.
     ///
     /// If the store issues secrets per session, this is the session's own. After 80 per cent of its

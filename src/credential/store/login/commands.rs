@@ -52,6 +52,11 @@ impl Stores {
 }
 
 impl Logins {
+    /// Whether this was not what was last said of a login.
+    pub(in crate::credential) fn is_new(&self, name: &CredentialName, why: &str) -> bool {
+        self.store.held.is_new(name, why)
+    }
+
     /// Takes a login that a session made: it is the session's until it ends. It is written down,
     /// so that a person may keep it; where that cannot be done, it is in memory alone.
     ///

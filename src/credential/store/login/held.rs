@@ -27,6 +27,8 @@ pub(super) struct HeldLogins {
     pub(super) unkept: Mutex<Vec<UnkeptTokens>>,
     /// Issuers that are busy, and until when.
     pub(super) busy: Mutex<HashMap<Host, SystemTime>>,
+    /// What was last said of each login that is of no use.
+    said: Mutex<HashMap<CredentialName, String>>,
     /// The tokens that were made of keys.
     made: Mutex<HashMap<CredentialName, OwnTokens>>,
 }
@@ -55,6 +57,13 @@ impl HeldLogins {
     pub(super) fn own(&self, session: &SessionId, name: &CredentialName) -> Option<SessionGrant> {
         let of_sessions = self.of_sessions.lock();
         of_sessions.get(&(session.clone(), name.clone())).cloned()
+    }
+
+    /// Whether this was not what was last said of a login. It is said once.
+    pub(super) fn is_new(&self, name: &CredentialName, why: &str) -> bool {
+        let mut said = self.said.lock();
+        let before = said.insert(name.clone(), why.to_owned());
+        before.as_deref() != Some(why)
     }
 
     /// The place of tokens that are made of a key.

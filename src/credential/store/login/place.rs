@@ -60,6 +60,8 @@ pub(super) struct HeldTokens {
     stamp: PlaceStamp,
     /// Whether they are in memory alone, because their place did not take them.
     pub(super) unkept: Option<UnkeptTokens>,
+    /// The access token that was read, if these replaced it since.
+    pub(super) former: Option<Zeroizing<String>>,
 }
 
 /// New tokens that could not be written to their place, which still has those that they came for.
@@ -91,6 +93,7 @@ impl HeldTokens {
             written,
             stamp,
             unkept: None,
+            former: None,
         }
     }
 
@@ -101,6 +104,7 @@ impl HeldTokens {
             written: unkept.since,
             stamp: self.stamp,
             unkept: Some(unkept),
+            former: self.former,
         }
     }
 
@@ -155,9 +159,16 @@ impl HeldTokens {
             Some(text) => material.with(kind.as_str(), Zeroizing::new(text.as_bytes().to_vec())),
             None => material,
         };
-        TokenKind::ALL
+        let material = TokenKind::ALL
             .into_iter()
-            .fold(Material::new(Some(lease)), field)
+            .fold(Material::new(Some(lease)), field);
+        match &self.former {
+            Some(text) => {
+                let text = Zeroizing::new(text.as_bytes().to_vec());
+                material.with_former(TokenKind::Access.as_str(), text)
+            }
+            None => material,
+        }
     }
 }
 

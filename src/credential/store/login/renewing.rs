@@ -41,7 +41,12 @@ impl LoginRenewal<'_> {
         }
         match &self.login.issuer {
             _ if !held.is_due() => Ok(held),
-            Some(issuer) if held.tokens.refresh.is_some() => self.renewed(held, issuer).await,
+            Some(issuer) if held.tokens.refresh.is_some() => {
+                let read = held.tokens.access.clone();
+                let mut renewed = self.renewed(held, issuer).await?;
+                renewed.former = (renewed.tokens.access != read).then_some(read);
+                Ok(renewed)
+            }
             _ if held.serves() => Ok(held),
             _ => Err(self.over("its access token has ended, and nothing renews it")),
         }
@@ -159,6 +164,9 @@ impl LoginRenewal<'_> {
             };
             let digest = digest(&refresh);
             if let Err(cause) = self.may_ask(&held, issuer, &digest).await {
+                if self.held.is_new(&self.login.name, &cause.to_string()) {
+                    tracing::warn!(login = %self.login.name, %cause, "a login was not renewed");
+                }
                 return match held.serves() {
                     true => Ok(held),
                     false => Err(cause),
@@ -181,7 +189,9 @@ impl LoginRenewal<'_> {
                     if !matches!(cause, StoreError::BrokenOff(_) | StoreError::TimedOut(_)) {
                         locked.clear()?;
                     }
-                    tracing::warn!(login = %self.login.name, %cause, "a login was not renewed");
+                    if self.held.is_new(&self.login.name, &cause.to_string()) {
+                        tracing::warn!(login = %self.login.name, %cause, "a login was not renewed");
+                    }
                     return match held.serves() {
                         true => Ok(held),
                         false => Err(cause),
