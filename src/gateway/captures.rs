@@ -4,7 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use http::HeaderMap;
+
 use crate::credential::login::{AskedTokens, Login, Tokens, UnmappedToken};
+use crate::message::Origin;
+use crate::names::CredentialName;
 use crate::session::Session;
 
 /// Keeps the logins that sessions make.
@@ -19,6 +23,19 @@ pub trait Captures: Send + Sync {
         asked: &'a AskedTokens,
         tokens: Tokens,
     ) -> CaptureFuture<'a, Result<Login, UnmappedToken>>;
+
+    /// Whether any login has no host of its own yet.
+    fn has_homeless(&self) -> bool;
+
+    /// Has a login of the session be for this origin, if a request to it is the first that presents
+    /// the login's token and nobody said what that is for. Returns
+    /// which.
+    fn settle<'a>(
+        &'a self,
+        session: &'a Arc<Session>,
+        to: &'a Origin,
+        fields: &'a HeaderMap,
+    ) -> CaptureFuture<'a, Option<CredentialName>>;
 
     /// Ends a login for one session, until that logs in again.
     fn end<'a>(&'a self, session: &'a Arc<Session>, login: &'a Login) -> CaptureFuture<'a, ()>;

@@ -63,6 +63,7 @@ impl Exchange {
         request: http::Request<Incoming>,
     ) -> Result<Response<AnswerBody>, Ending> {
         let (accepted, route) = self.accept(connection, request)?;
+        let route = self.settle(&accepted, route).await;
         let identified = self.identify(accepted, &route)?;
         let identified = self.own_page(identified).await?;
         let gathered = self.gather(identified, &route).await?;

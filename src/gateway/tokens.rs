@@ -16,16 +16,39 @@ use super::answer_body::AnswerBody;
 use super::ending::Ending;
 use super::exchange::Exchange;
 use super::refusal::Refusal;
+use super::route::OriginRoute;
 use crate::audit::Event;
 use crate::body::{Coding, Decoder, Share, Step};
-use crate::credential::login::{
-    AskedTokens, Login, RenewalAnswer, TokenAnswer, TokenLook, UnmappedToken,
-};
+use crate::credential::login::{AskedTokens, RenewalAnswer, TokenAnswer, TokenLook, UnmappedToken};
 use crate::credential::{self, AnswerPlan, Minting, Redactor, Verified, preset};
+use crate::intercept::Accepted;
+use crate::names::CredentialName;
 use crate::origin::{self, OriginBody};
 use crate::session::Session;
 
 impl Exchange {
+    /// Has a login that is for no host yet be for the first that its session presents it to. The
+    /// exchange is then judged by the generation that says so.
+    pub(super) async fn settle(
+        &mut self,
+        accepted: &Accepted,
+        route: Arc<OriginRoute>,
+    ) -> Arc<OriginRoute> {
+        let (shared, request) = (&self.worker.shared, accepted.request());
+        let captures = shared.captures.get().filter(|all| all.has_homeless());
+        let session = shared.sessions.get(&request.connection.session);
+        let (Some(captures), Some(session)) = (captures, session) else {
+            return route;
+        };
+        let (to, fields) = (&request.head.origin, &request.head.fields);
+        // Boxed because it is large and rare.
+        if let Some(name) = Box::pin(captures.settle(&session, to, fields)).await {
+            self.note("login_settled", &session, &name);
+        }
+        self.snapshot = self.worker.shared.current();
+        self.latest.to(to, &self.snapshot)
+    }
+
     /// Answers a request to renew or revoke tokens that the session holds phantoms of. Nothing of
     /// it goes out.
     pub(super) async fn own_tokens(&mut self, verified: Verified) -> Result<Verified, Ending> {
@@ -55,7 +78,7 @@ impl Exchange {
             if let Some(captures) = shared.captures.get() {
                 captures.end(session, login).await;
             }
-            self.note("login_ended", session, login);
+            self.note("login_ended", session, &login.name);
             (StatusCode::OK, Bytes::from_static(b"{}"))
         } else {
             let camel_case = asked.request.camel_case;
@@ -163,7 +186,7 @@ impl Exchange {
         tokens.owner = preset::owner(&asked.endpoint, content);
         asked.target = answer.target.clone();
         let login = captures.capture(session, &asked, tokens).await?;
-        self.note("login_captured", session, &login);
+        self.note("login_captured", session, &login.name);
         let current = shared.current();
         let shown = current
             .credentials
@@ -172,11 +195,11 @@ impl Exchange {
     }
 
     /// Records what became of a login.
-    fn note(&self, name: &'static str, session: &Session, login: &Login) {
+    fn note(&self, name: &'static str, session: &Session, login: &CredentialName) {
         let recorded = self.worker.shared.log.event(Event {
             name,
             session: Some(session.id()),
-            subject: login.name.as_str().as_bytes(),
+            subject: login.as_str().as_bytes(),
             reason: None,
             count: 1,
         });

@@ -33,6 +33,7 @@ rows![
     a_login_that_is_too_long_to_search_for_is_withheld,
     a_login_changes_no_other_sessions_requests,
     a_busy_issuer_is_named_to_who_asks,
+    a_token_that_is_for_no_host_is_for_the_first_that_gets_it,
     a_hostile_login_keeps_no_change_from_coming_into_force,
 ];
 
@@ -969,4 +970,52 @@ fn a_busy_issuer_is_named_to_who_asks(rig: &Rig) {
     }
     assert_eq!(asked, 1, "it is not asked again before it says");
     rig.sent_by_the_gateway();
+}
+
+/// As Claude Code logs in to an MCP server: its token request names no `resource`, or one that is
+/// no address.
+fn a_token_that_is_for_no_host_is_for_the_first_that_gets_it(rig: &Rig) {
+    rig.origins.on("/x", |_| ok("", b"fine"));
+    let way = Way::Connect;
+    for (client, resource) in [("bare", ""), ("odd", "&resource=urn%3Amcp")] {
+        let more = format!("client_id={client}{resource}");
+        let shown = log_in(rig, way, AUTH, &more);
+        let token = &shown["access_token"];
+        // Neither a host that policy does not allow, nor one that has a credential, gets it.
+        for host in [EVIL, GOOD] {
+            assert_eq!(present(rig, way, host, token).0, 403, "{host}");
+        }
+        rig.seen();
+        let present = |host: &str| {
+            let token = token.as_str().unwrap();
+            let ask =
+                format!("GET /x HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n");
+            rig.ask(way, host, &ask).status
+        };
+        let together: Vec<u16> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..4).map(|_| scope.spawn(|| present(MCP))).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert_eq!(together, [200; 4]);
+        rig.records(way, 4);
+        let real = format!("Bearer {}", rig.secret("access"));
+        assert!(
+            rig.seen()
+                .iter()
+                .all(|seen| seen.all("authorization") == [&*real])
+        );
+        for host in [OTHER, AUTH] {
+            let elsewhere = self::present(rig, way, host, token);
+            assert_eq!(
+                elsewhere,
+                (403, "phantom_out_of_scope".to_owned()),
+                "{host}"
+            );
+        }
+        // The next login of the same client is for it, too.
+        let again = log_in(rig, way, AUTH, &more);
+        assert_eq!(again["access_token"], *token);
+        assert_eq!(self::present(rig, way, MCP, token).0, 200);
+    }
+    rig.seen();
 }

@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use memchr::memmem;
 use parking_lot::Mutex;
 
 use crate::credential::ConfiguredCredential;
@@ -22,6 +25,9 @@ pub(crate) struct CapturedLogin {
     /// Where its client wanted to use it.
     pub(crate) resource: Option<String>,
     pub(crate) login: Login,
+    /// Whether nobody said what its token is for. It is for its server, until it is presented
+    /// somewhere, and then for that host alone.
+    pub(crate) is_homeless: bool,
 }
 
 /// What sessions made of logins, and ended.
@@ -138,6 +144,32 @@ impl SessionLogins {
         known.captured.iter().find(is_it).cloned()
     }
 
+    /// Whether any has no host of its own yet.
+    pub(crate) fn has_homeless(&self) -> bool {
+        let known = self.made.lock();
+        known.captured.iter().any(|one| one.is_homeless)
+    }
+
+    /// The login without a host of its own whose token these fields present.
+    pub(crate) fn homeless(&self, session: &Session, fields: &HeaderMap) -> Option<CapturedLogin> {
+        let (presented, phantoms) = (fields.get(AUTHORIZATION)?, session.phantoms());
+        let known = self.made.lock();
+        let is_it = |one: &&CapturedLogin| {
+            let phantom = phantoms.of(&one.login.credential(TokenKind::Access));
+            let is_here = |text: &str| memmem::find(presented.as_bytes(), text.as_bytes());
+            one.is_homeless
+                && one.session == *session.id()
+                && phantom.is_some_and(|phantom| is_here(phantom.reveal()).is_some())
+        };
+        known.captured.iter().find(is_it).cloned()
+    }
+
+    /// Replaces a login by what it is now.
+    pub(crate) fn replace(&self, login: CapturedLogin) {
+        self.remove(&login);
+        self.made.lock().captured.push(login);
+    }
+
     /// Removes one that could not be put in force.
     pub(crate) fn remove(&self, login: &CapturedLogin) {
         let is_it = |one: &CapturedLogin| {
@@ -227,13 +259,8 @@ impl SessionLogins {
         if made_by(&captured.captured, session.id()) >= MOST_LOGINS {
             return Err(UnmappedToken::TooMany);
         }
-        let policies = snapshot.policies.generation();
-        let asker = Asker::of(session, None, policies.number());
         let bindings = snapshot.credentials.bindings();
-        let is_free = |origin: &OriginPattern| {
-            let host = origin.hosts.host();
-            policies.may_resolve(asker.principal(), host) && !bindings.guard(origin)
-        };
+        let is_free = |origin: &OriginPattern| is_free(snapshot, session, origin);
         let login = begun(asked, is_free).ok_or(UnmappedToken::Host)?;
         let is_taken = |name: &CredentialName| {
             bindings.has(name) || captured.captured.iter().any(|one| one.login.name == *name)
@@ -244,12 +271,34 @@ impl SessionLogins {
         let name = names.find(|name| !is_taken(name));
         Ok(CapturedLogin {
             session: session.id().clone(),
+            is_homeless: named(asked).is_none() && of_known_issuer(asked).next().is_none(),
             resource: asked.request.resource.clone(),
             login: Login {
                 name: name.ok_or(UnmappedToken::TooMany)?,
                 ..login
             },
         })
+    }
+}
+
+impl CapturedLogin {
+    /// As it is once it is for this origin alone; `None` if it may not be.
+    pub(crate) fn settled(
+        mut self,
+        snapshot: &Snapshot,
+        session: &Session,
+        to: &Origin,
+    ) -> Option<Self> {
+        let to = exactly(to);
+        if to.scheme == Scheme::Http || !is_free(snapshot, session, &to) {
+            return None;
+        }
+        let tokens = self.login.tokens.iter_mut();
+        for token in tokens.filter(|token| token.kind == TokenKind::Access) {
+            token.origins = vec![to.clone()];
+        }
+        self.is_homeless = false;
+        Some(self)
     }
 }
 
@@ -284,19 +333,13 @@ fn begun(asked: &AskedTokens, is_free: impl Fn(&OriginPattern) -> bool) -> Optio
 /// The login of an endpoint that no preset knows.
 fn unknown_login(asked: &AskedTokens) -> Option<Login> {
     let request = &asked.request;
-    let target = asked.target.as_ref();
-    let named = target.map(|target| &*target.address);
-    let named = named.or(request.resource.as_deref()).and_then(origin_of);
-    let named = named.filter(|origin| is_of_issuer(asked, origin));
+    let named = named(asked).filter(|origin| is_of_issuer(asked, origin));
     let origin = named.unwrap_or_else(|| asked.endpoint.origin.clone());
+    let target = asked.target.as_ref();
     let scheme = target.map_or("Bearer", |target| &*target.scheme);
     let bearer = format!("header:authorization:{scheme}").parse().ok()?;
     let access = LoginToken {
-        origins: vec![OriginPattern {
-            scheme: origin.scheme,
-            hosts: HostPattern::Exact(origin.authority.host.clone()),
-            port: origin.authority.port,
-        }],
+        origins: vec![exactly(&origin)],
         places: vec![bearer, Place::BasicPassword],
         ..LoginToken::kept(TokenKind::Access)
     };
@@ -319,16 +362,45 @@ fn unknown_login(asked: &AskedTokens) -> Option<Login> {
     })
 }
 
+/// The origin that an answer or its request says the tokens are for.
+fn named(asked: &AskedTokens) -> Option<Origin> {
+    let target = asked.target.as_ref().map(|target| &*target.address);
+    let named = target.or(asked.request.resource.as_deref());
+    named.and_then(origin_of)
+}
+
+fn exactly(origin: &Origin) -> OriginPattern {
+    OriginPattern {
+        scheme: origin.scheme,
+        hosts: HostPattern::Exact(origin.authority.host.clone()),
+        port: origin.authority.port,
+    }
+}
+
+/// Whether a session may have a login for an origin: policy allows the host, and no other
+/// credential guards it.
+fn is_free(snapshot: &Snapshot, session: &Session, origin: &OriginPattern) -> bool {
+    let policies = snapshot.policies.generation();
+    let asker = Asker::of(session, None, policies.number());
+    let is_allowed = policies.may_resolve(asker.principal(), origin.hosts.host());
+    is_allowed && !snapshot.credentials.bindings().guard(origin)
+}
+
 /// Whether tokens of this endpoint may be for an origin that their client names. Issuers that do
 /// not know of resources give tokens for their own services, so those of a known issuer are for no
 /// others.
 fn is_of_issuer(asked: &AskedTokens, origin: &Origin) -> bool {
-    let known = asked.known.iter();
-    let known = known.filter(|one| !matches!(one.holder, LoginHolder::Session(_)));
-    let mut tokens = known.flat_map(|one| &one.login.tokens).peekable();
+    let mut tokens = of_known_issuer(asked).peekable();
     let are_unknown = tokens.peek().is_none();
     let mut origins = tokens.flat_map(|token| &token.origins);
     are_unknown || origins.any(|known| known.matches(origin))
+}
+
+/// The tokens that the configuration or a preset knows of an endpoint.
+fn of_known_issuer(asked: &AskedTokens) -> impl Iterator<Item = &LoginToken> {
+    let known = asked.known.iter();
+    let known = known.filter(|one| !matches!(one.holder, LoginHolder::Session(_)));
+    known.flat_map(|one| &one.login.tokens)
 }
 
 /// The origin of a resource's URL, or of the name of a Docker registry.

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
+use http::HeaderMap;
+
 use crate::app::login::captured::CapturedLogin;
 use crate::app::reload::generation;
 use crate::app::reload::source::ReadConfig;
@@ -9,6 +11,7 @@ use crate::app::{App, Failure};
 use crate::credential::ConfiguredCredential;
 use crate::credential::login::{AskedTokens, Login, TokenKind, Tokens, UnmappedToken};
 use crate::gateway::{CaptureFuture, Captures, Snapshot};
+use crate::message::Origin;
 use crate::names::{CredentialName, SessionId};
 use crate::session::Session;
 use crate::state::KeptLogin;
@@ -26,6 +29,42 @@ impl Captures for LoginCapture {
         Box::pin(async move {
             let app = self.0.upgrade().ok_or(UnmappedToken::Unkept)?;
             app.capture(session, asked, tokens).await
+        })
+    }
+
+    fn has_homeless(&self) -> bool {
+        self.0
+            .upgrade()
+            .is_some_and(|app| app.logins.has_homeless())
+    }
+
+    fn settle<'a>(
+        &'a self,
+        session: &'a Arc<Session>,
+        to: &'a Origin,
+        fields: &'a HeaderMap,
+    ) -> CaptureFuture<'a, Option<CredentialName>> {
+        Box::pin(async move {
+            let app = self.0.upgrade()?;
+            app.logins.homeless(session, fields)?;
+            // Another request with it waits until it is in force.
+            let _turn = app.logins.turn.lock().await;
+            let snapshot = app.shared.current();
+            let homeless = app.logins.homeless(session, fields)?;
+            let settled = homeless.clone().settled(&snapshot, session, to)?;
+            let (login, logins) = (&settled.login, snapshot.credentials.stores().logins());
+            if let Err(cause) = logins.rewrite(session.id(), login).await {
+                tracing::warn!(login = %login.name, %cause, "what a login is for is in memory alone");
+            }
+            let name = login.name.clone();
+            match app.put_login_in_force(settled).await {
+                Ok(()) => Some(name),
+                Err(failure) => {
+                    app.logins.replace(homeless);
+                    unkept(&failure);
+                    None
+                }
+            }
         })
     }
 
@@ -133,6 +172,7 @@ impl App {
                     (Some(login), None) => {
                         is_new |= self.logins.add(CapturedLogin {
                             session: id.clone(),
+                            is_homeless: false,
                             resource: kept.resource,
                             login,
                         });
@@ -177,6 +217,21 @@ impl App {
             if let Some(next) = next {
                 app.shared.replace(next);
             }
+            Ok(())
+        };
+        self.beside(run).await
+    }
+
+    /// Puts a generation in force in which a session's login is as it is now.
+    async fn put_login_in_force(self: &Arc<Self>, login: CapturedLogin) -> Result<(), Failure> {
+        let app = self.clone();
+        let run = async move {
+            let latest = app.reloading.latest.lock().await;
+            app.logins.replace(login);
+            let captured = app.captured(&latest.read.resolved.stored);
+            let before = app.shared.current();
+            let next = generation::with_logins(&before, &latest.read, &captured)?;
+            app.shared.replace(next);
             Ok(())
         };
         self.beside(run).await

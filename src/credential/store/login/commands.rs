@@ -57,6 +57,17 @@ impl Logins {
         self.store.held.is_new(name, why)
     }
 
+    /// Writes down what a session's login is for now.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be read or written.
+    pub async fn rewrite(&self, session: &SessionId, login: &Login) -> Result<(), StoreError> {
+        let (_, place) = self.store.of_session(session, &login.name)?;
+        let held = place.read(self.store.held.rows.as_ref()).await?;
+        let held = held.ok_or(StoreError::Absent)?;
+        self.take(session, login, held.tokens).await
+    }
+
     /// Takes a login that a session made: it is the session's until it ends. It is written down,
     /// so that a person may keep it; where that cannot be done, it is in memory alone.
     ///
