@@ -35,7 +35,7 @@ const LIMITS: [(&str, usize); 10] = [
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
     ("all", 99_605),
-    ("app", 7_752),
+    ("app", 7_753),
     ("audit", 3_292),
     ("body", 3_415),
     ("cli", 10_216),
@@ -50,13 +50,13 @@ const ROOMS: [(&str, usize); 25] = [
     ("intercept", 4_744),
     ("launch", 9_468),
     ("message", 2_991),
-    ("names", 759),
+    ("names", 871),
     ("origin", 3_427),
     ("policy", 5_682),
     ("session", 4_400),
     ("signature", 9_076),
     ("src", 61),
-    ("state", 1_195),
+    ("state", 1_199),
     ("token", 555),
     ("wire", 901),
 ];

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
-use crate::intercept::prefixed::delegated;
+use crate::names::delegated;
 
 /// The client's side of a WebSocket. Frames of a server are not masked (RFC 6455 §5.1).
 pub(super) struct FrameEdge<IO> {

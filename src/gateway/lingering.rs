@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use crate::intercept::prefixed::delegated;
+use crate::names::delegated;
 
 /// How long a closed connection is still read.
 const LINGER: Duration = Duration::from_secs(1);

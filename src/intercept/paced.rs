@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::consume_budget;
 
 use super::budget::Budget;
-use super::prefixed::delegated;
+use crate::names::delegated;
 
 /// The connection below HTTP/2.
 pub struct Paced<IO> {

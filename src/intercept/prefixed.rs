@@ -1,5 +1,4 @@
-//! A stream whose first bytes can be read ahead, and what wrappers of streams leave as it is. No
-//! byte is lost or read twice (threats A12, A15).
+//! A stream whose first bytes can be read ahead. No byte is lost or read twice (threats A12, A15).
 
 use std::io;
 use std::pin::Pin;
@@ -8,51 +7,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-/// The methods of a stream's wrapper that its inner stream, `io`, does unchanged.
-macro_rules! delegated {
-    ($($method:ident)*) => { $(crate::intercept::prefixed::delegated!(@$method);)* };
-    (@read) => {
-        fn poll_read(
-            mut self: std::pin::Pin<&mut Self>,
-            cx: &mut std::task::Context<'_>,
-            into: &mut tokio::io::ReadBuf<'_>,
-        ) -> std::task::Poll<std::io::Result<()>> {
-            std::pin::Pin::new(&mut self.io).poll_read(cx, into)
-        }
-    };
-    (@write) => {
-        fn poll_write(
-            mut self: std::pin::Pin<&mut Self>,
-            cx: &mut std::task::Context<'_>,
-            bytes: &[u8],
-        ) -> std::task::Poll<std::io::Result<usize>> {
-            std::pin::Pin::new(&mut self.io).poll_write(cx, bytes)
-        }
-    };
-    (@vectored) => {
-        fn poll_write_vectored(
-            mut self: std::pin::Pin<&mut Self>,
-            cx: &mut std::task::Context<'_>,
-            slices: &[std::io::IoSlice<'_>],
-        ) -> std::task::Poll<std::io::Result<usize>> {
-            std::pin::Pin::new(&mut self.io).poll_write_vectored(cx, slices)
-        }
-    };
-    (@is_vectored) => {
-        fn is_write_vectored(&self) -> bool {
-            self.io.is_write_vectored()
-        }
-    };
-    (@$method:ident) => {
-        fn $method(
-            mut self: std::pin::Pin<&mut Self>,
-            cx: &mut std::task::Context<'_>,
-        ) -> std::task::Poll<std::io::Result<()>> {
-            std::pin::Pin::new(&mut self.io).$method(cx)
-        }
-    };
-}
-pub(crate) use delegated;
+use crate::names::delegated;
 
 /// A stream, preceded by the bytes that were read ahead.
 pub struct Prefixed<IO> {

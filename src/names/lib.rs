@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod code;
+#[macro_use]
+mod declared;
 pub mod prefixes;
 mod real_path;
 mod reason;
@@ -80,60 +82,6 @@ fn checked(text: &str) -> Result<Arc<str>, NameMalformed> {
     } else {
         Err(NameMalformed(()))
     }
-}
-
-/// Has serde write a type as a text, and read it back.
-#[macro_export]
-macro_rules! serde_as_text {
-    ($name:ty, $write:expr, $read:expr) => {
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                let write: fn(&$name) -> String = $write;
-                to.serialize_str(&write(self))
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let read: fn(&str) -> Option<$name> = $read;
-                let text = <String as serde::Deserialize>::deserialize(from)?;
-                read(&text).ok_or_else(|| serde::de::Error::custom("it has another form"))
-            }
-        }
-    };
-}
-
-/// Declares an enumeration whose variants have names.
-#[macro_export]
-macro_rules! words {
-    ($(#[$about:meta])* $vis:vis enum $kind:ident {
-        $($(#[$each:meta])* $word:ident = $name:literal,)*
-    }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        $vis enum $kind { $($(#[$each])* $word,)* }
-
-        impl $kind {
-            /// Every one, in the order of the declaration.
-            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$word),*];
-
-            /// The name.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$word => $name,)* }
-            }
-
-            /// The one of this name.
-            pub fn named(text: &str) -> Option<Self> {
-                Self::ALL.into_iter().find(|one| one.as_str() == text)
-            }
-        }
-
-        impl std::fmt::Display for $kind {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-    };
 }
 
 macro_rules! text_name {

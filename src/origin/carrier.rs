@@ -13,8 +13,8 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::Error;
-use crate::intercept::prefixed::delegated;
 use crate::launch::unsent;
+use crate::names::delegated;
 use crate::session::{Revocation, Severable};
 
 /// A socket that is registered with the revocations of the credentials that it may carry.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::intercept::prefixed::delegated;
+use crate::names::delegated;
 
 /// A connection that still reads what the peer sent after its write side has failed.
 ///

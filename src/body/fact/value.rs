@@ -5,8 +5,8 @@ use std::str::FromStr;
 gateway_names::words! {
     /// The type that a value must have to be read.
     pub enum FactType {
-        /// A whole number with magnitude below 2^53. In JSON, a number without fraction and exponent.
-        /// In a form, the same digits.
+        /// A whole number with magnitude below 2^53. In JSON, a number without fraction and
+        /// exponent. In a form, the same digits.
         Long = "Long",
         /// A string without NUL.
         String = "String",
