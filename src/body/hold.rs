@@ -9,7 +9,6 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
 use super::Limit;
-use gateway_names::ReasonCode;
 
 /// The memory budget of all exchanges together, or of one session.
 #[derive(Debug)]
@@ -20,28 +19,17 @@ pub struct HoldBudget {
     all: Option<Arc<HoldBudget>>,
 }
 
-/// Why content was not buffered. None of it was sent.
-#[derive(Debug, thiserror::Error)]
-pub enum HoldFault {
-    /// It is longer than one request may buffer.
-    #[error("the content must be held before it is sent, and is longer than {0}")]
-    TooLong(Limit),
-    /// All requests together have buffered as much as they may.
-    #[error("too much content is held just now")]
-    Busy,
-    /// The client's side failed.
-    #[error("the client's content broke off")]
-    Client(#[source] hyper::Error),
-}
-
-impl HoldFault {
-    /// The reason code in refusals and audit.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::TooLong(_) => ReasonCode::ContentTooLong,
-            Self::Busy => ReasonCode::ContentBudget,
-            Self::Client(_) => ReasonCode::ContentBrokeOff,
-        }
+gateway_names::faults! {
+    /// Why content was not buffered. None of it was sent.
+    #[derive(Debug, thiserror::Error)]
+    pub enum HoldFault {
+        /// It is longer than one request may buffer.
+        TooLong(Limit) = ContentTooLong
+            "the content must be held before it is sent, and is longer than {0}",
+        /// All requests together have buffered as much as they may.
+        Busy = ContentBudget "too much content is held just now",
+        /// The client's side failed.
+        Client(#[source] hyper::Error) = ContentBrokeOff "the client's content broke off",
     }
 }
 

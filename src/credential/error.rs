@@ -6,65 +6,40 @@ use super::scrub::{Guessed, Unscrubbable};
 use super::secret::SecretUnsafe;
 use super::store::Unavailable;
 use crate::body::HoldFault;
-use crate::names::{CredentialName, ReasonCode};
+use crate::names::CredentialName;
 use crate::session::phantom::PhantomFailure;
 use crate::session::{CredentialRefusal, Revoked, SigningFailure};
 use crate::sigv4::UnreadableCredentials;
 
-/// Why a request did not get its credential. The request is then not sent.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The credential is revoked.
-    #[error(transparent)]
-    Revoked(#[from] Revoked),
-    /// No such credential is configured.
-    #[error("the credential is not configured")]
-    Unknown,
-    /// The store cannot provide it now.
-    #[error("the credential cannot be had from its store")]
-    Unavailable(#[source] Box<Unavailable>),
-    /// The secret is not valid in the phantom's place.
-    #[error("the credential does not fit where its phantom is")]
-    Unfit(#[source] AttachFailure),
-    /// Echoes of the secret could not be detected in answers.
-    #[error("the credential could not be kept from coming back")]
-    Unscrubbable(#[source] Unscrubbable),
-    /// The content had to be held and could not be.
-    #[error(transparent)]
-    Held(HoldFault),
-    /// The content contains a foreign credential, or cannot be checked for one.
-    #[error(transparent)]
-    Misplaced(CredentialRefusal),
-    /// The request cannot be signed again.
-    #[error(transparent)]
-    Signing(#[from] SigningFailure),
-    /// Answers to the session contained too many different parts of secrets.
-    #[error(transparent)]
-    Guessed(#[from] Guessed),
-    /// The temporary credentials in the answer could not be kept.
-    #[error("the temporary credentials of the answer cannot be kept")]
-    Minted(#[from] MintFailure),
-    /// The answer has a token that the workload may not see, and that could not be replaced.
-    #[error(transparent)]
-    Unmapped(#[from] UnmappedToken),
-}
-
-impl Error {
-    /// The reason code in refusals and audit.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Revoked(_) => ReasonCode::CredentialRevoked,
-            Self::Unknown => ReasonCode::CredentialUnknown,
-            Self::Unavailable(_) => ReasonCode::SecretUnavailable,
-            Self::Unfit(why) => why.reason(),
-            Self::Unscrubbable(_) => ReasonCode::SecretUnsafe,
-            Self::Signing(why) => why.reason(),
-            Self::Held(why) => why.reason(),
-            Self::Misplaced(why) => why.reason(),
-            Self::Guessed(why) => why.reason(),
-            Self::Minted(why) => why.reason(),
-            Self::Unmapped(_) => ReasonCode::UnmappedToken,
-        }
+crate::names::faults! {
+    /// Why a request did not get its credential. The request is then not sent.
+    #[derive(Debug, thiserror::Error)]
+    pub enum Error {
+        /// The credential is revoked.
+        Revoked(#[from] Revoked) = CredentialRevoked transparent,
+        /// No such credential is configured.
+        Unknown = CredentialUnknown "the credential is not configured",
+        /// The store cannot provide it now.
+        Unavailable(#[source] Box<Unavailable>) = SecretUnavailable
+            "the credential cannot be had from its store",
+        /// The secret is not valid in the phantom's place.
+        Unfit(#[source] AttachFailure) = inner "the credential does not fit where its phantom is",
+        /// Echoes of the secret could not be detected in answers.
+        Unscrubbable(#[source] Unscrubbable) = SecretUnsafe
+            "the credential could not be kept from coming back",
+        /// The content had to be held and could not be.
+        Held(HoldFault) = inner transparent,
+        /// The content contains a foreign credential, or cannot be checked for one.
+        Misplaced(CredentialRefusal) = inner transparent,
+        /// The request cannot be signed again.
+        Signing(#[from] SigningFailure) = inner transparent,
+        /// Answers to the session contained too many different parts of secrets.
+        Guessed(#[from] Guessed) = inner transparent,
+        /// The temporary credentials in the answer could not be kept.
+        Minted(#[from] MintFailure) = inner
+            "the temporary credentials of the answer cannot be kept",
+        /// The answer has a token that the workload may not see, and that could not be replaced.
+        Unmapped(#[from] UnmappedToken) = UnmappedToken transparent,
     }
 }
 
@@ -85,34 +60,20 @@ pub enum IssueFailure {
     Phantom(#[from] PhantomFailure),
 }
 
-/// Why temporary credentials were not passed on. The origin has issued them, and they are
-/// discarded.
-#[derive(Debug, thiserror::Error)]
-pub enum MintFailure {
-    /// The answer does not have the service's format.
-    #[error(transparent)]
-    Illegible(#[from] UnreadableCredentials),
-    /// The answer is too long to hold credentials, or broke off.
-    #[error("the answer with temporary credentials is too long or broke off")]
-    Unheld,
-    /// The credentials are not valid in a request.
-    #[error(transparent)]
-    Unsafe(#[from] SecretUnsafe),
-    /// No phantoms could be drawn for them.
-    #[error(transparent)]
-    Phantom(#[from] PhantomFailure),
-    /// The system provided no randomness.
-    #[error("the system's generator of random numbers failed")]
-    Random,
-}
-
-impl MintFailure {
-    /// The reason code in refusals and audit.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Illegible(_) | Self::Unheld => ReasonCode::MintedUnread,
-            Self::Unsafe(_) | Self::Phantom(_) => ReasonCode::MintedUnsafe,
-            Self::Random => ReasonCode::NoRandomness,
-        }
+crate::names::faults! {
+    /// Why temporary credentials were not passed on. The origin has issued them, and they are
+    /// discarded.
+    #[derive(Debug, thiserror::Error)]
+    pub enum MintFailure {
+        /// The answer does not have the service's format.
+        Illegible(#[from] UnreadableCredentials) = MintedUnread transparent,
+        /// The answer is too long to hold credentials, or broke off.
+        Unheld = MintedUnread "the answer with temporary credentials is too long or broke off",
+        /// The credentials are not valid in a request.
+        Unsafe(#[from] SecretUnsafe) = MintedUnsafe transparent,
+        /// No phantoms could be drawn for them.
+        Phantom(#[from] PhantomFailure) = MintedUnsafe transparent,
+        /// The system provided no randomness.
+        Random = NoRandomness "the system's generator of random numbers failed",
     }
 }

@@ -15,34 +15,20 @@ use zeroize::Zeroizing;
 use super::secret::{Secret, SecretUnsafe};
 use crate::message::pairs::ESCAPED;
 use crate::message::{Place, RequestTarget, TargetMalformed};
-use crate::names::ReasonCode;
 use crate::session::{CredentialUse, Location};
 
-/// Why a secret was not inserted. Nothing is sent then.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AttachFailure {
-    /// The secret expired between fetching and insertion.
-    #[error("the secret expired before it was put in")]
-    Expired,
-    /// The secret is not valid in that place.
-    #[error(transparent)]
-    Unsafe(#[from] SecretUnsafe),
-    /// The request changed after it was searched.
-    #[error("the phantom is no longer where it was found")]
-    Moved,
-    /// The result would not be a valid request target.
-    #[error(transparent)]
-    Target(#[from] TargetMalformed),
-}
-
-impl AttachFailure {
-    /// The short code for audit records and refusals.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Expired => ReasonCode::SecretUnavailable,
-            Self::Unsafe(_) => ReasonCode::SecretUnsafe,
-            Self::Moved | Self::Target(_) => ReasonCode::PhantomPosition,
-        }
+crate::names::faults! {
+    /// Why a secret was not inserted. Nothing is sent then.
+    #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+    pub enum AttachFailure {
+        /// The secret expired between fetching and insertion.
+        Expired = SecretUnavailable "the secret expired before it was put in",
+        /// The secret is not valid in that place.
+        Unsafe(#[from] SecretUnsafe) = SecretUnsafe transparent,
+        /// The request changed after it was searched.
+        Moved = PhantomPosition "the phantom is no longer where it was found",
+        /// The result would not be a valid request target.
+        Target(#[from] TargetMalformed) = PhantomPosition transparent,
     }
 }
 

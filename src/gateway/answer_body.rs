@@ -15,31 +15,18 @@ use crate::message::{Part, fields};
 use crate::names::ReasonCode;
 use crate::origin::OriginBody;
 
-/// Why an answer's content ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum Broken {
-    /// The origin's connection failed, or did not carry valid HTTP.
-    #[error("the origin's content broke off")]
-    Origin(#[source] hyper::Error),
-    /// The origin's content coding is malformed.
-    #[error("the origin's content coding is malformed")]
-    Coding,
-    /// The session may not see the rest of the content.
-    #[error(transparent)]
-    Guessed(#[from] Guessed),
-    /// The exchange was aborted while the content streamed.
-    #[error(transparent)]
-    Aborted(#[from] Abort),
-}
-
-impl Broken {
-    fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Origin(_) => ReasonCode::BadResponse,
-            Self::Coding => ReasonCode::Encoding,
-            Self::Guessed(guessed) => guessed.reason(),
-            Self::Aborted(why) => why.reason(),
-        }
+crate::names::faults! {
+    /// Why an answer's content ended early.
+    #[derive(Debug, thiserror::Error)]
+    pub enum Broken {
+        /// The origin's connection failed, or did not carry valid HTTP.
+        Origin(#[source] hyper::Error) = BadResponse "the origin's content broke off",
+        /// The origin's content coding is malformed.
+        Coding = Encoding "the origin's content coding is malformed",
+        /// The session may not see the rest of the content.
+        Guessed(#[from] Guessed) = inner transparent,
+        /// The exchange was aborted while the content streamed.
+        Aborted(#[from] Abort) = inner transparent,
     }
 }
 

@@ -19,35 +19,21 @@ use crate::names::ReasonCode;
 use crate::policy::{Case, JudgedRequest, Objection, Ruling};
 use crate::session::Underway;
 
-/// Why an exchange was aborted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Abort {
-    /// No byte moved in either direction for longer than the limits allow.
-    #[error("nothing moved for longer than `progress_timeout` allows")]
-    Stalled,
-    /// A judge objects to it.
-    #[error(transparent)]
-    Objected(#[from] Objection),
-    /// Its listener was removed, and the exchange lasted longer than `drain_timeout`.
-    #[error(
-        "the configuration has its listener no more, and the gateway waited as long as `drain_timeout` allows"
-    )]
-    ListenerRemoved,
-    /// The gateway stops, and the exchange lasted longer than `drain_timeout`.
-    #[error("the gateway stops, and waited as long as `drain_timeout` allows")]
-    Stopping,
-}
-
-impl Abort {
-    /// The reason code in refusals and audit.
-    #[must_use]
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Stalled => ReasonCode::Timeout,
-            Self::Objected(objection) => objection.reason(),
-            Self::ListenerRemoved => ReasonCode::ListenerRemoved,
-            Self::Stopping => ReasonCode::GatewayStopping,
-        }
+crate::names::faults! {
+    /// Why an exchange was aborted.
+    #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+    pub enum Abort {
+        /// No byte moved in either direction for longer than the limits allow.
+        Stalled = Timeout "nothing moved for longer than `progress_timeout` allows",
+        /// A judge objects to it.
+        Objected(#[from] Objection) = inner transparent,
+        /// Its listener was removed, and the exchange lasted longer than `drain_timeout`.
+        ListenerRemoved = ListenerRemoved
+            "the configuration has its listener no more, and the gateway waited as long as \
+             `drain_timeout` allows",
+        /// The gateway stops, and the exchange lasted longer than `drain_timeout`.
+        Stopping = GatewayStopping
+            "the gateway stops, and waited as long as `drain_timeout` allows",
     }
 }
 

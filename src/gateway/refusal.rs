@@ -17,6 +17,7 @@ use crate::credential::{StoreError, Unavailable};
 use crate::intercept::{PresentedDenied, Rejected, explicit};
 use crate::message::Authority;
 use crate::names::{CredentialName, ExchangeId, PolicyId, ReasonCode};
+pub use crate::origin::chain;
 use crate::policy::Objection;
 use crate::session::RequestPart;
 use crate::{credential, origin, policy, session};
@@ -348,13 +349,6 @@ impl Refusal {
             _ => {}
         }
     }
-}
-
-/// Formats an error with its causes in one line. None of them contains a secret, or text from the
-/// request or the origin.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 fn ascii(text: &str) -> HeaderValue {

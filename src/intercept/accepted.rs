@@ -19,7 +19,6 @@ use crate::message::{
     self, Disagreement, FieldsMalformed, MethodRefused, Origin, Reading, RequestHead,
     RequestTarget, TargetMalformed, fields, method,
 };
-use crate::names::ReasonCode;
 
 /// A request whose claims about its destination agree. The rest is not read yet, because how to
 /// read the path may depend on the origin.
@@ -33,54 +32,30 @@ pub struct Addressed {
 /// A request that may be judged.
 pub struct Accepted(Box<Request>);
 
-/// Why a request was not accepted.
-#[derive(Debug, thiserror::Error)]
-pub enum Rejected {
-    /// The method is refused.
-    #[error(transparent)]
-    Method(#[from] MethodRefused),
-    /// The request target is malformed.
-    #[error(transparent)]
-    Target(#[from] TargetMalformed),
-    /// The fields are malformed.
-    #[error(transparent)]
-    Fields(#[from] FieldsMalformed),
-    /// The claims about the destination do not agree.
-    #[error(transparent)]
-    Disagreement(#[from] Disagreement),
-    /// The head was malformed on the wire.
-    #[error(transparent)]
-    Wire(#[from] crate::wire::WireMalformed),
-    /// A WebSocket that is not asked for as RFC 6455 and RFC 8441 say, or another protocol in an
-    /// extended CONNECT.
-    #[error("the request for a WebSocket is malformed, or asks for another protocol")]
-    Upgrade,
-    /// An expectation other than `100-continue` (RFC 9110 §10.1.1).
-    #[error("only the expectation `100-continue` is known")]
-    Expectation,
-    /// The query asks the origin to use a method other than the one that was judged (threats F09).
-    #[error("the query overrides the method")]
-    MethodOverride,
-    /// The query asks the origin to use fields other than those that were judged.
-    #[error("the query overrides fields")]
-    FieldOverride,
-}
-
-impl Rejected {
-    /// The reason code in refusals and audit.
-    #[must_use]
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Method(why) => why.reason(),
-            Self::Target(why) => why.reason(),
-            Self::Fields(why) => why.reason(),
-            Self::Disagreement(why) => why.reason(),
-            Self::Wire(why) => why.reason(),
-            Self::Upgrade => ReasonCode::Upgrade,
-            Self::Expectation => ReasonCode::Expectation,
-            Self::MethodOverride => ReasonCode::MethodOverride,
-            Self::FieldOverride => ReasonCode::FieldOverride,
-        }
+crate::names::faults! {
+    /// Why a request was not accepted.
+    #[derive(Debug, thiserror::Error)]
+    pub enum Rejected {
+        /// The method is refused.
+        Method(#[from] MethodRefused) = inner transparent,
+        /// The request target is malformed.
+        Target(#[from] TargetMalformed) = inner transparent,
+        /// The fields are malformed.
+        Fields(#[from] FieldsMalformed) = inner transparent,
+        /// The claims about the destination do not agree.
+        Disagreement(#[from] Disagreement) = inner transparent,
+        /// The head was malformed on the wire.
+        Wire(#[from] crate::wire::WireMalformed) = inner transparent,
+        /// A WebSocket that is not asked for as RFC 6455 and RFC 8441 say, or another protocol in
+        /// an extended CONNECT.
+        Upgrade = Upgrade "the request for a WebSocket is malformed, or asks for another protocol",
+        /// An expectation other than `100-continue` (RFC 9110 §10.1.1).
+        Expectation = Expectation "only the expectation `100-continue` is known",
+        /// The query asks the origin to use a method other than the one that was judged (threats
+        /// F09).
+        MethodOverride = MethodOverride "the query overrides the method",
+        /// The query asks the origin to use fields other than those that were judged.
+        FieldOverride = FieldOverride "the query overrides fields",
     }
 }
 

@@ -11,7 +11,6 @@ use super::prefixed::Prefixed;
 use super::socks;
 use super::synthetic::GATEWAY_NAME;
 use crate::message::{Authority, AuthorityMalformed, Host, Scheme};
-use crate::names::ReasonCode;
 use crate::wire::socks::SocksTarget;
 use crate::wire::{HeadReader, WireMalformed, parse_head};
 
@@ -41,37 +40,20 @@ pub enum Asked {
     Requests,
 }
 
-/// Why the client of the proxy port is not served.
-#[derive(Debug, thiserror::Error)]
-pub enum OpeningRefused {
-    /// The stream failed or ended.
-    #[error("the client's connection ended")]
-    Io(#[from] io::Error),
-    /// The SOCKS negotiation failed; the client was told.
-    #[error(transparent)]
-    Socks(#[from] socks::Error),
-    /// The CONNECT request is malformed.
-    #[error(transparent)]
-    Head(#[from] WireMalformed),
-    /// The CONNECT target is not an authority.
-    #[error(transparent)]
-    Target(#[from] AuthorityMalformed),
-    /// CONNECT's target and its Host field name different authorities (RFC 9112 §3.2.3).
-    #[error("the CONNECT target and host differ")]
-    HostMismatch,
-}
-
-impl OpeningRefused {
-    /// The reason code in the audit log.
-    #[must_use]
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Io(_) => ReasonCode::ClientLeft,
-            Self::Socks(why) => why.reason(),
-            Self::Head(why) => why.reason(),
-            Self::Target(why) => why.reason(),
-            Self::HostMismatch => ReasonCode::HostMismatch,
-        }
+crate::names::faults! {
+    /// Why the client of the proxy port is not served.
+    #[derive(Debug, thiserror::Error)]
+    pub enum OpeningRefused {
+        /// The stream failed or ended.
+        Io(#[from] io::Error) = ClientLeft "the client's connection ended",
+        /// The SOCKS negotiation failed; the client was told.
+        Socks(#[from] socks::Error) = inner transparent,
+        /// The CONNECT request is malformed.
+        Head(#[from] WireMalformed) = inner transparent,
+        /// The CONNECT target is not an authority.
+        Target(#[from] AuthorityMalformed) = inner transparent,
+        /// CONNECT's target and its Host field name different authorities (RFC 9112 §3.2.3).
+        HostMismatch = HostMismatch "the CONNECT target and host differ",
     }
 }
 

@@ -1,6 +1,5 @@
 //! Makes the certificates of a session: its root, and leaves for hosts.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,7 +16,7 @@ use zeroize::Zeroizing;
 
 use super::key::Key;
 use crate::message::Host;
-use crate::names::{ReasonCode, SessionId};
+use crate::names::SessionId;
 
 /// How a session's CA is made.
 #[derive(Debug, Clone)]
@@ -71,33 +70,18 @@ pub enum CaError {
     Tls(#[source] rustls::Error),
 }
 
-/// Why no leaf is made for a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum MintRefused {
-    /// The session's closed list of hosts does not contain it.
-    #[error("the host is outside the session's list")]
-    OutsideConstraints,
-    /// The session requested too many new names.
-    #[error("too many new host names")]
-    Throttled,
-    /// The CA's life is over.
-    #[error("the session's CA has expired")]
-    Ended,
-    /// The leaf cannot be encoded or signed.
-    #[error("the certificate cannot be made")]
-    Failed,
-}
-
-impl MintRefused {
-    /// The short code for audit and refusals.
-    #[must_use]
-    pub fn reason(self) -> ReasonCode {
-        match self {
-            Self::OutsideConstraints => ReasonCode::HostNotPermitted,
-            Self::Throttled => ReasonCode::MintThrottled,
-            Self::Ended => ReasonCode::SessionEnded,
-            Self::Failed => ReasonCode::MintFailed,
-        }
+crate::names::faults! {
+    /// Why no leaf is made for a host.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+    pub enum MintRefused {
+        /// The session's closed list of hosts does not contain it.
+        OutsideConstraints = HostNotPermitted "the host is outside the session's list",
+        /// The session requested too many new names.
+        Throttled = MintThrottled "too many new host names",
+        /// The CA's life is over.
+        Ended = SessionEnded "the session's CA has expired",
+        /// The leaf cannot be encoded or signed.
+        Failed = MintFailed "the certificate cannot be made",
     }
 }
 
@@ -290,17 +274,9 @@ fn leaf_key() -> Result<Key, CaError> {
     Ok(KEY.get_or_init(|| key).clone())
 }
 
-impl fmt::Debug for KeptCa {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeptCa").finish_non_exhaustive()
-    }
-}
+crate::names::concealed!(KeptCa);
 
-impl fmt::Debug for Mint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mint").finish_non_exhaustive()
-    }
-}
+crate::names::concealed!(Mint);
 
 fn common_name(session: &SessionId) -> DistinguishedName {
     let mut name = DistinguishedName::new();

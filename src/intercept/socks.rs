@@ -8,7 +8,6 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use super::prefixed::Prefixed;
 use crate::message::Host;
-use crate::names::ReasonCode;
 use crate::wire::Cursor;
 use crate::wire::socks::{
     CONNECT, LOGIN_VERSION, NO_AUTHENTICATION, NO_METHOD, Reply, SocksFault, SocksRequest,
@@ -21,37 +20,20 @@ pub type Accepts<'a> = dyn Fn(&[u8], &[u8]) -> Checking<'a> + Sync + 'a;
 /// Whether they are right.
 pub type Checking<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
-/// Why the negotiation ended before a tunnel.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The stream failed or ended.
-    #[error("the client's connection ended")]
-    Io(#[from] io::Error),
-    /// A message does not have the format of RFC 1928.
-    #[error("the SOCKS message is malformed")]
-    Malformed,
-    /// No method in common, or a wrong password.
-    #[error("the SOCKS client did not authenticate")]
-    Unauthenticated,
-    /// Not CONNECT.
-    #[error("only the SOCKS command CONNECT is supported")]
-    Command,
-    /// The host or port is not a canonical authority.
-    #[error("the SOCKS destination is malformed")]
-    Destination,
-}
-
-impl Error {
-    /// The reason code in the audit log.
-    #[must_use]
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Io(_) => ReasonCode::ClientLeft,
-            Self::Malformed => ReasonCode::SocksMalformed,
-            Self::Unauthenticated => ReasonCode::ProxyAuthentication,
-            Self::Command => ReasonCode::SocksCommand,
-            Self::Destination => ReasonCode::HostCharset,
-        }
+crate::names::faults! {
+    /// Why the negotiation ended before a tunnel.
+    #[derive(Debug, thiserror::Error)]
+    pub enum Error {
+        /// The stream failed or ended.
+        Io(#[from] io::Error) = ClientLeft "the client's connection ended",
+        /// A message does not have the format of RFC 1928.
+        Malformed = SocksMalformed "the SOCKS message is malformed",
+        /// No method in common, or a wrong password.
+        Unauthenticated = ProxyAuthentication "the SOCKS client did not authenticate",
+        /// Not CONNECT.
+        Command = SocksCommand "only the SOCKS command CONNECT is supported",
+        /// The host or port is not a canonical authority.
+        Destination = HostCharset "the SOCKS destination is malformed",
     }
 }
 

@@ -6,7 +6,6 @@ use http::{HeaderMap, Uri, Version};
 use super::authority::{Authority, AuthorityMalformed};
 use super::host::Host;
 use super::{Origin, Scheme};
-use gateway_names::ReasonCode;
 
 /// What the connection said before its first request.
 #[derive(Debug, Clone, Copy)]
@@ -22,60 +21,33 @@ pub struct ConnectionClaims<'a> {
     pub port: Option<u16>,
 }
 
-/// Why the claims about a request's destination do not agree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Disagreement {
-    /// This listener does not allow a target of this form.
-    #[error("the request target has a form that does not fit")]
-    TargetForm,
-    /// The target's scheme is not that of the connection, or one that the gateway does not support.
-    #[error("the scheme is not the connection's")]
-    Scheme,
-    /// No host, an empty one, or two.
-    #[error("there is not exactly one host")]
-    HostCount,
-    /// A malformed host or port.
-    #[error(transparent)]
-    Malformed(#[from] AuthorityMalformed),
-    /// An absolute-form target and `Host` differ.
-    #[error("the request target and host differ")]
-    HostMismatch,
-    /// HTTP/2's `:authority` and `host` differ.
-    #[error("the authority and host differ")]
-    AuthorityHostConflict,
-    /// TLS without SNI, for a host that is a name.
-    #[error("the connection names no server")]
-    NoSni,
-    /// The tunnel and the ClientHello name different hosts.
-    #[error("the tunnel and the server name differ")]
-    SniTunnelMismatch,
-    /// The path begins with no alias of a `base` listener.
-    #[error("the path begins with no alias of this listener")]
-    Alias,
-    /// A web page asks through a `base` listener.
-    #[error("a browser asks, or for another name than the listener's")]
-    Browser,
-    /// The request is for another host or port than the connection.
-    #[error("the request is for another authority than the connection")]
-    Misdirected,
-}
-
-impl Disagreement {
-    /// The short code for refusals and audit records.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Disagreement::TargetForm => ReasonCode::TargetForm,
-            Disagreement::Scheme => ReasonCode::Scheme,
-            Disagreement::HostCount => ReasonCode::HostCount,
-            Disagreement::Malformed(malformed) => malformed.reason(),
-            Disagreement::HostMismatch => ReasonCode::HostMismatch,
-            Disagreement::AuthorityHostConflict => ReasonCode::AuthorityHostConflict,
-            Disagreement::NoSni => ReasonCode::NoSni,
-            Disagreement::SniTunnelMismatch => ReasonCode::SniConnectMismatch,
-            Disagreement::Alias => ReasonCode::Alias,
-            Disagreement::Browser => ReasonCode::Browser,
-            Disagreement::Misdirected => ReasonCode::AuthorityMismatch,
-        }
+gateway_names::faults! {
+    /// Why the claims about a request's destination do not agree.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+    pub enum Disagreement {
+        /// This listener does not allow a target of this form.
+        TargetForm = TargetForm "the request target has a form that does not fit",
+        /// The target's scheme is not that of the connection, or one that the gateway does not
+        /// support.
+        Scheme = Scheme "the scheme is not the connection's",
+        /// No host, an empty one, or two.
+        HostCount = HostCount "there is not exactly one host",
+        /// A malformed host or port.
+        Malformed(#[from] AuthorityMalformed) = inner transparent,
+        /// An absolute-form target and `Host` differ.
+        HostMismatch = HostMismatch "the request target and host differ",
+        /// HTTP/2's `:authority` and `host` differ.
+        AuthorityHostConflict = AuthorityHostConflict "the authority and host differ",
+        /// TLS without SNI, for a host that is a name.
+        NoSni = NoSni "the connection names no server",
+        /// The tunnel and the ClientHello name different hosts.
+        SniTunnelMismatch = SniConnectMismatch "the tunnel and the server name differ",
+        /// The path begins with no alias of a `base` listener.
+        Alias = Alias "the path begins with no alias of this listener",
+        /// A web page asks through a `base` listener.
+        Browser = Browser "a browser asks, or for another name than the listener's",
+        /// The request is for another host or port than the connection.
+        Misdirected = AuthorityMismatch "the request is for another authority than the connection",
     }
 }
 

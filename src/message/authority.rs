@@ -4,7 +4,6 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::host::{Host, HostMalformed};
-use gateway_names::ReasonCode;
 
 /// A canonical host and an explicit port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,27 +14,17 @@ pub struct Authority {
     pub port: u16,
 }
 
-/// Why bytes are not an authority.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum AuthorityMalformed {
-    /// The host part is not a host.
-    #[error(transparent)]
-    Host(#[from] HostMalformed),
-    /// The port is empty, zero, above 65535, or not written as plain digits without a leading zero.
-    #[error("the port is not a number from 1 to 65535 in plain digits")]
-    Port,
-    /// There is no port where one is required.
-    #[error("the authority has no port")]
-    PortMissing,
-}
-
-impl AuthorityMalformed {
-    /// The short code for refusals and audit records.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            AuthorityMalformed::Host(host) => host.reason(),
-            AuthorityMalformed::Port | AuthorityMalformed::PortMissing => ReasonCode::Port,
-        }
+gateway_names::faults! {
+    /// Why bytes are not an authority.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+    pub enum AuthorityMalformed {
+        /// The host part is not a host.
+        Host(#[from] HostMalformed) = inner transparent,
+        /// The port is empty, zero, above 65535, or not written as plain digits without a leading
+        /// zero.
+        Port = Port "the port is not a number from 1 to 65535 in plain digits",
+        /// There is no port where one is required.
+        PortMissing = Port "the authority has no port",
     }
 }
 

@@ -7,7 +7,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use gateway_names::ReasonCode;
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 
 /// A canonical host: a lower-case name of A-labels without a trailing dot, or an address.
@@ -19,36 +18,22 @@ pub struct Host {
     ip: Option<IpAddr>,
 }
 
-/// Why bytes are not a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum HostMalformed {
-    /// An empty host or label, a second trailing dot, brackets on a name, or a label or name that
-    /// is too long.
-    #[error("the host is not a name or an address")]
-    Syntax,
-    /// A byte that no host contains: userinfo, percent, space, control, separators.
-    #[error("the host holds a character that no host may hold")]
-    Charset,
-    /// A label that UTS 46 refuses, or that does not survive conversion to its A-label and back.
-    #[error("the host is not a valid internationalised name")]
-    Idna,
-    /// An IPv6 zone identifier, which has a meaning on one machine only (RFC 6874).
-    #[error("the host has an IPv6 zone identifier")]
-    Zone,
-    /// The last label is a number, but the name is not an IPv4 address in any spelling.
-    #[error("the host looks like an IPv4 address but is not one")]
-    Ipv4,
-}
-
-impl HostMalformed {
-    /// The short code for refusals and audit records.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            HostMalformed::Syntax | HostMalformed::Ipv4 => ReasonCode::HostSyntax,
-            HostMalformed::Charset => ReasonCode::HostCharset,
-            HostMalformed::Idna => ReasonCode::HostIdna,
-            HostMalformed::Zone => ReasonCode::HostZone,
-        }
+gateway_names::faults! {
+    /// Why bytes are not a host.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+    pub enum HostMalformed {
+        /// An empty host or label, a second trailing dot, brackets on a name, or a label or name
+        /// that is too long.
+        Syntax = HostSyntax "the host is not a name or an address",
+        /// A byte that no host contains: userinfo, percent, space, control, separators.
+        Charset = HostCharset "the host holds a character that no host may hold",
+        /// A label that UTS 46 refuses, or that does not survive conversion to its A-label and
+        /// back.
+        Idna = HostIdna "the host is not a valid internationalised name",
+        /// An IPv6 zone identifier, which has a meaning on one machine only (RFC 6874).
+        Zone = HostZone "the host has an IPv6 zone identifier",
+        /// The last label is a number, but the name is not an IPv4 address in any spelling.
+        Ipv4 = HostSyntax "the host looks like an IPv4 address but is not one",
     }
 }
 

@@ -1,26 +1,15 @@
 //! Methods: which tokens may be requested at all.
 
-use gateway_names::ReasonCode;
 use http::Method;
 
-/// Why a method is refused before policy is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum MethodRefused {
-    /// A token with a lower-case letter or an unusual character, or longer than 32 bytes.
-    #[error("the method is not a plain upper-case token of at most 32 bytes")]
-    Malformed,
-    /// A method that reflects, tunnels or debugs: TRACE, TRACK, DEBUG, CONNECT, PRI.
-    #[error("the method is never forwarded")]
-    Prohibited,
-}
-
-impl MethodRefused {
-    /// The short code for refusals and audit records.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Malformed => ReasonCode::Method,
-            Self::Prohibited => ReasonCode::MethodProhibited,
-        }
+gateway_names::faults! {
+    /// Why a method is refused before policy is asked.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+    pub enum MethodRefused {
+        /// A token with a lower-case letter or an unusual character, or longer than 32 bytes.
+        Malformed = Method "the method is not a plain upper-case token of at most 32 bytes",
+        /// A method that reflects, tunnels or debugs: TRACE, TRACK, DEBUG, CONNECT, PRI.
+        Prohibited = MethodProhibited "the method is never forwarded",
     }
 }
 

@@ -29,7 +29,7 @@ use super::rule::{
     UpstreamProxy,
 };
 use super::tls::{self, Offer};
-use super::{Error, dial, reach, upstream};
+use super::{Error, chain, dial, reach, upstream};
 use crate::credential::{HttpAnswer, HttpClient, StoreError, StoreFuture};
 use crate::message::{HostPattern, Origin, OriginPattern, Scheme};
 
@@ -280,13 +280,7 @@ fn retry_after(fields: &HeaderMap) -> Option<SystemTime> {
 
 /// Reports that nothing was sent. The error describes only the connection.
 fn refused(error: &Error) -> StoreError {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    StoreError::NotConnected(text.into())
+    StoreError::NotConnected(chain(error).into())
 }
 
 fn not_connected(error: &dyn std::fmt::Display) -> StoreError {

@@ -8,53 +8,32 @@ use http::HeaderMap;
 use super::generation::Generation;
 use super::judged::JudgedRequest;
 use crate::intercept::{Caller, TokenDenied};
-use crate::names::{CredentialName, PolicyId, ReasonCode};
+use crate::names::{CredentialName, PolicyId};
 use crate::session::{Bindings, Session};
 
-/// Why a request may not be sent, or may not go on.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Objection {
-    /// Its session has ended.
-    #[error("the session has ended")]
-    SessionEnded,
-    /// A credential that it is lent is revoked.
-    #[error("the credential is revoked")]
-    Revoked,
-    /// The token of its caller was revoked, or has ended.
-    #[error(transparent)]
-    TokenOver(TokenDenied),
-    /// The evidence of its caller has ended.
-    #[error("nothing shows any more who is behind the connection")]
-    CallerOver,
-    /// The policies do not allow it.
-    #[error("the policies changed while the exchange was under way, and do not allow it any more")]
-    Policy,
-    /// A credential that it is lent is no longer for such requests.
-    #[error(
-        "the credentials changed while the exchange was under way, and one of its own was removed or is not for such requests any more"
-    )]
-    Unbound,
-    /// A caveat of its caller's token does not allow it.
-    #[error(transparent)]
-    Caveat(TokenDenied),
-    /// Its session was made to be lent other credentials alone.
-    #[error("the session may not be lent `{0}`")]
-    Unlent(CredentialName),
-}
-
-impl Objection {
-    /// The reason code in refusals and audit.
-    #[must_use]
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::SessionEnded => ReasonCode::SessionEnded,
-            Self::Revoked => ReasonCode::CredentialRevoked,
-            Self::TokenOver(_) | Self::Caveat(_) => ReasonCode::TokenCaveat,
-            Self::CallerOver => ReasonCode::CallerRefused,
-            Self::Policy => ReasonCode::Revoked,
-            Self::Unbound => ReasonCode::CredentialRemoved,
-            Self::Unlent(_) => ReasonCode::SessionLend,
-        }
+crate::names::faults! {
+    /// Why a request may not be sent, or may not go on.
+    #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+    pub enum Objection {
+        /// Its session has ended.
+        SessionEnded = SessionEnded "the session has ended",
+        /// A credential that it is lent is revoked.
+        Revoked = CredentialRevoked "the credential is revoked",
+        /// The token of its caller was revoked, or has ended.
+        TokenOver(TokenDenied) = TokenCaveat transparent,
+        /// The evidence of its caller has ended.
+        CallerOver = CallerRefused "nothing shows any more who is behind the connection",
+        /// The policies do not allow it.
+        Policy = Revoked
+            "the policies changed while the exchange was under way, and do not allow it any more",
+        /// A credential that it is lent is no longer for such requests.
+        Unbound = CredentialRemoved
+            "the credentials changed while the exchange was under way, and one of its own was \
+             removed or is not for such requests any more",
+        /// A caveat of its caller's token does not allow it.
+        Caveat(TokenDenied) = TokenCaveat transparent,
+        /// Its session was made to be lent other credentials alone.
+        Unlent(CredentialName) = SessionLend "the session may not be lent `{0}`",
     }
 }
 
@@ -173,7 +152,7 @@ mod tests {
 
     use super::*;
     use crate::intercept::{HeldToken, KEY_NUMBER, RevokedTokens, TokenPeer, TokenVerifier};
-    use crate::names::SessionId;
+    use crate::names::{ReasonCode, SessionId};
     use crate::policy::judged::tests::judged_of;
     use crate::policy::question::tests::kept;
     use crate::session::phantom::{Issue, PhantomKey};

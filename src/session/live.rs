@@ -27,7 +27,7 @@ use crate::audit::{Account, Log, Noted, Redact};
 use crate::body::Document;
 use crate::body::HoldBudget;
 use crate::intercept::{Accepted, Request};
-use crate::names::{Map, ReasonCode, SessionId, User};
+use crate::names::{Map, SessionId, User};
 
 /// A session: one workload, what it may present, and until when.
 pub struct Session {
@@ -60,32 +60,18 @@ pub struct Session {
     state: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
-/// Why a request belongs to no session, or may not be made in it.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The listener's session is not known.
-    #[error("the session is unknown")]
-    Unknown,
-    /// The session is over.
-    #[error("the session has ended")]
-    Ended,
-    /// An operator paused the session.
-    #[error("an operator paused the session")]
-    Paused,
-    /// A phantom or a foreign credential appears where it may not.
-    #[error(transparent)]
-    Misplaced(#[from] CredentialRefusal),
-}
-
-impl Error {
-    /// The reason code in refusals and audit.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Unknown => ReasonCode::SessionUnknown,
-            Self::Ended => ReasonCode::SessionEnded,
-            Self::Paused => ReasonCode::SessionPaused,
-            Self::Misplaced(why) => why.reason(),
-        }
+crate::names::faults! {
+    /// Why a request belongs to no session, or may not be made in it.
+    #[derive(Debug, thiserror::Error)]
+    pub enum Error {
+        /// The listener's session is not known.
+        Unknown = SessionUnknown "the session is unknown",
+        /// The session is over.
+        Ended = SessionEnded "the session has ended",
+        /// An operator paused the session.
+        Paused = SessionPaused "an operator paused the session",
+        /// A phantom or a foreign credential appears where it may not.
+        Misplaced(#[from] CredentialRefusal) = inner transparent,
     }
 }
 
@@ -522,12 +508,6 @@ impl Identified {
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }
-
-    /// The credentials it presents.
-    pub fn presented(&self) -> &DetectedCredentials {
-        &self.presented
-    }
-
     /// Takes the proof apart, for the stage that judges the request.
     pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, DetectedCredentials) {
         (self.request, self.session, self.presented)

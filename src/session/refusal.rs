@@ -53,133 +53,105 @@ impl SignatureFault {
     }
 }
 
-/// Why a request is refused because of the credentials it carries.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CredentialRefusal {
-    /// A phantom is sent to an origin, method or path its credential is not bound to (H01, H02).
-    #[error(
-        "the phantom of `{credential}` is in {part} of a request to which that credential is not bound"
-    )]
-    OutOfScope {
-        /// The credential.
-        credential: CredentialName,
-        /// Where the phantom is.
-        part: RequestPart,
-    },
-    /// A phantom is where its credential has no place (H03, H07, H10).
-    #[error("the phantom of `{credential}` is in {part}, where that credential may not be")]
-    Position {
-        /// The credential.
-        credential: CredentialName,
-        /// Where the phantom is.
-        part: RequestPart,
-    },
-    /// A phantom is encoded or escaped (H04, H05).
-    #[error("the phantom of `{credential}` is in {part} in an encoded form")]
-    Disguised {
-        /// The credential.
-        credential: CredentialName,
-        /// Where the phantom is.
-        part: RequestPart,
-    },
-    /// A phantom appears more than once (H06).
-    #[error("the phantom of `{credential}` appears more than once")]
-    Count {
-        /// The credential.
-        credential: CredentialName,
-    },
-    /// A phantom would be replaced in clear text (C13).
-    #[error("credential `{credential}` is bound to https and the request is not")]
-    Cleartext {
-        /// The credential.
-        credential: CredentialName,
-    },
-    /// A phantom stands in for a credential that the session may no longer use.
-    #[error("the phantom of `{credential}` stands in {part}, and that credential was removed")]
-    Removed {
-        /// The credential.
-        credential: CredentialName,
-        /// Where the phantom is.
-        part: RequestPart,
-    },
-    /// A phantom belongs to another session, live or ended (H11).
-    #[error("a phantom of another session is in {part}")]
-    ForeignSession {
-        /// The session it was issued to. For the audit record, not for the client.
-        owner: SessionId,
-        /// Where the phantom is.
-        part: RequestPart,
-    },
-    /// A credential that is not ours is in a credential place of a managed origin (H13, E20).
-    #[error(
-        "a credential that this gateway did not issue is in {part} of a request to a managed origin"
-    )]
-    Foreign {
-        /// Where it is.
-        part: RequestPart,
-    },
-    /// A token of a gateway would leave with the request.
-    #[error("a token of a gateway is in {part}")]
-    Token {
-        /// Where it is.
-        part: RequestPart,
-    },
-    /// Content that may contain a foreign credential cannot be read.
-    #[error("content in which the service takes credentials cannot be read: {why}")]
-    Unreadable {
-        /// What is wrong with it.
-        why: FormFault,
-    },
-    /// The content would be sent with other bytes than a digest or a signature covers.
-    #[error(
-        "the content would be sent with other bytes, and a digest or a signature of the request covers it"
-    )]
-    Digest,
-    /// A credential limited to some requests would be used for a batch, whose requests are not
-    /// judged one by one (F14).
-    #[error("`{credential}` is for some methods or paths alone, and the request holds many")]
-    Batch {
-        /// The credential.
-        credential: CredentialName,
-    },
-    /// The signature cannot be read in exactly one way, at an origin for which a credential signs
-    /// (J02, J05, J09, J12).
-    #[error("the request's signature is refused: {fault}")]
-    Signature {
-        /// What is wrong with it.
-        fault: SignatureFault,
-    },
-    /// The credential may not sign such a request (J01, J06).
-    #[error("credential `{credential}` may not sign this request: {why}")]
-    Unsignable {
-        /// The credential.
-        credential: CredentialName,
-        /// What is outside its scope.
-        why: SignatureFault,
-    },
+crate::names::faults! {
+    /// Why a request is refused because of the credentials it carries.
+    #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+    pub enum CredentialRefusal {
+        /// A phantom is sent to an origin, method or path its credential is not bound to (H01,
+        /// H02).
+        OutOfScope {
+            /// The credential.
+            credential: CredentialName,
+            /// Where the phantom is.
+            part: RequestPart,
+        } = PhantomOutOfScope
+            "the phantom of `{credential}` is in {part} of a request to which that credential is \
+             not bound",
+        /// A phantom is where its credential has no place (H03, H07, H10).
+        Position {
+            /// The credential.
+            credential: CredentialName,
+            /// Where the phantom is.
+            part: RequestPart,
+        } = PhantomPosition
+            "the phantom of `{credential}` is in {part}, where that credential may not be",
+        /// A phantom is encoded or escaped (H04, H05).
+        Disguised {
+            /// The credential.
+            credential: CredentialName,
+            /// Where the phantom is.
+            part: RequestPart,
+        } = PhantomDisguised "the phantom of `{credential}` is in {part} in an encoded form",
+        /// A phantom appears more than once (H06).
+        Count {
+            /// The credential.
+            credential: CredentialName,
+        } = PhantomCount "the phantom of `{credential}` appears more than once",
+        /// A phantom would be replaced in clear text (C13).
+        Cleartext {
+            /// The credential.
+            credential: CredentialName,
+        } = CleartextInjection "credential `{credential}` is bound to https and the request is not",
+        /// A phantom stands in for a credential that the session may no longer use.
+        Removed {
+            /// The credential.
+            credential: CredentialName,
+            /// Where the phantom is.
+            part: RequestPart,
+        } = CredentialRemoved
+            "the phantom of `{credential}` stands in {part}, and that credential was removed",
+        /// A phantom belongs to another session, live or ended (H11).
+        ForeignSession {
+            /// The session it was issued to. For the audit record, not for the client.
+            owner: SessionId,
+            /// Where the phantom is.
+            part: RequestPart,
+        } = PhantomForeignSession "a phantom of another session is in {part}",
+        /// A credential that is not ours is in a credential place of a managed origin (H13, E20).
+        Foreign {
+            /// Where it is.
+            part: RequestPart,
+        } = ForeignCredential
+            "a credential that this gateway did not issue is in {part} of a request to a managed \
+             origin",
+        /// A token of a gateway would leave with the request.
+        Token {
+            /// Where it is.
+            part: RequestPart,
+        } = TokenMisplaced "a token of a gateway is in {part}",
+        /// Content that may contain a foreign credential cannot be read.
+        Unreadable {
+            /// What is wrong with it.
+            why: FormFault,
+        } = ContentUnreadable
+            "content in which the service takes credentials cannot be read: {why}",
+        /// The content would be sent with other bytes than a digest or a signature covers.
+        Digest = ContentDigest
+            "the content would be sent with other bytes, and a digest or a signature of the \
+             request covers it",
+        /// A credential limited to some requests would be used for a batch, whose requests are not
+        /// judged one by one (F14).
+        Batch {
+            /// The credential.
+            credential: CredentialName,
+        } = Batch "`{credential}` is for some methods or paths alone, and the request holds many",
+        /// The signature cannot be read in exactly one way, at an origin for which a credential
+        /// signs (J02, J05, J09, J12).
+        Signature {
+            /// What is wrong with it.
+            fault: SignatureFault,
+        } = .fault "the request's signature is refused: {fault}",
+        /// The credential may not sign such a request (J01, J06).
+        Unsignable {
+            /// The credential.
+            credential: CredentialName,
+            /// What is outside its scope.
+            why: SignatureFault,
+        } = .why "credential `{credential}` may not sign this request: {why}",
+    }
 }
 
 impl CredentialRefusal {
-    /// The short code for audit records and refusals.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::OutOfScope { .. } => ReasonCode::PhantomOutOfScope,
-            Self::Position { .. } => ReasonCode::PhantomPosition,
-            Self::Disguised { .. } => ReasonCode::PhantomDisguised,
-            Self::Count { .. } => ReasonCode::PhantomCount,
-            Self::Cleartext { .. } => ReasonCode::CleartextInjection,
-            Self::Removed { .. } => ReasonCode::CredentialRemoved,
-            Self::ForeignSession { .. } => ReasonCode::PhantomForeignSession,
-            Self::Foreign { .. } => ReasonCode::ForeignCredential,
-            Self::Token { .. } => ReasonCode::TokenMisplaced,
-            Self::Unreadable { .. } => ReasonCode::ContentUnreadable,
-            Self::Digest => ReasonCode::ContentDigest,
-            Self::Batch { .. } => ReasonCode::Batch,
-            Self::Signature { fault } => fault.reason(),
-            Self::Unsignable { why, .. } => why.reason(),
-        }
-    }
-
     /// The same, with the name of the field that it was found in.
     pub(super) fn in_field(mut self, name: &HeaderName) -> Self {
         if let Self::OutOfScope { part, .. }

@@ -19,7 +19,6 @@ use super::phantom::{Phantom, TemporaryPhantoms};
 use super::refusal::{RequestPart, SignatureFault};
 use crate::body::{Content, HoldBudget};
 use crate::message::{EncodedSlash, Origin, OriginPattern, RequestHead};
-use crate::names::ReasonCode;
 
 /// A signing scheme, with the limits on what one credential may sign.
 pub trait Signer: fmt::Debug + Send + Sync {
@@ -210,43 +209,24 @@ pub struct SigningContext<'a> {
     pub budget: &'a Arc<HoldBudget>,
 }
 
-/// Why a signed request is not signed again.
-#[derive(Debug, thiserror::Error)]
-pub enum SigningFailure {
-    /// The client's signature was not made with the session's phantom over this request.
-    #[error("the request's signature is refused: {0}")]
-    Signature(SignatureFault),
-    /// The credential may not sign what the request asks for.
-    #[error("the credential may not sign this request: {0}")]
-    Unsignable(SignatureFault),
-    /// The client's clock is too far off.
-    #[error("the client's clock is more than 15 minutes off the gateway's")]
-    Skewed,
-    /// A presigned request has expired.
-    #[error("the presigned request, or what it is signed with, has expired")]
-    Expired,
-    /// The request could not be signed with the credential.
-    #[error("the request cannot be signed with the credential")]
-    Unsigned(#[source] SignatureFault),
-    /// The system gives no random bytes for a nonce.
-    #[error("the system gives no random bytes")]
-    NoRandomness,
-    /// A part that it needs is missing.
-    #[error("the credential is not configured")]
-    Incomplete,
-}
-
-impl SigningFailure {
-    /// The reason code in refusals and audit.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Signature(fault) | Self::Unsignable(fault) | Self::Unsigned(fault) => {
-                fault.reason()
-            }
-            Self::Skewed => ReasonCode::SignatureSkew,
-            Self::Expired => ReasonCode::SignatureExpired,
-            Self::NoRandomness => ReasonCode::NoRandomness,
-            Self::Incomplete => ReasonCode::CredentialUnknown,
-        }
+crate::names::faults! {
+    /// Why a signed request is not signed again.
+    #[derive(Debug, thiserror::Error)]
+    pub enum SigningFailure {
+        /// The client's signature was not made with the session's phantom over this request.
+        Signature(SignatureFault) = inner "the request's signature is refused: {0}",
+        /// The credential may not sign what the request asks for.
+        Unsignable(SignatureFault) = inner "the credential may not sign this request: {0}",
+        /// The client's clock is too far off.
+        Skewed = SignatureSkew "the client's clock is more than 15 minutes off the gateway's",
+        /// A presigned request has expired.
+        Expired = SignatureExpired "the presigned request, or what it is signed with, has expired",
+        /// The request could not be signed with the credential.
+        Unsigned(#[source] SignatureFault) = inner
+            "the request cannot be signed with the credential",
+        /// The system gives no random bytes for a nonce.
+        NoRandomness = NoRandomness "the system gives no random bytes",
+        /// A part that it needs is missing.
+        Incomplete = CredentialUnknown "the credential is not configured",
     }
 }

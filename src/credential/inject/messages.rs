@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::AttachFailure;
 use super::content::spliced;
 use crate::credential::store::CachedSecret;
-use crate::names::{CredentialName, ReasonCode};
+use crate::names::CredentialName;
 use crate::session::{
     CredentialRefusal, CredentialUse, Location, MessageSearch, Session, SessionStatus,
 };
@@ -35,45 +35,30 @@ pub struct InjectMessages {
     secrets: Vec<(CredentialName, CachedSecret)>,
 }
 
-/// Why a client's message does not go on. The caller must close the connection.
-#[derive(Debug, thiserror::Error)]
-pub enum MessageFault {
-    /// Its frames violate RFC 6455.
-    #[error("the client's frames: {0}")]
-    Malformed(#[from] FrameMalformed),
-    /// It is not UTF-8 (RFC 6455 §8.1).
-    #[error("a text message of a WebSocket is not UTF-8")]
-    Encoding,
-    /// It is binary, and nobody reads which credential is in it.
-    #[error("a binary message of a WebSocket, where the service takes credentials in messages")]
-    Binary,
-    /// Its session is paused or has ended.
-    #[error("the session lends nothing now: it is paused, or has ended")]
-    Inactive,
-    /// It is longer than may be searched.
-    #[error("a text message of a WebSocket is longer than 64 KiB, or in too many frames")]
-    TooLong,
-    /// A credential in it may not be there, or readers may disagree about it.
-    #[error("in a message of a WebSocket: {0}")]
-    Refused(#[from] CredentialRefusal),
-    /// The secret cannot be put in.
-    #[error(transparent)]
-    Unfit(#[from] AttachFailure),
+crate::names::faults! {
+    /// Why a client's message does not go on. The caller must close the connection.
+    #[derive(Debug, thiserror::Error)]
+    pub enum MessageFault {
+        /// Its frames violate RFC 6455.
+        Malformed(#[from] FrameMalformed) = WebsocketMessage "the client's frames: {0}",
+        /// It is not UTF-8 (RFC 6455 §8.1).
+        Encoding = WebsocketMessage "a text message of a WebSocket is not UTF-8",
+        /// It is binary, and nobody reads which credential is in it.
+        Binary = WebsocketMessage
+            "a binary message of a WebSocket, where the service takes credentials in messages",
+        /// Its session is paused or has ended.
+        Inactive = SessionPaused "the session lends nothing now: it is paused, or has ended",
+        /// It is longer than may be searched.
+        TooLong = WebsocketMessage
+            "a text message of a WebSocket is longer than 64 KiB, or in too many frames",
+        /// A credential in it may not be there, or readers may disagree about it.
+        Refused(#[from] CredentialRefusal) = inner "in a message of a WebSocket: {0}",
+        /// The secret cannot be put in.
+        Unfit(#[from] AttachFailure) = inner transparent,
+    }
 }
 
 impl MessageFault {
-    /// The reason code in audit.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Malformed(_) | Self::Encoding | Self::TooLong | Self::Binary => {
-                ReasonCode::WebsocketMessage
-            }
-            Self::Inactive => ReasonCode::SessionPaused,
-            Self::Refused(why) => why.reason(),
-            Self::Unfit(why) => why.reason(),
-        }
-    }
-
     /// The status in the closing frame that the client gets (RFC 6455 §7.4.1).
     pub fn close_status(&self) -> u16 {
         match self {

@@ -124,14 +124,6 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The short code for audit records and refusals.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Unsafe(_) => "secret_unsafe",
-            _ => "secret_unavailable",
-        }
-    }
-
     /// Whether the store answered that it has no such secret.
     pub fn is_absent(&self) -> bool {
         matches!(

@@ -1,6 +1,5 @@
 //! Checks that the fields of a request have one meaning.
 
-use gateway_names::ReasonCode;
 use http::Version;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -9,43 +8,27 @@ use super::names::{
     is_plain_name, reads_as,
 };
 
-/// Why a field section is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum FieldsMalformed {
-    /// More than 100 fields or more than 32 KiB.
-    #[error("the fields are more than 100 or longer than 32 KiB")]
-    TooLarge,
-    /// A framing field that appears twice, or that this version of HTTP does not define.
-    #[error("the fields that frame the message are not as this version of HTTP has them")]
-    Framing,
-    /// Two `Host` fields.
-    #[error("there is not exactly one host")]
-    HostCount,
-    /// A single-valued field appears twice, so two readers could choose differently.
-    #[error("a field that may occur once occurs twice")]
-    Duplicate,
-    /// A name that would equal a security-relevant name, or that of another field present, if an
-    /// origin reads `_` as `-`.
-    #[error("a field name is another's with underscores")]
-    Alias,
-    /// A name that origins read in more than one way, at an origin that does not allow such names.
-    #[error(
-        "a field name holds something else than letters, digits and `-`, which origins read in several ways"
-    )]
-    Name,
-}
-
-impl FieldsMalformed {
-    /// The short code for refusals and audit records.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            FieldsMalformed::TooLarge => ReasonCode::FieldsTooLarge,
-            FieldsMalformed::Framing => ReasonCode::Framing,
-            FieldsMalformed::HostCount => ReasonCode::HostCount,
-            FieldsMalformed::Duplicate => ReasonCode::FieldDuplicate,
-            FieldsMalformed::Alias => ReasonCode::FieldAlias,
-            FieldsMalformed::Name => ReasonCode::FieldName,
-        }
+gateway_names::faults! {
+    /// Why a field section is refused.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+    pub enum FieldsMalformed {
+        /// More than 100 fields or more than 32 KiB.
+        TooLarge = FieldsTooLarge "the fields are more than 100 or longer than 32 KiB",
+        /// A framing field that appears twice, or that this version of HTTP does not define.
+        Framing = Framing
+            "the fields that frame the message are not as this version of HTTP has them",
+        /// Two `Host` fields.
+        HostCount = HostCount "there is not exactly one host",
+        /// A single-valued field appears twice, so two readers could choose differently.
+        Duplicate = FieldDuplicate "a field that may occur once occurs twice",
+        /// A name that would equal a security-relevant name, or that of another field present, if
+        /// an origin reads `_` as `-`.
+        Alias = FieldAlias "a field name is another's with underscores",
+        /// A name that origins read in more than one way, at an origin that does not allow such
+        /// names.
+        Name = FieldName
+            "a field name holds something else than letters, digits and `-`, which origins read \
+             in several ways",
     }
 }
 

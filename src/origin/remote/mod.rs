@@ -25,10 +25,10 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::io::InspectReader;
 
-use super::Error;
 use super::rule::{ClientIdentity, OriginSettings};
 use super::stores::{StoreClient, StoreClientUnusable, StoreWay};
 use super::tls::Offer;
+use super::{Error, chain};
 use crate::credential::{LoginUnavailable, UpstreamLogin};
 use crate::message::{Authority, Origin};
 use crate::names::ReasonCode;
@@ -370,8 +370,7 @@ fn reason_of<B>(answer: &Response<B>) -> Option<ReasonCode> {
     let told = answer.headers().get("proxy-status")?.to_str().ok()?;
     let (_, told) = told.split_once("details=\"")?;
     let (code, _) = told.split_once('"')?;
-    let is_it = |known: &ReasonCode| known.as_str() == code;
-    ReasonCode::ALL.into_iter().find(is_it)
+    ReasonCode::named(code)
 }
 
 fn why(reason: Option<ReasonCode>) -> String {
@@ -380,12 +379,7 @@ fn why(reason: Option<ReasonCode>) -> String {
 
 /// What is the matter with a gateway, which is no origin.
 fn of_gateway(error: &Error) -> String {
-    let (mut text, mut cause) = (error.to_string(), error.source());
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text.replace("the origin", "the gateway")
+    chain(error).replace("the origin", "the gateway")
 }
 
 fn unanswered(why: impl Into<Box<dyn StdError + Send + Sync>>) -> RemoteRefused {
