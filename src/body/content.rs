@@ -1,7 +1,6 @@
 //! The content of a request on its way from the client to the origin: streamed and counted, or
 //! buffered and transformed if a signature needs it.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -478,12 +477,8 @@ impl Transforming {
     }
 }
 
-/// Prints nothing of it: content must not reach logs.
-impl fmt::Debug for Content {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Content").finish_non_exhaustive()
-    }
-}
+// Prints nothing of it: content must not reach logs.
+gateway_names::concealed!(Content);
 
 impl Body for Content {
     type Data = Bytes;

@@ -1,6 +1,5 @@
 //! The session's own certificate authority: it trusts nothing else, and ends with the session.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,11 +109,7 @@ impl SessionCa {
     }
 }
 
-impl fmt::Debug for SessionCa {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionCa").finish_non_exhaustive()
-    }
-}
+crate::names::concealed!(SessionCa);
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,5 @@
 //! The stream of an accepted connection, whatever its door.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -152,11 +151,7 @@ impl ClientStream {
     }
 }
 
-impl fmt::Debug for DoorStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DoorStream").finish_non_exhaustive()
-    }
-}
+crate::names::concealed!(DoorStream);
 
 macro_rules! each {
     ($stream:expr, $inner:ident => $call:expr) => {

@@ -1,7 +1,6 @@
 //! The TLS of a proxy itself: the certificate that it shows, and the client certificates that it
 //! takes.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -118,11 +117,7 @@ impl PartialEq for DoorTls {
 
 impl Eq for DoorTls {}
 
-impl fmt::Debug for DoorTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DoorTls").finish_non_exhaustive()
-    }
-}
+crate::names::concealed!(DoorTls);
 
 /// Whether the time of a certificate is over.
 #[must_use]

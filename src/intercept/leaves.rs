@@ -1,7 +1,6 @@
 //! The leaves of a session: minted at the first handshake with a name, then cached. A name that no
 //! policy reaches gets one from a budget of its own, under which its requests are refused.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -164,11 +163,7 @@ impl ResolvesServerCert for Leaves {
     }
 }
 
-impl fmt::Debug for Leaves {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leaves").finish_non_exhaustive()
-    }
-}
+crate::names::concealed!(Leaves);
 
 /// How many leaves of hosts that no policy reaches are cached.
 const REFUSING_KEPT: usize = 128;

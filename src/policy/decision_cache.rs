@@ -25,11 +25,7 @@ use crate::names::User;
 /// The verdicts of one generation. The least recently used are dropped first.
 pub(super) struct DecisionCache(Mutex<LruCache<Box<[u8]>, Verdict, RandomState>>);
 
-impl std::fmt::Debug for DecisionCache {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DecisionCache").finish_non_exhaustive()
-    }
-}
+crate::names::concealed!(DecisionCache);
 
 impl DecisionCache {
     /// Creates an empty cache.

@@ -1,6 +1,5 @@
 //! `certificate`: a client certificate of a proxy's TLS, which has a SPIFFE id or a common name.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -73,13 +72,7 @@ impl HeldCertificate {
     }
 }
 
-impl fmt::Debug for HeldCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeldCertificate")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
-    }
-}
+crate::names::concealed!(HeldCertificate, user);
 
 /// The user and the groups of a certificate: its SPIFFE id, or its common name, spelled so that it
 /// is no other kind's user.

@@ -1,6 +1,5 @@
 //! `jwt`: a token of another issuer (RFC 7519), whose claims name the user and its groups.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -280,11 +279,7 @@ impl HeldJwt {
     }
 }
 
-impl fmt::Debug for HeldJwt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeldJwt").finish_non_exhaustive()
-    }
-}
+crate::names::concealed!(HeldJwt);
 
 /// How the text of a JWT begins: `{"`, encoded.
 pub(super) const JWT_PREFIX: &str = "eyJ";

@@ -1,8 +1,6 @@
 //! What the client of a proxy presents: a token, a password or a JWT, in the one place that there
 //! is.
 
-use std::fmt;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
@@ -89,11 +87,7 @@ impl Presented {
     }
 }
 
-impl fmt::Debug for Presented {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Presented").finish_non_exhaustive()
-    }
-}
+crate::names::concealed!(Presented);
 
 /// The field of a token where the client's URL is that of the gateway.
 pub(in crate::intercept) const TOKEN_FIELD: &str = "gateway-token";

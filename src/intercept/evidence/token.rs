@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -192,11 +191,7 @@ impl HeldToken {
     }
 }
 
-impl fmt::Debug for HeldToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeldToken").finish_non_exhaustive()
-    }
-}
+crate::names::concealed!(HeldToken);
 
 /// Why a token is not taken, in words for the gateway's own record. None has text of the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

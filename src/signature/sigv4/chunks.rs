@@ -7,8 +7,6 @@
 //! verified; nothing of it is passed on before. Unsigned chunks pass as they arrive. A new
 //! signature is as long as the old one, so the content's length does not change.
 
-use std::fmt;
-
 use bytes::{Bytes, BytesMut};
 use http::header::{HeaderMap, HeaderName};
 
@@ -351,14 +349,8 @@ impl ChunkResigner {
     }
 }
 
-/// Shows no key and no content.
-impl fmt::Debug for ChunkResigner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChunkResigner")
-            .field("streaming", &self.streaming)
-            .finish_non_exhaustive()
-    }
-}
+// Shows no key and no content.
+gateway_names::concealed!(ChunkResigner, streaming);
 
 fn empty(line: &[u8]) -> Result<(), Fault> {
     match line {

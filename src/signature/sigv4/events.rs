@@ -6,7 +6,6 @@
 //! and carries the service's own message as its payload; one without payload ends the stream. A
 //! message is buffered whole until it is verified. Its length does not change.
 
-use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -240,12 +239,8 @@ impl Headers {
     }
 }
 
-/// Shows no key and no content.
-impl fmt::Debug for EventResigner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventResigner").finish_non_exhaustive()
-    }
-}
+// Shows no key and no content.
+gateway_names::concealed!(EventResigner);
 
 fn date_header(date: i64) -> Vec<u8> {
     let mut header = Vec::with_capacity(DATE.len() + 8);

@@ -1,6 +1,5 @@
 //! Signs the request again: removes every trace of the client's signature and writes ours.
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use http::header::{AUTHORIZATION, HOST};
@@ -248,11 +247,5 @@ fn text_value(text: &str) -> Result<HeaderValue, Fault> {
     HeaderValue::from_str(text).map_err(|_| Fault::Key)
 }
 
-/// Shows no key.
-impl fmt::Debug for Signed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signed")
-            .field("payload", &self.payload)
-            .finish_non_exhaustive()
-    }
-}
+// Shows no key.
+gateway_names::concealed!(Signed, payload);
