@@ -36,10 +36,10 @@ const LIMITS: [(&str, usize); 10] = [
 const ROOMS: [(&str, usize); 25] = [
     ("all", 99_605),
     ("app", 7_753),
-    ("audit", 3_292),
+    ("audit", 3_280),
     ("body", 3_400),
     ("cli", 10_216),
-    ("config", 5_341),
+    ("config", 5_321),
     ("control", 1_852),
     ("credential", 12_862),
     ("escape", 1_649),

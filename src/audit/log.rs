@@ -10,7 +10,6 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::chain::Head;
@@ -28,20 +27,16 @@ use super::writer::{Flushed, Queued, Writer};
 use gateway_names::{ExchangeId, ReasonCode, SessionId, User};
 
 /// Where the log is and how durable it is: the audit section of the configuration.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The file. Its directory is created with mode 0700 if missing.
     pub path: PathBuf,
     /// When a record must survive a power loss. Default: `batch`.
-    #[serde(default)]
     pub sync: Durability,
     /// The size in bytes at which the next record begins a new file. Default: 256 MiB; minimum: 64
     /// KiB.
-    #[serde(default = "rotate_bytes")]
     pub rotate_bytes: u64,
     /// How much one session may write. Default: a burst of 256 MiB, then 256 KiB a second.
-    #[serde(default)]
     pub allowance: Allowance,
 }
 
@@ -100,7 +95,7 @@ impl Settings {
         Self {
             path: path.to_owned(),
             sync: Durability::default(),
-            rotate_bytes: rotate_bytes(),
+            rotate_bytes: 256 << 20,
             allowance: Allowance::default(),
         }
     }
@@ -387,10 +382,6 @@ fn random_id() -> Result<String, Error> {
     getrandom::fill(&mut bytes)
         .map_err(|source| Error::Start(io::Error::other(source.to_string()).into()))?;
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
-}
-
-fn rotate_bytes() -> u64 {
-    256 << 20
 }
 
 const LEAST_ROTATE_BYTES: u64 = 64 << 10;

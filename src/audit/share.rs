@@ -8,13 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
-use serde::Deserialize;
 
 use super::error::Error;
 
 /// How many bytes one session may write. The bytes written drain from the burst at the rate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allowance {
     /// Bytes at once.
     pub burst: u64,

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::lasting::Lasting;
@@ -15,8 +14,7 @@ use super::share::{Allowance, FreeSpace};
 use super::writer::Writer;
 
 /// When records reach the disk. With either choice, a crash of the process loses none.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Durability {
     /// In the background, one second after the first unsynced record.
     #[default]

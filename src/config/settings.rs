@@ -250,45 +250,25 @@ pub(super) fn sessions(section: &Section<'_, '_>) -> SessionSettings {
 
 pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
     let mut limits = Limits::default();
-    let streams = section.count("streams_per_connection", 1..=10_000);
-    limits.streams_per_connection = streams.unwrap_or(limits.streams_per_connection);
-    for (key, most, place) in [
-        (
-            "connections_per_session",
-            1_000_000,
-            &mut limits.connections_per_session,
-        ),
-        ("connections", 1_000_000, &mut limits.connections),
-        (
-            "exchanges_per_session",
-            1_000_000,
-            &mut limits.exchanges_per_session,
-        ),
-        (
-            "cached_certificates",
-            100_000,
-            &mut limits.cached_certificates,
-        ),
-    ] {
-        *place = section.count(key, 1..=most).unwrap_or(*place);
+    macro_rules! read {
+        ($($key:ident)*, $read:expr) => {
+            $(limits.$key = $read(stringify!($key)).unwrap_or(limits.$key);)*
+        };
     }
-    for (key, place) in [
-        ("max_buffered_request", &mut limits.max_buffered_request),
-        ("max_buffered_total", &mut limits.max_buffered_total),
-        ("max_decoder_memory", &mut limits.max_decoder_memory),
-    ] {
-        *place = section.get(key, units::size).unwrap_or(*place);
-    }
-    for (key, place) in [
-        ("head_timeout", &mut limits.head_timeout),
-        ("handshake_timeout", &mut limits.handshake_timeout),
-        ("connect_timeout", &mut limits.connect_timeout),
-        ("idle_timeout", &mut limits.idle_timeout),
-        ("progress_timeout", &mut limits.progress_timeout),
-        ("drain_timeout", &mut limits.drain_timeout),
-    ] {
-        *place = within(section, key, Duration::from_secs(1)..=DAY).unwrap_or(*place);
-    }
+    read!(streams_per_connection, |key| section.count(key, 1..=10_000));
+    read!(
+        connections_per_session connections exchanges_per_session,
+        |key| section.count(key, 1..=1_000_000)
+    );
+    read!(cached_certificates, |key| section.count(key, 1..=100_000));
+    read!(
+        max_buffered_request max_buffered_total max_decoder_memory,
+        |key| section.get(key, units::size)
+    );
+    read!(
+        head_timeout handshake_timeout connect_timeout idle_timeout progress_timeout drain_timeout,
+        |key| within(section, key, Duration::from_secs(1)..=DAY)
+    );
     refuse_contradictions(&limits, section);
     limits
 }
