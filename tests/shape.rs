@@ -51,7 +51,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("launch", 9_468),
     ("message", 2_892),
     ("names", 871),
-    ("origin", 3_379),
+    ("origin", 3_378),
     ("policy", 5_659),
     ("session", 4_322),
     ("signature", 8_948),
