@@ -7,47 +7,24 @@ use std::sync::{Arc, OnceLock};
 use super::base::Aliases;
 use super::caller::Caller;
 use crate::message::{Authority, ConnectionClaims, Host, Origin, Scheme};
-use crate::names::{SessionId, User};
+use crate::names::SessionId;
 
-/// How a connection reached the gateway and named its destination.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Entry {
-    /// Captured in a namespace.
-    Transparent,
-    /// A TLS listener reached by SNI.
-    Tls,
-    /// `CONNECT` to the proxy port.
-    Connect,
-    /// Absolute-form to the proxy port.
-    Forward,
-    /// SOCKS5 to the proxy port.
-    Socks,
-    /// A path below the alias of an origin.
-    Base,
-}
-
-impl Entry {
-    /// Every way in, in the order of the declaration.
-    pub const ALL: [Self; 6] = [
-        Self::Transparent,
-        Self::Tls,
-        Self::Connect,
-        Self::Forward,
-        Self::Socks,
-        Self::Base,
-    ];
-
-    /// The name in policy and audit.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Transparent => "transparent",
-            Self::Tls => "tls",
-            Self::Connect => "connect",
-            Self::Forward => "forward",
-            Self::Socks => "socks",
-            Self::Base => "base",
-        }
+crate::names::words! {
+    /// How a connection reached the gateway and named its destination; the names are those in
+    /// policy and audit.
+    pub enum Entry {
+        /// Captured in a namespace.
+        Transparent = "transparent",
+        /// A TLS listener reached by SNI.
+        Tls = "tls",
+        /// `CONNECT` to the proxy port.
+        Connect = "connect",
+        /// Absolute-form to the proxy port.
+        Forward = "forward",
+        /// SOCKS5 to the proxy port.
+        Socks = "socks",
+        /// A path below the alias of an origin.
+        Base = "base",
     }
 }
 
@@ -102,12 +79,6 @@ impl Tie {
 }
 
 impl ConnectionContext {
-    /// The user behind it, if evidence names one.
-    #[must_use]
-    pub fn user(&self) -> Option<&User> {
-        self.caller.as_ref()?.user.as_ref()
-    }
-
     /// Where the connection goes, unchecked; `None` if its requests say that. A server name decides
     /// over an address, as in [`mod@crate::message::agree`].
     #[must_use]

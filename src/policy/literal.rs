@@ -50,7 +50,7 @@ fn form_fault(fact: Fact, literal: &str) -> Option<&'static str> {
         {
             Some("a method is as HTTP writes it, in upper case: `GET`")
         }
-        Fact::Entry if Entry::ALL.iter().all(|entry| entry.as_str() != literal) => {
+        Fact::Entry if Entry::named(literal).is_none() => {
             Some("it is one of `transparent`, `tls`, `connect`, `forward`, `socks`, `base`")
         }
         Fact::Scheme if !["http", "https"].contains(&literal) => Some("it is `http` or `https`"),
