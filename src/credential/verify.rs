@@ -8,9 +8,8 @@ use super::buffer_limits::BufferLimits;
 use super::credentials::Credentials;
 use super::error::Error;
 use super::login::AskedTokens;
-use crate::intercept::Tie;
 use crate::message::RequestHead;
-use crate::names::Identity;
+use crate::names::{Identity, Tie};
 use crate::policy::Authorized;
 use crate::session::{ParsedSignature, PartTexts, Revocation, Session, VerifiedSignature};
 

@@ -124,7 +124,8 @@ impl ClientStream {
         }
     }
 
-    /// Where the client of a proxy reached it, by the name that it used in TLS, else by the address.
+    /// Where the client of a proxy reached it: by the name that it used in TLS, else by the
+    /// address.
     #[must_use]
     pub fn reached(&self) -> Option<Origin> {
         let address = self.local_addr()?;

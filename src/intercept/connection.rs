@@ -1,13 +1,12 @@
 //! What is known about a connection before its first request.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::base::Aliases;
 use super::caller::Caller;
 use crate::message::{Authority, ConnectionClaims, Host, Origin, Scheme};
-use crate::names::SessionId;
+use crate::names::{SessionId, Tie};
 
 crate::names::words! {
     /// How a connection reached the gateway and named its destination; the names are those in
@@ -55,27 +54,6 @@ pub struct ConnectionContext {
     pub reached: Option<Origin>,
     /// Whether connections to origins are its own.
     pub tie: Arc<Tie>,
-}
-
-/// Says whether the connections to origins are those of one client's connection alone.
-///
-/// Some logins (NTLM, Negotiate) are of a connection and not of a request: whoever uses such a
-/// connection next would be taken for the one who logged in.
-#[derive(Debug, Default)]
-pub struct Tie(OnceLock<u64>);
-
-impl Tie {
-    /// From now on they are, and have this number.
-    pub fn tie(&self) -> u64 {
-        static TIED: AtomicU64 = AtomicU64::new(0);
-        *self.0.get_or_init(|| TIED.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// The number of the client's connection, if they are.
-    #[must_use]
-    pub fn tied(&self) -> Option<u64> {
-        self.0.get().copied()
-    }
 }
 
 impl ConnectionContext {

@@ -35,7 +35,7 @@ pub use base::{Aliases, answer_of};
 pub use ca::SessionCa;
 pub use caller::{Caller, CallerRefused};
 pub use client_stream::ClientStream;
-pub use connection::{ConnectionContext, Entry, Tie, authority_of};
+pub use connection::{ConnectionContext, Entry, authority_of};
 pub use destination::{is_of_this_machine, original_destination};
 pub use door::{DoorMalformed, DoorSettings, DoorTls, is_over};
 pub use enter::{DoorRefused, enter};

@@ -15,7 +15,7 @@ use super::failure::{At, Failure, Step};
 use super::mount_plan::MountPlan;
 use super::paths::lexical;
 use super::tree::{bind, make_directories};
-pub use super::truststore::from_pem as java_store;
+pub use super::truststore::java_store;
 use super::{environment, list, program, syscall, tools};
 use crate::enroll::Ready;
 use gateway_names::{SYSTEM_BUNDLES, real_path};

@@ -13,7 +13,8 @@ mod reason;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 pub use real_path::real_path;
 pub use reason::{Blame, ReasonCode};
@@ -63,6 +64,27 @@ pub struct Identity {
     pub before: u64,
     /// The credentials, in the order of their injection.
     pub credentials: Arc<[CredentialName]>,
+}
+
+/// Says whether the connections to origins are those of one client's connection alone.
+///
+/// Some logins (NTLM, Negotiate) are of a connection and not of a request: whoever uses such a
+/// connection next would be taken for the one who logged in.
+#[derive(Debug, Default)]
+pub struct Tie(OnceLock<u64>);
+
+impl Tie {
+    /// From now on they are, and have this number.
+    pub fn tie(&self) -> u64 {
+        static TIED: AtomicU64 = AtomicU64::new(0);
+        *self.0.get_or_init(|| TIED.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The number of the client's connection, if they are.
+    #[must_use]
+    pub fn tied(&self) -> Option<u64> {
+        self.0.get().copied()
+    }
 }
 
 /// A policy's name: the value of its `@id` annotation, or `file:line` without one.

@@ -21,8 +21,8 @@ use super::tls::{Carried, Configurations};
 use super::vet::vet;
 use crate::body::{Meter, Outgoing};
 use crate::credential::{AnswerPlan, Credentialed, Verified};
-use crate::intercept::Tie;
 use crate::message::{Authority, Origin, RequestHead, Scheme};
+use crate::names::Tie;
 use crate::session::{Revocation, Revoked};
 
 /// The origin side of one runtime thread, with the settings of one generation.

@@ -12,9 +12,9 @@ use super::judges::{Case, Heard, Objection, Ruling};
 use super::verdict::Verdict;
 use crate::body::read::{Call, Push};
 use crate::body::{Content, HoldBudget, HoldFault, Limit};
-use crate::intercept::{Request, Tie};
+use crate::intercept::Request;
 use crate::message::{Origin, RequestHead};
-use crate::names::{CredentialName, Identity};
+use crate::names::{CredentialName, Identity, Tie};
 use crate::session::{Bindings, CredentialUse, OriginBindings, Session};
 
 /// Permission to lend one credential to one request, in one place, at one origin. It cannot be

@@ -323,8 +323,8 @@ fn content_that_ends_with_a_connection_whose_tls_is_not_closed_is_whole(rig: &Ri
 
 fn what_came_before_an_answer_broke_off_is_passed_on(rig: &Rig) {
     for framing in [
-        "Transfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n",
-        "Content-Length: 9\r\n\r\nsome",
+        "Transfer-Encoding: chunked\r\n\r\n6\r\nsome \n\r\n",
+        "Content-Length: 9\r\n\r\nsome \n",
     ] {
         rig.origins.on("/breaks", move |_| {
             let answer = format!("HTTP/1.1 200 OK\r\n{framing}");
@@ -333,7 +333,8 @@ fn what_came_before_an_answer_broke_off_is_passed_on(rig: &Rig) {
         for way in Way::SECURE {
             let answer = rig.ask(way, OTHER, "GET /breaks HTTP/1.1\r\nHost: {H}\r\n\r\n");
             assert_eq!(answer.status, 200, "{way:?} {answer:?}");
-            assert!(answer.text().starts_with("some"), "{way:?} {answer:?}");
+            // No secret can begin at the end of it, so nothing is held back.
+            assert!(answer.text().starts_with("some \n"), "{way:?} {answer:?}");
             assert!(answer.text().contains("[cut]"), "{way:?} {answer:?}");
             assert_eq!(rig.record(way)["status"], 200);
             assert!(rig.ends().iter().all(|end| end["outcome"] == "cut"));

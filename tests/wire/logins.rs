@@ -942,14 +942,18 @@ fn a_login_that_is_too_long_to_search_for_is_withheld(rig: &Rig) {
 
 fn a_login_changes_no_other_sessions_requests(rig: &Rig) {
     rig.origins.on("/x", |_| ok("", b"fine"));
+    let ask = format!("GET /x HTTP/1.1\r\nHost: {AUTH}\r\nAccept-Encoding: gzip\r\n\r\n");
+    let coding = |door| {
+        let mut wire = rig.dial(door).secure(Some(AUTH), &["http/1.1"]).unwrap();
+        assert_eq!(wire.ask(ask.as_bytes()).status, 200);
+        rig.seen()[0].all("accept-encoding").concat()
+    };
+    // Other rows may have lent that session something there.
+    let before = coding(rig.ports.tls_b);
     log_in(rig, Way::Connect, AUTH, "client_id=alone");
     rig.seen();
-    let ask = format!("GET /x HTTP/1.1\r\nHost: {AUTH}\r\nAccept-Encoding: gzip\r\n\r\n");
-    for (door, coding) in [(rig.ports.tls, "identity"), (rig.ports.tls_b, "gzip")] {
-        let mut wire = rig.dial(door).secure(Some(AUTH), &["http/1.1"]).unwrap();
-        assert_eq!(wire.ask(ask.as_bytes()).status, 200, "{coding}");
-        assert_eq!(rig.seen()[0].all("accept-encoding"), [coding]);
-    }
+    assert_eq!(coding(rig.ports.tls), "identity");
+    assert_eq!(coding(rig.ports.tls_b), before);
     rig.forget_records();
 }
 

@@ -1,5 +1,5 @@
-//! What clients of `gateway serve` need: the proxy, the CA, git's settings, phantoms and the files of
-//! logins; as variables, or as commands for a shell.
+//! What clients of `gateway serve` need: the proxy, the CA, git's settings, phantoms and the files
+//! of logins; as variables, or as commands for a shell.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -23,6 +23,8 @@ use crate::app::terminal::standard_error::StandardError;
 pub fn start(unless_asked: tracing::Level, is_for_a_person: bool) {
     let asked = std::env::var("RUST_LOG").ok();
     let asked = asked.and_then(|asked| asked.parse::<Targets>().ok());
+    // Who asks for them reads levels and sources.
+    let is_for_a_person = is_for_a_person && asked.is_none();
     let filter = asked.unwrap_or_else(|| Targets::new().with_target("gateway", unless_asked));
     let events = layer()
         .with_ansi(false)
