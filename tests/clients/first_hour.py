@@ -156,7 +156,7 @@ def refused(hour):
     assert any("example.com" in line and "`gateway allow example.com` permits it" in line for line in lines), told
     hour.fence("console", "\n".join(lines))
     shown, code = hour.run(["gateway", "why", "--last"])
-    assert code == 0 and "start the next with `--allow example.com`" in shown, shown
+    assert code == 0 and "`gateway allow example.com` in its folder keeps a rule" in shown, shown
 
 
 class World(Services):

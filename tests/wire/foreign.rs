@@ -728,7 +728,8 @@ impl Services {
             .unwrap();
         let mut text = format!(
             "[audit]\npath = \"audit.jsonl\"\n[phantoms]\nenv_file = \"phantoms.env\"\n[policy]\nfiles = [\"all.cedar\"]\n\
-             [[listener]]\nkind = \"proxy\"\naddress = \"{proxy}\"\n[[origin]]\nmatch = \"https://*.rig.test\"\nconnect = \"{nobody}\"\n"
+             [[listener]]\nkind = \"proxy\"\naddress = \"{proxy}\"\ngroups = [\"makes-gitlab-credentials\"]\n\
+             [[origin]]\nmatch = \"https://*.rig.test\"\nconnect = \"{nobody}\"\n"
         );
         let mut credentials = Vec::new();
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/policies/services");

@@ -18,12 +18,11 @@ use crate::app::terminal::standard_error::StandardError;
 /// Starts to write events to standard error.
 ///
 /// `unless_asked` is the level of the gateway's own events if `RUST_LOG` is not set or is invalid.
-/// Where a person reads them beside a command, they are lines like all others of the program. A
-/// second call changes nothing.
+/// Where a person reads them beside a command, and asked for none, they are lines like all others
+/// of the program. A second call changes nothing.
 pub fn start(unless_asked: tracing::Level, is_for_a_person: bool) {
     let asked = std::env::var("RUST_LOG").ok();
     let asked = asked.and_then(|asked| asked.parse::<Targets>().ok());
-    // Who asks for them reads levels and sources.
     let is_for_a_person = is_for_a_person && asked.is_none();
     let filter = asked.unwrap_or_else(|| Targets::new().with_target("gateway", unless_asked));
     let events = layer()
