@@ -93,9 +93,8 @@ fn seeds(app: &App, is_logged_in: bool) -> Vec<HomeFile> {
         _ => app.config.sandbox.see_home.is_empty(),
     };
     let seeds = profile.seeds.iter().filter(is_own);
-    seeds
-        .filter_map(|seed| seed.planted(kept, &home, is_logged_in))
-        .collect()
+    let planted = |seed: &Seed| seed.planted(kept, &home, is_logged_in);
+    seeds.filter_map(planted).collect()
 }
 
 /// Serves the sandbox's TCP and DNS sockets.
