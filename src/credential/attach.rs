@@ -71,7 +71,7 @@ impl Credentials {
             lent: &fetched,
             strict: put_in().next().is_some()
                 || here.is_managed() && here.positions().any(is_any)
-                || self.formerly_managed(&head.origin),
+                || self.formerly_managed(&head.origin, session.id()),
             signs: signs.is_some(),
             signed_for: here.is_signed_for(),
         };

@@ -234,9 +234,14 @@ impl Credentials {
     }
 
     /// Whether an earlier generation put a credential into requests to this origin.
-    pub(super) fn formerly_managed(&self, origin: &Origin) -> bool {
+    ///
+    /// What another session logged in to is not counted.
+    pub(super) fn formerly_managed(&self, origin: &Origin, session: &SessionId) -> bool {
         let former = self.exposed.former.read();
-        let mut managed = former.iter().filter(|one| one.is_placed);
+        let is_of_another = |name| self.logins.is_of_another(name, session);
+        let mut managed = former
+            .iter()
+            .filter(|one| one.is_placed && !is_of_another(&one.name));
         managed.any(|one| one.matches(origin) && one.history.given.is_some())
     }
 

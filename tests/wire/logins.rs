@@ -921,7 +921,8 @@ fn a_login_that_is_too_long_to_search_for_is_withheld(rig: &Rig) {
         let content = json!({"access_token": token, "token_type": "Bearer"}).to_string();
         rig.origins
             .on("/token", move |_| ok("", content.as_bytes()));
-        let code = format!("grant_type=authorization_code&client_id={client}");
+        let resource = format!("https://{MCP}/{client}");
+        let code = format!("grant_type=authorization_code&resource={resource}");
         post(rig, way, (AUTH, "/token"), FORM, &code)
     };
     let answer = log_in("long", (8 << 10) + 1);

@@ -495,9 +495,9 @@ async fn the_secret_of_a_credential_that_was_removed_is_still_searched_for_by_ev
         assert_ne!(shown, GITHUB);
     }
     let origin = head("https://good.example", "/", &[]).origin;
-    assert!(stage.credentials.formerly_managed(&origin));
+    assert!(stage.credentials.formerly_managed(&origin, ours.id()));
     let elsewhere = head("https://else.example", "/", &[]).origin;
-    assert!(!stage.credentials.formerly_managed(&elsewhere));
+    assert!(!stage.credentials.formerly_managed(&elsewhere, ours.id()));
 }
 
 #[tokio::test]
