@@ -328,7 +328,7 @@ impl TokenSearch {
         let at = value.at();
         // With escapes in it, the token has no place of its own.
         let is_plain = at.len() == text.len() + 2;
-        let place = (at.start + 2 + scheme.len()..at.end - 1).clone();
+        let place = at.start + 2 + scheme.len()..at.end - 1;
         let token = Zeroizing::new(token.to_owned());
         self.put(
             Member::Token(TokenKind::Access),
