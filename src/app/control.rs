@@ -12,8 +12,8 @@ use http::StatusCode;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::app::client_environment;
 use crate::app::listen::change::unseen;
-use crate::app::listen::client_environment;
 use crate::app::listen::issuers;
 use crate::app::process::serving;
 use crate::app::project::{project, working_directory};

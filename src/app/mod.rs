@@ -1,6 +1,7 @@
 //! Builds the program from a valid configuration.
 
 pub(crate) mod audit_heads;
+pub(crate) mod client_environment;
 pub(crate) mod control;
 pub(crate) mod exports;
 pub(crate) mod failure;
@@ -32,7 +33,6 @@ use tokio::sync::OnceCell;
 
 use crate::app::exports::Exports;
 use crate::app::kept_home::KeptHome;
-use crate::app::listen::client_environment::OwnPages;
 use crate::app::listen::listeners::Listening;
 use crate::app::login::captured::SessionLogins;
 use crate::app::reload::generation;
@@ -148,7 +148,6 @@ impl App {
         let first = generation::first(&config, &read.resolved, (&read.sources, rules))?;
         let ids = Ids::new().map_err(Failure::no_randomness)?;
         let shared = Arc::new(SharedState::new(first, log(&config, runs_as)?, ids));
-        let _ = shared.pages.set(&OwnPages);
         let files = (config.granted.clone(), config.file.clone());
         Ok(Self {
             grants: Grants::new(shared.clone(), files, &granted),

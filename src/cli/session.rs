@@ -12,7 +12,7 @@ use super::operate::OneSession;
 use super::operate::env::EnvFormat;
 use super::operate::gateways::{ChosenGateway, in_path};
 use super::token::narrowing::{Narrowing, lasting};
-use crate::app::listen::client_environment::{script, variables, write_trust};
+use crate::app::client_environment::{script, variables, write_trust};
 use crate::app::{Code, Context as _, Failure, Terminal};
 use crate::files::create_private;
 use crate::gateway::ClientEnvironment;

@@ -1,18 +1,15 @@
 //! `http://gateway.internal/`: what a workload may know of itself. It shows the workload's own
 //! session alone, and holds no secret. Phantoms are shown only where evidence shows whose they are.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
 use bytes::Bytes;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Response, StatusCode};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::answer_body::AnswerBody;
+use super::callers::ClientProxy;
 use super::ending::Ending;
 use super::exchange::Exchange;
 use super::floor::floor;
@@ -20,62 +17,11 @@ use super::proposals::RequestedAccess;
 use super::propose;
 use super::recent::RecentRefusal;
 use super::respond::shown;
-use super::snapshot::Snapshot;
-use crate::intercept::{
-    ConnectionContext, Entry, GATEWAY_NAME, PRESENTED_USER, TokenDenied, TokenUse,
-};
-use crate::message::{Authority, Host, RequestHead, Scheme};
+use crate::intercept::{Entry, GATEWAY_NAME, TokenDenied, TokenUse};
+use crate::message::{Host, RequestHead};
 use crate::names::{CredentialName, ReasonCode};
 use crate::policy::{Asker, HostScope, Objection};
 use crate::session::{Identified, Session};
-
-/// What the clients of a session need, of what is lent to whoever asks.
-#[derive(Default, Deserialize, Serialize)]
-pub struct ClientEnvironment {
-    /// The proxy, if they use one.
-    pub proxy: Option<ClientProxy>,
-    /// The certificate of the session's CA, PEM; empty where its TLS is not the gateway's.
-    pub certificate: String,
-    /// Where that stands on the gateway's machine, if it does.
-    pub certificate_file: Option<PathBuf>,
-    /// The phantoms, by their variables.
-    pub variables: BTreeMap<String, String>,
-    /// Git's settings, as variables.
-    pub git: BTreeMap<String, String>,
-    /// The files of its logins, with phantoms, by their paths below the home.
-    pub files: BTreeMap<String, String>,
-}
-
-/// How clients reach a proxy.
-#[derive(Deserialize, Serialize)]
-pub struct ClientProxy {
-    /// Whether they speak TLS to it.
-    pub is_in_tls: bool,
-    /// Its host and port; `None` if the gateway does not see what leads to it.
-    pub at: Option<String>,
-    /// The user that they present.
-    pub user: Option<String>,
-}
-
-/// What the program writes for clients. Set where the program is assembled.
-pub trait ClientPages: Send + Sync {
-    /// What clients of a session need, of the credentials that are lent to whoever asks.
-    ///
-    /// # Errors
-    /// The cause, in words, if a login's file cannot be read.
-    fn needs(
-        &self,
-        snapshot: &Snapshot,
-        session: &Session,
-        is_lent: &dyn Fn(&CredentialName) -> bool,
-    ) -> Result<ClientEnvironment, String>;
-
-    /// The commands by which a shell has the variables and the CA.
-    fn variables(&self, needs: &ClientEnvironment) -> String;
-
-    /// The commands by which a shell has the files in its home.
-    fn files(&self, needs: &ClientEnvironment) -> String;
-}
 
 /// A page's status, type and content.
 type OwnPage = (StatusCode, &'static str, String);
@@ -282,33 +228,6 @@ impl Exchange {
             })
         })
         .collect()
-    }
-}
-
-impl ClientProxy {
-    /// The proxy that a connection came by.
-    fn of(connection: &ConnectionContext) -> Option<Self> {
-        let reached = match connection.entry {
-            Entry::Connect | Entry::Forward | Entry::Socks => connection.reached.as_ref(),
-            Entry::Transparent | Entry::Tls | Entry::Base => return None,
-        };
-        let caller = connection.caller.as_deref();
-        let presents = caller.filter(|caller| caller.presented.is_some());
-        let user = presents.map(|caller| match &caller.user {
-            Some(user) if caller.token.is_none() && caller.jwt.is_none() => {
-                let user = user.as_str();
-                user.strip_prefix("user:").unwrap_or(user).to_owned()
-            }
-            _ => PRESENTED_USER.to_owned(),
-        });
-        Some(Self {
-            is_in_tls: reached.is_some_and(|reached| reached.scheme == Scheme::Https),
-            at: reached.map(|reached| {
-                let Authority { host, port } = &reached.authority;
-                format!("{}:{port}", host.to_uri())
-            }),
-            user,
-        })
     }
 }
 

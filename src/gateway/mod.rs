@@ -41,13 +41,13 @@ mod watchdog;
 mod worker;
 
 pub use callers::{
-    AskedSession, CallerSessions, ListenerSessions, LivePair, LiveSessions, RefusedCallers,
+    AskedSession, CallerSessions, ClientEnvironment, ClientPages, ClientProxy, ListenerSessions,
+    LivePair, LiveSessions, RefusedCallers,
 };
 pub use captures::{CaptureFuture, Captures};
 pub use export_counts::ExportCounts;
 pub use floor::floor;
 pub use ids::Ids;
-pub use internal::{ClientEnvironment, ClientPages, ClientProxy};
 pub use limits::Limits;
 pub use listener::{ListenerMode, ListenerSlot, SessionListener, SessionNames};
 pub use listening_socket::{BoundSocket, ListeningSocket, SocketKeeper};

@@ -9,11 +9,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::callers::RefusedCallers;
+use super::callers::{ClientPages, RefusedCallers};
 use super::captures::Captures;
 use super::export_counts::ExportCounts;
 use super::ids::Ids;
-use super::internal::ClientPages;
 use super::metrics::Metrics;
 use super::proposals::Proposals;
 use super::recent::RecentRefusals;

@@ -124,8 +124,7 @@ impl ClientStream {
         }
     }
 
-    /// Where the client of a proxy reached it: by the name that it used in TLS, else by the
-    /// address.
+    /// Where the client of a proxy reached it: by the name that it used in TLS, else the address.
     #[must_use]
     pub fn reached(&self) -> Option<Origin> {
         let address = self.local_addr()?;

@@ -71,7 +71,7 @@ mod terminal;
 pub mod tools;
 mod tree;
 pub mod trust;
-mod truststore;
+pub mod truststore;
 mod view;
 mod wait;
 mod watch;

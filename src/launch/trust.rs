@@ -15,8 +15,7 @@ use super::failure::{At, Failure, Step};
 use super::mount_plan::MountPlan;
 use super::paths::lexical;
 use super::tree::{bind, make_directories};
-pub use super::truststore::java_store;
-use super::{environment, list, program, syscall, tools};
+use super::{environment, list, program, syscall, tools, truststore};
 use crate::enroll::Ready;
 use gateway_names::{SYSTEM_BUNDLES, real_path};
 
@@ -65,7 +64,7 @@ pub fn install(
     MemoryBound::OWN_FILES
         .mount(Path::new(DIRECTORY), 0o755, MountFlags::NOEXEC)
         .at(Step::Trust, DIRECTORY)?;
-    let store = java.then(|| java_store(&ready.ca_bundle_pem));
+    let store = java.then(|| truststore::from_pem(&ready.ca_bundle_pem));
     let hosts = hosts();
     let files: [(&str, &[u8]); 4] = [
         (BUNDLE, &ready.ca_bundle_pem),

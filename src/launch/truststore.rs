@@ -11,7 +11,7 @@ use sha1::{Digest, Sha1};
 /// Creates a store of all certificates in `pem`, in their order, with the password `changeit`.
 ///
 /// Anything that is not a certificate is left out.
-pub fn java_store(pem: &[u8]) -> Vec<u8> {
+pub fn from_pem(pem: &[u8]) -> Vec<u8> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem).flatten().collect();
     let mut store = Vec::with_capacity(pem.len());
     store.extend_from_slice(&MAGIC.to_be_bytes());
@@ -55,7 +55,7 @@ mod tests {
         let pem = "# a comment\n-----BEGIN CERTIFICATE-----\nAAEC\n-----END CERTIFICATE-----\n\
             -----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n\
             -----BEGIN CERTIFICATE-----\nAwQF\r\n-----END CERTIFICATE-----\n-----BEGIN CERTIFICATE-----\nAAAA";
-        let store = java_store(pem.as_bytes());
+        let store = from_pem(pem.as_bytes());
         for certificate in [[0, 1, 2], [3, 4, 5]] {
             let with_length = [&[0, 0, 0, 3][..], &certificate].concat();
             assert!(memchr::memmem::find(&store, &with_length).is_some());
@@ -74,7 +74,7 @@ mod tests {
             .self_signed(&key)
             .unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), java_store(certificate.pem().as_bytes())).unwrap();
+        std::fs::write(file.path(), from_pem(certificate.pem().as_bytes())).unwrap();
         let java = std::process::Command::new("keytool")
             .args(["-list", "-storepass", PASSWORD, "-keystore"])
             .arg(file.path())

@@ -34,7 +34,7 @@ fn doors() -> (Made, String) {
          [[listener]]\nkind = \"tls\"\naddress = \"{tls}\"\nsession = \"agent-2\"\n\
          [[listener]]\nkind = \"proxy\"\naddress = \"{open}\"\nsession = \"agent-2\"\nany_user = true\n\
          [[listener]]\nkind = \"proxy\"\naddress = \"{asks}\"\nsession = \"agent-2\"\nwho = [\"password\"]\n\
-         passwords = {{ alice = \"env:KEY\" }}\n",
+         passwords = {{ alice = \"env:KEY\", \"$(id)\" = \"env:KEY\" }}\n",
         at("agents.sock"),
         at("base.sock")
     );
@@ -137,6 +137,13 @@ fn each_door_gives_its_caller_what_clients_need_and_a_stranger_no_phantom() {
     let line = "export HTTPS_PROXY=\"http://alice:$GATEWAY_PASSWORD@127.0.0.1:";
     assert!(
         script.contains(line) && !script.contains(CANARY),
+        "{script}"
+    );
+    // Nor does a shell run a user's name.
+    let odd = format!("curl -sS -x http://%24%28id%29:{CANARY}@$ASKS http://gateway.internal");
+    let script = page(&odd, "env");
+    assert!(
+        script.contains("http://%24%28id%29:$GATEWAY_PASSWORD@"),
         "{script}"
     );
     // The address is the one by which the client came.

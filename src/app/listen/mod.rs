@@ -3,7 +3,6 @@
 pub(crate) mod bind;
 pub(crate) mod caller_sessions;
 pub(crate) mod change;
-pub(crate) mod client_environment;
 pub(crate) mod issuers;
 pub(crate) mod listeners;
 pub(crate) mod names;

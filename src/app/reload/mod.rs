@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
+use crate::app::client_environment::OwnPages;
 use crate::app::exports::ExportChange;
 use crate::app::listen::change::ListenerChange;
 use crate::app::listen::publish::Publication;
@@ -46,11 +47,12 @@ impl App {
     /// Says where the configuration is read anew. Without it, nothing can be reloaded.
     #[must_use]
     pub fn reloading_from(self, source: ConfigSource) -> Arc<Self> {
-        // Both are set once, where the program is assembled.
+        // All are set once, where the program is assembled.
         let _ = self.reloading.source.set(source);
         let app = Arc::new(self);
         let captures = LoginCapture(Arc::downgrade(&app));
         let _ = app.shared.captures.set(Arc::new(captures));
+        let _ = app.shared.pages.set(&OwnPages);
         app
     }
 

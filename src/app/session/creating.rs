@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::app::listen::client_environment;
+use crate::app::client_environment;
 use crate::app::session::tokens::{caveats, token};
 use crate::app::{App, Failure, Whose};
 use crate::config::{Config, show_duration};

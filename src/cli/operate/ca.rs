@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::config::Config;
 use crate::names::{SessionId, hex};
 
-use crate::app::listen::client_environment::{certificate, damaged};
+use crate::app::client_environment::{certificate, damaged};
 use crate::app::{Code, ConfigFile, Failure, Terminal};
 
 /// Prints the certificate.

@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 use crate::config::{Config, Listener};
 use crate::gateway::ClientEnvironment;
 
-use crate::app::listen::client_environment;
-use crate::app::listen::client_environment::no_proxy;
+use crate::app::client_environment;
+use crate::app::client_environment::no_proxy;
 use crate::app::listen::publish::unquoted;
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::settings::shell_secrets::ShellLoans;

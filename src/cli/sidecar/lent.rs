@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
 use super::way::Way;
-use crate::app::listen::client_environment::{proxy_variables, variables, write_trust};
+use crate::app::client_environment::{proxy_variables, variables, write_trust};
 use crate::gateway::{ClientEnvironment, ClientProxy};
 use crate::intercept::GATEWAY_NAME;
 use crate::names::hex;

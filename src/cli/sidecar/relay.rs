@@ -60,8 +60,7 @@ pub(crate) struct Relay {
     /// How many connections it holds at a time; one more is refused at once
     #[arg(long, value_name = "NUMBER", default_value_t = 4096, value_parser = value_parser!(u32).range(1..=65_536))]
     connections: u32,
-    /// The command to run, with the proxy, the CA and phantoms in its environment; the relay ends
-    /// with it
+    /// The command to run with proxy, CA and phantoms in its environment; with it the relay ends
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }

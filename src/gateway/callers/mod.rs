@@ -4,8 +4,10 @@
 mod by_http2;
 mod by_presented;
 mod by_tls;
+mod needs;
 mod refused;
 mod sessions;
 
+pub use needs::{ClientEnvironment, ClientPages, ClientProxy};
 pub use refused::RefusedCallers;
 pub use sessions::{AskedSession, CallerSessions, ListenerSessions, LivePair, LiveSessions};

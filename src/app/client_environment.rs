@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
@@ -17,7 +18,7 @@ use crate::config::{Config, Listener};
 use crate::credential::login::Login;
 use crate::gateway::{ClientEnvironment, ClientPages, ClientProxy, Snapshot};
 use crate::intercept::{Evidence, PRESENTED_USER, SessionCa};
-use crate::launch::trust;
+use crate::launch::{trust, truststore};
 use crate::names::{CredentialName, SYSTEM_BUNDLES, SessionId};
 use crate::session::{Binding, Session};
 
@@ -188,7 +189,7 @@ pub(crate) fn write_trust(folder: &Path, seen: &Path, pem: &str) -> std::io::Res
         .iter()
         .find_map(|path| std::fs::read(path).ok());
     let bundle = [system.unwrap_or_default(), pem.into()].concat();
-    let java = trust::java_store(&bundle);
+    let java = truststore::from_pem(&bundle);
     let files = [
         ("ca.pem", pem.as_bytes()),
         ("ca-bundle.pem", &bundle),
@@ -215,7 +216,8 @@ pub(crate) fn script(needs: &ClientEnvironment) -> String {
     if let Some(proxy) = &needs.proxy {
         let login = proxy.user.as_ref().map(|user| match user.as_str() {
             PRESENTED_USER => format!("{user}:$GATEWAY_TOKEN@"),
-            _ => format!("{user}:$GATEWAY_PASSWORD@"),
+            // As a URL has it, and no shell reads anything into it.
+            user => format!("{}:$GATEWAY_PASSWORD@", utf8_percent_encode(user, IN_URL)),
         });
         let at = match &proxy.at {
             Some(at) => login.unwrap_or_default() + at,
@@ -238,7 +240,7 @@ pub(crate) fn script(needs: &ClientEnvironment) -> String {
 /// Commands that write the CA to files of the client's own, and have it trusted.
 fn trusting(needs: &ClientEnvironment) -> String {
     let pem = word(&needs.certificate);
-    let store = STANDARD.encode(trust::java_store(needs.certificate.as_bytes()));
+    let store = STANDARD.encode(truststore::from_pem(needs.certificate.as_bytes()));
     let mut text = format!(
         "gateway_ca=$(mktemp -d \"${{TMPDIR:-/tmp}}/gateway.XXXXXX\")\n\
          printf %s {pem} >\"$gateway_ca/ca.pem\"\n\
@@ -316,6 +318,7 @@ pub(crate) fn proxy_variables(
 /// The proxy that the client uses by its variables, or that of a sidecar.
 const OWN_PROXY: &str = "gateway_proxy=${http_proxy:-http://127.0.0.1:3128}\n\
      gateway_proxy=${gateway_proxy#*://}\ngateway_proxy=${gateway_proxy%/}\n";
+const IN_URL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
 const JAVA_VARIABLE: &str = "JAVA_TOOL_OPTIONS";
 
 /// Says that no session that fits has a proxy.

@@ -1,0 +1,86 @@
+//! What the clients of a session need to use it, as its own pages and operators' commands tell.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::gateway::snapshot::Snapshot;
+use crate::intercept::{ConnectionContext, Entry, PRESENTED_USER};
+use crate::message::{Authority, Scheme};
+use crate::names::CredentialName;
+use crate::session::Session;
+
+/// What the clients of a session need, of what is lent to whoever asks.
+#[derive(Default, Deserialize, Serialize)]
+pub struct ClientEnvironment {
+    /// The proxy, if they use one.
+    pub proxy: Option<ClientProxy>,
+    /// The certificate of the session's CA, PEM; empty where its TLS is not the gateway's.
+    pub certificate: String,
+    /// Where that stands on the gateway's machine, if it does.
+    pub certificate_file: Option<PathBuf>,
+    /// The phantoms, by their variables.
+    pub variables: BTreeMap<String, String>,
+    /// Git's settings, as variables.
+    pub git: BTreeMap<String, String>,
+    /// The files of its logins, with phantoms, by their paths below the home.
+    pub files: BTreeMap<String, String>,
+}
+
+/// How clients reach a proxy.
+#[derive(Deserialize, Serialize)]
+pub struct ClientProxy {
+    /// Whether they speak TLS to it.
+    pub is_in_tls: bool,
+    /// Its host and port; `None` if the gateway does not see what leads to it.
+    pub at: Option<String>,
+    /// The user that they present.
+    pub user: Option<String>,
+}
+
+/// What the program writes for clients. Set where the program is assembled.
+pub trait ClientPages: Send + Sync {
+    /// What clients of a session need, of the credentials that are lent to whoever asks.
+    ///
+    /// # Errors
+    /// The cause, in words, if a login's file cannot be read.
+    fn needs(
+        &self,
+        snapshot: &Snapshot,
+        session: &Session,
+        is_lent: &dyn Fn(&CredentialName) -> bool,
+    ) -> Result<ClientEnvironment, String>;
+
+    /// The commands by which a shell has the variables and the CA.
+    fn variables(&self, needs: &ClientEnvironment) -> String;
+
+    /// The commands by which a shell has the files in its home.
+    fn files(&self, needs: &ClientEnvironment) -> String;
+}
+
+impl ClientProxy {
+    /// The proxy that a connection came by.
+    pub(in crate::gateway) fn of(connection: &ConnectionContext) -> Option<Self> {
+        let reached = match connection.entry {
+            Entry::Connect | Entry::Forward | Entry::Socks => connection.reached.as_ref(),
+            Entry::Transparent | Entry::Tls | Entry::Base => return None,
+        };
+        let caller = connection.caller.as_deref();
+        let presents = caller.filter(|caller| caller.presented.is_some());
+        let user = presents.map(|caller| {
+            let user = caller.user.as_ref().filter(|_| caller.token.is_none());
+            // With a password; a token and a JWT stand in its place.
+            let user = user.and_then(|user| user.as_str().strip_prefix("user:"));
+            user.unwrap_or(PRESENTED_USER).to_owned()
+        });
+        Some(Self {
+            is_in_tls: reached.is_some_and(|reached| reached.scheme == Scheme::Https),
+            at: reached.map(|reached| {
+                let Authority { host, port } = &reached.authority;
+                format!("{}:{port}", host.to_uri())
+            }),
+            user,
+        })
+    }
+}
