@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::evidence::{HeldCertificate, HeldInterface, HeldJwt, HeldToken, Presented};
+use super::evidence::{Held, HeldToken, Presented};
 use crate::names::{ReasonCode, User};
 
 /// Who is behind a connection, as a kind of evidence shows it: a user or none, and groups. Policy
@@ -18,16 +18,17 @@ pub struct Caller {
     pub token: Option<Arc<HeldToken>>,
     /// What its client presents, with each request in absolute-form, to show who it is.
     pub presented: Option<Presented>,
-    /// The certificate that shows who it is.
-    pub certificate: Option<Arc<HeldCertificate>>,
-    /// The JWT that shows who it is.
-    pub jwt: Option<HeldJwt>,
-    /// The interface that it came in by, which shows who it is.
-    pub interface: Option<HeldInterface>,
-    /// Who it is by other evidence, which is there as long as the token counts.
-    pub beside: Option<Arc<Self>>,
+    /// The evidence that shows who it is, each as long as it is there.
+    pub holds: Vec<Arc<dyn Held>>,
     /// Whether the evidence says no more that it is there.
     pub over: AtomicBool,
+}
+
+/// Who it is by other evidence is evidence too, which is there as long as a token counts.
+impl Held for Caller {
+    fn holds(&self) -> bool {
+        !self.is_over()
+    }
 }
 
 /// A caller that a listener does not take.
@@ -67,7 +68,7 @@ impl Caller {
             groups: shown.map(|one| one.groups.clone()).unwrap_or_default(),
             token: Some(Arc::new(token)),
             presented: Some(presented),
-            beside,
+            holds: beside.into_iter().map(|one| one as Arc<dyn Held>).collect(),
             ..Self::default()
         }
     }
@@ -79,7 +80,7 @@ impl Caller {
             user: outside.user.clone(),
             groups: outside.groups.clone(),
             token: outside.token.clone(),
-            beside: Some(outside.clone()),
+            holds: vec![outside.clone()],
             ..Self::default()
         })
     }
@@ -90,19 +91,13 @@ impl Caller {
         Some(self.token.as_ref()?.id()?.to_string())
     }
 
-    /// Whether evidence that it was taken by has ended.
+    /// Whether any of its evidence has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        let is_over = self.over.load(Ordering::Relaxed);
-        let ended = |held: &Arc<HeldCertificate>| !held.holds();
-        is_over
-            || self.certificate.as_ref().is_some_and(ended)
-            || self.jwt.as_ref().is_some_and(|held| !held.holds())
-            || self.interface.as_ref().is_some_and(|held| !held.holds())
-            || self.beside.as_deref().is_some_and(Self::is_over)
+        self.over.load(Ordering::Relaxed) || self.holds.iter().any(|one| !one.holds())
     }
 
-    /// Ends all that it is behind.
+    /// Ends every connection of this caller.
     pub fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
     }

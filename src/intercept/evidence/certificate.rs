@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 
+use super::held::Held;
 use super::x509::CertificateHolder;
 use crate::intercept::client_stream::ClientStream;
 use crate::intercept::door::{DoorTls, now};
@@ -51,9 +52,16 @@ impl HeldCertificate {
         }))
     }
 
-    /// Whether it holds: it is verified again after its end, and when what its proxy takes changed.
-    #[must_use]
-    pub fn holds(&self) -> bool {
+    /// Its user and its groups, by their names.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let groups = self.groups.iter().map(|group| &**group);
+        std::iter::once(self.user.as_str()).chain(groups)
+    }
+}
+
+/// Whether it holds: it is verified again after its end, and when what its proxy takes changed.
+impl Held for HeldCertificate {
+    fn holds(&self) -> bool {
         let (door, mut by) = (self.door.load(), self.by.lock());
         if Arc::ptr_eq(&door, &by) && now() < self.ends {
             return true;
@@ -63,12 +71,6 @@ impl HeldCertificate {
             by.clone_from(&door);
         }
         holds
-    }
-
-    /// Its user and its groups, by their names.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        let groups = self.groups.iter().map(|group| &**group);
-        std::iter::once(self.user.as_str()).chain(groups)
     }
 }
 

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
+use super::held::Held;
 use crate::intercept::door::now;
 use crate::names::User;
 
@@ -262,10 +263,9 @@ pub struct HeldJwt {
     keys: Mutex<Arc<JwtKeys>>,
 }
 
-impl HeldJwt {
-    /// Whether it holds now.
-    #[must_use]
-    pub fn holds(&self) -> bool {
+/// Whether it holds now.
+impl Held for HeldJwt {
+    fn holds(&self) -> bool {
         let Some(latest) = self.by.keys.load_full() else {
             return false;
         };

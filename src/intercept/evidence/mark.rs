@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use rustix::net::netdevice::index_to_name;
 use socket2::{Domain, SockRef, Socket, Type};
 
+use super::held::Held;
 use crate::intercept::client_stream::ClientStream;
 use crate::names::User;
 
@@ -51,11 +52,12 @@ impl HeldInterface {
     pub(super) fn user(&self) -> Option<User> {
         User::new(&format!("interface:{}", self.name))
     }
+}
 
-    /// Whether the interface is still there. Another one of its name, or under its number, is not
-    /// the one that somebody came in by.
-    #[must_use]
-    pub fn holds(&self) -> bool {
+/// Whether the interface is still there. Another one of its name, or under its number, is not
+/// the one that somebody came in by.
+impl Held for HeldInterface {
+    fn holds(&self) -> bool {
         let name = ASKS.as_ref().map(|at| index_to_name(at, self.index));
         name.is_some_and(|name| name.is_ok_and(|name| name == self.name))
     }

@@ -1,6 +1,7 @@
 //! Evidence of who is behind a connection: one file for each kind.
 
 mod certificate;
+mod held;
 mod jwt;
 mod mark;
 mod password;
@@ -11,8 +12,9 @@ mod unix;
 mod verifier;
 mod x509;
 
-pub use certificate::HeldCertificate;
-pub use jwt::{HeldJwt, JwtKeys, JwtSettings, JwtVerifier};
+use certificate::HeldCertificate;
+pub use held::Held;
+pub use jwt::{JwtKeys, JwtSettings, JwtVerifier};
 pub use mark::HeldInterface;
 pub use password::{Passwords, UserPassword};
 pub(super) use presented::TOKEN_FIELD;
@@ -99,7 +101,7 @@ pub(super) fn by_interface(
     let user = held.user();
     Ok(Arc::new(Caller {
         user: Some(user.ok_or_else(|| nobody("its interface has a name that is no user's"))?),
-        interface: Some(held),
+        holds: vec![Arc::new(held)],
         ..Caller::default()
     }))
 }
@@ -110,7 +112,7 @@ fn by_certificate(stream: &ClientStream) -> Option<Result<Caller, CallerRefused>
         Ok(held) => Ok(Caller {
             user: Some(held.user.clone()),
             groups: held.groups.clone(),
-            certificate: Some(Arc::new(held)),
+            holds: vec![Arc::new(held)],
             ..Caller::default()
         }),
         Err(cause) => Err(CallerRefused::of(None, cause)),

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use zeroize::Zeroizing;
 
 use super::certificate::HeldCertificate;
+use super::held::Held;
 use crate::intercept::client_stream::ClientStream;
 use crate::intercept::door::now;
 use crate::names::{CredentialName, PolicyId, SessionId};

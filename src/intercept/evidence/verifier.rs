@@ -50,7 +50,7 @@ impl ClientVerifier {
                 user: Some(held.user.clone()),
                 groups: held.groups.clone(),
                 presented: Some(presented),
-                jwt: Some(held),
+                holds: vec![Arc::new(held)],
                 ..Caller::default()
             })));
         }
@@ -108,8 +108,14 @@ impl ClientVerifier {
         };
         match (taken, token) {
             (Taken::Token(now, by), Some(before)) if now.session() == before.session() => {
-                let (user, beside) = (first.user.clone(), first.beside.clone());
-                Ok(Some(Arc::new(Caller::with_token((now, by), user, beside))))
+                Ok(Some(Arc::new(Caller {
+                    user: first.user.clone(),
+                    groups: first.groups.clone(),
+                    token: Some(Arc::new(now)),
+                    presented: Some(by),
+                    holds: first.holds.clone(),
+                    ..Caller::default()
+                })))
             }
             (Taken::Caller(caller), None) if caller.user == first.user => Ok(Some(caller)),
             _ => Err(PresentedDenied::Other),
