@@ -88,9 +88,7 @@ impl ClientPages for OwnPages {
 pub(crate) fn of_session(app: &App, id: &SessionId) -> Result<ClientEnvironment, Failure> {
     let (session, ca) = app.listening.session(id).ok_or_else(no_proxy)?;
     let needs = of_live(app, (&session, &ca))?;
-    let at = needs.proxy.as_ref().and_then(|proxy| proxy.at.as_ref());
-    at.ok_or_else(no_proxy)?;
-    Ok(needs)
+    needs.proxy.is_some().then_some(needs).ok_or_else(no_proxy)
 }
 
 /// The same; without a proxy if it has none that a URL leads to.
