@@ -728,7 +728,10 @@ fn neighbours_are_tried(_: &'static str) {
             &["holds            TCP to 192.0.2.1:80: refused: "],
         );
     }
-    assert_eq!(notes(), "");
+    // Without a gateway the command lacks what that would tell.
+    let alone = notes();
+    assert!(alone.contains("gets no CA and no phantoms"), "{alone}");
+    assert!(!alone.contains("not the sandbox's alone"), "{alone}");
     fs::write("/proc/sys/net/ipv4/ping_group_range", "0 65534").unwrap();
     let out = Network::new();
     fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
@@ -1140,7 +1143,8 @@ fn answering(socket: &Path, connections: usize) -> std::thread::JoinHandle<()> {
         for stream in listener.incoming().take(connections) {
             let (mut stream, mut sent) = (stream.unwrap(), Vec::new());
             stream.read_to_end(&mut sent).unwrap();
-            stream.write_all(&sent).unwrap();
+            // Who asked may be gone; who is not sees what comes.
+            let _ = stream.write_all(&sent);
         }
     })
 }
@@ -1194,7 +1198,8 @@ fn a_relay_passes_bytes_as_they_are_and_refuses_without_a_gateway() {
 fn a_relay_ends_as_its_command() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("gateway.sock");
-    let gateway = answering(&socket, 1);
+    // It is asked first what the command needs. This one does not say.
+    let gateway = answering(&socket, 2);
     let asks = "import os, socket, sys, urllib.parse as u\n\
         at = u.urlparse(os.environ['https_proxy'])\n\
         to = socket.create_connection((at.hostname, at.port)); to.sendall(b'asked'); to.shutdown(1)\n\
