@@ -14,6 +14,7 @@ use super::inject::content::inject_in_content;
 use super::inject::messages::InjectMessages;
 use super::inject::{AttachFailure, inject};
 use super::mint::Minting;
+use super::redactor::Redactor;
 use super::search_snapshot::Wanted;
 use super::verify::{SignedGrant, Verified};
 use crate::body::{self, Share};
@@ -79,21 +80,18 @@ impl Credentials {
         let target = request.head.target.clone();
         self.put_in(&mut request, put_in().map(|(_, lend)| lend), &fetched)?;
         let head = &mut request.head;
-        let mut range = None;
         let mut decoding = Share::of(session.decoding_of(&self.holding().decoding).clone());
-        match &redactor {
-            Some(redactor) if redactor.is_strict() => {
-                range = ask_for_searchable(head, redactor.margin());
-            }
-            // A signed request stays unchanged, and only error answers to it are decoded. Any other
-            // answer may have a token.
-            _ if signs.is_none() => body::ask_for_affordable(&mut head.fields, &mut decoding),
-            _ => {}
+        let mut range = match &redactor {
+            Some(redactor) if redactor.is_strict() => ask_for_searchable(head, redactor.margin()),
+            _ => None,
+        };
+        // A signed request stays unchanged, and only error answers to it are decoded. Any other
+        // answer may have a token.
+        if signs.is_none() && !redactor.as_ref().is_some_and(Redactor::is_strict) {
+            body::ask_for_affordable(&mut head.fields, &mut decoding);
         }
-        let mut minting = asked.map(|asked| {
-            let session = session.clone();
-            Box::new(Minting::Tokens { session, asked })
-        });
+        let tokens = |(session, asked)| Box::new(Minting::Tokens { session, asked });
+        let mut minting = asked.map(|asked| tokens((session.clone(), asked)));
         if minting.is_some() {
             // An answer that must be read is requested without a content coding.
             range = ask_for_searchable(head, None);
@@ -116,10 +114,9 @@ impl Credentials {
                 redactor.made = redactor.searched.load().signatures.keep(made);
             }
         }
-        let messages = messages(&request, &allowed, &fetched);
         let answer = AnswerPlan {
             lent: redactor,
-            messages,
+            messages: messages(&request, &allowed, &fetched),
             method: request.head.method.clone(),
             range,
             target,
