@@ -10,6 +10,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::BodyExt as _;
+use tokio::time::Instant;
 
 use super::answer;
 use super::answer_body::AnswerBody;
@@ -22,6 +23,7 @@ use crate::body::{Coding, Decoder, Share, Step};
 use crate::credential::login::{AskedTokens, RenewalAnswer, TokenAnswer, TokenLook, UnmappedToken};
 use crate::credential::{self, AnswerPlan, Minting, Redactor, Verified, preset};
 use crate::intercept::Accepted;
+use crate::message::is_part_of;
 use crate::names::CredentialName;
 use crate::origin::{self, OriginBody};
 use crate::session::Session;
@@ -125,6 +127,12 @@ impl Exchange {
         let Some(to) = self.to.as_ref().filter(|to| !passes(to)) else {
             return Ok(None);
         };
+        // A part of one does not show what it is.
+        let is_part = response.status() == StatusCode::PARTIAL_CONTENT
+            && is_part_of(response.headers(), TokenLook::LONGEST as u64);
+        if is_part && TokenLook::is_declared(response.headers()) {
+            return Err(credential::Error::from(UnmappedToken::Unheld).into());
+        }
         let has_token = look(response, &mut plan.decoding).await?;
         Ok(has_token.then(|| {
             let (session, asked) = (&plan.session, AskedTokens::unasked(to, &plan.target));
@@ -166,6 +174,8 @@ impl Exchange {
                             Ok((content, lent.cloned()))
                         }
                         Some(answer) => self.captured(&session, *asked, (&answer, &content)).await,
+                        // It has one, in a form that is not read.
+                        None if !asked.names_a_grant() => Err(UnmappedToken::Illegible.into()),
                         None => Ok((content, lent.cloned())),
                     };
                 answer::minted(response, decoding, keep, unread).await
@@ -222,8 +232,9 @@ async fn look(response: &mut Response<OriginBody>, decoding: &mut Share) -> Resu
     has_room.map_err(|_| origin::Error::DecodingBudget)?;
     let mut decoder = Decoder::new(&codings).map_err(|_| origin::Error::Coding)?;
     let (body, mut read) = (response.body_mut(), VecDeque::new());
-    let known = tokio::time::timeout(LOOKED_WITHIN, async {
-        while let Some(frame) = body.frame().await {
+    let mut until = Instant::now() + LOOKED_WITHIN;
+    let known = async {
+        while let Ok(Some(frame)) = tokio::time::timeout_at(until, body.frame()).await {
             let piece = frame.as_ref().ok().and_then(Frame::data_ref).cloned();
             let is_over = piece.is_none();
             read.push_back(frame);
@@ -234,10 +245,13 @@ async fn look(response: &mut Response<OriginBody>, decoding: &mut Share) -> Resu
             if known.is_some() || is_over {
                 return known;
             }
+            if look.is_in_list() {
+                until = until.min(Instant::now() + LIST_WITHIN);
+            }
         }
         None
-    });
-    let known = known.await.ok().flatten();
+    };
+    let known = known.await;
     body.put_back(read);
     Ok(known.unwrap_or_else(|| look.end()))
 }
@@ -270,5 +284,7 @@ fn echoes(
     Ok(tokens.all(|token| memchr::memmem::find(&scrubbed, token.as_bytes()).is_none()))
 }
 
+/// How long the rest of a list may take behind its first element. Some lists are streams.
+const LIST_WITHIN: Duration = Duration::from_millis(500);
 /// How long an answer's beginning may take. What came until then is all that is looked at.
 const LOOKED_WITHIN: Duration = Duration::from_secs(10);

@@ -40,7 +40,7 @@ pub use named_path::{named_paths, names_path};
 pub use parameter::{folded, folded_parameter, folded_parameters, in_lower_case, parameter_names};
 pub use pattern::{HostPattern, OriginPattern, PatternMalformed};
 pub use place::Place;
-pub use range::{ByteRange, Part};
+pub use range::{ByteRange, Part, is_part_of};
 pub use route::Route;
 pub use suffix::{Shared, shared};
 pub use taken::{

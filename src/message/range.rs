@@ -58,20 +58,10 @@ impl ByteRange {
     ///
     /// `None` if the answer does not say which bytes it has, or has not those before the range.
     pub fn of_answer(self, fields: &mut HeaderMap) -> Option<Part> {
-        let mut ranges = fields.get_all(CONTENT_RANGE).iter();
-        let (Some(given), None) = (ranges.next(), ranges.next()) else {
-            return None;
-        };
-        let (range, total) = given
-            .to_str()
-            .ok()?
-            .strip_prefix("bytes ")?
-            .split_once('/')?;
-        let (from, to) = range.split_once('-')?;
-        let (from, to) = (number(from)?, number(to).filter(|to| *to < u64::MAX)?);
+        let (from, to, total) = content_range(fields)?;
         let (first, last) = match self {
             Self::From(first, last) => (first, last.map_or(to, |last| last.min(to))),
-            Self::Last(count) => (number(total)?.saturating_sub(count), to),
+            Self::Last(count) => (number(&total)?.saturating_sub(count), to),
         };
         if from > first || from > to {
             return None;
@@ -88,6 +78,29 @@ impl ByteRange {
         fields.insert(CONTENT_LENGTH, HeaderValue::from(part.length));
         Some(part)
     }
+}
+
+/// Whether an answer has a part of content that is no longer than this as a whole.
+#[must_use]
+pub fn is_part_of(fields: &HeaderMap, most: u64) -> bool {
+    content_range(fields).is_some_and(|(from, to, total)| {
+        let total = number(&total);
+        let is_whole = from == 0 && total == Some(to + 1);
+        !is_whole && total.is_none_or(|total| total <= most)
+    })
+}
+
+/// The first and the last byte of the part that an answer has, and of how many.
+fn content_range(fields: &HeaderMap) -> Option<(u64, u64, String)> {
+    let mut ranges = fields.get_all(CONTENT_RANGE).iter();
+    let (Some(given), None) = (ranges.next(), ranges.next()) else {
+        return None;
+    };
+    let given = given.to_str().ok()?.strip_prefix("bytes ")?;
+    let (range, total) = given.split_once('/')?;
+    let (from, to) = range.split_once('-')?;
+    let to = number(to).filter(|to| *to < u64::MAX)?;
+    Some((number(from)?, to, total.to_owned()))
 }
 
 /// Reads digits alone: no sign, no blank.
@@ -139,6 +152,22 @@ mod tests {
             "bytes=1-99999999999999999999",
         ] {
             assert_eq!(range(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_little_is_known() {
+        for (given, is_part) in [
+            ("bytes 0-9/10", false),
+            ("bytes 1-9/10", true),
+            ("bytes 0-8/10", true),
+            ("bytes 0-9/*", true),
+            ("bytes 0-9/101", false),
+            ("lines 1-9/10", false),
+        ] {
+            let given = HeaderValue::from_static(given);
+            let fields = HeaderMap::from_iter([(CONTENT_RANGE, given.clone())]);
+            assert_eq!(is_part_of(&fields, 100), is_part, "{given:?}");
         }
     }
 

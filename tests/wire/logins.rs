@@ -28,6 +28,7 @@ rows![
     what_a_common_reader_takes_for_a_request_for_tokens_is_one,
     tokens_of_any_status_and_in_any_spelling_are_mapped,
     a_token_answer_is_known_by_itself,
+    a_token_answer_in_another_encoding_or_in_part_is_withheld,
     a_token_that_nobody_asked_for_holds_where_its_answer_says,
     what_is_no_token_answer_passes_and_waits_for_nothing,
     a_login_that_is_too_long_to_search_for_is_withheld,
@@ -681,7 +682,7 @@ fn a_hostile_login_keeps_no_change_from_coming_into_force(rig: &Rig) {
 
 /// The forms in which services give tokens, whatever was asked: `A` and `R` are an access and a
 /// refresh token. Then whether the session gets phantoms, or none of it.
-const ANSWERS: [(&str, &str, bool); 16] = [
+const ANSWERS: [(&str, &str, bool); 20] = [
     (
         JSON,
         r#"{"accessToken":"A","expiresIn":28800,"refreshToken":"R","tokenType":"Bearer"}"#,
@@ -746,7 +747,53 @@ const ANSWERS: [(&str, &str, bool); 16] = [
         r#"{"idToken":"A","refreshToken":"R","expiresIn":"3600","localId":"u"}"#,
         false,
     ),
+    (
+        JSON,
+        r#"[{"data":{"a":1}},{"data":{"access_token":"A","expires_in":60}}]"#,
+        true,
+    ),
+    (
+        "text/javascript",
+        r#"/**/cb({"access_token":"A","expires_in":60});"#,
+        false,
+    ),
+    (
+        JSON,
+        ")]}'\n{\"access_token\":\"A\",\"expires_in\":60}",
+        false,
+    ),
+    (
+        JSON,
+        r#"{"token":"A","issued_at":"2026","name":"\ud800"}"#,
+        false,
+    ),
 ];
+
+fn a_token_answer_in_another_encoding_or_in_part_is_withheld(rig: &Rig) {
+    let (way, token) = (Way::Connect, rig.secret("access"));
+    let content = format!(r#"{{"access_token":"{token}","expires_in":60}}"#);
+    let wide: Vec<u8> = content.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let kind = format!("Content-Type: {JSON}; charset=utf-16le\r\n");
+    rig.origins.on("/wide", move |_| ok(&kind, &wide));
+    let all = content.len();
+    let part = format!(
+        "HTTP/1.1 206 P\r\nContent-Type: {JSON}\r\nContent-Range: bytes 1-{}/{all}\r\nContent-Length: {}\r\n\r\n{}",
+        all - 1,
+        all - 1,
+        &content[1..]
+    );
+    rig.origins.on("/part", move |_| {
+        vec![Step::Bytes(part.clone().into_bytes())]
+    });
+    for path in ["/wide", "/part"] {
+        let ask = format!("GET {path} HTTP/1.1\r\nHost: {OTHER}\r\nRange: bytes=1-\r\n\r\n");
+        let answer = rig.ask(way, OTHER, &ask);
+        assert_ne!(answer.status, 206, "{answer:?}");
+        assert_eq!(answer.status, 502, "{path} {answer:?}");
+        rig.record(way);
+    }
+    rig.seen();
+}
 
 fn a_token_answer_is_known_by_itself(rig: &Rig) {
     let (way, of) = (Way::Connect, |name: &str| rig.secret(name).to_owned());

@@ -91,7 +91,7 @@ impl TokenAnswer {
         }
         match TokenSearch::read(kind, content) {
             Ok((found, _)) => found.is_issued,
-            Err(_) => names_a_token(content) && COMPANIONS.iter().any(has),
+            Err(_) => may_be_issued(content),
         }
     }
 
@@ -154,6 +154,28 @@ fn names_a_token(content: &[u8]) -> bool {
     names
         .iter()
         .any(|name| memchr::memmem::find(&lower, name.as_bytes()).is_some())
+}
+
+/// Whether content that cannot be read names a token and what stands beside one.
+fn may_be_issued(content: &[u8]) -> bool {
+    let lower = String::from_utf8_lossy(content).to_ascii_lowercase();
+    // Letters may be written as escapes.
+    let mut parts = lower.split("\\u00");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let letter = part
+            .get(..2)
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        plain.extend(letter.map(char::from));
+        plain.push_str(part.get(2..).unwrap_or(part));
+    }
+    plain.retain(|letter| letter != '_' && letter != '-');
+    let ends = ["expiresin", "expiresat", "tokentype", "issuedat"];
+    let has = |name: &&str| plain.contains(*name);
+    let known = ["accesstoken", "refreshtoken", "idtoken"];
+    let known = known.iter().filter(|name| has(name)).count();
+    let is_ending = ends.iter().any(|name| has(name));
+    known > 1 || known == 1 && (is_ending || has(&"scope")) || is_ending && has(&"\"token\"")
 }
 
 /// What a member of an answer is.
@@ -513,11 +535,6 @@ fn host(url: &str) -> &str {
         .map_or(url.len(), |(at, _)| at);
     &url[..end]
 }
-
-/// What stands beside a token, in any spelling.
-const COMPANIONS: [&str; 8] = crate::names::word_list(
-    "expires_in expiresin expires_at expiresat token_type tokentype refresh_token issued_at",
-);
 
 #[cfg(test)]
 mod tests {

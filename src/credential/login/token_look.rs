@@ -6,9 +6,10 @@ use zeroize::Zeroizing;
 
 use super::token_answer::TokenAnswer;
 
-/// Looks at an answer's content until it is known whether it has a token: at the first object of
-/// JSON, or at a form to its end. Other content is known by its first byte, so that a stream waits
-/// for no more than its first event.
+/// Looks at an answer's content until it is known whether it has a token: at the first object or
+/// list of JSON, also in a call of JSONP or behind what keeps scripts from it, in UTF-8, UTF-16 and
+/// UTF-32; or at a form to its end. Other content is known by its first byte, so that a stream
+/// waits for no more than its first event.
 pub struct TokenLook {
     kind: String,
     content: Zeroizing<Vec<u8>>,
@@ -20,6 +21,8 @@ pub struct TokenLook {
     depth: usize,
     in_text: bool,
     is_escaped: bool,
+    /// Whether it is a list of which an element has come.
+    has_element: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,14 +62,23 @@ impl TokenLook {
             depth: 0,
             in_text: false,
             is_escaped: false,
+            has_element: false,
         })
+    }
+
+    /// Whether these fields call the content JSON or a form.
+    pub fn is_declared(fields: &HeaderMap) -> bool {
+        let look = Self::new(fields);
+        let kinds = ["json", "javascript", "form-urlencoded"];
+        look.is_some_and(|look| kinds.iter().any(|kind| look.kind.contains(kind)))
     }
 
     /// Takes the next piece of the content. Returns whether it has a token, once that is known.
     pub fn piece(&mut self, piece: &[u8]) -> Option<bool> {
         let room = Self::LONGEST - self.content.len();
-        self.content
-            .extend_from_slice(&piece[..piece.len().min(room)]);
+        // In UTF-16 and UTF-32 they stand between the letters.
+        let mut letters = piece.iter().copied().filter(|byte| *byte != 0);
+        self.content.extend(letters.by_ref().take(room));
         while let Some(byte) = self.content.get(self.at).copied() {
             self.at += 1;
             let decided = self.step(byte);
@@ -74,7 +86,12 @@ impl TokenLook {
                 return decided;
             }
         }
-        (piece.len() > room).then_some(false)
+        letters.next().map(|_| false)
+    }
+
+    /// Whether the rest of a list is waited for, which may be a stream.
+    pub fn is_in_list(&self) -> bool {
+        self.has_element
     }
 
     /// Whether what there is of the content has a token.
@@ -84,10 +101,12 @@ impl TokenLook {
 
     fn step(&mut self, byte: u8) -> Option<bool> {
         match (self.format, byte) {
-            // Also the first element of a list, and behind a mark of UTF-8.
-            (Format::Unknown, b'[' | 0xef | 0xbb | 0xbf) => self.begin = self.at,
-            (Format::Unknown, byte) if byte.is_ascii_whitespace() => self.begin = self.at,
-            (Format::Unknown, b'{') => (self.format, self.depth) = (Format::Json, 1),
+            // Marks of byte order.
+            (Format::Unknown, 0xef | 0xbb | 0xbf | 0xff | 0xfe) => {}
+            (Format::Unknown, byte) if byte.is_ascii_whitespace() => {}
+            (Format::Unknown, b'{' | b'[') => self.begin_json(),
+            (Format::Form, b'{' | b'[') if self.is_wrapped() => self.begin_json(),
+            (Format::Form, b']' | b'}') if self.at <= GUARD.len() => {}
             (Format::Unknown, byte) if is_of_form(byte) => self.format = Format::Form,
             (Format::Json, byte) => return self.step_in_json(byte),
             (Format::Form, b'\r' | b'\n') => {}
@@ -95,6 +114,20 @@ impl TokenLook {
             _ => return Some(false),
         }
         None
+    }
+
+    fn begin_json(&mut self) {
+        (self.format, self.depth, self.begin) = (Format::Json, 1, self.at - 1);
+    }
+
+    /// Whether what came is what stands before the JSON of JSONP, or keeps scripts from it.
+    fn is_wrapped(&self) -> bool {
+        let before = self.content[..self.at - 1].trim_ascii();
+        let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_$./*".contains(byte);
+        let call = before.strip_suffix(b"(");
+        let is_call =
+            call.is_some_and(|name| name.len() <= LONGEST_NAME && name.iter().all(is_name));
+        is_call || GUARDS.iter().any(|guard| before == guard.as_bytes())
     }
 
     fn step_in_json(&mut self, byte: u8) -> Option<bool> {
@@ -107,6 +140,8 @@ impl TokenLook {
             b'}' | b']' => self.depth -= 1,
             _ => {}
         }
+        let is_list = self.content.get(self.begin) == Some(&b'[');
+        self.has_element |= is_list && self.depth == 1 && byte == b'}';
         let is_over = self.depth == 0;
         is_over.then(|| TokenAnswer::is_in("json", &self.content[self.begin..self.at]))
     }
@@ -123,6 +158,10 @@ impl TokenLook {
 fn is_of_form(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte)
 }
+
+/// What keeps scripts of other sites from reading JSON.
+const GUARD: &str = ")]}'";
+const GUARDS: [&str; 4] = [GUARD, ")]}',", "while(1);", "for(;;);"];
 
 /// The longest name of a form's first pair.
 const LONGEST_NAME: usize = 64;
@@ -186,6 +225,16 @@ mod tests {
             r#"{"access_token":"@","scope":"write_orders"}"#,
             r#"{"token":"@","issued_at":"x"}"#,
             r#"[{"idToken":"@","refreshToken":"@2"}]"#,
+            r#"[{"data":{}},{"data":{"access_token":"@","expires_in":1}}]"#,
+            r#"["x",{"access_token":"@","expires_in":1}]"#,
+            r#"cb({"access_token":"@","expires_in":1})"#,
+            r#"/**/a.b_c([{"access_token":"@","expires_in":1}])"#,
+            ")]}'\n{\"access_token\":\"@\",\"expires_in\":1}",
+            "for(;;);{\"access_token\":\"@\",\"expires_in\":1}",
+            r#"{"access_token":"@","scope":"a","a":1,"a":2}"#,
+            r#"{"token":"@","issued_at":"x","name":"\ud800"}"#,
+            r#"{"idToken":"@","refreshToken":"@","name":"\ud800"}"#,
+            r#"{"\u0061ccess_token":"@","expires_in":1,"name":"\ud800"}"#,
             r#"{"objects":[{"actions":{"download":{"href":"https://a.test/x","header":{"authorization":"RemoteAuth @"}}}}]}"#,
             r#"{"\u0061ccess_token":"@","expires_in":1}"#,
             "access_token=@&expires=5183999",
@@ -198,7 +247,27 @@ mod tests {
                 "{content}"
             );
         }
+        let content = r#"{"access_token":"@","expires_in":1}"#.replace('@', token);
+        for (mark, is_big) in [
+            ("", true),
+            ("", false),
+            ("\u{feff}", true),
+            ("\u{feff}", false),
+        ] {
+            let text = format!("{mark}{content}");
+            let units = text.encode_utf16().flat_map(|unit| match is_big {
+                true => unit.to_be_bytes(),
+                false => unit.to_le_bytes(),
+            });
+            let kind = HeaderValue::from_static("application/json; charset=utf-16");
+            let fields = HeaderMap::from_iter([(CONTENT_TYPE, kind)]);
+            let mut look = TokenLook::new(&fields).unwrap();
+            let units: Vec<u8> = units.collect();
+            assert_eq!(look.piece(&units), Some(true), "{mark:?} {is_big}");
+        }
         for content in [
+            r#"(function(){var a={"access_token":"@","expires_in":1}})()"#,
+            r#"define(["access_token"],function(){return{"access_token":"@","expires_in":1}})"#,
             r#"{"access_token":"@"}"#,
             r#"{"access_token":"short","expires_in":1}"#,
             r#"{"token":"@","scope":"source.rust"}"#,
