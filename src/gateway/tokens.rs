@@ -26,11 +26,12 @@ use crate::intercept::Accepted;
 use crate::message::is_part_of;
 use crate::names::CredentialName;
 use crate::origin::{self, OriginBody};
+use crate::policy::Asker;
 use crate::session::Session;
 
 impl Exchange {
-    /// Has a login that is for no host yet be for the first that its session presents it to. The
-    /// exchange is then judged by the generation that says so.
+    /// Has a login that is for no host yet be for the first that its session presents it to, unless
+    /// policy forbids the request. The exchange is then judged by the generation that says so.
     pub(super) async fn settle(
         &mut self,
         accepted: &Accepted,
@@ -42,6 +43,12 @@ impl Exchange {
         let (Some(captures), Some(session)) = (captures, session) else {
             return route;
         };
+        let policies = self.snapshot.policies.generation();
+        let caller = request.connection.caller.as_deref();
+        let asker = Asker::of(&session, caller, policies.number());
+        if !policies.may_permit(&asker, &request.head) {
+            return route;
+        }
         let (to, fields) = (&request.head.origin, &request.head.fields);
         // Boxed because it is large and rare.
         if let Some(name) = Box::pin(captures.settle(&session, to, fields)).await {

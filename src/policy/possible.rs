@@ -16,7 +16,9 @@ use super::reads::{Read, reads_of};
 use super::rule::{Rule, What, Who, open};
 use super::rule_set::{Part, Question};
 use crate::intercept::Caller;
-use crate::message::{EncodedSlash, Host, HostPattern, OriginPattern, RequestTarget, Scheme};
+use crate::message::{
+    EncodedSlash, Host, HostPattern, Origin, OriginPattern, RequestHead, RequestTarget, Scheme,
+};
 use crate::names::{SessionId, User};
 use crate::session::{Binding, Session};
 
@@ -96,6 +98,16 @@ impl Generation {
             hosts.into_iter().any(asks)
         });
         Some(scopes)
+    }
+
+    /// Whether a request with this head could be permitted, whatever else it has.
+    pub fn may_permit(&self, asker: &Asker, head: &RequestHead) -> bool {
+        let Origin { scheme, authority } = &head.origin;
+        let mut request = request(asker, *scheme, authority.host.clone(), authority.port);
+        request.target = head.target.clone();
+        request.method = head.method.as_str().to_owned();
+        let known = [&OF_ASKER[..], &OF_ORIGIN, &OF_HEAD].concat();
+        self.is_possible(&request.facts(), None, &known)
     }
 
     /// Whether a credential could be lent to some request to this origin.
@@ -251,4 +263,12 @@ fn request(asker: &Asker, scheme: Scheme, host: Host, port: u16) -> OwnedFacts {
 
 const OF_ASKER: [Fact; 2] = [Fact::Session, Fact::Groups];
 const OF_ORIGIN: [Fact; 3] = [Fact::Scheme, Fact::Secure, Fact::Port];
+const OF_HEAD: [Fact; 6] = [
+    Fact::Host,
+    Fact::Method,
+    Fact::Path,
+    Fact::Prefixes,
+    Fact::Segments,
+    Fact::Depth,
+];
 const OF_LOAN: [Fact; 3] = [Fact::Credential, Fact::Origin, Fact::Place];

@@ -1037,6 +1037,13 @@ fn a_token_that_is_for_no_host_is_for_the_first_that_gets_it(rig: &Rig) {
         for host in [EVIL, GOOD] {
             assert_eq!(present(rig, way, host, token).0, 403, "{host}");
         }
+        // A request that policy refuses decides nothing.
+        let forbid = format!(
+            "@id(\"never\")\nforbid(principal, action, resource == Gateway::Host::\"{OTHER}\") when {{ context.path == \"/x\" }};\n"
+        );
+        assert!(reload(rig, &format!("{}{forbid}", policies())));
+        assert_eq!(present(rig, way, OTHER, token).0, 403);
+        assert!(reload(rig, &policies()));
         rig.seen();
         let present = |host: &str| {
             let token = token.as_str().unwrap();

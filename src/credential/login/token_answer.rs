@@ -174,7 +174,7 @@ fn may_be_issued(content: &[u8]) -> bool {
     let has = |name: &&str| plain.contains(*name);
     let known = ["accesstoken", "refreshtoken", "idtoken"];
     let known = known.iter().filter(|name| has(name)).count();
-    let is_ending = ends.iter().any(|name| has(name));
+    let is_ending = ends.iter().any(has);
     known > 1 || known == 1 && (is_ending || has(&"scope")) || is_ending && has(&"\"token\"")
 }
 
