@@ -57,10 +57,12 @@ impl Seed {
                 file::put(&mut after, pointer, value.clone());
             }
         }
-        (after != before).then(|| HomeFile {
+        let written = (after != before).then(|| HomeFile {
             path: self.file.clone(),
             content: format!("{after:#}\n").into_bytes(),
-        })
+        });
+        // A command may have kept a file that indents beyond what a sandbox gets.
+        written.filter(|file| file.content.len() <= MOST_BYTES)
     }
 
     fn own(&self, home: &Path) -> PathBuf {
@@ -94,5 +96,30 @@ fn kept_text(path: &Path) -> Kept {
     match read {
         Some(Ok(length)) if length < MOST_BYTES => Kept::Text(text),
         _ => Kept::Unreadable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_file_that_would_be_too_large_is_left_as_it_is() {
+        let seed = Seed {
+            file: PathBuf::from("kept.json"),
+            own: PathBuf::from("own.json"),
+            folder_variable: None,
+            members: Vec::new(),
+            logged_in: BTreeMap::from([("/done".to_owned(), Value::Bool(true))]),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let planted = |members: usize| {
+            let kept = format!("{{\"a\":[{}0]}}", "0,".repeat(members));
+            assert!(kept.len() < MOST_BYTES);
+            std::fs::write(folder.path().join("kept.json"), kept).unwrap();
+            seed.planted(Some(folder.path()), folder.path(), true)
+        };
+        assert!(planted(1_000).is_some());
+        assert!(planted(MOST_BYTES / 2 - 100).is_none());
     }
 }
