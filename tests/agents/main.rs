@@ -283,6 +283,46 @@ fn flags_and_a_profile_permit_what_they_name_whatever_rules_permit() {
 }
 
 #[test]
+fn policies_decide_about_the_hosts_of_a_files_presets_and_a_flag_permits_them() {
+    let desk = Desk::bare();
+    let rules = "permit(principal, action, resource == Gateway::Host::\"example.com\");\n";
+    desk.write("home/rules.cedar", rules);
+    let presets = "presets = [\"github\", \"npm\"]\nallow = [\"own.test\"]\n";
+    let with_files = format!("[policy]\nfiles = [\"rules.cedar\"]\n{presets}");
+    desk.write("home/files.toml", &with_files);
+    let with_rules = format!("[policy]\nrules = '''\n{rules}'''\n{presets}");
+    desk.write("home/rules.toml", &with_rules);
+    desk.write("home/none.toml", &format!("[policy]\n{presets}"));
+    let of_presets = [
+        "codeload.github.com",
+        "registry.npmjs.org",
+        "api.github.com",
+    ];
+    let denied = |name: &str, flags: &[&str], host: &str| {
+        let file = desk.at(name).display().to_string();
+        let url = format!("https://{host}/");
+        let ask = ["--config", &file, "--", "curl", "-sS", &url];
+        let told = said(desk.command("one", &[flags, &ask].concat()));
+        let is_denied = told.contains("policy_default_deny");
+        // Its name or its address: policy allowed it, and nothing left the machine.
+        let refused = format!("refused  {host}: ");
+        assert!(
+            is_denied || told.contains(&refused),
+            "{name} {host}: {told}"
+        );
+        is_denied
+    };
+    for host in of_presets {
+        assert!(denied("home/files.toml", &[], host), "{host}");
+        assert!(denied("home/rules.toml", &[], host), "{host}");
+        assert!(!denied("home/none.toml", &[], host), "{host}");
+        let flags = ["--preset", "github", "--preset", "npm"];
+        assert!(!denied("home/files.toml", &flags, host), "{host}");
+    }
+    assert!(!denied("home/files.toml", &[], "own.test"));
+}
+
+#[test]
 fn a_consent_names_what_stops_and_a_login_that_a_rule_lends() {
     let desk = Desk::new();
     let rule = "permit(principal, action == Gateway::Action::\"lend\", resource == Gateway::Credential::\"claude\");\n\

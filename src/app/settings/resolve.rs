@@ -85,8 +85,8 @@ impl ResolvedConfig {
         }
         for preset in &presets {
             let (hosts, registry) = resolved.hosts_of(preset)?;
-            resolved.allowed.extend(hosts);
             let is_named = config.flag_presets.contains(&preset.name);
+            resolved.reached(is_named).extend(hosts);
             resolved.lend(preset, &registry, &mut bound, (None, is_named))?;
         }
         for credential in &config.credentials {
