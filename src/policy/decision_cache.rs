@@ -182,6 +182,7 @@ mod tests {
             r#"context.path == "/repos/o/r""#,
             r#"context.prefixes.contains("/repos")"#,
             r#"context.segments.contains("0:repos")"#,
+            r#"context.anySegments.contains("0:repos")"#,
             "context.depth == 3",
             "context.query.any.isEmpty()",
             "context.query.unique.isEmpty()",

@@ -9,7 +9,7 @@ use cedar_policy::{EntityUid, RestrictedExpression as Value};
 
 use super::fault::Fault;
 use super::multimap::{Fields, Query, content_type};
-use super::path::{depth, prefixes, segments};
+use super::path::{any_segments, depth, prefixes, segments};
 use super::question::{Facts, LendQuestion};
 use super::value::{text, texts};
 use crate::body::fact::FactType;
@@ -143,6 +143,9 @@ facts! {
     Segments "segments" Strings One Path
         "the path's segments with their places: `0:repos`, `1:o`, `2:r`"
         |of| Ok(texts(segments(of.facts.target.path())?.enumerate().map(|(place, segment)| format!("{place}:{segment}"))));
+    AnySegments "anySegments" Strings One Path
+        "`segments` in **any reading**, for what forbids: also with `%2F` as a slash, and each also without an ending as `.json`"
+        |of| Ok(texts(any_segments(of.facts.target.path())?));
     Depth "depth" Long One Path
         "how many segments there are; a slash at the end begins none"
         |of| Ok(Value::new_long(i64::try_from(depth(of.facts.target.path())?).map_err(|_| Fault::TooManySegments)?));
@@ -228,7 +231,13 @@ facts! {
 }
 
 /// The facts made from the path.
-pub(super) const OF_PATH: [Fact; 4] = [Fact::Path, Fact::Prefixes, Fact::Segments, Fact::Depth];
+pub(super) const OF_PATH: [Fact; 5] = [
+    Fact::Path,
+    Fact::Prefixes,
+    Fact::Segments,
+    Fact::AnySegments,
+    Fact::Depth,
+];
 
 /// The facts made from the fields.
 pub(super) const OF_FIELDS: [Fact; 4] = [

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::decision_key::DecisionKey;
 use super::fact::{Fact, Kind, OF_PATH, Reader};
 use super::fault::Fault;
-use super::path::{depth, prefixes, segments};
+use super::path::{any_segments, depth, prefixes, segments};
 use crate::names::Map;
 
 /// A question about a fact.
@@ -177,6 +177,13 @@ impl FactTests {
                 let _ = write!(text, "{place}:{segment}");
                 held.extend(numbers.get(text.as_str()).copied());
             }
+        }
+        if let Some(numbers) = of(Fact::AnySegments) {
+            let all = any_segments(path)?;
+            held.extend(
+                all.iter()
+                    .filter_map(|one| numbers.get(one.as_str()).copied()),
+            );
         }
         for ((first, last), alike) in &self.likes {
             let ends = path.len().checked_sub(*last).filter(|end| first <= end);

@@ -11,7 +11,7 @@ pub enum Fault {
     /// A fact of a protocol is not there, which fails each policy that reads it and no other.
     #[error("its content does not say it in exactly one way")]
     LeftOut,
-    /// Affects `prefixes`, `segments` and `depth`.
+    /// Affects `prefixes`, `segments`, `anySegments` and `depth`.
     #[error("the path has more than {} segments", Fault::MAX_SEGMENTS)]
     TooManySegments,
     /// Policy reads the path, and would not permit another reading of it.

@@ -98,7 +98,7 @@ pub fn permit_loans(
 }
 
 /// Forbids the requests to a host by which a service makes credentials that outlive the session:
-/// all below these paths, in which `*` stands for one segment. A group lifts it.
+/// these paths, as [`is_below`] reads them. A group lifts it.
 pub fn forbid_mints(service: &str, host: &str, by_reading: bool, paths: &[&str]) -> String {
     let (resource, mut conditions) = host_named("resource", host);
     conditions.push(any_of(paths.iter().map(|path| is_below(path)).collect()));
@@ -125,13 +125,21 @@ fn making(service: &str) -> String {
     format!("makes-{service}-credentials")
 }
 
-/// The condition for a path and all below it, in which `*` stands for one segment.
+/// The condition for a path and all below it, in which `*` stands for one segment; with `$` at its
+/// end, for the path alone. Whichever reading its service may have of a path, it counts.
 fn is_below(path: &str) -> String {
+    let whole = path.strip_suffix('$');
+    let path = whole.unwrap_or(path);
     let segments = path.split('/').skip(1).enumerate();
     let named = segments.filter(|(_, segment)| *segment != "*");
     let named = named.map(|(at, segment)| quoted(&format!("{at}:{segment}")));
     let named: Vec<String> = named.collect();
-    format!("context.segments.containsAll([{}])", named.join(", "))
+    let named = format!("context.anySegments.containsAll([{}])", named.join(", "));
+    let most = path.matches('/').count();
+    match whole {
+        Some(_) => format!("(context.depth <= {most} && {named})"),
+        None => named,
+    }
 }
 
 /// Gives rules that were generated to a user or group, of whatever session, in place of a session;

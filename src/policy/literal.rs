@@ -54,7 +54,7 @@ fn form_fault(fact: Fact, literal: &str) -> Option<&'static str> {
             Some("it is one of `transparent`, `tls`, `connect`, `forward`, `socks`, `base`")
         }
         Fact::Scheme if !["http", "https"].contains(&literal) => Some("it is `http` or `https`"),
-        Fact::Segments if !is_placed(literal) => {
+        Fact::Segments | Fact::AnySegments if !is_placed(literal) => {
             Some("a segment is written with its place, from 0: `0:repos`")
         }
         Fact::QueryAny | Fact::QueryUnique if !literal.contains('=') => {
@@ -137,6 +137,7 @@ mod tests {
             (Fact::Prefixes, "/a/b", "/a/./b"),
             (Fact::Segments, "0:a", "a"),
             (Fact::Segments, "10:a:b", "01:a"),
+            (Fact::AnySegments, "0:a", "a"),
             (Fact::QueryAny, "a=", "a"),
             (Fact::FieldsAny, "x-a: B", "X-A: b"),
             (Fact::FieldsNames, "x-a", "X-a"),

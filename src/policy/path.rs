@@ -1,10 +1,27 @@
 //! Splits a path into its segments, and into the prefixes that end with a segment.
 
+use std::collections::BTreeSet;
+
 use super::fault::Fault;
+use crate::message::route;
 
 /// The path's segments. `/` has none, and a trailing slash adds none.
 pub(super) fn segments(path: &str) -> Result<impl Iterator<Item = &str>, Fault> {
     Ok(inner(path).split('/').take(depth(path)?))
+}
+
+/// The path's segments with their places, in any reading: also where an encoded slash is one, and
+/// each also without an ending, such as `.json`, by which some services choose a format.
+pub(super) fn any_segments(path: &str) -> Result<BTreeSet<String>, Fault> {
+    let plain = segments(path)?.enumerate();
+    let all = plain.chain(route::segments(path).enumerate());
+    Ok(all
+        .flat_map(|(place, segment)| {
+            let bare = segment.rsplit_once('.').map(|(bare, _)| bare);
+            let both = [Some(segment), bare].into_iter().flatten();
+            both.map(move |one| format!("{place}:{one}"))
+        })
+        .collect())
 }
 
 /// How many segments the path has.
@@ -63,6 +80,23 @@ mod tests {
         assert_eq!(segments_of("/repos/o/r"), ["repos", "o", "r"]);
         assert_eq!(segments_of("/a//b/"), ["a", "", "b"]);
         assert!(segments_of("/").is_empty());
+    }
+
+    #[test]
+    fn any_reading_of_a_segment_has_its_place() {
+        let has = |path: &str, all: &[&str]| {
+            let found = any_segments(path).unwrap();
+            assert!(all.iter().all(|one| found.contains(*one)), "{found:?}");
+        };
+        has("/user/keys.json", &["0:user", "1:keys.json", "1:keys"]);
+        has("/user%2Fkeys", &["0:user%2Fkeys", "0:user", "1:keys"]);
+        has("/user%2F%2Fkeys.xml", &["0:user", "1:keys"]);
+        has(
+            "/p/g%2Fr/keys",
+            &["1:g%2Fr", "2:keys", "1:g", "2:r", "3:keys"],
+        );
+        assert!(!any_segments("/a/keys-of").unwrap().contains("1:keys"));
+        assert!(any_segments(&"/a".repeat(65)).is_err());
     }
 
     #[test]

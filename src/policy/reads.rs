@@ -219,7 +219,9 @@ pub(super) fn fact_tests(expr: &Expr) -> Option<(Fact, Vec<FactTest>)> {
 fn take(path: &[&str], read: &mut Read) -> Result<(), NotRead> {
     match path {
         ["depth"] => drop(read.paths.insert(FactTest::Depth)),
-        ["path" | "prefixes" | "segments", ..] => drop(read.paths.insert(FactTest::Whole)),
+        ["path" | "prefixes" | "segments" | "anySegments", ..] => {
+            read.paths.insert(FactTest::Whole);
+        }
         _ => {}
     }
     match path {

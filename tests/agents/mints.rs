@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::desk::Desk;
 
 /// A request that makes a credential: the preset, its method, host and path.
+#[derive(Clone)]
 struct Row {
     preset: String,
     method: &'static str,
@@ -50,7 +51,32 @@ fn host(preset: &toml::Table) -> String {
     hosts.next().unwrap_or_else(|| OWN.to_owned())
 }
 
+/// The requests of a preset, each as its service's documents write it and in its other spellings.
 fn rows(preset: &toml::Table, host: &str) -> Vec<Row> {
+    let slashed = preset.get("encoded_slash").and_then(|all| all.as_array());
+    let mut rows = plain_rows(preset, host);
+    let mut others = Vec::new();
+    for row in &rows {
+        let is_kept = |one: &toml::Value| one.as_str() == Some(&row.host);
+        let encoded = format!("/{}", row.path[1..].replace('/', "%2F"));
+        let last = row
+            .path
+            .rsplit_once('/')
+            .filter(|(most, _)| !most.is_empty());
+        let last = last.map(|(most, last)| format!("{most}%2F{last}"));
+        let encoded = [Some(encoded), last].into_iter().flatten();
+        let encoded = encoded.filter(|_| slashed.is_some_and(|all| all.iter().any(is_kept)));
+        let ended = ["json", "xml"].map(|end| format!("{}.{end}", row.path));
+        others.extend(ended.into_iter().chain(encoded).map(|path| Row {
+            path,
+            ..row.clone()
+        }));
+    }
+    rows.append(&mut others);
+    rows
+}
+
+fn plain_rows(preset: &toml::Table, host: &str) -> Vec<Row> {
     let row = |text: String| {
         let read = text.strip_prefix("GET ");
         let rest = read.unwrap_or(&text);
@@ -59,7 +85,7 @@ fn rows(preset: &toml::Table, host: &str) -> Vec<Row> {
             preset: name(preset).to_owned(),
             method: if read.is_some() { "GET" } else { "POST" },
             host: if named.is_empty() { host } else { named }.to_owned(),
-            path: path.replace('*', "any"),
+            path: path.trim_end_matches('$').replace('*', "any"),
         }
     };
     texts(preset, "mints").into_iter().map(row).collect()
@@ -186,4 +212,94 @@ fn no_profile_secret_or_login_lends_what_makes_lasting_credentials_but_to_a_grou
         told.contains("`--group makes-github-credentials`"),
         "{told}"
     );
+}
+
+#[test]
+fn a_services_own_other_spellings_make_no_lasting_credentials_and_what_is_beside_them_passes() {
+    let desk = Desk::bare();
+    let lent = [
+        ("zendesk", "ZENDESK_API_TOKEN", "https://one.zendesk.com"),
+        (
+            "shopify",
+            "SHOPIFY_ACCESS_TOKEN",
+            "https://one.myshopify.com",
+        ),
+        ("twilio", "TWILIO_AUTH_TOKEN", "https://api.twilio.com"),
+        ("gitlab", "GITLAB_TOKEN", "https://gitlab.com"),
+        ("github", "GH_TOKEN", "https://api.github.com"),
+    ];
+    let lent = lent.map(|(preset, variable, origin)| {
+        format!(
+            "[[credential]]\nname = \"{preset}\"\npreset = \"{preset}\"\n\
+             from = \"env:{variable}\"\norigins = [\"{origin}\"]\nenv = [\"{variable}\"]\n"
+        )
+    });
+    let slashed = "[[origin]]\nmatch = \"https://api.github.com\"\nencoded_slash = true\n";
+    let text = format!(
+        "[policy]\nfiles = [\"all.cedar\"]\n{slashed}{}",
+        lent.concat()
+    );
+    desk.write("home/all.toml", &text);
+    desk.write("home/all.cedar", "permit(principal, action, resource);\n");
+    let file = desk.at("home/all.toml").display().to_string();
+    let row = |(preset, host, path): (&str, &str, &str)| Row {
+        preset: preset.to_owned(),
+        method: "POST",
+        host: host.to_owned(),
+        path: path.to_owned(),
+    };
+    let (zendesk, shop) = ("one.zendesk.com", "one.myshopify.com");
+    let (twilio, gitlab, github) = ("api.twilio.com", "gitlab.com", "api.github.com");
+    let made = [
+        ("zendesk", zendesk, "/api/v2/oauth/tokens.json"),
+        ("zendesk", zendesk, "/api/v2/oauth/clients.json"),
+        ("zendesk", zendesk, "/api/v2/api_tokens.json"),
+        ("shopify", shop, "/admin/storefront_access_tokens.json"),
+        (
+            "shopify",
+            shop,
+            "/admin/api/2026-01/storefront_access_tokens.xml",
+        ),
+        ("twilio", twilio, "/2010-04-01/Accounts"),
+        ("twilio", twilio, "/2010-04-01/Accounts/"),
+        ("twilio", twilio, "/2010-04-01/Accounts.json"),
+        ("twilio", twilio, "/2010-04-01/Accounts/AC/Keys"),
+        ("twilio", twilio, "/2010-04-01/Accounts/AC/Keys.xml"),
+        ("twilio", twilio, "/2010-04-01/Accounts/AC/Keys.json"),
+        ("twilio", twilio, "/2010-04-01/Accounts/AC/Tokens"),
+        ("gitlab", gitlab, "/api/v4/user/keys.json"),
+        ("gitlab", gitlab, "/api/v4/users%2F1%2Fkeys"),
+        ("gitlab", gitlab, "/api/v4/projects/1/access_tokens.json"),
+        (
+            "gitlab",
+            gitlab,
+            "/api/v4/projects/o%2Fr/access_tokens.json",
+        ),
+        (
+            "gitlab",
+            gitlab,
+            "/api/v4/projects/1/cluster_agents/2/tokens",
+        ),
+        ("github", github, "/user%2Fkeys"),
+        ("github", github, "/user%2f%2fkeys"),
+        ("github", github, "/repos/o%2Fr/keys"),
+        ("github", github, "/repositories/1/keys"),
+        ("github", github, "/organizations/1/actions/runners"),
+    ];
+    let beside = [
+        ("zendesk", zendesk, "/api/v2/tickets.json"),
+        ("shopify", shop, "/admin/products.json"),
+        ("twilio", twilio, "/2010-04-01/Accounts/AC/Messages.json"),
+        ("twilio", twilio, "/2010-04-01/Accounts/AC"),
+        ("gitlab", gitlab, "/api/v4/projects/o%2Fr/issues"),
+        ("github", github, "/repos/o/r/contents/src%2Fkeys"),
+    ];
+    let flags = ["--config", &file];
+    let mut all: Vec<Row> = made.into_iter().map(row).collect();
+    all.extend(beside.into_iter().map(row));
+    let passed = passed(&desk, &flags, &all);
+    assert_eq!(passed.len(), beside.len(), "{passed:#?}");
+    for ((_, _, path), line) in beside.iter().zip(&passed) {
+        assert!(line.contains(path), "{passed:#?}");
+    }
 }

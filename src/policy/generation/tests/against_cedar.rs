@@ -293,6 +293,7 @@ fn conditional() -> impl Strategy<Value = String> {
         r#"context.prefixes.containsAny(["/ab", "/q"])"#,
         r#"context.prefixes.containsAll(["/a", "/a/b"])"#,
         r#"context.segments.contains("1:b")"#,
+        r#"context.anySegments.containsAll(["0:a", "1:b"])"#,
         r#"context.segments.containsAny(["0:ab", "2:c"])"#,
         r#"context.path == "/ab""#,
         r#""/a/b/c" == context.path"#,
