@@ -98,7 +98,8 @@ pub fn permit_loans(
 }
 
 /// Forbids the requests to a host by which a service makes credentials that outlive the session:
-/// these paths, as [`is_below`] reads them. A group lifts it.
+/// all below these paths, in which `*` stands for one segment; with `$` at its end, the path alone.
+/// A group lifts it.
 pub fn forbid_mints(service: &str, host: &str, by_reading: bool, paths: &[&str]) -> String {
     let (resource, mut conditions) = host_named("resource", host);
     conditions.push(any_of(paths.iter().map(|path| is_below(path)).collect()));
@@ -134,12 +135,10 @@ fn is_below(path: &str) -> String {
     let named = segments.filter(|(_, segment)| *segment != "*");
     let named = named.map(|(at, segment)| quoted(&format!("{at}:{segment}")));
     let named: Vec<String> = named.collect();
-    let named = format!("context.anySegments.containsAll([{}])", named.join(", "));
-    let most = path.matches('/').count();
-    match whole {
-        Some(_) => format!("(context.depth <= {most} && {named})"),
-        None => named,
-    }
+    let named = named.join(", ");
+    let most = whole.map(|path| format!("context.depth <= {} && ", path.matches('/').count()));
+    let most = most.unwrap_or_default();
+    format!("({most}context.anySegments.containsAll([{named}]))")
 }
 
 /// Gives rules that were generated to a user or group, of whatever session, in place of a session;

@@ -13,15 +13,13 @@ pub(super) fn segments(path: &str) -> Result<impl Iterator<Item = &str>, Fault> 
 /// The path's segments with their places, in any reading: also where an encoded slash is one, and
 /// each also without an ending, such as `.json`, by which some services choose a format.
 pub(super) fn any_segments(path: &str) -> Result<BTreeSet<String>, Fault> {
-    let plain = segments(path)?.enumerate();
-    let all = plain.chain(route::segments(path).enumerate());
-    Ok(all
-        .flat_map(|(place, segment)| {
-            let bare = segment.rsplit_once('.').map(|(bare, _)| bare);
-            let both = [Some(segment), bare].into_iter().flatten();
-            both.map(move |one| format!("{place}:{one}"))
-        })
-        .collect())
+    let all = segments(path)?.enumerate();
+    let both = |(place, whole): (usize, &str)| {
+        let bare = whole.rsplit_once('.').map_or(whole, |(bare, _)| bare);
+        [whole, bare].map(|one| format!("{place}:{one}"))
+    };
+    let all = all.chain(route::segments(path).enumerate());
+    Ok(all.flat_map(both).collect())
 }
 
 /// How many segments the path has.

@@ -57,12 +57,11 @@ impl Seed {
                 file::put(&mut after, pointer, value.clone());
             }
         }
-        let written = (after != before).then(|| HomeFile {
-            path: self.file.clone(),
-            content: format!("{after:#}\n").into_bytes(),
-        });
-        // A command may have kept a file that indents beyond what a sandbox gets.
-        written.filter(|file| file.content.len() <= MOST_BYTES)
+        let path = self.file.clone();
+        let content = format!("{after:#}\n").into_bytes();
+        // What a command kept may be larger than a sandbox gets, once it is indented.
+        let is_due = after != before && content.len() <= MOST_BYTES;
+        is_due.then_some(HomeFile { path, content })
     }
 
     fn own(&self, home: &Path) -> PathBuf {

@@ -4,10 +4,11 @@ use std::str::FromStr;
 
 use crate::message::{HostPattern, OriginPattern, PatternMalformed};
 
-/// Such requests: `[GET ][HOST]/PATH`, in which `*` stands for any one segment.
+/// Such requests: `[GET ][HOST]/PATH[$]`, in which `*` stands for any one segment.
 ///
-/// All below the path are meant, or with `$` at its end the path alone, by every method that changes something; with `GET`, by every
-/// method. Without a host, they are made at each host of the service's credentials.
+/// All below the path are meant, or with `$` at its end the path alone, by every method that
+/// changes something; with `GET`, by every method. Without a host, they are made at each host of
+/// the service's credentials.
 #[derive(Debug, Clone)]
 pub struct Mint {
     /// Whether a request that reads makes one, too.
