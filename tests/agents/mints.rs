@@ -193,13 +193,13 @@ fn no_profile_secret_or_login_lends_what_makes_lasting_credentials_but_to_a_grou
     for (service, flags) in ways {
         let preset = presets.iter().find(|one| name(one) == service).unwrap();
         assert_eq!(
-            passed(&desk, flags, &rows(preset, &host(preset))),
+            passed(&desk, flags, &plain_rows(preset, &host(preset))),
             [""; 0],
             "{flags:?}"
         );
     }
     let github = presets.iter().find(|one| name(one) == "github").unwrap();
-    let rows = rows(github, &host(github));
+    let rows = plain_rows(github, &host(github));
     let group = ["--preset", "github", "--group", "makes-github-credentials"];
     assert_eq!(passed(&desk, &group, &rows).len(), rows.len());
     // It is told how.
