@@ -67,7 +67,10 @@ impl<'t> Document<'t> {
         let mut found = self.found.into_inner();
         found.sort_by(|left, right| left.position.cmp(&right.position));
         // Of one mistake, what the key makes of it says no more.
-        found.dedup_by(|one, known| one.position == known.position && one.why == known.why);
+        found.dedup_by(|one, known| {
+            let is_of_key = one == known || one.what.contains("` of [");
+            is_of_key && one.position == known.position && one.why == known.why
+        });
         found
     }
 

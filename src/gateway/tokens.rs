@@ -182,7 +182,7 @@ impl Exchange {
                         }
                         Some(answer) => self.captured(&session, *asked, (&answer, &content)).await,
                         // It has one, in a form that is not read.
-                        None if !asked.names_a_grant() => Err(UnmappedToken::Illegible.into()),
+                        None if asked.is_seen => Err(UnmappedToken::Illegible.into()),
                         None => Ok((content, lent.cloned())),
                     };
                 answer::minted(response, decoding, keep, unread).await

@@ -131,9 +131,10 @@ fn has_settings(name: &str) -> bool {
 }
 
 /// Whether a text that is no list of variables holds a credential: a key, a token, a URL with a
-/// user, a password of `.netrc`.
+/// user, a password of `.netrc` or of JSON.
 fn is_credential(text: &[u8]) -> bool {
-    let mut words = text.split(u8::is_ascii_whitespace);
+    let is_between = |byte: &u8| byte.is_ascii_whitespace() || b"\"':,{}".contains(byte);
+    let mut words = text.split(is_between).filter(|word| !word.is_empty());
     detect::holds_issued_credential(text)
         || text
             .split(|byte| *byte == b'\n')

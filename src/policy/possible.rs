@@ -263,12 +263,13 @@ fn request(asker: &Asker, scheme: Scheme, host: Host, port: u16) -> OwnedFacts {
 
 const OF_ASKER: [Fact; 2] = [Fact::Session, Fact::Groups];
 const OF_ORIGIN: [Fact; 3] = [Fact::Scheme, Fact::Secure, Fact::Port];
-const OF_HEAD: [Fact; 6] = [
+const OF_HEAD: [Fact; 7] = [
     Fact::Host,
     Fact::Method,
     Fact::Path,
     Fact::Prefixes,
     Fact::Segments,
+    Fact::AnySegments,
     Fact::Depth,
 ];
 const OF_LOAN: [Fact; 3] = [Fact::Credential, Fact::Origin, Fact::Place];

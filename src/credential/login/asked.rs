@@ -33,6 +33,8 @@ pub struct AskedTokens {
     pub revokes: bool,
     /// Where its answer says that the token goes.
     pub target: Option<TokenTarget>,
+    /// Whether its answer was seen to have tokens, whatever it asked for.
+    pub is_seen: bool,
 }
 
 /// The answer that a workload gets of the gateway itself.
@@ -58,6 +60,7 @@ impl AskedTokens {
             known: Vec::new(),
             revokes: false,
             target: None,
+            is_seen: true,
         }
     }
 
@@ -144,6 +147,7 @@ impl Credentials {
             known,
             revokes: what == EndpointUse::Revokes,
             target: None,
+            is_seen: false,
         };
         Ok((authorized, Some(Box::new(asked))))
     }
