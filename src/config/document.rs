@@ -20,6 +20,9 @@ pub(super) struct Document<'t> {
     found: RefCell<Vec<Diagnostic>>,
 }
 
+/// What is said of a secret that stands in the file.
+const LITERAL: &str = "the file contains a literal secret";
+
 impl<'t> Document<'t> {
     pub fn new(file: Arc<str>, text: &'t str, directory: PathBuf, home: Option<PathBuf>) -> Self {
         Self {
@@ -68,8 +71,8 @@ impl<'t> Document<'t> {
         found.sort_by(|left, right| left.position.cmp(&right.position));
         // Of one mistake, what the key makes of it says no more.
         found.dedup_by(|one, known| {
-            let is_of_key = one == known || one.what.contains("` of [");
-            is_of_key && one.position == known.position && one.why == known.why
+            let is_same = one == known || known.what == LITERAL;
+            is_same && one.position == known.position && one.why == known.why
         });
         found
     }
@@ -102,7 +105,7 @@ impl<'t> Document<'t> {
 
     fn refuse_literal(&self, text: &str, span: Range<usize>) {
         if text.len() >= 20 && known_prefix(text) {
-            self.error(&span, "the file contains a literal secret", literal_hint());
+            self.error(&span, LITERAL, literal_hint());
         }
     }
 }
