@@ -229,9 +229,8 @@ impl Exchange {
         let (mut response, switched, mut plan) = forwarded.into_parts();
         let answered = self.trail.origin_answered(response.status().as_u16());
         self.waited.answered(answered);
-        if self.may_have_tokens(&response, &plan) {
-            // Boxed because it is large and rare.
-            plan.minting = Box::pin(self.unasked(&mut response, &mut plan)).await?;
+        if let Some(look) = self.may_have_tokens(&response, &plan) {
+            plan.minting = self.unasked(&mut response, (&mut plan, look)).await?;
         }
         let lent = look_for(plan.lent, &response);
         let success = response.status().is_success();

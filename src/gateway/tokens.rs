@@ -2,7 +2,10 @@
 //! renew them, which the gateway answers.
 
 use std::collections::VecDeque;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -104,28 +107,28 @@ impl Exchange {
         Err(Ending::Answered(Box::new(response)))
     }
 
-    /// Whether an answer may have tokens that nobody asked for. An answer to a signed request stays
-    /// as it is, since the client may check a digest of it.
+    /// What looks for tokens that nobody asked for, if an answer may have any. An answer to a signed
+    /// request stays as it is, since the client may check a digest of it.
     pub(super) fn may_have_tokens(
         &self,
         response: &Response<OriginBody>,
         plan: &AnswerPlan,
-    ) -> bool {
+    ) -> Option<TokenLook> {
         let is_signed = plan.lent.as_ref().is_some_and(Redactor::is_signed);
         let is_own = plan.minting.is_some() || plan.upgrade.is_some() || is_signed;
         let is_empty = plan.method == Method::HEAD || response.body().is_end_stream();
         let length = usize::try_from(response.body().size_hint().lower());
-        !is_own
-            && !is_empty
-            && length.is_ok_and(|length| length <= TokenLook::LONGEST)
-            && TokenLook::new(response.headers()).is_some()
+        let is_short = length.is_ok_and(|length| length <= TokenLook::LONGEST);
+        (!is_own && !is_empty && is_short)
+            .then(|| TokenLook::new(response.headers()))
+            .flatten()
     }
 
     /// Looks for tokens in an answer that nobody asked for any, which stays as it is.
     pub(super) async fn unasked(
         &self,
         response: &mut Response<OriginBody>,
-        plan: &mut AnswerPlan,
+        (plan, token_look): (&mut AnswerPlan, TokenLook),
     ) -> Result<Option<Box<Minting>>, Refusal> {
         let passes = |to| {
             let rule = self.snapshot.origins.rule(to);
@@ -140,7 +143,7 @@ impl Exchange {
         if is_part && TokenLook::is_declared(response.headers()) {
             return Err(credential::Error::from(UnmappedToken::Unheld).into());
         }
-        let has_token = look(response, &mut plan.decoding).await?;
+        let has_token = look(response, token_look, &mut plan.decoding).await?;
         Ok(has_token.then(|| {
             let (session, asked) = (&plan.session, AskedTokens::unasked(to, &plan.target));
             Box::new(Minting::Tokens {
@@ -227,26 +230,31 @@ impl Exchange {
 }
 
 /// Reads the beginning of an answer until it is known whether it has a token, and puts it back.
-async fn look(response: &mut Response<OriginBody>, decoding: &mut Share) -> Result<bool, Refusal> {
-    let Some(mut look) = TokenLook::new(response.headers()) else {
-        return Ok(false);
-    };
+async fn look(
+    response: &mut Response<OriginBody>,
+    mut look: TokenLook,
+    decoding: &mut Share,
+) -> Result<bool, Refusal> {
     let Ok(codings) = Coding::parse_answer(response.headers()) else {
         return Ok(false);
     };
     let memory = codings.iter().map(|coding| coding.memory()).max();
     let has_room = decoding.set(memory.unwrap_or_default());
     has_room.map_err(|_| origin::Error::DecodingBudget)?;
-    let mut decoder = Decoder::new(&codings).map_err(|_| origin::Error::Coding)?;
+    let decoder = (!codings.is_empty()).then(|| Decoder::new(&codings));
+    let mut decoder = decoder.transpose().map_err(|_| origin::Error::Coding)?;
     let (body, mut read) = (response.body_mut(), VecDeque::new());
     let mut until = Instant::now() + LOOKED_WITHIN;
     let known = async {
-        while let Ok(Some(frame)) = tokio::time::timeout_at(until, body.frame()).await {
+        while let Some(frame) = next(body, until).await {
             let piece = frame.as_ref().ok().and_then(Frame::data_ref).cloned();
             let is_over = piece.is_none();
             read.push_back(frame);
             let known = match piece {
-                Some(piece) => decoded(&mut decoder, piece, &mut look),
+                Some(piece) => match &mut decoder {
+                    Some(decoder) => decoded(decoder, piece, &mut look),
+                    None => look.piece(&piece),
+                },
                 None => None,
             };
             if known.is_some() || is_over {
@@ -261,6 +269,16 @@ async fn look(response: &mut Response<OriginBody>, decoding: &mut Share) -> Resu
     let known = known.await;
     body.put_back(read);
     Ok(known.unwrap_or_else(|| look.end()))
+}
+
+/// The next frame, if it comes in time. Most are there, and need no timer.
+async fn next(body: &mut OriginBody, until: Instant) -> Option<Result<Frame<Bytes>, hyper::Error>> {
+    let mut frame = pin!(body.frame());
+    let ready = poll_fn(|cx| Poll::Ready(frame.as_mut().poll(cx))).await;
+    match ready {
+        Poll::Ready(frame) => frame,
+        Poll::Pending => tokio::time::timeout_at(until, frame).await.ok().flatten(),
+    }
 }
 
 /// Has the next piece looked at, decoded. What cannot be decoded has no token.

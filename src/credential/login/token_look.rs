@@ -76,9 +76,16 @@ impl TokenLook {
     /// Takes the next piece of the content. Returns whether it has a token, once that is known.
     pub fn piece(&mut self, piece: &[u8]) -> Option<bool> {
         let room = Self::LONGEST - self.content.len();
-        // In UTF-16 and UTF-32 they stand between the letters.
-        let mut letters = piece.iter().copied().filter(|byte| *byte != 0);
-        self.content.extend(letters.by_ref().take(room));
+        let is_more = if memchr::memchr(0, piece).is_none() {
+            self.content
+                .extend_from_slice(&piece[..piece.len().min(room)]);
+            piece.len() > room
+        } else {
+            // In UTF-16 and UTF-32 they stand between the letters.
+            let mut letters = piece.iter().copied().filter(|byte| *byte != 0);
+            self.content.extend(letters.by_ref().take(room));
+            letters.next().is_some()
+        };
         while let Some(byte) = self.content.get(self.at).copied() {
             self.at += 1;
             let decided = self.step(byte);
@@ -86,7 +93,7 @@ impl TokenLook {
                 return decided;
             }
         }
-        letters.next().map(|_| false)
+        is_more.then_some(false)
     }
 
     /// Whether the rest of a list is waited for, which may be a stream.
