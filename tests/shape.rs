@@ -34,18 +34,18 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 101_209),
+    ("all", 101_230),
     ("app", 8_293),
     ("audit", 3_319),
     ("body", 3_462),
     ("cli", 10_561),
     ("config", 5_331),
     ("control", 1_851),
-    ("credential", 13_403),
+    ("credential", 13_410),
     ("escape", 1_649),
     ("export", 1_056),
     ("files", 830),
-    ("gateway", 6_711),
+    ("gateway", 6_727),
     ("grant", 1_419),
     ("intercept", 4_615),
     ("launch", 9_537),

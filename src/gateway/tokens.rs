@@ -107,8 +107,8 @@ impl Exchange {
         Err(Ending::Answered(Box::new(response)))
     }
 
-    /// What looks for tokens that nobody asked for, if an answer may have any. An answer to a signed
-    /// request stays as it is, since the client may check a digest of it.
+    /// What looks for tokens that nobody asked for, if an answer may have any. An answer to a
+    /// signed request stays as it is, since the client may check a digest of it.
     pub(super) fn may_have_tokens(
         &self,
         response: &Response<OriginBody>,
