@@ -41,7 +41,15 @@ impl Exchange {
         route: Arc<OriginRoute>,
     ) -> Arc<OriginRoute> {
         let (shared, request) = (&self.worker.shared, accepted.request());
-        let captures = shared.captures.get().filter(|all| all.has_homeless());
+        let captures = shared.captures.get();
+        if captures.is_some_and(|all| !all.has_homeless()) {
+            // It may have been settled by another request since this one came.
+            if shared.look().number() == self.snapshot.number() {
+                return route;
+            }
+            self.snapshot = shared.current();
+            return self.latest.to(&request.head.origin, &self.snapshot);
+        }
         let session = shared.sessions.get(&request.connection.session);
         let (Some(captures), Some(session)) = (captures, session) else {
             return route;

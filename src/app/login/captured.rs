@@ -423,6 +423,6 @@ fn origin_of(resource: &str) -> Option<Origin> {
 }
 
 /// The most bytes of tokens of one session.
-const LONGEST_TOKENS: usize = 32 * 1024;
+const LONGEST_TOKENS: usize = 16 * 1024;
 /// The most logins that one session makes.
 const MOST_LOGINS: usize = 64;

@@ -57,7 +57,7 @@ pub enum UnmappedToken {
     Host,
     /// A token is too long, or the session's tokens are as much as its answers are searched for.
     #[error(
-        "a token is longer than 8 KiB, or the session's tokens are longer than 32 KiB together"
+        "a token is longer than 8 KiB, or the session's tokens are longer than 16 KiB together"
     )]
     TooLong,
     /// They came in clear text.
