@@ -34,7 +34,7 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 101_230),
+    ("all", 101_237),
     ("app", 8_293),
     ("audit", 3_319),
     ("body", 3_462),
@@ -45,7 +45,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("escape", 1_649),
     ("export", 1_056),
     ("files", 830),
-    ("gateway", 6_727),
+    ("gateway", 6_734),
     ("grant", 1_419),
     ("intercept", 4_615),
     ("launch", 9_537),
