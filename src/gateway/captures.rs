@@ -4,10 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::HeaderMap;
-
 use crate::credential::login::{AskedTokens, Login, Tokens, UnmappedToken};
-use crate::message::Origin;
+use crate::message::RequestHead;
 use crate::names::CredentialName;
 use crate::session::Session;
 
@@ -27,14 +25,14 @@ pub trait Captures: Send + Sync {
     /// Whether any login has no host of its own yet.
     fn has_homeless(&self) -> bool;
 
-    /// Has a login of the session be for this origin, if a request to it is the first that presents
-    /// the login's token and nobody said what that is for. Returns
-    /// which.
+    /// Has a login of the session be for a request's origin, if the request is the first that
+    /// presents the login's token, nobody said what that is for, and policy may permit it. Policy
+    /// is asked of such a request alone. Returns which login.
     fn settle<'a>(
         &'a self,
         session: &'a Arc<Session>,
-        to: &'a Origin,
-        fields: &'a HeaderMap,
+        head: &'a RequestHead,
+        is_permitted: &'a (dyn Fn() -> bool + Sync),
     ) -> CaptureFuture<'a, Option<CredentialName>>;
 
     /// Ends a login for one session, until that logs in again.

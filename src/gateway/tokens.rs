@@ -57,16 +57,14 @@ impl Exchange {
         let policies = self.snapshot.policies.generation();
         let caller = request.connection.caller.as_deref();
         let asker = Asker::of(&session, caller, policies.number());
-        if !policies.may_permit(&asker, &request.head) {
-            return route;
-        }
-        let (to, fields) = (&request.head.origin, &request.head.fields);
+        let is_permitted = || policies.may_permit(&asker, &request.head);
         // Boxed because it is large and rare.
-        if let Some(name) = Box::pin(captures.settle(&session, to, fields)).await {
+        let settled = Box::pin(captures.settle(&session, &request.head, &is_permitted)).await;
+        if let Some(name) = settled {
             self.note("login_settled", &session, &name);
         }
         self.snapshot = self.worker.shared.current();
-        self.latest.to(to, &self.snapshot)
+        self.latest.to(&request.head.origin, &self.snapshot)
     }
 
     /// Answers a request to renew or revoke tokens that the session holds phantoms of. Nothing of

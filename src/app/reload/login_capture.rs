@@ -2,8 +2,6 @@
 
 use std::sync::{Arc, Weak};
 
-use http::HeaderMap;
-
 use crate::app::login::captured::CapturedLogin;
 use crate::app::reload::generation;
 use crate::app::reload::source::ReadConfig;
@@ -11,7 +9,7 @@ use crate::app::{App, Failure};
 use crate::credential::ConfiguredCredential;
 use crate::credential::login::{AskedTokens, Login, TokenKind, Tokens, UnmappedToken};
 use crate::gateway::{CaptureFuture, Captures, Snapshot};
-use crate::message::Origin;
+use crate::message::RequestHead;
 use crate::names::{CredentialName, SessionId};
 use crate::session::Session;
 use crate::state::KeptLogin;
@@ -41,17 +39,18 @@ impl Captures for LoginCapture {
     fn settle<'a>(
         &'a self,
         session: &'a Arc<Session>,
-        to: &'a Origin,
-        fields: &'a HeaderMap,
+        head: &'a RequestHead,
+        is_permitted: &'a (dyn Fn() -> bool + Sync),
     ) -> CaptureFuture<'a, Option<CredentialName>> {
         Box::pin(async move {
             let app = self.0.upgrade()?;
-            app.logins.homeless(session, fields)?;
+            let homeless = || app.logins.homeless(session, &head.fields);
+            homeless().filter(|_| is_permitted())?;
             // Another request with it waits until it is in force.
             let _turn = app.logins.turn.lock().await;
             let snapshot = app.shared.current();
-            let homeless = app.logins.homeless(session, fields)?;
-            let settled = homeless.clone().settled(&snapshot, session, to)?;
+            let homeless = homeless()?;
+            let settled = homeless.clone().settled(&snapshot, session, &head.origin)?;
             let (login, logins) = (&settled.login, snapshot.credentials.stores().logins());
             if let Err(cause) = logins.rewrite(session.id(), login).await {
                 tracing::warn!(login = %login.name, %cause, "what a login is for is in memory alone");
