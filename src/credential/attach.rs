@@ -16,6 +16,7 @@ use super::inject::{AttachFailure, inject};
 use super::mint::Minting;
 use super::redactor::Redactor;
 use super::search_snapshot::Wanted;
+use super::store::CachedSecret;
 use super::verify::{SignedGrant, Verified};
 use crate::body::{self, Share};
 use crate::intercept::Request;
@@ -117,6 +118,7 @@ impl Credentials {
         let answer = AnswerPlan {
             lent: redactor,
             messages: messages(&request, &allowed, &fetched),
+            tokens: of_logins(fetched),
             method: request.head.method.clone(),
             range,
             target,
@@ -130,6 +132,16 @@ impl Credentials {
             allowed,
             answer,
         })
+    }
+
+    /// Notes that a service refused the tokens of logins that a request was lent.
+    pub fn refused(&self, plan: &AnswerPlan) {
+        for token in &plan.tokens {
+            if let Some(name) = token.login() {
+                let logins = self.stores().logins();
+                logins.refuse(plan.session.id(), name, &token.secret);
+            }
+        }
     }
 
     /// Replaces the phantom of each use with the fetched secret.
@@ -191,6 +203,12 @@ impl Credentials {
         };
         Ok(proof.sign(&mut request.head, &mut request.content, &with)?)
     }
+}
+
+/// The tokens of logins among the fetched secrets.
+fn of_logins(fetched: Fetched) -> Vec<CachedSecret> {
+    let all = fetched.into_iter().map(|(_, cached)| cached);
+    all.filter(|cached| cached.login().is_some()).collect()
 }
 
 /// What puts the granted secrets into the messages after an upgrade.

@@ -7,6 +7,7 @@ use http::Method;
 use super::inject::messages::InjectMessages;
 use super::mint::Minting;
 use super::redactor::Redactor;
+use super::store::CachedSecret;
 use crate::audit::Text;
 use crate::body::Share;
 use crate::intercept::{Request, Upgrade};
@@ -44,6 +45,8 @@ pub struct AnswerPlan {
     pub(crate) messages: Option<Box<InjectMessages>>,
     /// Keeps the temporary credentials in the answer, if it may contain any.
     pub(crate) minting: Option<Box<Minting>>,
+    /// The tokens of logins that the request was lent.
+    pub(super) tokens: Vec<CachedSecret>,
     /// The decoder memory it may take from the session's budget.
     pub(crate) decoding: Share,
 }

@@ -16,7 +16,7 @@ use super::login::KnownLogins;
 use super::revocation::{RevokedSecrets, SecretPlaces};
 use super::secret::Secret;
 use super::secret_history::SecretHistory;
-use super::store::{CachedSecret, SecretRef, SecretSource, Stores};
+use super::store::{CachedSecret, SecretRef, SecretSource, StoreError, Stores, Unavailable};
 use crate::message::{Origin, OriginPattern};
 use crate::names::{CredentialName, SecretLabel, SessionId};
 use crate::session::phantom::PhantomKey;
@@ -394,6 +394,12 @@ impl Credentials {
     ) -> Result<CachedSecret, Error> {
         let leased = self.slot(index)?.source.resolve(Some(session)).await;
         leased.map_err(|why| Error::Unavailable(Box::new(why)))
+    }
+
+    /// Says why there is no secret of the binding at `index`.
+    pub(super) fn unavailable(&self, index: usize, cause: StoreError) -> Error {
+        let reference = Box::new(self.reference(index));
+        Error::Unavailable(Box::new(Unavailable { reference, cause }))
     }
 
     /// The source of a binding's secret, by its index in the configuration.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use http::{HeaderName, Response};
+use http::{HeaderName, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::answer;
@@ -229,6 +229,9 @@ impl Exchange {
         let (mut response, switched, mut plan) = forwarded.into_parts();
         let answered = self.trail.origin_answered(response.status().as_u16());
         self.waited.answered(answered);
+        if response.status() == StatusCode::UNAUTHORIZED {
+            self.snapshot.credentials.refused(&plan);
+        }
         if let Some(look) = self.may_have_tokens(&response, &plan) {
             plan.minting = self.unasked(&mut response, (&mut plan, look)).await?;
         }

@@ -18,6 +18,7 @@ rows![
     a_login_that_a_preset_knows_is_for_its_service,
     a_known_issuers_tokens_are_for_no_other_service,
     a_request_to_renew_is_answered_by_the_gateway,
+    a_token_that_its_service_refused_is_renewed_when_its_client_asks,
     a_phantom_is_presented_to_its_own_issuer_alone,
     a_revoked_login_is_over_until_the_next,
     answers_whose_tokens_cannot_be_mapped_are_withheld,
@@ -236,6 +237,47 @@ fn a_request_to_renew_is_answered_by_the_gateway(rig: &Rig) {
         }
         assert_eq!(reached(rig), 0, "nothing went out");
     }
+}
+
+/// A logout elsewhere, a changed password: the service knows before the clock does.
+fn a_token_that_its_service_refused_is_renewed_when_its_client_asks(rig: &Rig) {
+    let way = Way::Connect;
+    let refusal = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n";
+    let shown = log_in(rig, way, AUTH, "client_id=refused");
+    reached(rig);
+    let token = shown["refresh_token"].as_str().unwrap();
+    let form = format!("grant_type=refresh_token&client_id=refused&refresh_token={token}");
+    let renew = || {
+        let answer = post(rig, way, (AUTH, "/token"), FORM, &form);
+        rig.record(way);
+        answer
+    };
+    // Not without a refusal, nor for one of a request that has another credential.
+    rig.origins
+        .on("/x", move |_| vec![Step::Bytes(refusal.to_vec())]);
+    let other = Value::from("a-token-of-its-own");
+    assert_eq!(present(rig, way, AUTH, &other).0, 401);
+    reached(rig);
+    assert_eq!(renew().status, 200);
+    assert_eq!(reached(rig), 0, "the issuer is not asked");
+    let mut issued = issued(rig);
+    issued["refresh_token"] = Value::from(rig.secret("refresh"));
+    issued["access_token"] = Value::from(rig.secret("renewed-long"));
+    let content = issued.to_string();
+    rig.origins
+        .on("/token", move |_| ok("", content.as_bytes()));
+    assert_eq!(present(rig, way, AUTH, &shown["access_token"]).0, 401);
+    reached(rig);
+    for asked in [1, 0] {
+        let renewed: Value = serde_json::from_slice(&renew().body).unwrap();
+        assert_eq!(renewed["access_token"], shown["access_token"], "{renewed}");
+        assert_eq!(reached(rig), asked, "once per refused token");
+    }
+    rig.origins.on("/x", |_| ok("", b"fine"));
+    assert_eq!(present(rig, way, AUTH, &shown["access_token"]).0, 200);
+    let real = format!("Bearer {}", rig.secret("renewed-long"));
+    assert_eq!(rig.seen().last().unwrap().all("authorization"), [real]);
+    rig.sent_by_the_gateway();
 }
 
 fn a_phantom_is_presented_to_its_own_issuer_alone(rig: &Rig) {

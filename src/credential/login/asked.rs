@@ -202,7 +202,7 @@ impl Credentials {
     }
 
     /// Answers a request to renew a login's tokens with the session's phantoms, once there is an
-    /// access token that holds.
+    /// access token that holds and that its service has not refused.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if there is none now, [`Error::Revoked`].
@@ -217,8 +217,14 @@ impl Credentials {
         if self.revoked().any(|revoked| *revoked == name) {
             return Err(Revoked.into());
         }
-        match self.lease(session.id(), index).await {
-            Ok(_) => {}
+        let logins = self.stores().logins();
+        let replaced = logins.replace_refused(session.id(), &login.name).await;
+        let leased = match replaced {
+            Ok(()) => self.lease(session.id(), index).await.map(drop),
+            Err(cause) => Err(self.unavailable(index, cause)),
+        };
+        match leased {
+            Ok(()) => {}
             Err(Error::Unavailable(why)) if why.cause.is_final() => {
                 let told = format!(
                     "The login `{name}` has ended. Log in again, or ask your user to do so."
@@ -246,8 +252,7 @@ impl Credentials {
         }
         add("token_type", "tokenType", "Bearer".into());
         add("expires_in", "expiresIn", SHOWN_LIFE.into());
-        let held = self.stores().logins().held(session.id(), &login.name);
-        if let Some(scope) = held.and_then(|(_, scope)| scope) {
+        if let Some(scope) = logins.scope(session.id(), &login.name).await {
             add("scope", "scope", scope.into());
         }
         Ok(RenewalAnswer::Renewed(

@@ -95,7 +95,7 @@ impl Lease {
     /// A lease that expires after this time, and is refreshed at 80 per cent of it.
     pub fn of(expires_after: Duration) -> Self {
         Self {
-            refresh_after: expires_after * 4 / 5,
+            refresh_after: expires_after.saturating_mul(4) / 5,
             stale_after: expires_after,
             expires_after,
             id: None,

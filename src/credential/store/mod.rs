@@ -11,6 +11,7 @@ mod file;
 mod http;
 mod interface;
 mod keyring;
+mod leased;
 mod login;
 mod material;
 #[cfg(test)]

@@ -8,15 +8,14 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
-use tokio::time::Instant;
-
 #[cfg(test)]
 use super::SecretStore;
+use super::leased::Moment;
 use super::login::{LoginSettings, LoginStore};
 use super::vault::VaultStore;
 use super::{Backend, Backends, SecretRef, Vault};
 use crate::names::SessionId;
+use parking_lot::{Mutex, MutexGuard};
 use place::{CacheSlot, Place};
 pub use source::{CachedSecret, SecretSource, Unavailable};
 
@@ -194,10 +193,11 @@ impl Stores {
                 tracing::warn!(%cause, "a store's login was not renewed");
             }
         }
-        let now = Instant::now();
+        let now = Moment::now();
         for (place, slot) in self.issued(|_| true) {
             // A login that nobody uses is renewed when somebody does.
-            if !place.is_login() && slot.serving(0, now).is_some_and(|held| held.is_due(now)) {
+            let is_login = matches!(place.backend(), Backend::Login(_));
+            if !is_login && slot.serving(0, now).is_some_and(|held| held.is_due(now)) {
                 place.refresh(&slot);
             }
         }
@@ -212,7 +212,7 @@ impl Stores {
     pub(super) async fn forget(&self, backend: &Backend, session: &SessionId) {
         let place = self.places().get(backend).cloned();
         if let Some(place) = place {
-            place.slot(session).forget().await;
+            place.slot(session).leased.forget().await;
         }
     }
 

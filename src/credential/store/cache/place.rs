@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::OwnedMutexGuard;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
+use super::super::leased::{Failure, Held, Leased, Moment, Turn};
 use super::super::material::{Lease, Material};
 use super::super::{Backend, SecretRef, SecretStore, StoreError};
 use crate::credential::secret::Secret;
@@ -35,21 +34,11 @@ pub(super) struct Place {
 pub(super) struct CacheSlot {
     /// The session that it was read for; `None` if for all of them.
     session: Option<SessionId>,
-    pub(super) held: ArcSwapOption<Reading>,
-    /// Held during a read.
-    flight: Arc<tokio::sync::Mutex<Flight>>,
+    pub(super) leased: Arc<Leased<Reading>>,
     /// What must be revoked at the end, and when each lease ends by itself.
-    leases: Mutex<Vec<(Lease, Instant)>>,
+    leases: Mutex<Vec<(Lease, Moment)>>,
     /// Whether somebody waited in vain for a read since the last that succeeded.
     waited: AtomicBool,
-}
-
-#[derive(Default)]
-struct Flight {
-    /// The last failure, so that a broken store is asked only once a second.
-    failed: Option<(Instant, StoreError)>,
-    /// Whether its session has ended.
-    ended: bool,
 }
 
 /// The secrets of one read, which belong together.
@@ -57,12 +46,7 @@ pub(super) struct Reading {
     pub(super) secrets: Vec<Result<Arc<Secret>, StoreError>>,
     /// What they replaced before it was lent, by the indexes of the references.
     pub(super) former: Vec<(usize, Arc<Secret>)>,
-    lease: Option<Lease>,
-    asked: Instant,
-    pub(super) expires: Option<Instant>,
 }
-
-type InFlight = OwnedMutexGuard<Flight>;
 
 impl Place {
     pub(super) fn new(backend: Backend, store: Arc<dyn SecretStore>) -> Self {
@@ -95,9 +79,9 @@ impl Place {
         self.backend.is_issued()
     }
 
-    /// Whether it is a login.
-    pub(super) fn is_login(&self) -> bool {
-        matches!(self.backend, Backend::Login(_))
+    /// Where it is.
+    pub(super) fn backend(&self) -> &Backend {
+        &self.backend
     }
 
     /// Issues nothing from now on. What was issued is among the slots when this returns.
@@ -129,8 +113,8 @@ impl Place {
         slot: &Arc<CacheSlot>,
         at: usize,
         suffices: impl FnOnce() -> bool,
-    ) -> Result<Arc<Reading>, StoreError> {
-        let now = Instant::now();
+    ) -> Result<Arc<Held<Reading>>, StoreError> {
+        let now = Moment::now();
         let held = slot.serving(at, now);
         if let Some(held) = &held {
             if held.is_due(now) {
@@ -148,16 +132,16 @@ impl Place {
         self: &Arc<Self>,
         slot: &Arc<CacheSlot>,
         at: usize,
-        held: Option<Arc<Reading>>,
+        held: Option<Arc<Held<Reading>>>,
         suffices: bool,
-    ) -> Result<Arc<Reading>, StoreError> {
+    ) -> Result<Arc<Held<Reading>>, StoreError> {
         if held.is_some() || suffices {
             // The store may have something newer. If it does not answer soon, the held secret is
             // used until it expires, and no request waits for the store again.
             self.refresh(slot);
             let is_first = !slot.waited.load(Ordering::Relaxed);
-            let is_late = is_first && timeout(WAIT, slot.flight.lock()).await.is_err();
-            let now = slot.serving(at, Instant::now());
+            let is_late = is_first && timeout(WAIT, slot.leased.turn()).await.is_err();
+            let now = slot.serving(at, Moment::now());
             if is_late || now.as_ref().map(Arc::as_ptr) == held.as_ref().map(Arc::as_ptr) {
                 slot.waited.store(true, Ordering::Relaxed);
             }
@@ -167,18 +151,18 @@ impl Place {
                 None => {}
             }
         }
-        let flight = slot.flight.clone().lock_owned().await;
+        let turn = slot.leased.turn().await;
         // Another task may have read it meanwhile.
-        if let Some(held) = slot.serving(at, Instant::now()) {
+        if let Some(held) = slot.serving(at, Moment::now()) {
             return Ok(held);
         }
         if !self.is_issued() {
-            return self.fetch(slot, flight).await;
+            return self.fetch(slot, turn).await;
         }
         // Spawned, so that a client that disconnects does not lose a lease that the store has
         // issued.
         let (place, slot) = (self.clone(), slot.clone());
-        tokio::spawn(async move { place.fetch(&slot, flight).await })
+        tokio::spawn(async move { place.fetch(&slot, turn).await })
             .await
             .map_err(|_| StoreError::Unreachable("the reading task ended"))?
     }
@@ -191,13 +175,10 @@ impl Place {
     /// Reads in the background, unless a read is in progress. The task ends at the store's own
     /// deadline.
     pub(super) fn refresh(self: &Arc<Self>, slot: &Arc<CacheSlot>) {
-        if let Ok(flight) = slot.flight.clone().try_lock_owned()
-            && flight.failed_lately().is_none()
-        {
+        if let Some(turn) = slot.leased.open_turn() {
             let (place, slot) = (self.clone(), slot.clone());
-            // A failure is kept in the flight, and reported to whoever needs the secret after it
-            // has expired.
-            tokio::spawn(async move { place.fetch(&slot, flight).await.map(drop) });
+            // A failure is kept, and reported to whoever needs the secret after it has expired.
+            tokio::spawn(async move { place.fetch(&slot, turn).await.map(drop) });
         }
     }
 
@@ -205,46 +186,44 @@ impl Place {
     async fn fetch(
         &self,
         slot: &CacheSlot,
-        mut flight: InFlight,
-    ) -> Result<Arc<Reading>, StoreError> {
-        if flight.ended || self.is_gone.load(Ordering::Acquire) {
+        turn: Turn<Reading>,
+    ) -> Result<Arc<Held<Reading>>, StoreError> {
+        if self.is_gone.load(Ordering::Acquire) {
             return Err(StoreError::Ended);
         }
-        if let Some(cause) = flight.failed_lately() {
-            return Err(cause);
-        }
-        match self.ask(slot).await {
-            Ok(reading) => {
-                flight.failed = None;
-                let reading = Arc::new(reading);
-                slot.held.store(Some(reading.clone()));
-                slot.waited.store(false, Ordering::Relaxed);
-                Ok(reading)
-            }
-            Err(cause) => {
-                if cause.is_final() {
-                    slot.held.store(None);
-                }
+        let reading = turn.obtain(async {
+            let read = self.ask(slot).await;
+            read.map_err(|cause| {
                 tracing::warn!(from = %self.backend, %cause, "a secret could not be read");
-                flight.failed = Some((Instant::now(), cause.clone()));
-                Err(cause)
+                Failure::from(cause)
+            })
+        });
+        let reading = reading.await.inspect_err(|cause| {
+            if cause.is_final() {
+                slot.leased.clear();
             }
-        }
+        })?;
+        slot.waited.store(false, Ordering::Relaxed);
+        Ok(reading)
     }
 
     /// Asks the store to renew the held lease, or reads again.
-    async fn ask(&self, slot: &CacheSlot) -> Result<Reading, StoreError> {
+    async fn ask(&self, slot: &CacheSlot) -> Result<Held<Reading>, StoreError> {
         // Lifetimes count from the question, because the secret may have been issued then.
-        let asked = Instant::now();
-        let before = slot.held.load_full();
+        let asked = Moment::now();
+        let before = slot.leased.held();
         if let Some(held) = before.as_ref().filter(|held| held.serves(asked))
             // A reload may have named further fields, which only another read has.
             && held.secrets.len() == self.wanted.lock().len()
-            && let Some(lease) = held.lease.as_ref().filter(|lease| lease.is_renewable())
+            && let Some(lease) = held.lease().filter(|lease| lease.is_renewable())
             && let Ok(lease) = self.store.renew(lease).await
         {
             slot.note(&lease, asked);
-            return Ok(Reading::new(held.secrets.clone(), Some(lease), asked));
+            let reading = Reading {
+                secrets: held.secrets.clone(),
+                former: Vec::new(),
+            };
+            return Ok(Held::new(reading, Some(lease), asked));
         }
         let material = self
             .store
@@ -253,7 +232,7 @@ impl Place {
         let lease = material.lease.as_ref();
         let usable = match lease.is_some_and(|lease| lease.expires_after.is_zero()) {
             true => Err(StoreError::Unreachable("what it gives has ended already")),
-            false => self.admit(&material, before.as_deref()),
+            false => self.admit(&material, before.as_deref().map(|held| &**held)),
         };
         if let Some(lease) = lease.filter(|lease| lease.id.is_some()) {
             // An unusable secret is revoked now; the next request has another issued.
@@ -261,11 +240,11 @@ impl Place {
                 slot.note(lease, asked);
             }
         }
-        let former = self.former(&material);
-        Ok(Reading {
-            former,
-            ..Reading::new(usable?, material.lease, asked)
-        })
+        let reading = Reading {
+            former: self.former(&material),
+            secrets: usable?,
+        };
+        Ok(Held::new(reading, material.lease, asked))
     }
 
     /// What was read and replaced: its origins may know it, so that it is searched for.
@@ -313,32 +292,22 @@ impl CacheSlot {
         })
     }
 
-    /// Drops what was read, so that the next use asks the store.
-    pub(super) async fn forget(&self) {
-        let mut flight = self.flight.lock().await;
-        flight.failed = None;
-        self.held.store(None);
-    }
-
     /// Returns the held read, if it is usable and has that reference's secret.
-    pub(super) fn serving(&self, at: usize, now: Instant) -> Option<Arc<Reading>> {
-        let held = self.held.load();
-        held.as_ref()
-            .filter(|held| at < held.secrets.len() && held.serves(now))
-            .cloned()
+    pub(super) fn serving(&self, at: usize, now: Moment) -> Option<Arc<Held<Reading>>> {
+        let held = self.leased.serving(now);
+        held.filter(|held| at < held.secrets.len())
     }
 
     /// Remembers that a lease must be revoked.
-    fn note(&self, lease: &Lease, asked: Instant) {
+    fn note(&self, lease: &Lease, asked: Moment) {
         let mut leases = self.leases.lock();
-        leases.retain(|(known, end)| known.id != lease.id && *end > asked);
-        leases.push((lease.clone(), asked + lease.expires_after));
+        leases.retain(|(known, end)| known.id != lease.id && !end.has_come(asked));
+        leases.push((lease.clone(), asked.after(lease.expires_after)));
     }
 
     /// Revokes what was issued, and prevents further issues.
     pub(super) async fn end(&self, place: &Place) {
-        self.flight.lock().await.ended = true;
-        self.held.store(None);
+        self.leased.end().await;
         let leases = std::mem::take(&mut *self.leases.lock());
         for (lease, _) in leases {
             if let Err(cause) = place.store.revoke(&lease).await {
@@ -348,45 +317,5 @@ impl CacheSlot {
     }
 }
 
-impl Flight {
-    fn failed_lately(&self) -> Option<StoreError> {
-        let failed = self.failed.as_ref();
-        failed
-            .filter(|(at, _)| at.elapsed() < RETRY_AFTER)
-            .map(|(_, cause)| cause.clone())
-    }
-}
-
-impl Reading {
-    fn new(
-        secrets: Vec<Result<Arc<Secret>, StoreError>>,
-        lease: Option<Lease>,
-        asked: Instant,
-    ) -> Self {
-        Self {
-            secrets,
-            former: Vec::new(),
-            expires: lease.as_ref().map(|lease| asked + lease.expires_after),
-            lease,
-            asked,
-        }
-    }
-
-    fn serves(&self, now: Instant) -> bool {
-        self.expires.is_none_or(|end| now < end)
-    }
-
-    fn is_fresh(&self, now: Instant) -> bool {
-        let lease = self.lease.as_ref();
-        lease.is_none_or(|lease| now < self.asked + lease.stale_after)
-    }
-
-    pub(super) fn is_due(&self, now: Instant) -> bool {
-        let lease = self.lease.as_ref();
-        lease.is_some_and(|lease| now >= self.asked + lease.refresh_after)
-    }
-}
-
-pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How long a request waits for something newer than a secret it could use.
 pub(super) const WAIT: Duration = Duration::from_secs(2);

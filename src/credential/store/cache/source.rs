@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::super::leased::{Held, Moment};
 use super::super::{Backend, SecretRef, StoreError};
 use super::place::{CacheSlot, Place, Reading};
 use crate::credential::secret::Secret;
-use crate::names::SessionId;
+use crate::names::{CredentialName, SessionId};
 
 /// A secret, and how long it may be used.
 #[derive(Clone)]
@@ -17,7 +18,7 @@ pub struct CachedSecret {
     /// When it may no longer be used; `None` means never.
     pub expires: Option<Instant>,
     place: Arc<Place>,
-    reading: Arc<Reading>,
+    reading: Arc<Held<Reading>>,
 }
 
 /// A reference had no usable secret. Nothing is sent.
@@ -39,6 +40,16 @@ pub struct SecretSource {
     /// Its index among its place's references.
     at: usize,
     place: Arc<Place>,
+}
+
+impl CachedSecret {
+    /// The login that it is a token of, if it is.
+    pub(in crate::credential) fn login(&self) -> Option<&CredentialName> {
+        match self.place.backend() {
+            Backend::Login(name) => Some(name),
+            _ => None,
+        }
+    }
 }
 
 impl SecretSource {
@@ -68,7 +79,7 @@ impl SecretSource {
 
     /// The usable secrets issued to sessions.
     pub(in crate::credential) fn issued(&self) -> Vec<CachedSecret> {
-        let (slots, now) = (self.place.slots(), Instant::now());
+        let (slots, now) = (self.place.slots(), Moment::now());
         let readings = slots.values().filter_map(|slot| slot.serving(self.at, now));
         readings.filter_map(|one| self.of(one).ok()).collect()
     }
@@ -76,7 +87,7 @@ impl SecretSource {
     /// What was read for sessions and replaced before it was lent, with the reads that are held.
     pub(in crate::credential) fn former(&self) -> Vec<Arc<Secret>> {
         let slots = self.place.slots();
-        let held = slots.values().filter_map(|slot| slot.held.load_full());
+        let held = slots.values().filter_map(|slot| slot.leased.held());
         let former = held.flat_map(|reading| reading.former.clone());
         let own = former.filter(|(at, _)| *at == self.at);
         own.map(|(_, secret)| secret).collect()
@@ -145,7 +156,7 @@ impl SecretSource {
     /// Discards the secret, so that the next use asks the store.
     #[cfg(test)]
     pub(crate) fn forget(&self) {
-        self.place.shared.held.store(None);
+        self.place.shared.leased.clear();
     }
 
     fn slot(&self, session: Option<&SessionId>) -> Result<Arc<CacheSlot>, StoreError> {
@@ -156,13 +167,13 @@ impl SecretSource {
         Ok(self.place.slot(session))
     }
 
-    fn of(&self, reading: Arc<Reading>) -> Result<CachedSecret, StoreError> {
+    fn of(&self, reading: Arc<Held<Reading>>) -> Result<CachedSecret, StoreError> {
         Ok(CachedSecret {
             secret: match reading.secrets.get(self.at) {
                 Some(secret) => secret.clone()?,
                 None => return Err(self.reference.lacking()),
             },
-            expires: reading.expires,
+            expires: reading.ends(),
             place: self.place.clone(),
             reading,
         })
@@ -171,7 +182,7 @@ impl SecretSource {
     /// What a reading holds for this reference, or why there is nothing.
     fn settled(
         &self,
-        reading: Result<Arc<Reading>, StoreError>,
+        reading: Result<Arc<Held<Reading>>, StoreError>,
     ) -> Result<CachedSecret, Unavailable> {
         reading
             .and_then(|reading| self.of(reading))

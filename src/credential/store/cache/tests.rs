@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
+use super::super::leased::RETRY_AFTER;
 use super::super::material::LeaseId;
 use super::super::{Lease, Material, MemoryStore, ReferenceMalformed, StoreError, StoreFuture};
-use super::place::{RETRY_AFTER, WAIT};
+use super::place::WAIT;
 use super::*;
 
 const NAME: &str = "env:TOKEN";

@@ -1,18 +1,21 @@
 //! What is done with logins besides lending them: those of sessions are taken, kept and forgotten.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use super::super::{Backend, HttpClient, StoreError, Stores};
 use super::fault::of_state;
-use super::held::{HeldUntil, SessionGrant};
-use super::lock::LoginLock;
-use super::place::{OwnTokens, TokenPlace};
-use super::renewing::LONGEST_WAIT;
+use super::held::SessionGrant;
+use super::lock::{LoginLock, digest};
+use super::place::TokenPlace;
+use super::renewing::{LONGEST_WAIT, LoginRenewal};
 use super::rows::{RowLogin, SealedRows};
 use super::serving::LoginStore;
 use crate::credential::login::{Login, LoginPlace, Tokens};
+use crate::credential::secret::Secret;
 use crate::message::Origin;
 use crate::names::{CredentialName, SessionId};
 use crate::state::{GrantId, RowName};
@@ -90,7 +93,7 @@ impl Logins {
             Ok(name) => TokenPlace::Row(name),
             Err(cause) => {
                 tracing::warn!(login = %login.name, %cause, "a login is held for its session alone");
-                TokenPlace::Memory(OwnTokens::new(tokens))
+                TokenPlace::Memory(Arc::new(Mutex::new((tokens, SystemTime::now()))))
             }
         };
         let of = (session.clone(), login.name.clone());
@@ -196,10 +199,55 @@ impl Logins {
         Ok(login)
     }
 
-    /// When a session's access token ends, and what it may do, if it was read.
-    pub fn held(&self, session: &SessionId, name: &CredentialName) -> Option<HeldUntil> {
-        let told = self.store.held.told.lock();
-        told.get(&(session.clone(), name.clone())).cloned()
+    /// What the access token of a session's login may do, if its issuer said it.
+    pub async fn scope(&self, session: &SessionId, name: &CredentialName) -> Option<String> {
+        let read = self.store.renewal(session, name).ok()?.read().await;
+        read.ok()?.tokens.scope
+    }
+
+    /// Notes that a service refused the access token of a session's login.
+    pub(in crate::credential) fn refuse(
+        &self,
+        session: &SessionId,
+        name: &CredentialName,
+        token: &Secret,
+    ) {
+        if let Ok(renewal) = self.store.renewal(session, name) {
+            let mut refused = self.store.held.refused.lock();
+            refused.insert(renewal.holder, digest(&token.text()));
+        }
+    }
+
+    /// Renews a session's login if its access token is the one that its service refused, however
+    /// long that would hold by the clock. One token is renewed for that once.
+    ///
+    /// # Errors
+    /// [`StoreError`] if there is no other token.
+    pub(in crate::credential) async fn replace_refused(
+        &self,
+        session: &SessionId,
+        name: &CredentialName,
+    ) -> Result<(), StoreError> {
+        let holder = self.store.renewal(session, name)?.holder;
+        let refused = self.store.held.refused.lock().get(&holder).cloned();
+        let Some(refused) = refused else {
+            return Ok(());
+        };
+        let (store, of, login) = (self.store.clone(), session.clone(), name.clone());
+        // Spawned, so that a client that disconnects does not lose what the issuer has answered.
+        let renewed = tokio::spawn(async move {
+            let renewal = store.renewal(&of, &login)?;
+            let refused = Some(refused);
+            LoginRenewal { refused, ..renewal }
+                .current()
+                .await
+                .map(drop)
+        });
+        let renewed = renewed.await;
+        renewed.map_err(|_| StoreError::Unreachable("the renewing task ended"))??;
+        self.store.held.refused.lock().remove(&holder);
+        self.drop_read(session, name).await;
+        Ok(())
     }
 
     /// The rows of what live sessions logged in to.

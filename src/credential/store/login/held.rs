@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-use super::place::{OwnTokens, TokenPlace, UnkeptTokens};
+use super::super::leased::Leased;
+use super::place::{HeldTokens, TokenPlace};
 use super::rows::SealedRows;
 use crate::credential::login::Login;
-use crate::message::Host;
 use crate::names::{CredentialName, SessionId};
 
 /// What the process holds of logins.
@@ -19,22 +18,17 @@ pub(super) struct HeldLogins {
     pub(super) rows: Option<SealedRows>,
     /// What sessions did with logins themselves.
     pub(super) of_sessions: Mutex<HashMap<(SessionId, CredentialName), SessionGrant>>,
-    /// What was last read for a session: until when, and for what.
-    pub(super) told: Mutex<HashMap<(SessionId, CredentialName), HeldUntil>>,
-    /// The digest of the refresh token that each issuer refused, and why.
-    pub(super) refused: Mutex<HashMap<CredentialName, (String, Box<str>)>>,
-    /// New tokens that their place did not take.
-    pub(super) unkept: Mutex<Vec<UnkeptTokens>>,
-    /// Issuers that are busy, and until when.
-    pub(super) busy: Mutex<HashMap<Host, SystemTime>>,
+    /// What became of the refresh token that is in a login's place, by its digest: new tokens that
+    /// the place did not take, or why there are none; and the tokens that were made of a key.
+    renewals: Mutex<HashMap<GrantHolder, (String, Arc<Leased<HeldTokens>>)>>,
+    /// The digest of the access token that a login's service refused last.
+    pub(super) refused: Mutex<HashMap<GrantHolder, String>>,
     /// What was last said of each login that is of no use.
     said: Mutex<HashMap<CredentialName, String>>,
-    /// The tokens that were made of keys.
-    made: Mutex<HashMap<CredentialName, OwnTokens>>,
 }
 
-/// When an access token ends, and what it may do.
-pub(super) type HeldUntil = (Option<SystemTime>, Option<String>);
+/// A login, and the session that logged in itself, if one did.
+pub(super) type GrantHolder = (CredentialName, Option<SessionId>);
 
 /// What a session did with a login.
 #[derive(Clone)]
@@ -66,15 +60,21 @@ impl HeldLogins {
         before.as_deref() != Some(why)
     }
 
-    /// The place of tokens that are made of a key.
-    pub(super) fn made(&self, name: &CredentialName) -> TokenPlace {
-        let mut made = self.made.lock();
-        TokenPlace::Memory(made.entry(name.clone()).or_default().clone())
+    /// The renewal of what has this digest. That of what was there before is forgotten.
+    pub(super) fn renewal(&self, holder: &GrantHolder, of: &str) -> Arc<Leased<HeldTokens>> {
+        let mut renewals = self.renewals.lock();
+        let known = renewals.entry(holder.clone()).or_default();
+        if known.0 != of {
+            *known = (of.to_owned(), Arc::default());
+        }
+        known.1.clone()
     }
 
     /// Forgets what a session did.
     pub(super) fn end(&self, session: &SessionId) {
         self.of_sessions.lock().retain(|(of, _), _| of != session);
-        self.told.lock().retain(|(of, _), _| of != session);
+        let is_others = |(_, of): &GrantHolder| of.as_ref() != Some(session);
+        self.renewals.lock().retain(|holder, _| is_others(holder));
+        self.refused.lock().retain(|holder, _| is_others(holder));
     }
 }

@@ -7,10 +7,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use sha2::{Digest as _, Sha256};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
 use super::super::StoreError;
 use super::super::file::blocking;
 use super::fault::of_state;
-use crate::names::CredentialName;
+use crate::names::{CredentialName, hex};
 use crate::state::LoginRows;
 
 /// A login's lock, held until it is dropped or its process ends.
@@ -154,6 +158,17 @@ fn is_stale(path: &Path) -> bool {
     let made = std::fs::metadata(path).and_then(|about| about.modified());
     let age = made.map(|at| at.elapsed().unwrap_or_default());
     age.is_ok_and(|age| age > STALE)
+}
+
+/// The digest of a token, by which it is known again.
+pub(super) fn digest(token: &str) -> String {
+    hex(&Sha256::digest(token.as_bytes()))
+}
+
+/// What is left in the lock's file while a renewal is under way: which token was sent, and when.
+pub(super) fn note(digest: &str) -> String {
+    let now = OffsetDateTime::from(SystemTime::now()).format(&Rfc3339);
+    format!("{digest} {}", now.unwrap_or_default())
 }
 
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

@@ -12,9 +12,10 @@ use zeroize::Zeroizing;
 
 use super::super::StoreError;
 use super::super::file::blocking;
+use super::super::leased::{Held, Moment};
 use super::super::material::{Lease, Material};
 use super::fault::{of_file, unfit};
-use super::lock::LoginLock;
+use super::lock::{LoginLock, digest};
 use super::rows::SealedRows;
 use crate::credential::login::{Login, LoginFile, TokenKind, Tokens, UNTOLD, file};
 use crate::files::{self, Unfit};
@@ -27,28 +28,8 @@ pub(super) enum TokenPlace {
     File(Arc<LoginFile>),
     /// In a row; once that is kept for the user, in the row that it became.
     Row(RowName),
-    /// In memory, where there is no state, or where they can be made again.
-    Memory(OwnTokens),
-}
-
-/// Tokens in memory, and when they came.
-#[derive(Clone, Default)]
-pub(super) struct OwnTokens {
-    held: Arc<Mutex<Option<(Tokens, SystemTime)>>>,
-    /// Held while they are renewed.
-    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
-}
-
-impl OwnTokens {
-    pub(super) fn new(tokens: Tokens) -> Self {
-        let own = Self::default();
-        own.put(tokens);
-        own
-    }
-
-    pub(super) fn put(&self, tokens: Tokens) {
-        *self.held.lock() = Some((tokens, SystemTime::now()));
-    }
+    /// In memory, where there is no state; with when they came.
+    Memory(Arc<Mutex<(Tokens, SystemTime)>>),
 }
 
 /// The tokens of a login, as its place had them.
@@ -57,27 +38,19 @@ pub(super) struct HeldTokens {
     pub(super) tokens: Tokens,
     /// When they were written there.
     pub(super) written: SystemTime,
-    stamp: PlaceStamp,
-    /// Whether they are in memory alone, because their place did not take them.
-    pub(super) unkept: Option<UnkeptTokens>,
+    pub(super) stamp: PlaceStamp,
+    /// The digest of the refresh token in the place.
+    pub(super) of: String,
+    /// The lock of those that are in memory alone, because their place did not take them. It is
+    /// held until it does: whoever else renewed would present a token that was used.
+    pub(super) unkept: Option<Arc<Mutex<LoginLock>>>,
     /// The access token that was read, if these replaced it since.
     pub(super) former: Option<Zeroizing<String>>,
 }
 
-/// New tokens that could not be written to their place, which still has those that they came for.
-#[derive(Clone)]
-pub(super) struct UnkeptTokens {
-    /// The digest of the refresh token in the place.
-    pub(super) of: String,
-    pub(super) tokens: Tokens,
-    pub(super) since: SystemTime,
-    /// Held until they are written: whoever else renewed would present a token that was used.
-    pub(super) lock: Arc<tokio::sync::Mutex<LoginLock>>,
-}
-
 /// By what a change of the place is seen.
 #[derive(Clone)]
-enum PlaceStamp {
+pub(super) enum PlaceStamp {
     /// The text of a file.
     Text(Zeroizing<Vec<u8>>),
     /// A row, and its version.
@@ -88,7 +61,9 @@ enum PlaceStamp {
 
 impl HeldTokens {
     fn new(tokens: Tokens, written: SystemTime, stamp: PlaceStamp) -> Self {
+        let refresh = tokens.refresh.as_ref();
         Self {
+            of: refresh.map(|text| digest(text)).unwrap_or_default(),
             tokens,
             written,
             stamp,
@@ -97,15 +72,18 @@ impl HeldTokens {
         }
     }
 
-    /// These tokens in place of those of the place.
-    pub(super) fn with(self, unkept: UnkeptTokens) -> Self {
-        Self {
-            tokens: unkept.tokens.clone(),
-            written: unkept.since,
-            stamp: self.stamp,
-            unkept: Some(unkept),
-            former: self.former,
-        }
+    /// Tokens that were made now, and are kept nowhere.
+    pub(super) fn made(tokens: Tokens) -> Self {
+        Self::new(tokens, SystemTime::now(), PlaceStamp::Own)
+    }
+
+    /// These, as long as the access token holds.
+    pub(super) fn leased(self) -> Held<Self> {
+        let lease = self.left().map(|left| Lease {
+            refresh_after: left.saturating_sub(self.margin()),
+            ..Lease::of(left)
+        });
+        Held::new(self, lease, Moment::now())
     }
 
     /// When the access token ends. If nobody said so and it can be renewed, an hour after it was
@@ -192,11 +170,10 @@ impl TokenPlace {
                     HeldTokens::new(row.tokens, row.written, stamp)
                 }))
             }
-            Self::Memory(own) => Ok(own
-                .held
-                .lock()
-                .clone()
-                .map(|(tokens, written)| HeldTokens::new(tokens, written, PlaceStamp::Own))),
+            Self::Memory(own) => {
+                let (tokens, written) = own.lock().clone();
+                Ok(Some(HeldTokens::new(tokens, written, PlaceStamp::Own)))
+            }
         }
     }
 
@@ -235,7 +212,7 @@ impl TokenPlace {
                     .map(|()| true)
             }
             (Self::Memory(own), ..) => {
-                own.put(tokens.clone());
+                *own.lock() = (tokens.clone(), SystemTime::now());
                 Ok(true)
             }
             _ => Ok(false),

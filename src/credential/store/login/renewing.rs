@@ -4,220 +4,180 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sha2::{Digest as _, Sha256};
+use parking_lot::Mutex;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::super::StoreError;
+use super::super::leased::{Failure, Held, Moment};
 use super::fault::again;
-use super::held::HeldLogins;
+use super::held::{GrantHolder, HeldLogins};
 use super::issuer::{IssuerClients, NotRenewed};
-use super::lock::LoginLock;
-use super::place::{HeldTokens, OwnTokens, TokenPlace, UnkeptTokens};
+use super::lock::{LoginLock, digest, note};
+use super::place::{HeldTokens, TokenPlace};
 use crate::credential::login::{Issuer, Login, TokenGrant, Tokens};
 use crate::message::Host;
-use crate::names::hex;
 
 /// A login, and all that its renewal needs.
 pub(super) struct LoginRenewal<'r> {
-    pub(super) login: &'r Login,
-    pub(super) place: &'r TokenPlace,
+    pub(super) login: Arc<Login>,
+    pub(super) place: TokenPlace,
+    pub(super) holder: GrantHolder,
     pub(super) issuers: &'r IssuerClients,
     pub(super) held: &'r HeldLogins,
+    /// The digest of an access token that its service refused: it is as if it had ended.
+    pub(super) refused: Option<String>,
 }
 
 impl LoginRenewal<'_> {
     /// Returns tokens that can be used now. Those that end soon are renewed first; if that fails,
     /// they serve until they end.
     pub(super) async fn current(&self) -> Result<HeldTokens, StoreError> {
-        if let (Some(issuer), TokenPlace::Memory(own)) = (&self.login.issuer, self.place)
-            && issuer.grant != TokenGrant::Refresh
-        {
-            return self.made(issuer, own).await;
+        if let Some(issuer) = maker(&self.login) {
+            return self.made(issuer).await;
         }
-        let mut held = self.read().await?;
-        if let Some(unkept) = held.unkept.clone() {
-            held = self.kept_later(held, &unkept).await?;
-        }
+        let held = self.read().await?;
+        let held = self.kept_later(held).await?;
         match &self.login.issuer {
-            _ if !held.is_due() => Ok(held),
+            _ if !self.is_due(&held) => Ok(held),
             Some(issuer) if held.tokens.refresh.is_some() => {
                 let read = held.tokens.access.clone();
                 let mut renewed = self.renewed(held, issuer).await?;
                 renewed.former = (renewed.tokens.access != read).then_some(read);
                 Ok(renewed)
             }
-            _ if held.serves() => Ok(held),
+            _ if self.serves(&held) => Ok(held),
             _ => Err(self.over("its access token has ended, and nothing renews it")),
         }
     }
 
-    /// Returns tokens that are made of a key or a secret.
-    async fn made(&self, issuer: &Issuer, own: &OwnTokens) -> Result<HeldTokens, StoreError> {
-        let _turn = own.turn.lock().await;
-        let held = self.place.read(None).await?;
-        if let Some(held) = held.as_ref().filter(|held| !held.is_due()) {
-            return Ok(held.clone());
-        }
-        match self.issuers.make(issuer).await {
-            Ok(tokens) => {
-                own.put(tokens);
-                self.read().await
-            }
-            Err(why) => {
-                let cause = self.of_issuer(why);
-                tracing::warn!(login = %self.login.name, %cause, "a token was not made");
-                held.filter(HeldTokens::serves).ok_or(cause)
-            }
-        }
+    fn is_refused(&self, held: &HeldTokens) -> bool {
+        let refused = self.refused.as_ref();
+        refused.is_some_and(|refused| *refused == digest(&held.tokens.access))
     }
 
-    fn of_issuer(&self, why: NotRenewed) -> StoreError {
-        match why {
-            NotRenewed::Refused(word) => StoreError::LoginOver(
-                format!("its issuer answers `{word}`; correct the `[[login]]`").into(),
-            ),
-            NotRenewed::Busy(host, until) => {
-                if let Some(until) = until {
-                    self.held.busy.lock().insert(host.clone(), until);
-                }
-                busy(&host, until)
-            }
-            NotRenewed::Failed(cause) => cause,
-        }
+    fn is_due(&self, held: &HeldTokens) -> bool {
+        held.is_due() || self.is_refused(held)
     }
 
+    fn serves(&self, held: &HeldTokens) -> bool {
+        held.serves() && !self.is_refused(held)
+    }
+
+    /// Returns tokens that are made of a key or a secret, and kept nowhere.
+    async fn made(&self, issuer: &Issuer) -> Result<HeldTokens, StoreError> {
+        // Those of another issuer are others.
+        let leased = self.held.renewal(&self.holder, &format!("{issuer:?}"));
+        let made = leased.get(async |_| match self.issuers.make(issuer).await {
+            Ok(tokens) => Ok(HeldTokens::made(tokens).leased()),
+            Err(why) => Err(self.failed(why.into())),
+        });
+        Ok(HeldTokens::clone(&*made.await?))
+    }
+
+    /// Says why there are no new tokens.
+    fn failed(&self, failure: Failure) -> Failure {
+        let cause = &failure.cause;
+        if self.held.is_new(&self.login.name, &cause.to_string()) {
+            tracing::warn!(login = %self.login.name, %cause, "a login was not renewed");
+        }
+        failure
+    }
+
+    /// Reads the tokens; new ones that their place did not take come first.
     pub(super) async fn read(&self) -> Result<HeldTokens, StoreError> {
         let read = self.place.read(self.held.rows.as_ref()).await?;
-        let held = read.ok_or_else(|| StoreError::NoLogin(again(self.login).into()))?;
-        let refresh = held.tokens.refresh.as_deref();
-        let of = refresh.map(|refresh| digest(refresh));
-        let unkept = self.held.unkept.lock();
-        let newer = unkept.iter().find(|one| Some(&one.of) == of.as_ref());
-        Ok(match newer.cloned() {
-            Some(newer) => held.with(newer),
+        let held = read.ok_or_else(|| StoreError::NoLogin(again(&self.login).into()))?;
+        let newer = self.held.renewal(&self.holder, &held.of).held();
+        Ok(match newer.filter(|newer| newer.unkept.is_some()) {
+            Some(newer) => HeldTokens {
+                stamp: held.stamp,
+                ..HeldTokens::clone(&newer)
+            },
             None => held,
         })
     }
 
     /// Writes tokens to their place that it did not take before, if it takes them now.
-    async fn kept_later(
-        &self,
-        held: HeldTokens,
-        unkept: &UnkeptTokens,
-    ) -> Result<HeldTokens, StoreError> {
-        let Ok(mut lock) = unkept.lock.try_lock() else {
+    async fn kept_later(&self, held: HeldTokens) -> Result<HeldTokens, StoreError> {
+        let leased = self.held.renewal(&self.holder, &held.of);
+        let (Some(lock), Some(_turn)) = (&held.unkept, leased.free_turn()) else {
             return Ok(held);
         };
-        let (rows, new) = (self.held.rows.as_ref(), (self.login, &unkept.tokens));
-        if self.place.write(rows, &held, new).await.is_err() {
-            return Ok(held);
+        let (rows, new) = (self.held.rows.as_ref(), (&*self.login, &held.tokens));
+        match self.place.write(rows, &held, new).await {
+            Ok(true) => lock.lock().clear()?,
+            _ => return Ok(held),
         }
-        lock.clear()?;
-        self.held.unkept.lock().retain(|one| one.of != unkept.of);
         self.read().await
     }
 
-    /// Holds new tokens that their place did not take, for as long as the process lives. Those
-    /// before are used up.
-    fn unkept(
-        &self,
-        held: HeldTokens,
-        tokens: &Tokens,
-        lock: &Arc<tokio::sync::Mutex<LoginLock>>,
-    ) -> HeldTokens {
-        let used = held.tokens.refresh.as_deref();
-        let of = held.unkept.as_ref().map(|before| before.of.clone());
-        let new = UnkeptTokens {
-            of: of
-                .or_else(|| used.map(|used| digest(used)))
-                .unwrap_or_default(),
-            tokens: tokens.clone(),
-            since: SystemTime::now(),
-            lock: lock.clone(),
+    async fn renewed(&self, held: HeldTokens, issuer: &Issuer) -> Result<HeldTokens, StoreError> {
+        let leased = self.held.renewal(&self.holder, &held.of);
+        // Who has the turn is renewing them, and they serve meanwhile.
+        let turn = match leased.free_turn() {
+            Some(turn) => turn,
+            None if self.serves(&held) => return Ok(held),
+            None => leased.turn().await,
         };
-        let mut unkept = self.held.unkept.lock();
-        unkept.retain(|one| one.of != new.of);
-        unkept.push(new.clone());
-        held.with(new)
+        let Err(cause) = turn.obtain(self.asked(&held, issuer)).await else {
+            return self.read().await;
+        };
+        // Somebody else may have renewed them meanwhile.
+        let now = self.read().await?;
+        Some(now).filter(|now| self.serves(now)).ok_or(cause)
     }
 
-    async fn renewed(&self, held: HeldTokens, issuer: &Issuer) -> Result<HeldTokens, StoreError> {
-        // Who holds the lock is renewing them, and they serve meanwhile.
-        let wait = match held.serves() {
+    /// Asks the issuer for new tokens, with all locks, and writes them to their place.
+    async fn asked(&self, held: &HeldTokens, issuer: &Issuer) -> Result<Held<HeldTokens>, Failure> {
+        let wait = match self.serves(held) {
             true => Duration::ZERO,
             false => LONGEST_WAIT,
         };
-        let lock = match held.unkept.as_ref().map(|unkept| unkept.lock.clone()) {
-            Some(own) => own,
-            None => match self.lock(wait).await {
-                Ok(Some(lock)) => Arc::new(tokio::sync::Mutex::new(lock)),
-                Ok(None) | Err(_) if held.serves() => return Ok(held),
-                Ok(None) => return Err(StoreError::TimedOut(wait)),
-                Err(cause) => return Err(cause),
+        let lock = match &held.unkept {
+            Some(own) => own.clone(),
+            None => match self.lock(wait).await? {
+                Some(lock) => Arc::new(Mutex::new(lock)),
+                None => return Err(StoreError::TimedOut(wait).into()),
             },
         };
-        let (mut held, mut locked) = (self.read().await?, lock.lock().await);
-        for _ in 0..MOST_READS {
-            let Some(refresh) = held.tokens.refresh.clone().filter(|_| held.is_due()) else {
-                return Ok(held);
-            };
-            let digest = digest(&refresh);
-            if let Err(cause) = self.may_ask(&held, issuer, &digest).await {
-                if self.held.is_new(&self.login.name, &cause.to_string()) {
-                    tracing::warn!(login = %self.login.name, %cause, "a login was not renewed");
+        // Another process may have renewed them.
+        let held = self.read().await?;
+        let Some(refresh) = held.tokens.refresh.clone().filter(|_| self.is_due(&held)) else {
+            return Ok(held.leased());
+        };
+        self.check(&held)
+            .await
+            .map_err(|why| self.failed(why.into()))?;
+        let digest = digest(&refresh);
+        lock.lock().note(&note(&digest))?;
+        match self.issuers.renew(issuer, &held.tokens, &refresh).await {
+            Ok(tokens) => Ok(self.kept(held, &tokens, &lock).await?.leased()),
+            Err(NotRenewed::Refused(word)) => {
+                let now = self.read().await?;
+                match now.tokens.refresh.as_ref() == Some(&refresh) {
+                    true => Err(self.refused(word, &digest, &mut lock.lock())),
+                    // It was of a token that somebody has replaced.
+                    false => {
+                        lock.lock().clear()?;
+                        Ok(now.leased())
+                    }
                 }
-                return match held.serves() {
-                    true => Ok(held),
-                    false => Err(cause),
-                };
             }
-            locked.note(&note(&digest))?;
-            match self.issuers.renew(issuer, &held.tokens, &refresh).await {
-                Ok(tokens) => return self.kept(held, &tokens, (&lock, &mut locked)).await,
-                // Somebody else may have renewed them meanwhile.
-                Err(NotRenewed::Refused(word)) => {
-                    let now = self.read().await?;
-                    if now.tokens.refresh.as_ref() == Some(&refresh) {
-                        return Err(self.refused(word, digest, &mut locked));
-                    }
-                    held = now;
+            Err(why) => {
+                let failure = Failure::from(why);
+                // A token that was sent and not answered may be used up.
+                let (cause, mut lock) = (&failure.cause, lock.lock());
+                if !matches!(cause, StoreError::BrokenOff(_) | StoreError::TimedOut(_)) {
+                    lock.clear()?;
                 }
-                Err(why) => {
-                    let cause = self.of_issuer(why);
-                    // A token that was sent and not answered may be used up.
-                    if !matches!(cause, StoreError::BrokenOff(_) | StoreError::TimedOut(_)) {
-                        locked.clear()?;
-                    }
-                    if self.held.is_new(&self.login.name, &cause.to_string()) {
-                        tracing::warn!(login = %self.login.name, %cause, "a login was not renewed");
-                    }
-                    return match held.serves() {
-                        true => Ok(held),
-                        false => Err(cause),
-                    };
-                }
+                Err(self.failed(failure))
             }
         }
-        Err(StoreError::Unreachable(
-            "its tokens change while they are renewed",
-        ))
     }
 
-    /// Checks that the issuer may be asked: it is not busy, has not refused this token, and what it
-    /// answers can be kept.
-    async fn may_ask(
-        &self,
-        held: &HeldTokens,
-        issuer: &Issuer,
-        digest: &str,
-    ) -> Result<(), StoreError> {
-        self.check_refused(digest)?;
-        let host = &issuer.endpoint.origin.authority.host;
-        let until = self.held.busy.lock().get(host).copied();
-        if let Some(until) = until.filter(|until| SystemTime::now() < *until) {
-            return Err(busy(host, Some(until)));
-        }
+    /// Checks that what the issuer answers can be kept.
+    async fn check(&self, held: &HeldTokens) -> Result<(), StoreError> {
         // Those in memory are no safer if they stay as they are.
         if held.unkept.is_some() {
             return Ok(());
@@ -235,39 +195,42 @@ impl LoginRenewal<'_> {
         let Some(rows) = &self.held.rows else {
             return Err(StoreError::LoginUnusable(NO_STATE.into()));
         };
-        let program = match self.place {
+        let program = match &self.place {
             TokenPlace::File(file) => file.lock.as_deref(),
             _ => None,
         };
         LoginLock::take(&rows.rows, &self.login.name, program, wait).await
     }
 
-    /// Writes new tokens to the place, unless somebody logged in there meanwhile.
+    /// Writes new tokens to the place, unless somebody logged in there meanwhile. Those that it
+    /// does not take are held for as long as the process lives: those before are used up.
     async fn kept(
         &self,
         mut held: HeldTokens,
         tokens: &Tokens,
-        (shared, lock): (&Arc<tokio::sync::Mutex<LoginLock>>, &mut LoginLock),
+        lock: &Arc<Mutex<LoginLock>>,
     ) -> Result<HeldTokens, StoreError> {
         if tokens.expires.is_none() {
             tracing::warn!(login = %self.login.name, "an issuer does not say when its token ends; it counts for an hour");
         }
         let used = held.tokens.refresh.clone();
         for _ in 0..MOST_READS {
-            let (rows, new) = (self.held.rows.as_ref(), (self.login, tokens));
+            let (rows, new) = (self.held.rows.as_ref(), (&*self.login, tokens));
             let is_written = match self.place.write(rows, &held, new).await {
                 Ok(is_written) => is_written,
                 Err(cause) => {
                     tracing::error!(login = %self.login.name, %cause, "new tokens are in memory alone: they could not be kept");
-                    return Ok(self.unkept(held, tokens, shared));
+                    return Ok(HeldTokens {
+                        tokens: tokens.clone(),
+                        written: SystemTime::now(),
+                        unkept: Some(lock.clone()),
+                        ..held
+                    });
                 }
             };
-            if let Some(before) = &held.unkept {
-                self.held.unkept.lock().retain(|one| one.of != before.of);
-            }
             held = self.read().await?;
             if is_written || held.tokens.refresh != used {
-                lock.clear()?;
+                lock.lock().clear()?;
                 return Ok(held);
             }
         }
@@ -276,18 +239,10 @@ impl LoginRenewal<'_> {
         ))
     }
 
-    fn check_refused(&self, digest: &str) -> Result<(), StoreError> {
-        let refused = self.held.refused.lock();
-        match refused.get(&self.login.name) {
-            Some((known, why)) if known == digest => Err(StoreError::LoginOver(why.clone())),
-            _ => Ok(()),
-        }
-    }
-
     /// The issuer refuses a token that is still in its place. If a gateway was ended after it had
     /// sent that token, its note stays, so that every start says so.
-    fn refused(&self, word: &str, digest: String, lock: &mut LoginLock) -> StoreError {
-        let left = lock.left.take().filter(|left| left.starts_with(&digest));
+    fn refused(&self, word: &str, digest: &str, lock: &mut LoginLock) -> Failure {
+        let left = lock.left.take().filter(|left| left.starts_with(digest));
         let why = match left.as_deref().and_then(|left| left.split_once(' ')) {
             None => format!("its issuer answers `{word}`"),
             Some((_, when)) => format!(
@@ -299,16 +254,36 @@ impl LoginRenewal<'_> {
             Some(left) => lock.note(left),
             None => lock.clear(),
         };
-        let over = self.over(&why);
-        if let (StoreError::LoginOver(why), Ok(())) = (&over, kept) {
-            let mut refused = self.held.refused.lock();
-            refused.insert(self.login.name.clone(), (digest, why.clone()));
+        let over = Failure::from(self.over(&why));
+        Failure {
+            // Nobody presents it again.
+            retry_at: over.retry_at.filter(|_| kept.is_err()),
+            ..over
         }
-        over
     }
 
     fn over(&self, why: &str) -> StoreError {
-        StoreError::LoginOver(format!("{why}; {}", again(self.login)).into())
+        StoreError::LoginOver(format!("{why}; {}", again(&self.login)).into())
+    }
+}
+
+impl From<NotRenewed> for Failure {
+    fn from(why: NotRenewed) -> Self {
+        match why {
+            NotRenewed::Refused(word) => {
+                let why = format!("its issuer answers `{word}`; correct the `[[login]]`");
+                StoreError::LoginOver(why.into()).into()
+            }
+            NotRenewed::Busy(host, until) => {
+                let failure = Self::from(busy(&host, until));
+                let left = until.and_then(|until| until.duration_since(SystemTime::now()).ok());
+                Self {
+                    retry_at: left.map_or(failure.retry_at, |left| Some(Moment::now().after(left))),
+                    ..failure
+                }
+            }
+            NotRenewed::Failed(cause) => cause.into(),
+        }
     }
 }
 
@@ -321,14 +296,10 @@ fn busy(host: &Host, until: Option<SystemTime>) -> StoreError {
     StoreError::LoginUnusable(format!("its issuer `{host}` is busy {when}; retry then").into())
 }
 
-pub(super) fn digest(token: &str) -> String {
-    hex(&Sha256::digest(token.as_bytes()))
-}
-
-/// What is left in the lock's file while a renewal is under way: which token was sent, and when.
-pub(super) fn note(digest: &str) -> String {
-    let now = OffsetDateTime::from(SystemTime::now()).format(&Rfc3339);
-    format!("{digest} {}", now.unwrap_or_default())
+/// The issuer that makes tokens of a key or a secret, so that they need no place.
+pub(super) fn maker(login: &Login) -> Option<&Issuer> {
+    let issuer = login.issuer.as_ref();
+    issuer.filter(|issuer| issuer.grant != TokenGrant::Refresh)
 }
 
 /// How long a login's lock is waited for.

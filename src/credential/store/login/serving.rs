@@ -10,9 +10,9 @@ use super::super::{
 use super::held::{HeldLogins, SessionGrant};
 use super::issuer::IssuerClients;
 use super::place::TokenPlace;
-use super::renewing::LoginRenewal;
+use super::renewing::{LoginRenewal, maker};
 use super::rows::{KeySource, SealedRows};
-use crate::credential::login::{Issuer, Login, LoginPlace, TokenGrant};
+use crate::credential::login::{Issuer, Login, LoginPlace};
 use crate::message::Origin;
 use crate::names::{CredentialName, SessionId};
 use crate::state::{LoginRows, RowName};
@@ -122,11 +122,28 @@ impl LoginStore {
                 .is_some_and(|rows| rows.rows.has(&kept))
         };
         let place = match &login.place {
-            _ if is_made(login) => self.held.made(name),
             LoginPlace::File(file) if !is_kept() => TokenPlace::File(Arc::new(file.clone())),
             _ => TokenPlace::Row(kept),
         };
         Ok((login.clone(), place))
+    }
+
+    /// A session's login, with all that its renewal needs.
+    pub(super) fn renewal(
+        &self,
+        session: &SessionId,
+        name: &CredentialName,
+    ) -> Result<LoginRenewal<'_>, StoreError> {
+        let own = self.held.own(session, name).map(|_| session.clone());
+        let (login, place) = self.of_session(session, name)?;
+        Ok(LoginRenewal {
+            login,
+            place,
+            holder: (name.clone(), own),
+            issuers: &self.issuers,
+            held: &self.held,
+            refused: None,
+        })
     }
 
     async fn tokens(
@@ -138,21 +155,12 @@ impl LoginStore {
         let Backend::Login(name) = from else {
             return Err(StoreError::Absent);
         };
-        let (login, place) = self.of_session(session, name)?;
-        let renewal = LoginRenewal {
-            login: &login,
-            place: &place,
-            issuers: &self.issuers,
-            held: &self.held,
+        let renewal = self.renewal(session, name)?;
+        let held = match renews || maker(&renewal.login).is_some() {
+            true => renewal.current().await?,
+            false => renewal.read().await?,
         };
-        if !renews && !is_made(&login) {
-            return Ok(renewal.read().await?.material());
-        }
-        let current = renewal.current().await?;
-        let told = (current.end(), current.tokens.scope.clone());
-        let of = (session.clone(), name.clone());
-        self.held.told.lock().insert(of, told);
-        Ok(current.material())
+        Ok(held.material())
     }
 }
 
@@ -176,9 +184,3 @@ impl SecretStore for LoginStore {
 
 /// How long a person may keep what a session logged in to, from its last renewal on.
 const LONGEST_UNKEPT: Duration = Duration::from_secs(30 * 24 * 3600);
-
-/// Whether its tokens are made of a key or a secret, and need no place.
-fn is_made(login: &Login) -> bool {
-    let issuer = login.issuer.as_ref();
-    issuer.is_some_and(|issuer| issuer.grant != TokenGrant::Refresh)
-}

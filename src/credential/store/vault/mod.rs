@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout};
 use zeroize::Zeroizing;
 
 use super::http::HttpClient;
+use super::leased::Held;
 use super::material::{Lease, LeaseId, Material};
 use super::{Backend, SecretRef, SecretSource, SecretStore, StoreError, StoreFuture};
 use crate::names::SessionId;
@@ -80,7 +81,7 @@ impl VaultStore {
     async fn ask<T: DeserializeOwned>(
         &self,
         question: impl Fn() -> VaultRequest<'static>,
-    ) -> Result<(T, Arc<Token>), StoreError> {
+    ) -> Result<(T, Arc<Held<Token>>), StoreError> {
         let token = self.tokens.token(&self.api).await?;
         let answer = self.ask_with(&token, question()).await;
         let Err(cause @ StoreError::Refused { status: 403, .. }) = answer else {
@@ -89,7 +90,7 @@ impl VaultStore {
         // Either the path or the token was refused.
         let own = VaultRequest::get("auth/token/lookup-self");
         match self.ask_with::<VaultReply<OwnToken>>(&token, own).await {
-            Err(StoreError::Refused { status: 403, .. }) => self.tokens.reject(&token).await,
+            Err(StoreError::Refused { status: 403, .. }) => self.tokens.reject(&token),
             _ => return Err(cause),
         }
         let token = self.tokens.token(&self.api).await?;
@@ -272,10 +273,7 @@ impl SecretStore for VaultStore {
     }
 
     fn tend(&self) -> StoreFuture<'_, ()> {
-        within(async {
-            self.tokens.tend(&self.api).await;
-            Ok(())
-        })
+        within(self.tokens.tend(&self.api))
     }
 
     fn close(&self) -> StoreFuture<'_, ()> {
@@ -305,10 +303,10 @@ fn engine_of(path: &VaultPath, mount: &Mount) -> Result<Engine, StoreError> {
 }
 
 /// The lease of an issued secret. It ends no later than its token.
-fn issued(seconds: u64, token: &Token, id: LeaseId) -> Lease {
+fn issued(seconds: u64, token: &Held<Token>, id: LeaseId) -> Lease {
     let left = |end: Instant| end.saturating_duration_since(Instant::now());
     let own = Duration::from_secs(seconds);
-    let ends = token.expires.map_or(own, |end| own.min(left(end)));
+    let ends = token.ends().map_or(own, |end| own.min(left(end)));
     Lease {
         id: Some(id),
         ..Lease::of(ends)

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::IgnoredAny;
-use tokio::sync::Mutex;
-use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::super::file::{blocking, read_shared};
+use super::super::leased::{Failure, Held, Leased, Moment};
+use super::super::material::Lease;
 use super::super::{SecretSource, StoreError};
 use super::api::{Api, VaultRequest};
 use super::reply::{Auth, OwnToken, VaultReply};
@@ -22,16 +23,8 @@ pub(super) struct VaultTokens {
     login: VaultLogin,
     /// Where the token or the login's secret is kept, if it has one.
     source: Option<SecretSource>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    held: Option<Arc<Token>>,
-    renew_at: Option<Instant>,
-    /// The last failure, so that a failing login is retried only once a second.
-    failed: Option<(Instant, StoreError)>,
-    logins: u64,
+    leased: Arc<Leased<Token>>,
+    logins: AtomicU64,
 }
 
 /// A valid token.
@@ -39,7 +32,6 @@ pub(super) struct Token {
     pub(super) text: Zeroizing<String>,
     /// The number of its login. A lease ends with the token that requested it.
     pub(super) login: u64,
-    pub(super) expires: Option<Instant>,
     /// Its initial lifetime.
     granted: Duration,
     renewable: bool,
@@ -53,7 +45,8 @@ impl VaultTokens {
         Self {
             login,
             source,
-            state: Mutex::default(),
+            leased: Arc::default(),
+            logins: AtomicU64::new(0),
         }
     }
 
@@ -61,52 +54,39 @@ impl VaultTokens {
         matches!(self.login, VaultLogin::Token(_))
     }
 
-    /// Returns the token. Only one login runs at a time.
-    pub(super) async fn token(&self, api: &Api) -> Result<Arc<Token>, StoreError> {
-        let mut state = self.state.lock().await;
-        let now = Instant::now();
-        let held = state.held.clone();
-        if let Some(held) = held.filter(|held| held.expires.is_none_or(|end| now < end)) {
-            match &self.source {
-                // It may have been replaced in its store.
-                Some(source) if self.is_given() && !is_current(source, &held).await => {}
-                _ => return Ok(held),
-            }
+    /// Returns the token, renewed if that is due. Only one login runs at a time.
+    pub(super) async fn token(&self, api: &Api) -> Result<Arc<Held<Token>>, StoreError> {
+        if let (true, Some(source)) = (self.is_given(), &self.source)
+            && let Some(held) = self.leased.serving(Moment::now())
+            && !is_current(source, &held).await
+        {
+            // It was replaced in its store.
+            self.leased.reject(&held);
         }
-        self.log_in(api, &mut state).await
+        self.leased.get(|held| self.next(api, held)).await
     }
 
     /// Discards a token that the server no longer accepts, so that the next call logs in again.
-    pub(super) async fn reject(&self, token: &Arc<Token>) {
-        let mut state = self.state.lock().await;
-        state.held.take_if(|held| Arc::ptr_eq(held, token));
+    pub(super) fn reject(&self, token: &Arc<Held<Token>>) {
+        self.leased.reject(token);
     }
 
     /// Renews the token if that is due, or logs in again.
-    pub(super) async fn tend(&self, api: &Api) {
-        let mut state = self.state.lock().await;
-        if state.renew_at.is_none_or(|due| Instant::now() < due) {
-            return;
-        }
-        let Some(held) = state.held.clone() else {
-            return;
-        };
-        state.renew_at = Some(Instant::now() + TRY_AGAIN);
-        match self.renew(api, &held).await {
-            Ok(renewed) => state.hold(renewed),
-            // It reached its maximum lifetime, or the renewal was refused.
-            Err(_) if !self.is_given() => {
-                if let Err(cause) = self.log_in(api, &mut state).await {
-                    tracing::warn!(%cause, "the gateway could not log in to the vault anew");
-                }
-            }
-            Err(cause) => tracing::warn!(%cause, "the vault's token was not renewed"),
+    pub(super) async fn tend(&self, api: &Api) -> Result<(), StoreError> {
+        let now = Moment::now();
+        match self
+            .leased
+            .serving(now)
+            .is_some_and(|held| held.is_due(now))
+        {
+            true => self.token(api).await.map(drop),
+            false => Ok(()),
         }
     }
 
     /// Revokes a token obtained by login, and with it everything issued under it.
     pub(super) async fn close(&self, api: &Api) -> Result<(), StoreError> {
-        let held = self.state.lock().await.held.take();
+        let held = self.leased.end().await;
         let Some(held) = held.filter(|_| !self.is_given()) else {
             return Ok(());
         };
@@ -114,32 +94,39 @@ impl VaultTokens {
         api.tell(&question.with_token(&held.text)).await
     }
 
-    async fn log_in(&self, api: &Api, state: &mut State) -> Result<Arc<Token>, StoreError> {
-        let failed = state.failed.as_ref();
-        if let Some((_, cause)) = failed.filter(|(at, _)| at.elapsed() < TRY_AGAIN) {
-            return Err(cause.clone());
-        }
-        state.logins += 1;
-        match self.ask(api, state.logins).await {
-            Ok(token) => {
-                state.failed = None;
-                state.hold(token);
-                state.held.clone().ok_or(StoreError::Illegible)
+    /// Renews the held token, or logs in.
+    async fn next(
+        &self,
+        api: &Api,
+        held: Option<Arc<Held<Token>>>,
+    ) -> Result<Held<Token>, Failure> {
+        let renewed = match &held {
+            Some(held) => Some(self.renew(api, held).await),
+            None => None,
+        };
+        let next = match renewed {
+            Some(renewed) if renewed.is_ok() || self.is_given() => renewed,
+            // It reached its maximum lifetime, or the renewal was refused.
+            _ => {
+                let number = self.logins.fetch_add(1, Ordering::Relaxed) + 1;
+                let token = self.ask(api, number).await;
+                token.map_err(|cause| StoreError::Login(Box::new(cause)))
             }
-            Err(cause) => {
-                let cause = StoreError::Login(Box::new(cause));
-                state.failed = Some((Instant::now(), cause.clone()));
-                Err(cause)
+        };
+        next.map_err(|cause| {
+            if held.is_some() {
+                tracing::warn!(%cause, "the vault's token was not renewed");
             }
-        }
+            cause.into()
+        })
     }
 
     /// Extends the token's life. Fails if that is not worthwhile.
-    async fn renew(&self, api: &Api, held: &Token) -> Result<Token, StoreError> {
+    async fn renew(&self, api: &Api, held: &Token) -> Result<Held<Token>, StoreError> {
         if !held.renewable {
             return Err(StoreError::NotRenewable);
         }
-        let asked = Instant::now();
+        let asked = Moment::now();
         let question = VaultRequest::post("auth/token/renew-self", &Nothing {});
         let question = question.with_token(&held.text);
         let auth = auth(api, &question).await?;
@@ -148,23 +135,22 @@ impl VaultTokens {
         if granted < held.granted / 2 && !self.is_given() {
             return Err(StoreError::NotRenewable);
         }
-        Ok(Token {
+        let token = Token {
             text: held.text.clone(),
-            login: held.login,
-            expires: end(asked, granted),
-            granted: held.granted,
             renewable: auth.renewable,
-        })
+            ..*held
+        };
+        Ok(token.held(granted, asked))
     }
 
-    async fn ask(&self, api: &Api, number: u64) -> Result<Token, StoreError> {
+    async fn ask(&self, api: &Api, login: u64) -> Result<Held<Token>, StoreError> {
         let secret = match &self.source {
             Some(source) => Some(text(source).await?),
             None => None,
         };
-        let asked = Instant::now();
+        let asked = Moment::now();
         let VaultLogin::Method { mount, method } = &self.login else {
-            return adopt(api, secret.ok_or(StoreError::Absent)?, number).await;
+            return adopt(api, secret.ok_or(StoreError::Absent)?, login).await;
         };
         let secret = match method {
             LoginMethod::Kubernetes { token_file, .. } => {
@@ -187,31 +173,27 @@ impl VaultTokens {
             .filter_map(|(name, text)| Some((name, text?)));
         let members: BTreeMap<&str, &str> = members.collect();
         let question = VaultRequest::post(format!("auth/{mount}/login"), &members);
-        Ok(Token::of(auth(api, &question).await?, asked, number))
-    }
-}
-
-impl State {
-    fn hold(&mut self, token: Token) {
-        // After two thirds of the remaining time, like Vault's own agent.
-        self.renew_at = token.expires.map(|end| {
-            let now = Instant::now();
-            now + end.saturating_duration_since(now) * 2 / 3
-        });
-        self.held = Some(Arc::new(token));
+        let auth = auth(api, &question).await?;
+        let granted = Duration::from_secs(auth.lease_duration);
+        let token = Token {
+            text: auth.client_token.0,
+            login,
+            granted,
+            renewable: auth.renewable,
+        };
+        Ok(token.held(granted, asked))
     }
 }
 
 impl Token {
-    fn of(auth: Auth, asked: Instant, login: u64) -> Self {
-        let granted = Duration::from_secs(auth.lease_duration);
-        Self {
-            text: auth.client_token.0,
-            login,
-            expires: end(asked, granted),
-            granted,
-            renewable: auth.renewable,
-        }
+    /// This token, which was granted for so long; for ever if no time is told. It is renewed after
+    /// two thirds of it, like by Vault's own agent.
+    fn held(self, granted: Duration, asked: Moment) -> Held<Self> {
+        let lease = Lease {
+            refresh_after: granted.saturating_mul(2) / 3,
+            ..Lease::of(granted)
+        };
+        Held::new(self, (!granted.is_zero()).then_some(lease), asked)
     }
 }
 
@@ -221,19 +203,19 @@ async fn auth(api: &Api, question: &VaultRequest<'_>) -> Result<Auth, StoreError
 }
 
 /// Takes a configured token, and asks the server for its lifetime.
-async fn adopt(api: &Api, token: Zeroizing<String>, login: u64) -> Result<Token, StoreError> {
-    let asked = Instant::now();
-    let question = VaultRequest::get("auth/token/lookup-self").with_token(&token);
+async fn adopt(api: &Api, text: Zeroizing<String>, login: u64) -> Result<Held<Token>, StoreError> {
+    let asked = Moment::now();
+    let question = VaultRequest::get("auth/token/lookup-self").with_token(&text);
     let reply: VaultReply<OwnToken> = api.ask(&question).await?;
     let known = reply.data.ok_or(StoreError::Illegible)?;
     let granted = Duration::from_secs(known.ttl);
-    Ok(Token {
-        text: token,
+    let token = Token {
+        text,
         login,
-        expires: end(asked, granted),
         granted,
         renewable: known.renewable,
-    })
+    };
+    Ok(token.held(granted, asked))
 }
 
 async fn is_current(source: &SecretSource, held: &Token) -> bool {
@@ -253,10 +235,3 @@ async fn service_account_token(path: &Path) -> Result<Zeroizing<String>, StoreEr
     let path = path.to_owned();
     blocking(move || read_shared(&path)).await
 }
-
-/// When a grant ends; one without a duration never does.
-fn end(asked: Instant, granted: Duration) -> Option<Instant> {
-    (!granted.is_zero()).then(|| asked + granted)
-}
-
-const TRY_AGAIN: Duration = Duration::from_secs(1);
