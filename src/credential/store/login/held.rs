@@ -20,12 +20,15 @@ pub(super) struct HeldLogins {
     pub(super) of_sessions: Mutex<HashMap<(SessionId, CredentialName), SessionGrant>>,
     /// What became of the refresh token that is in a login's place, by its digest: new tokens that
     /// the place did not take, or why there are none; and the tokens that were made of a key.
-    renewals: Mutex<HashMap<GrantHolder, (String, Arc<Leased<HeldTokens>>)>>,
+    renewals: Mutex<HashMap<GrantHolder, Renewal>>,
     /// The digest of the access token that a login's service refused last.
     pub(super) refused: Mutex<HashMap<GrantHolder, String>>,
     /// What was last said of each login that is of no use.
     said: Mutex<HashMap<CredentialName, String>>,
 }
+
+/// The digest of a refresh token or key, and what is held of its renewal.
+type Renewal = (String, Arc<Leased<HeldTokens>>);
 
 /// A login, and the session that logged in itself, if one did.
 pub(super) type GrantHolder = (CredentialName, Option<SessionId>);
