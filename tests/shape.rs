@@ -34,14 +34,14 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 101_237),
+    ("all", 101_400),
     ("app", 8_293),
     ("audit", 3_319),
     ("body", 3_462),
     ("cli", 10_561),
     ("config", 5_331),
     ("control", 1_851),
-    ("credential", 13_410),
+    ("credential", 13_573),
     ("escape", 1_649),
     ("export", 1_056),
     ("files", 830),
