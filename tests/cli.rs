@@ -121,7 +121,7 @@ fn logs_are_found_by_a_named_configuration_and_in_the_state_directory() {
     let id = ExchangeId::from_bytes(ID).to_string();
     ends_with(&["why", &id], at, 0, &["policy_forbids"]);
     ends_with(
-        &["audit", "verify"],
+        &["log", "verify"],
         at,
         0,
         &["holds, complete: 3 records, 1 exchanges"],
@@ -181,9 +181,9 @@ fn no_command_reads_a_configuration_that_lies_in_the_folder_unnamed() {
         (&["why", &id][..], 1),
         (&["policy", "why", &id], 1),
         (&["policy", "check"], 2),
-        (&["audit", "verify"], 1),
-        (&["ca"], 2),
-        (&["ca", "--path"], 2),
+        (&["log", "verify"], 1),
+        (&["session", "ca"], 2),
+        (&["session", "ca", "--path"], 2),
         (&["env"], 1),
         (&["--json", "env"], 1),
     ] {
@@ -274,7 +274,7 @@ fn a_log_that_turned_over_is_verified_and_searched_as_a_whole_by_its_name() {
     let files = fs::read_dir(at.join("logs")).unwrap().count();
     assert!(files > 3, "{files}");
     ends_with(
-        &["audit", "verify", "logs/audit.jsonl"],
+        &["log", "verify", "logs/audit.jsonl"],
         at,
         0,
         &[
@@ -298,7 +298,7 @@ fn a_log_that_turned_over_is_verified_and_searched_as_a_whole_by_its_name() {
     let text = fs::read_to_string(&oldest).unwrap();
     fs::write(&oldest, text.replace("\"path\":\"/7\"", "\"path\":\"/8\"")).unwrap();
     ends_with(
-        &["audit", "verify", "logs/audit.jsonl"],
+        &["log", "verify", "logs/audit.jsonl"],
         at,
         1,
         &["does not hold"],
@@ -327,7 +327,7 @@ fn logs_of_several_sessions_are_verified_chain_by_chain() {
                 .unwrap();
         }
     }
-    let verify = ["audit", "verify", "logs/two.jsonl", "logs/one.jsonl"];
+    let verify = ["log", "verify", "logs/two.jsonl", "logs/one.jsonl"];
     let said = ends_with(&verify, at, 0, &["2 logs, ", " records: 2 complete"]);
     assert_eq!(said.lines().count(), 1, "{said}");
     // Every file by itself, in any order, is still two chains.
@@ -336,7 +336,7 @@ fn logs_of_several_sessions_are_verified_chain_by_chain() {
         .map(|entry| format!("logs/{}", entry.unwrap().file_name().to_string_lossy()))
         .collect();
     files.sort_by_key(|name| name.len());
-    let mut all = vec!["audit", "verify"];
+    let mut all = vec!["log", "verify"];
     all.extend(files.iter().map(String::as_str));
     ends_with(&all, at, 0, &[": 2 complete"]);
     // A change is blamed on its own chain.
@@ -354,13 +354,13 @@ fn logs_of_several_sessions_are_verified_chain_by_chain() {
 fn logs_of_sessions_are_listed_and_removed() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let prune = ["audit", "prune", "--keep", "1"];
+    let prune = ["log", "prune", "--keep", "1"];
     ends_with(&prune, at, 0, &["0 logs removed"]);
     for name in ["20260101T000000-1", "20260101T000000-2"] {
         log_a_denial(&at.join(format!(".local/state/gateway/audit/{name}.jsonl")));
     }
     let listed = ends_with(
-        &["audit", "ls"],
+        &["log", "ls"],
         at,
         0,
         &[
@@ -371,7 +371,7 @@ fn logs_of_sessions_are_listed_and_removed() {
         ],
     );
     assert!(!listed.contains("live"), "{listed}");
-    let dry = ["audit", "prune", "--keep", "1", "--dry-run"];
+    let dry = ["log", "prune", "--keep", "1", "--dry-run"];
     ends_with(
         &dry,
         at,
@@ -382,39 +382,34 @@ fn logs_of_sessions_are_listed_and_removed() {
         &at.join(".local/state/gateway/audit/20260101T000000-1.jsonl"),
     ))
     .unwrap();
-    ends_with(&["audit", "ls"], at, 0, &["20260101T000000-1.jsonl live"]);
+    ends_with(&["log", "ls"], at, 0, &["20260101T000000-1.jsonl live"]);
     ends_with(
-        &["audit", "prune", "--keep", "0"],
+        &["log", "prune", "--keep", "0"],
         at,
         0,
         &["1 logs removed", "20260101T000000-2.jsonl"],
     );
     ends_with(
-        &["audit", "prune", "--older-than", "1d"],
+        &["log", "prune", "--older-than", "1d"],
         at,
         0,
         &["0 logs removed"],
     );
     drop(live);
     ends_with(
-        &["audit", "prune", "--keep", "1B"],
+        &["log", "prune", "--keep", "1B"],
         at,
         0,
         &["20260101T000000-1.jsonl"],
     );
-    ends_with(&["audit", "prune", "--keep", "many"], at, 2, &["--keep"]);
+    ends_with(&["log", "prune", "--keep", "many"], at, 2, &["--keep"]);
     for n in 1..=22 {
         let name = format!(".local/state/gateway/audit/20260101T000000-{n}.jsonl");
         log_a_denial(&at.join(name));
     }
-    let newest = ends_with(
-        &["audit", "ls"],
-        at,
-        0,
-        &["22 logs, ", "; 2 older: `--all`"],
-    );
+    let newest = ends_with(&["log", "ls"], at, 0, &["22 logs, ", "; 2 older: `--all`"]);
     assert_eq!(newest.lines().count(), 21, "{newest}");
-    let all = ends_with(&["audit", "ls", "--all"], at, 0, &["22 logs, "]);
+    let all = ends_with(&["log", "ls", "--all"], at, 0, &["22 logs, "]);
     assert_eq!(all.lines().count(), 23, "{all}");
 }
 
@@ -455,7 +450,7 @@ fn the_help_of_exec_has_groups_with_an_example_each_and_no_json() {
 #[test]
 fn output_that_cannot_be_written_is_a_failure_unless_its_reader_has_gone() {
     for words in [
-        &["presets"][..],
+        &["secret", "presets"][..],
         &["policy", "schema"],
         &["--version"],
         &["--help"],
@@ -546,12 +541,7 @@ fn nothing_is_proposed_after_a_log_that_does_not_hold() {
         text.replacen(first, &first.replace("\"pid\":", "\"pid\":1"), 1),
     )
     .unwrap();
-    let said = ends_with(
-        &arguments,
-        at,
-        1,
-        &["does not hold", "gateway audit verify"],
-    );
+    let said = ends_with(&arguments, at, 1, &["does not hold", "gateway log verify"]);
     assert!(!said.contains("permit"), "{said}");
 }
 
@@ -608,7 +598,7 @@ fn a_changed_or_cut_log_does_not_hold() {
     let at = folder.path();
     let log = at.join("logs/audit.jsonl");
     log_a_denial(&log);
-    let said = ends_with(&["audit", "verify", "logs/audit.jsonl"], at, 0, &["holds"]);
+    let said = ends_with(&["log", "verify", "logs/audit.jsonl"], at, 0, &["holds"]);
     let head = said
         .split("head ")
         .nth(1)
@@ -618,7 +608,7 @@ fn a_changed_or_cut_log_does_not_hold() {
         .unwrap()
         .to_owned();
     ends_with(
-        &["audit", "verify", "--head", &head, "logs/audit.jsonl"],
+        &["log", "verify", "--head", &head, "logs/audit.jsonl"],
         at,
         0,
         &["holds"],
@@ -626,13 +616,13 @@ fn a_changed_or_cut_log_does_not_hold() {
     let whole = fs::read_to_string(&log).unwrap();
     fs::write(&log, whole.replace("\"status\":403", "\"status\":200")).unwrap();
     ends_with(
-        &["audit", "verify", "logs/audit.jsonl"],
+        &["log", "verify", "logs/audit.jsonl"],
         at,
         1,
         &["does not hold", "logs/audit.jsonl:2:"],
     );
     let json = ends_with(
-        &["--json", "audit", "verify", "logs/audit.jsonl"],
+        &["--json", "log", "verify", "logs/audit.jsonl"],
         at,
         1,
         &["\"holds\":false"],
@@ -642,9 +632,9 @@ fn a_changed_or_cut_log_does_not_hold() {
     fs::write(&log, first).unwrap();
     let cut = format!("record {head} was there before");
     let said = ["a prefix: its end is not proven", &cut];
-    ends_with(&["audit", "verify", "logs/audit.jsonl"], at, 4, &said);
+    ends_with(&["log", "verify", "logs/audit.jsonl"], at, 4, &said);
     ends_with(
-        &["audit", "verify", "--head", &head, "logs/audit.jsonl"],
+        &["log", "verify", "--head", &head, "logs/audit.jsonl"],
         at,
         1,
         &["does not hold"],
@@ -657,7 +647,7 @@ fn a_log_is_complete_with_its_last_record_and_else_open_or_a_prefix() {
     let at = folder.path();
     let log = at.join("logs/audit.jsonl");
     let writer = Log::open(&Settings::at(&log)).unwrap();
-    let verify = ["audit", "verify", "logs/audit.jsonl"];
+    let verify = ["log", "verify", "logs/audit.jsonl"];
     ends_with(&verify, at, 3, &["holds, open: a gateway writes it"]);
     drop(writer);
     let whole = fs::read_to_string(&log).unwrap();
@@ -668,7 +658,7 @@ fn a_log_is_complete_with_its_last_record_and_else_open_or_a_prefix() {
     fs::write(&log, &whole).unwrap();
     ends_with(&verify, at, 0, &["holds, complete"]);
     fs::write(at.join("logs/other.jsonl"), "{}\n").unwrap();
-    let both = ["audit", "verify", "logs/audit.jsonl", "logs/other.jsonl"];
+    let both = ["log", "verify", "logs/audit.jsonl", "logs/other.jsonl"];
     ends_with(&both, at, 1, &["2 logs, 2 records: 1 complete, 1 broken"]);
 }
 
@@ -898,8 +888,20 @@ fn the_help_names_every_command_and_no_hidden_one() {
         folder.path(),
         0,
         &[
-            "policy", "secret", "audit", "why", "ca", "env", "status", "sessions", "pause",
-            "resume", "end", "reload", "allow", "log", "login", "logins", "token", "--json",
+            "Run programs:",
+            "policy",
+            "secret",
+            "why",
+            "env",
+            "status",
+            "session",
+            "reload",
+            "allow",
+            "log",
+            "login",
+            "token",
+            "generate",
+            "--json",
             "--color",
         ],
     );
@@ -911,19 +913,29 @@ fn presets_are_listed_and_told_one_by_one() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     ends_with(
-        &["presets"],
+        &["secret", "presets"],
         at,
         0,
         &["github", "GITHUB_TOKEN", "anthropic"],
     );
     ends_with(
-        &["presets", "github"],
+        &["secret", "presets", "github"],
         at,
         0,
         &["GH_TOKEN", "api.github.com", "header:authorization:Bearer"],
     );
-    ends_with(&["presets", "githb"], at, 2, &["did you mean `github`?"]);
-    let json = ends_with(&["--json", "presets"], at, 0, &["\"name\":\"github\""]);
+    ends_with(
+        &["secret", "presets", "githb"],
+        at,
+        2,
+        &["did you mean `github`?"],
+    );
+    let json = ends_with(
+        &["--json", "secret", "presets"],
+        at,
+        0,
+        &["\"name\":\"github\""],
+    );
     assert!(
         serde_json::from_str::<serde_json::Value>(&json)
             .unwrap()

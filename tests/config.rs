@@ -1277,15 +1277,15 @@ fn exit_codes_are_those_that_the_help_promises() {
     ends_with(&["why"], at, 2, "<ID>");
     ends_with(&["why", "xyz"], at, 2, "20 hexadecimal digits");
     ends_with(&["why", "00112233445566778899"], at, 1, "no audit log");
-    ends_with(&["audit", "verify"], at, 1, "no audit log");
-    ends_with(&["audit", "verify", "none.jsonl"], at, 1, "none.jsonl");
+    ends_with(&["log", "verify"], at, 1, "no audit log");
+    ends_with(&["log", "verify", "none.jsonl"], at, 1, "none.jsonl");
     ends_with(
-        &["audit", "verify", "--head", "1:x", "none.jsonl"],
+        &["log", "verify", "--head", "1:x", "none.jsonl"],
         at,
         2,
         "--head",
     );
-    ends_with(&["ca"], at, 2, "--config FILE");
+    ends_with(&["session", "ca"], at, 2, "--config FILE");
     ends_with(&["env", "--config", "none.toml"], at, 2, "none.toml");
     fs::write(
         at.join("bad.toml"),
@@ -1293,13 +1293,13 @@ fn exit_codes_are_those_that_the_help_promises() {
     )
     .unwrap();
     ends_with(
-        &["ca", "--config", "bad.toml"],
+        &["session", "ca", "--config", "bad.toml"],
         at,
         2,
         "bad.toml:2:1: error: unknown key `certifcate`",
     );
     ends_with(
-        &["--json", "ca", "--config", "bad.toml"],
+        &["--json", "session", "ca", "--config", "bad.toml"],
         at,
         2,
         "\"line\":2,\"column\":1",
@@ -1353,8 +1353,8 @@ fn a_secret_on_the_command_line_is_refused_and_not_repeated() {
         2,
         "(not shown)",
     );
-    ends_with(&["--color", CANARY, "ca"], at, 2, "(not shown)");
-    ends_with(&["--color", simple, "ca"], at, 2, "(not shown)");
+    ends_with(&["--color", CANARY, "session", "ca"], at, 2, "(not shown)");
+    ends_with(&["--color", simple, "session", "ca"], at, 2, "(not shown)");
     ends_with(&[CANARY], at, 2, "");
 }
 
@@ -1365,19 +1365,34 @@ fn the_certificate_and_the_variables_of_a_running_gateway_are_printed() {
     let certificate = rcgen::generate_simple_self_signed(vec!["ca.test".into()]).unwrap();
     let pem = certificate.cert.pem();
     fs::write(at.join("gateway.toml"), "[ca]\ncertificate = \"ca.pem\"\n[phantoms]\nenv_file = \"p.env\"\n[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:8080\"\n[[credential]]\nname = \"TOKEN\"\norigins = [\"https://a.test\"]\n").unwrap();
-    ends_with(&["ca", "--config", "gateway.toml"], at, 1, "is it running?");
-    fs::write(at.join("ca.pem"), "no certificate").unwrap();
-    ends_with(&["ca", "--config", "gateway.toml"], at, 1, "no certificate");
-    fs::write(at.join("ca.pem"), &pem).unwrap();
-    ends_with(&["ca", "--config", "gateway.toml"], at, 0, pem.trim());
     ends_with(
-        &["ca", "--config", "gateway.toml", "--path"],
+        &["session", "ca", "--config", "gateway.toml"],
+        at,
+        1,
+        "is it running?",
+    );
+    fs::write(at.join("ca.pem"), "no certificate").unwrap();
+    ends_with(
+        &["session", "ca", "--config", "gateway.toml"],
+        at,
+        1,
+        "no certificate",
+    );
+    fs::write(at.join("ca.pem"), &pem).unwrap();
+    ends_with(
+        &["session", "ca", "--config", "gateway.toml"],
+        at,
+        0,
+        pem.trim(),
+    );
+    ends_with(
+        &["session", "ca", "--config", "gateway.toml", "--path"],
         at,
         0,
         "ca.pem",
     );
     ends_with(
-        &["ca", "--config", "gateway.toml", "--json"],
+        &["session", "ca", "--config", "gateway.toml", "--json"],
         at,
         0,
         "\"sha256\":",

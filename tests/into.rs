@@ -221,12 +221,17 @@ fn a_paused_session_lets_nobody_in_until_it_is_resumed() {
     let host = Host::new();
     let mut first = host.first(":");
     first.until_ready();
-    assert!(host.gateway(&["pause", "exec"]).status().unwrap().success());
+    assert!(
+        host.gateway(&["session", "pause", "exec"])
+            .status()
+            .unwrap()
+            .success()
+    );
     let refused = host.enter("true").output().unwrap();
     assert_eq!(refused.status.code(), Some(125), "{}", said(&refused));
     assert!(said(&refused).contains("paused"), "{}", said(&refused));
     assert!(
-        host.gateway(&["resume", "exec"])
+        host.gateway(&["session", "resume", "exec"])
             .status()
             .unwrap()
             .success()

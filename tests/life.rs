@@ -485,7 +485,7 @@ fn twenty_kills_at_any_time_leave_nothing_behind_and_the_next_start_works() {
     assert!(place.names().len() <= most, "{names:?}");
     let verified = place
         .command(GATEWAY)
-        .args(["audit", "verify", "log/audit.jsonl"])
+        .args(["log", "verify", "log/audit.jsonl"])
         .output()
         .unwrap();
     assert!(verified.status.success(), "{verified:?}");
@@ -685,7 +685,7 @@ fn the_log_of_a_serve_that_names_none_is_not_removed_with_the_logs_of_sandboxes(
     let file = fs::File::options().append(true).open(&log).unwrap();
     file.set_modified(old).unwrap();
     drop(file);
-    let pruned = place.command(GATEWAY).args(["audit", "prune"]).status();
+    let pruned = place.command(GATEWAY).args(["log", "prune"]).status();
     assert!(pruned.unwrap().success());
     assert!(log.exists(), "{}", place.said());
 }

@@ -1,5 +1,5 @@
-//! `gateway login` and `gateway logins` by the shipped program, before a stand-in of an issuer that
-//! checks what it is asked.
+//! `gateway login` by the shipped program, before a stand-in of an issuer that checks what it is
+//! asked.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -156,7 +156,7 @@ fn ends(child: Child, code: i32) -> String {
     said
 }
 
-const LOGIN: [&str; 4] = ["login", "crm", "--config", "gateway.toml"];
+const LOGIN: [&str; 5] = ["login", "add", "crm", "--config", "gateway.toml"];
 
 #[test]
 fn a_code_is_typed_on_another_device() {
@@ -182,7 +182,7 @@ fn a_code_is_typed_on_another_device() {
         };
         assert!(!holds(ACCESS) && !holds(REFRESH), "{}", entry.display());
     }
-    let listed = ends(gateway(folder.path(), &["logins", "--json"]), 0);
+    let listed = ends(gateway(folder.path(), &["login", "list", "--json"]), 0);
     let listed: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
     let one = &listed["logins"][0];
     let told = ["name", "account", "place"].map(|member| one[member].as_str().unwrap());
@@ -191,7 +191,7 @@ fn a_code_is_typed_on_another_device() {
         (&one["kept"], &one["hosts"][0]),
         (&json!(true), &json!("https://crm.test"))
     );
-    let said = ends(gateway(folder.path(), &["logins"]), 0);
+    let said = ends(gateway(folder.path(), &["login", "list"]), 0);
     assert!(
         said.contains("crm, as me@example.org  kept  until 2"),
         "{said}"
@@ -213,16 +213,16 @@ fn a_code_is_typed_on_another_device() {
         let file = fs::File::options().append(true).open(path).unwrap();
         file.set_modified(long_ago).unwrap();
     }
-    let said = ends(gateway(folder.path(), &["logins"]), 0);
+    let said = ends(gateway(folder.path(), &["login", "list"]), 0);
     assert!(said.contains("crm, as me@example.org  kept"), "{said}");
     assert!(said.contains("the login `broken` cannot be read"), "{said}");
     assert!(!old.exists() && new.exists() && row.exists());
     for path in [&broken, &new] {
         fs::remove_file(path).unwrap();
     }
-    let said = ends(gateway(folder.path(), &["logins", "keep", "crm"]), 1);
+    let said = ends(gateway(folder.path(), &["login", "keep", "crm"]), 1);
     assert!(said.contains("no login `crm` waits to be kept"), "{said}");
-    let said = ends(gateway(folder.path(), &["logins", "forget", "crm"]), 0);
+    let said = ends(gateway(folder.path(), &["login", "forget", "crm"]), 0);
     assert!(
         said.contains("forgotten: crm; its issuer ended it"),
         "{said}"
@@ -232,7 +232,7 @@ fn a_code_is_typed_on_another_device() {
         asked.0 == "/revoke" && asked.1.contains(REFRESH),
         "{asked:?}"
     );
-    let said = ends(gateway(folder.path(), &["logins", "forget", "crm"]), 1);
+    let said = ends(gateway(folder.path(), &["login", "forget", "crm"]), 1);
     assert!(said.contains("no login `crm` is kept"), "{said}");
 }
 
@@ -344,7 +344,7 @@ fn a_workload_whose_login_is_gone_is_told_how_its_user_logs_in_again() {
     let served = Served::start(folder.path(), &address, &device);
     let answer = served.ask();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    ends(gateway(folder.path(), &["logins", "forget", "crm"]), 0);
+    ends(gateway(folder.path(), &["login", "forget", "crm"]), 0);
     let until = Instant::now() + Duration::from_secs(10);
     let answer = loop {
         match served.ask() {
@@ -353,7 +353,7 @@ fn a_workload_whose_login_is_gone_is_told_how_its_user_logs_in_again() {
             _ => std::thread::sleep(Duration::from_millis(200)),
         }
     };
-    let why = "Ask your user about the login `crm`: there is no login: log in again in the sandbox, or with `gateway login crm`.";
+    let why = "Ask your user about the login `crm`: there is no login: log in again in the sandbox, or with `gateway login add crm`.";
     assert!(answer.contains(why), "{answer}");
 }
 
@@ -455,7 +455,10 @@ fn what_cannot_be_logged_in_to_is_told_with_what_to_do() {
     ] {
         configure(folder.path(), &address, &lines.replace("{}", &address));
         let said = ends(
-            gateway(folder.path(), &["login", name, "--config", "gateway.toml"]),
+            gateway(
+                folder.path(),
+                &["login", "add", name, "--config", "gateway.toml"],
+            ),
             code,
         );
         for part in parts {

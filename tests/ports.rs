@@ -54,10 +54,11 @@ impl Host {
         command
     }
 
-    /// `gateway WORD exec`, which is the session's name.
+    /// `gateway session WORD exec`, which is the session's name.
     fn operate(&self, word: &str) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
-        command.args([word, "exec"]).env("HOME", self.path("home"));
+        command.args(["session", word, "exec"]);
+        command.env("HOME", self.path("home"));
         command.env("XDG_RUNTIME_DIR", self.path("run"));
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", said(&output));

@@ -305,7 +305,7 @@ impl App {
                     "another name in `session` begins a new one".to_owned(),
                 ),
                 EndReason::Idle => {
-                    let back = format!("`gateway resume {id}` brings it back");
+                    let back = format!("`gateway session resume {id}` brings it back");
                     ("was not used for too long", format!("{back}, {FRESH}"))
                 }
                 EndReason::Expired | EndReason::Listener => ("is over", FRESH.to_owned()),
@@ -315,7 +315,7 @@ impl App {
             ));
         } else if kept.paused {
             note(format!(
-                "gateway: session `{id}` is paused, as it was: `gateway resume {id}`"
+                "gateway: session `{id}` is paused, as it was: `gateway session resume {id}`"
             ));
         }
         let lasts = match self.keeping {

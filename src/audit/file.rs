@@ -108,7 +108,7 @@ impl LogFile {
 
     /// Gives back the space that was reserved and not used, and the lock.
     fn release(&self) {
-        // If the space cannot be given back (`chattr +a`), `gateway audit prune` does it later.
+        // If the space cannot be given back (`chattr +a`), `gateway log prune` does it later.
         let _ = give_back(&self.file);
         // Closing the file is not enough: a child that was forked but has not yet called exec would
         // keep the lock.

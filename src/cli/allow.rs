@@ -23,8 +23,10 @@ use crate::grant::{AllowAnswer, AllowRequest, GrantedFile};
 use crate::names::SessionId;
 use crate::policy::generate;
 
-/// Allow a session what it was refused: shows the narrowest rule, asks, and applies it; for a
-/// command that has ended, keeps it for the next one in its folder
+/// Allow a session what it was refused
+///
+/// Shows the narrowest rule, asks, and applies it; for a command that has ended, keeps it for the
+/// next one in its folder.
 #[derive(Args)]
 #[command(group = ArgGroup::new("asked").args(["what", "last"]).required(true))]
 pub(super) struct Allow {

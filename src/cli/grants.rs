@@ -10,10 +10,11 @@ use time::format_description::well_known::Rfc3339;
 use crate::app::process::serving;
 use crate::app::{Code, Failure, Terminal, safe};
 use crate::cli::operate::gateways::{ChosenGateway, Gateway};
+use crate::cli::proposals::ProposalList;
 use crate::config::state;
 use crate::grant::{GrantedFile, GrantedRule};
 
-/// List what was granted with `gateway allow`, and take it back
+/// List what was granted, take it back, and see what is proposed
 #[derive(Args)]
 pub(super) struct GrantsCommand {
     #[command(subcommand)]
@@ -22,6 +23,7 @@ pub(super) struct GrantsCommand {
 
 #[derive(Subcommand)]
 enum GrantsAct {
+    Proposed(ProposalList),
     /// Take a grant back, also in the gateways that run
     Remove {
         /// Its number, as `gateway grants` shows it
@@ -38,9 +40,12 @@ struct KeptGrant {
 
 impl GrantsCommand {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        if let Some(GrantsAct::Proposed(command)) = self.act {
+            return command.run(terminal);
+        }
         let all = kept()?;
         match self.act {
-            None => list(&all, terminal),
+            None | Some(GrantsAct::Proposed(_)) => list(&all, terminal),
             Some(GrantsAct::Remove { number }) => {
                 let one = number.checked_sub(1).and_then(|at| all.get(at));
                 let none = || Failure::new(format!("there is no grant {number}"));

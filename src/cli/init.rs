@@ -15,7 +15,9 @@ use crate::cli::projects::new_file::{learned, quoted};
 use crate::config::Config;
 use crate::credential::preset;
 
-/// Propose a `gateway.toml` for this folder: shows it, asks, and writes it
+/// Propose a `gateway.toml` for this folder
+///
+/// Shows it, asks, and writes it.
 #[derive(Args)]
 pub(super) struct Init {
     /// Propose what the last `gateway exec` in this project asked for
@@ -75,7 +77,7 @@ fn proposed(folder: &Path) -> String {
         String::from("# What commands in this project may reach: docs/project-file.md.\n");
     text.push_str(&why);
     text.push_str("\n[policy]\n");
-    text.push_str(&format!("# Services, with the variables that hold their credentials: `gateway presets`.\npresets = [{}]\n", quoted.join(", ")));
+    text.push_str(&format!("# Services, with the variables that hold their credentials: `gateway secret presets`.\npresets = [{}]\n", quoted.join(", ")));
     text.push_str("# Further hosts, for any method and path.\nallow = []\n");
     text
 }

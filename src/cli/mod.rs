@@ -5,18 +5,17 @@
 //! failed, 126 if the command cannot be run and 127 if there is no such command.
 
 mod allow;
-mod completions;
 mod config_summary;
 mod confirm;
 mod credential;
 mod doctor;
 mod exec;
+mod generate;
 mod grants;
 mod init;
 mod last_run;
 mod learn;
 mod log;
-mod manual;
 mod operate;
 mod policy;
 mod projects;
@@ -34,13 +33,13 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
-use self::credential::{login, logins, presets, secret};
+use self::credential::{logins, secret};
 use self::doctor::{demo, escape};
 use self::exec::launching;
-use self::log::{verify as audit, watch};
-use self::operate::{ca, env, gateways, revoke};
+use self::log::watch;
+use self::operate::{env, gateways, revoke};
 use crate::app::process::{logging, serving, signals};
 use crate::app::{Code, Color, Context as _, Failure, Terminal};
 
@@ -58,7 +57,8 @@ struct Cli {
     command: Command,
 }
 
-/// The commands. Those without a line here have theirs in files of their own.
+/// The commands. Those without a line here have theirs in files of their own. [`usage::GROUPS`]
+/// says where the help lists them.
 #[derive(Subcommand)]
 enum Command {
     /// Run a command whose every connection goes through the gateway
@@ -69,31 +69,21 @@ enum Command {
     /// Check, test and explain Cedar policies
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
-    /// Keep secrets in the key ring
+    /// Keep secrets in the key ring, and list the known services
     #[command(subcommand)]
     Secret(secret::SecretCommand),
-    /// Work with the audit log
-    #[command(subcommand)]
-    Audit(audit::AuditCommand),
     /// Explain what happened to a request, by the id in its response
     Why(why::Why),
     /// Show the running gateways
     Status(gateways::ChosenGateway),
-    /// List the sessions of the running gateways
-    Sessions(gateways::ChosenGateway),
-    /// Make sessions at run time, and let them live longer
+    /// List sessions, make them, pause and end them
     #[command(subcommand)]
     Session(session::SessionCommand),
-    /// Pause a session: its requests are refused until it is resumed
-    Pause(operate::OneSession),
-    /// Let a paused session go on
-    Resume(operate::OneSession),
-    /// End a session, and cut what it has under way: it never goes on
-    End(operate::EndCommand),
     /// Apply changed files to a running gateway: all of them, or none
     Reload(gateways::ChosenGateway),
-    /// Revoke a credential in every gateway of yours, now and later: when this returns, no further
-    /// byte of its secret leaves
+    /// Revoke a credential in every gateway of yours, now and later
+    ///
+    /// When this returns, no further byte of its secret leaves.
     Revoke(revoke::RevokeCommand),
     /// Take a revocation back
     Restore(revoke::RevokeCommand),
@@ -103,24 +93,23 @@ enum Command {
     #[command(subcommand)]
     Project(projects::ProjectCommand),
     Init(init::Init),
-    Proposals(proposals::ProposalList),
     Deny(proposals::Deny),
-    Login(login::LoginCommand),
-    Logins(logins::LoginsCommand),
+    /// Log in to services; list, keep and forget logins
+    #[command(subcommand)]
+    Login(logins::LoginCommand),
     /// Mint, narrow and revoke tokens, and show what they say
     #[command(subcommand)]
     Token(token::TokenCommand),
     Log(log::LogCommand),
     Watch(watch::WatchCommand),
-    /// List the services that are known by name: their variables, origins and places
-    Presets(presets::Presets),
-    /// Print the CA certificate of a running `gateway serve`
-    Ca(ca::CaCommand),
-    /// Print the variables that point a client at a running `gateway serve`
+    /// Print what points a client at a running `gateway serve`
+    ///
+    /// These are variables. With --into, writes all that its clients need into a folder.
     Env(env::Env),
     Sidecar(sidecar::Sidecar),
-    Completions(completions::Completions),
-    Man(manual::Manual),
+    /// Print what a shell completes, or write the manual pages
+    #[command(subcommand)]
+    Generate(generate::GenerateCommand),
 }
 
 /// Runs the command that the arguments name, prints its result, and returns the exit code.
@@ -129,7 +118,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(code) = images(&mut arguments) {
         return code;
     }
-    let cli = match Cli::try_parse_from(&arguments) {
+    let read = usage::grouped(Cli::command()).try_get_matches_from(&arguments);
+    let cli = match read.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return usage::explain(&error, &arguments),
     };
@@ -213,14 +203,9 @@ impl Command {
             Self::Doctor(command) => command.run(terminal),
             Self::Policy(command) => command.run(terminal),
             Self::Secret(command) => command.run(terminal),
-            Self::Audit(command) => command.run(terminal),
             Self::Why(command) => command.run(terminal),
             Self::Status(chosen) => operate::status(&chosen, terminal),
-            Self::Sessions(chosen) => operate::list_sessions(&chosen, terminal),
             Self::Session(command) => command.run(terminal),
-            Self::Pause(command) => command.run("pause", None, terminal),
-            Self::Resume(command) => command.run("resume", None, terminal),
-            Self::End(command) => command.run(terminal),
             Self::Reload(chosen) => operate::reload(&chosen, terminal),
             Self::Revoke(command) => command.revoke(terminal),
             Self::Restore(command) => command.restore(terminal),
@@ -228,19 +213,14 @@ impl Command {
             Self::Grants(command) => command.run(terminal),
             Self::Project(command) => command.run(terminal),
             Self::Init(command) => command.run(terminal),
-            Self::Proposals(command) => command.run(terminal),
             Self::Deny(command) => command.run(terminal),
             Self::Login(command) => command.run(terminal),
-            Self::Logins(command) => command.run(terminal),
             Self::Token(command) => command.run(terminal),
             Self::Log(command) => command.run(terminal),
             Self::Watch(command) => command.run(terminal),
-            Self::Presets(command) => command.run(terminal),
-            Self::Ca(command) => command.run(terminal),
             Self::Env(command) => command.run(terminal),
             Self::Sidecar(command) => command.run(terminal),
-            Self::Completions(command) => command.run(Cli::command()),
-            Self::Man(command) => command.run(Cli::command(), terminal),
+            Self::Generate(command) => command.run(Cli::command(), terminal),
         }
     }
 }
@@ -257,6 +237,29 @@ mod tests {
     #[test]
     fn every_command_and_flag_is_declared_without_contradiction() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn each_command_stands_in_one_group_of_the_help_and_on_one_line() {
+        let commands = super::Cli::command();
+        let mut declared: Vec<&str> = commands
+            .get_subcommands()
+            .map(clap::Command::get_name)
+            .collect();
+        let groups = super::usage::GROUPS.iter();
+        let mut listed: Vec<&str> = groups.flat_map(|(_, names)| names.split(' ')).collect();
+        declared.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(listed, declared);
+        assert!(listed.len() <= 24, "{} commands", listed.len());
+        let help = super::usage::grouped(commands).render_help().to_string();
+        for name in listed {
+            let begin = format!("  {name} ");
+            let lines = help.lines().filter(|line| line.starts_with(&begin));
+            let lines: Vec<&str> = lines.collect();
+            assert_eq!(lines.len(), 1, "{name}: {help}");
+            assert!(lines[0].len() <= 80, "{}", lines[0]);
+        }
     }
 
     #[test]

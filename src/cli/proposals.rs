@@ -1,4 +1,4 @@
-//! `gateway proposals` and `deny`: what workloads propose, and how a person refuses it.
+//! `gateway grants proposed` and `deny`: what workloads propose, and how a person refuses it.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -17,7 +17,9 @@ pub(super) struct ProposalList {
     chosen: ChosenGateway,
 }
 
-/// Refuse what a workload proposes, for as long as its session lives; `gateway allow ID` grants it
+/// Refuse what a workload proposes
+///
+/// It stays refused for as long as its session lives; `gateway allow ID` grants it.
 #[derive(Args)]
 pub(super) struct Deny {
     /// The proposal: its id

@@ -28,7 +28,9 @@ use crate::credential::unexpected_reach;
 use crate::gateway::Worker;
 use crate::launch::service;
 
-/// Serve the listeners of a configuration, for any sandbox: proxies, what is captured, base URLs
+/// Serve the listeners of a configuration, for any sandbox
+///
+/// They are proxies, what is captured, and base URLs.
 #[derive(Args)]
 pub struct Serve {
     /// Listen as a proxy, on loopback, beside the listeners of the file

@@ -1,48 +1,39 @@
-//! `gateway session`: makes sessions that no listener owns, and lets them live longer.
+//! `gateway session`: lists sessions, makes those that no listener owns, and lets them live longer,
+//! pauses and ends them.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::operate::OneSession;
+use super::operate::ca::CaCommand;
 use super::operate::env::EnvFormat;
 use super::operate::gateways::{ChosenGateway, in_path};
+use super::operate::{EndCommand, OneSession, list_sessions};
 use super::token::narrowing::{Narrowing, lasting};
-use crate::app::client_environment::{script, variables, write_trust};
+use crate::app::client_environment::script;
 use crate::app::{Code, Context as _, Failure, Terminal};
 use crate::files::create_private;
 use crate::gateway::ClientEnvironment;
-use crate::intercept::PRESENTED_USER;
 
-/// The commands that make sessions.
+/// The commands about sessions.
 #[derive(Subcommand)]
 pub(crate) enum SessionCommand {
+    /// List the sessions of the running gateways
+    List(ChosenGateway),
     /// Make a session: print its token, its CA and its phantoms, which nobody is shown again
     Create(Box<CreateSession>),
     /// Let a session that was made so live longer, and print a token that lives as long
     Extend(ExtendSession),
-    /// Write what clients of a session need into a new folder: variables, CA, files of logins
-    Env(SessionEnv),
-}
-
-/// Writes what clients of a session need.
-#[derive(Args)]
-pub(crate) struct SessionEnv {
-    #[command(flatten)]
-    session: OneSession,
-    /// The folder, which must not be there yet: `env` has the variables, `home` the files of logins
-    #[arg(long, value_name = "DIR")]
-    into: PathBuf,
-    /// Where clients will have that folder, such as `/gateway` in a container [default: DIR]
-    #[arg(long, value_name = "PATH")]
-    at: Option<PathBuf>,
-    /// How to write the variables
-    #[arg(long, value_enum, default_value_t = EnvFormat::Dotenv)]
-    form: EnvFormat,
+    /// Pause a session: its requests are refused until it is resumed
+    Pause(OneSession),
+    /// Let a paused session go on
+    Resume(OneSession),
+    /// End a session, and cut what it has under way: it never goes on
+    End(EndCommand),
+    /// Print the CA certificate of a running `gateway serve`
+    Ca(CaCommand),
 }
 
 /// Makes a session.
@@ -89,11 +80,15 @@ pub(crate) struct ExtendSession {
 }
 
 impl SessionCommand {
-    pub(super) fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         match self {
+            Self::List(chosen) => list_sessions(&chosen, terminal),
             Self::Create(command) => command.run(terminal),
             Self::Extend(command) => command.run(terminal),
-            Self::Env(command) => command.run(terminal),
+            Self::Pause(command) => command.run("pause", None, terminal),
+            Self::Resume(command) => command.run("resume", None, terminal),
+            Self::End(command) => command.run(terminal),
+            Self::Ca(command) => command.run(terminal),
         }
     }
 }
@@ -152,58 +147,6 @@ impl ExtendSession {
             terminal.note("shown this once; earlier tokens end when they would have ended");
         }
         Ok(Code::Ok)
-    }
-}
-
-impl SessionEnv {
-    fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
-        let (gateway, id) = self.session.find()?;
-        let answer = gateway.get(&format!("/v1/sessions/{}/environment", in_path(&id)))?;
-        let mut needs = environment(answer)?;
-        let proxy = needs.proxy.as_mut();
-        if let Some(user) = proxy.and_then(|proxy| proxy.user.as_mut()) {
-            match std::env::var("GATEWAY_TOKEN") {
-                Ok(token) if user == PRESENTED_USER => *user = format!("{user}:{token}"),
-                _ => terminal.note(format!("gateway: the proxy asks for what `{user}` presents, which is not written: put it into the URLs")),
-            }
-        }
-        let into = self.into.display();
-        self.write(&needs)
-            .context(format!("`{into}` cannot be written"))??;
-        terminal.note(format!("written to {into}, which is for its owner alone"));
-        Ok(Code::Ok)
-    }
-
-    fn write(&self, needs: &ClientEnvironment) -> std::io::Result<Result<(), Failure>> {
-        let private = || {
-            let mut folders = DirBuilder::new();
-            folders.mode(0o700);
-            folders
-        };
-        // Nothing of a folder that is there is followed or replaced.
-        private().create(&self.into)?;
-        let into = std::path::absolute(&self.into)?;
-        let files = write_trust(
-            &into,
-            self.at.as_deref().unwrap_or(&into),
-            &needs.certificate,
-        )?;
-        let mut text = String::new();
-        for (name, value) in variables(needs, &files) {
-            match self.form.line(&name, &value) {
-                Ok(line) => text += &(line + "\n"),
-                Err(failure) => return Ok(Err(failure)),
-            }
-        }
-        create_private(&into.join("env"), text.as_bytes())?;
-        for (path, content) in &needs.files {
-            let path = into.join(format!("home/{path}"));
-            private()
-                .recursive(true)
-                .create(path.parent().unwrap_or(&into))?;
-            create_private(&path, content.as_bytes())?;
-        }
-        Ok(Ok(()))
     }
 }
 

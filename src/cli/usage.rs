@@ -1,4 +1,5 @@
-//! Explains an invalid command line without repeating what may be a secret.
+//! Lists the commands by what they are for, and explains an invalid command line without repeating
+//! what may be a secret.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -7,6 +8,37 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::config::literal::looks_secret;
+
+/// The groups of the help, each with its commands.
+pub(super) const GROUPS: [(&str, &str); 6] = [
+    ("Run programs", "exec serve sidecar env"),
+    ("See what happens", "watch log why"),
+    ("Decide what is allowed", "allow deny grants policy project"),
+    ("Secrets and tokens", "secret login token revoke restore"),
+    ("Running gateways", "status session reload"),
+    ("Set up and try", "init doctor demo generate"),
+];
+
+/// Has the help list the commands in [`GROUPS`], for which clap knows no headings.
+pub(super) fn grouped(commands: clap::Command) -> clap::Command {
+    let (header, literal) = (
+        *commands.get_styles().get_header(),
+        *commands.get_styles().get_literal(),
+    );
+    let line = |name: &str| {
+        let about = commands.find_subcommand(name)?.get_about()?;
+        Some(format!("  {literal}{name:<8}{literal:#}  {about}\n"))
+    };
+    let list = |(title, names): (&str, &str)| {
+        let lines: String = names.split(' ').filter_map(line).collect();
+        format!("{header}{title}:{header:#}\n{lines}\n")
+    };
+    let lists: String = GROUPS.into_iter().map(list).collect();
+    commands.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{lists}\
+         {header}Options:{header:#}\n{{options}}{{after-help}}"
+    ))
+}
 
 /// Prints help, or what is wrong with the arguments. Returns the exit code: 0 for help and version,
 /// else 2.

@@ -246,7 +246,7 @@ pub(super) fn known_preset(text: &str) -> Result<String, Hint> {
             "write a `[[credential]]` with its origins and places to a file, and name that: \
              `--config FILE`");
     }
-    let otherwise = || String::from("see `gateway presets`");
+    let otherwise = || String::from("see `gateway secret presets`");
     let remedy = keys::did_you_mean(text, preset::names(), otherwise);
     refused!("no preset has that name"; "{remedy}")
 }
@@ -313,7 +313,7 @@ fn contradictions(section: &Section<'_, '_>, read: &Credential) {
         mistake!(section, "preset", "the preset does not say which credential is meant";
             "the preset has several credentials, and neither the name nor `env` tells which this \
              one is";
-            "name the variable that clients read it from in `env` (see `gateway presets NAME`)");
+            "name the variable that clients read it from in `env` (see `gateway secret presets NAME`)");
     }
     for key in ["origins", "places"] {
         let list = section
@@ -347,7 +347,7 @@ fn no_origins(section: &Section<'_, '_>, read: &Credential) {
         None if section.has("preset") => {}
         None => require!(section, "origins"; "a secret goes only where its credential says";
             "add `origins = [\"https://api.example.com\"]`, or `preset = \"NAME\"` \
-             (see `gateway presets`)"),
+             (see `gateway secret presets`)"),
         Some(known) if known.origins.is_empty() => {
             let example = known.your_host.as_deref().unwrap_or("registry.example.com");
             require!(section, "origins";

@@ -45,7 +45,7 @@ pub struct Flags {
     #[arg(long = "secret", value_name = "NAME[@HOST[:PORT]][=REFERENCE]", help_heading = REACH)]
     pub secrets: Vec<String>,
     /// Allow a service's hosts and inject the credentials in its usual variables (see `gateway
-    /// presets`)
+    /// secret presets`)
     #[arg(long = "preset", value_name = "NAME", help_heading = REACH)]
     pub presets: Vec<String>,
     /// Use the login of a program of yours, such as `claude` or `gh`. The gateway renews it, and

@@ -234,7 +234,7 @@ impl<O: Operations> Control<O> {
         let ended = |ended: HasEnded| {
             let refusal = ControlRefusal::new(StatusCode::CONFLICT, ended.to_string());
             match ended {
-                HasEnded::Idle => refusal.next(format!("gateway resume {id}")),
+                HasEnded::Idle => refusal.next(format!("gateway session resume {id}")),
                 HasEnded::ForGood => refusal,
             }
         };
@@ -300,7 +300,7 @@ impl<O: Operations> Control<O> {
         };
         match session.status() {
             SessionStatus::Active => {}
-            SessionStatus::Paused => return Err(refused("gateway resume SESSION")),
+            SessionStatus::Paused => return Err(refused("gateway session resume SESSION")),
             SessionStatus::Ended(_) => return Err(refused("start another: `gateway exec`")),
         }
         let act = OperatorAct::new(peer, Operation::SessionEnter, Some(id), "");
@@ -482,11 +482,12 @@ fn not_kept(what: String, why: ControlRefusal) -> ControlRefusal {
 
 fn unknown_credential() -> ControlRefusal {
     ControlRefusal::new(StatusCode::NOT_FOUND, "there is no such credential")
-        .next("gateway sessions")
+        .next("gateway session list")
 }
 
 pub(super) fn unknown_session() -> ControlRefusal {
-    ControlRefusal::new(StatusCode::NOT_FOUND, "there is no such session").next("gateway sessions")
+    ControlRefusal::new(StatusCode::NOT_FOUND, "there is no such session")
+        .next("gateway session list")
 }
 
 pub(super) fn bad(what: &str) -> ControlRefusal {

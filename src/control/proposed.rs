@@ -64,7 +64,7 @@ impl<O: Operations> Control<O> {
 
 fn unknown(state: ProposalState) -> ControlRefusal {
     let what = format!("no such proposal is {}", state.as_str());
-    ControlRefusal::new(StatusCode::NOT_FOUND, what).next("gateway proposals --all")
+    ControlRefusal::new(StatusCode::NOT_FOUND, what).next("gateway grants proposed --all")
 }
 
 /// What an operator sees. One that nobody answered ends with its session.

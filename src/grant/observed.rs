@@ -65,9 +65,7 @@ impl ObservedAccess {
             Unverified::Fault(problem) => {
                 ControlRefusal::unavailable("the log of the run does not hold")
                     .because(format!("{problem}, so nothing is proposed after it"))
-                    .next(
-                        "see `gateway audit verify`, move the log away, and run the command again",
-                    )
+                    .next("see `gateway log verify`, move the log away, and run the command again")
             }
         })
     }

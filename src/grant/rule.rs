@@ -302,7 +302,7 @@ impl Grants {
             Unverified::Fault(problem) => {
                 ControlRefusal::unavailable("the audit log does not hold")
                     .because(format!("{problem}, so no rule is made from it"))
-                    .next("see `gateway audit verify`, or name the host: `gateway allow HOST`")
+                    .next("see `gateway log verify`, or name the host: `gateway allow HOST`")
             }
         })
     }

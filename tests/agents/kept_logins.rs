@@ -43,7 +43,7 @@ fn issuer() -> String {
 fn log_in(desk: &Desk) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
     command
-        .args(["login", "mcp.test", "--config"])
+        .args(["login", "add", "mcp.test", "--config"])
         .arg(desk.at("home/mcp.toml"));
     command
         .env_clear()

@@ -837,7 +837,7 @@ fn the_short_line_of_the_summary_says_no_more_than_there_is_and_what_is_missing_
     );
     let removed = said(desk.gateway("one", &["grants", "remove", "1"]));
     assert!(!run(&["--", "true"]).contains("example.com"), "{removed}");
-    let none = said(desk.gateway("one", &["logins"]));
+    let none = said(desk.gateway("one", &["login", "list"]));
     assert!(none.contains("no login is kept"), "{none}");
 }
 

@@ -292,7 +292,7 @@ fn a_sidecar_whose_token_or_session_is_over_says_so_at_its_start() {
         ("resume", 0, ""),
         ("end", 1, "session_ended"),
     ] {
-        assert_eq!(rig.program.gateway(&[act, "ci-1"]).0, 0);
+        assert_eq!(rig.program.gateway(&["session", act, "ci-1"]).0, 0);
         start(words, code);
     }
     let minted = mint(&rig.program, &[]);
@@ -310,7 +310,7 @@ fn a_sidecar_whose_token_or_session_is_over_says_so_at_its_start() {
     rig.program.reload();
     keep(&rig, "token", &text(&mint(&rig.program, &[])));
     start("", 0);
-    assert_eq!(rig.program.gateway(&["end", "agent-1"]).0, 0);
+    assert_eq!(rig.program.gateway(&["session", "end", "agent-1"]).0, 0);
     start("session_ended", 1);
 }
 

@@ -136,7 +136,7 @@ fn a_connection_to_an_origin_is_never_that_of_a_session_that_followed() {
     // The pool is each thread's: there are at most as many connections as threads.
     let warm = (0..20).map(|_| ask()).reduce(|_, last| last).unwrap();
     assert!(warm < 20, "{warm}");
-    assert_eq!(program.gateway(&["end", &caller.session]).0, 0);
+    assert_eq!(program.gateway(&["session", "end", &caller.session]).0, 0);
     assert!(
         ask() > warm,
         "the next session has a connection of the one before"
@@ -158,9 +158,9 @@ fn an_ended_session_is_used_up_and_its_caller_begins_another() {
         assert!(read_some(&mut kept).ends_with("ok"));
         let mut endless = opened(&socket, &get("/endless"));
         assert!(read_some(&mut endless).starts_with("HTTP/1.1 200 "));
-        let (code, said) = program.gateway(&["end", name]);
+        let (code, said) = program.gateway(&["session", "end", name]);
         assert_eq!(code, 0, "{said}");
-        assert_ne!(program.gateway(&["resume", name]).0, 0);
+        assert_ne!(program.gateway(&["session", "resume", name]).0, 0);
         // What was open is cut.
         let mut rest = Vec::new();
         let _ = endless.read_to_end(&mut rest);
@@ -186,7 +186,7 @@ fn an_ended_session_is_used_up_and_its_caller_begins_another() {
         // So it is over a restart, and for one that is ended while nobody sees it.
         program.restart_after_a_crash();
         assert_eq!(caller.holds(&socket), second);
-        assert_eq!(program.gateway(&["end", name]).0, 0);
+        assert_eq!(program.gateway(&["session", "end", name]).0, 0);
         program.restart_after_a_crash();
         let third = caller.holds(&socket);
         assert!(third.0 != second.0 && third.1 != second.1 && third.0 != first.0);
@@ -194,7 +194,7 @@ fn an_ended_session_is_used_up_and_its_caller_begins_another() {
             let answer = send_all(&socket, &asked(old, "/", ""));
             assert!(answer.contains("proxy_authentication"), "{answer}");
         }
-        assert_eq!(program.gateway(&["end", name]).0, 0);
+        assert_eq!(program.gateway(&["session", "end", name]).0, 0);
         restart_fresh(&mut program);
         assert!(![&first, &second, &third].contains(&&caller.holds(&socket)));
     }
@@ -209,21 +209,32 @@ fn a_caller_is_locked_out_if_its_session_is_ended_for_good() {
         assert!(answer.contains("session_ended"), "{answer}");
     };
     // One while it lives, the other after it was ended.
-    assert_eq!(program.gateway(&["end", &callers[1].session]).0, 0);
+    assert_eq!(
+        program.gateway(&["session", "end", &callers[1].session]).0,
+        0
+    );
     for caller in &callers {
-        let (code, said) = program.gateway(&["end", &caller.session, "--for-good"]);
+        let (code, said) = program.gateway(&["session", "end", &caller.session, "--for-good"]);
         assert_eq!(code, 0, "{said}");
         refused(caller);
     }
-    let shown = program.json(&["sessions"]);
+    let shown = program.json(&["session", "list"]);
     let all = shown["sessions"].as_array().unwrap();
     let locked = all.iter().filter(|one| one["ended"] == "for_good");
     assert_eq!(locked.count(), 2, "{shown}");
     // No later end without it takes it back.
-    assert_eq!(program.gateway(&["end", &callers[0].session]).0, 0);
+    assert_eq!(
+        program.gateway(&["session", "end", &callers[0].session]).0,
+        0
+    );
     program.restart_after_a_crash();
     callers.iter().for_each(refused);
-    assert_ne!(program.gateway(&["resume", &callers[0].session]).0, 0);
+    assert_ne!(
+        program
+            .gateway(&["session", "resume", &callers[0].session])
+            .0,
+        0
+    );
     restart_fresh(&mut program);
     callers.iter().for_each(refused);
 }
@@ -234,10 +245,13 @@ fn what_is_paused_stays_so_in_the_session_that_follows() {
     let socket = program.path("agents.sock");
     let before = caller.holds(&socket);
     for act in ["pause", "end"] {
-        assert_eq!(program.gateway(&[act, &caller.session]).0, 0);
+        assert_eq!(program.gateway(&["session", act, &caller.session]).0, 0);
     }
     let answer = caller.get(&socket, "http://stream.test/", "");
     assert!(answer.contains("session_paused"), "{answer}");
-    assert_eq!(program.gateway(&["resume", &caller.session]).0, 0);
+    assert_eq!(
+        program.gateway(&["session", "resume", &caller.session]).0,
+        0
+    );
     assert_ne!(caller.holds(&socket), before);
 }

@@ -141,7 +141,7 @@ fn the_user_stands_beside_the_session_wherever_that_is_shown_and_a_rule_may_be_t
     assert!(refused.contains(&format!("of user `{user}`")), "{refused}");
     assert!(ask("bob").contains("of user `user:bob`"));
     send(&program.path("agents.sock"), ASKED);
-    let (_, sessions) = program.gateway(&["sessions"]);
+    let (_, sessions) = program.gateway(&["session", "list"]);
     assert!(sessions.contains("; for user:alice"), "{sessions}");
     let (_, log) = program.gateway(&["log", "--config", "gateway.toml"]);
     assert!(log.contains(&format!("({user})")), "{log}");

@@ -205,7 +205,7 @@ class Way:
     def audit(self):
         """Whether the audit log holds, and no real secret is in it: `None`, or what is wrong."""
         log = self.folder.path / "log" / "audit.jsonl"
-        done = subprocess.run([self.gateway, "audit", "verify", log], capture_output=True, text=True)
+        done = subprocess.run([self.gateway, "log", "verify", log], capture_output=True, text=True)
         if done.returncode not in (0, 3):  # 3: its gateway still runs
             return f"the audit log does not hold: {done.stdout}{done.stderr}"
         content = log.read_text()

@@ -11,9 +11,9 @@ fn without_a_gateway_each_command_says_that_none_runs_and_how_to_start_one() {
     let folder = tempfile::tempdir().unwrap();
     for arguments in [
         &["status"][..],
-        &["sessions"],
+        &["session", "list"],
         &["reload"],
-        &["pause", "x"],
+        &["session", "pause", "x"],
         &["allow", "--last"],
         &["log", "-f"],
     ] {
@@ -46,13 +46,13 @@ fn status_and_sessions_tell_a_person_and_a_machine() {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(!said.contains('\u{1b}'));
-    let (code, said) = program.gateway(&["sessions"]);
+    let (code, said) = program.gateway(&["session", "list"]);
     assert_eq!(code, 0);
     assert!(
         said.contains("agent-1") && said.contains("active"),
         "{said}"
     );
-    let sessions = program.json(&["sessions"]);
+    let sessions = program.json(&["session", "list"]);
     assert_eq!(sessions["sessions"][0]["credentials"][0], "key");
 }
 
@@ -159,9 +159,9 @@ fn several_gateways_are_told_apart_and_one_of_them_is_named() {
     assert_eq!(one.gateway(&["reload", "--gateway", &name]).0, 0);
     // Nothing is changed by the beginning of a name.
     assert_eq!(one.gateway(&["reload", "--gateway", "serve"]).0, 1);
-    assert_eq!(one.gateway(&["end", "agent"]).0, 1);
+    assert_eq!(one.gateway(&["session", "end", "agent"]).0, 1);
     // Only one of them has the session.
-    assert_eq!(one.gateway(&["pause", "agent-1"]).0, 0);
+    assert_eq!(one.gateway(&["session", "pause", "agent-1"]).0, 0);
     let pid = rustix::process::Pid::from_child(&third);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     third.wait().unwrap();

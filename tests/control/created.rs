@@ -133,7 +133,7 @@ impl Made {
     }
 
     fn listed(&self, name: &str) -> Value {
-        let all = self.program.json(&["sessions"]);
+        let all = self.program.json(&["session", "list"]);
         let mut all = all["sessions"].as_array().unwrap().iter();
         all.find(|one| one["id"] == name)
             .cloned()
@@ -221,7 +221,7 @@ fn a_created_session_is_its_user_in_policy_and_is_lent_what_it_was_made_for_alon
         listed["credentials"]
     ]);
     assert_eq!(shown, json!(["alice", ["ci"], ["lent"], ["lent"]]));
-    let (_, said) = made.program.gateway(&["sessions"]);
+    let (_, said) = made.program.gateway(&["session", "list"]);
     assert!(said.contains("lent; for alice; in ci"), "{said}");
     let records = made.program.records("exchange");
     let is_alices = |one: &Value| one["user"] == "alice" && one["session"] == "ci-1";
@@ -341,7 +341,7 @@ fn a_created_session_outlives_a_kill_and_ends_when_it_is_to() {
     let minted = ["token", "mint", "--session", name, "--for", "1h"];
     assert_ne!(made.program.gateway(&minted).0, 0);
     // Ended by an operator: its tokens are, and its name is used up.
-    assert_eq!(made.program.gateway(&["end", "ci-1"]).0, 0);
+    assert_eq!(made.program.gateway(&["session", "end", "ci-1"]).0, 0);
     assert_eq!(made.ask(&longer), "session_ended");
     assert_eq!(made.program.call("POST", "/v1/sessions", body).0, 409);
     made.program.restart_after_a_crash();
@@ -375,7 +375,7 @@ fn what_a_fresh_start_takes_away_no_later_start_gives_back() {
         (made.ask(&first), made.ask(&second)),
         ("ok".to_owned(), "ok".to_owned())
     );
-    assert_eq!(made.program.gateway(&["pause", "agent-2"]).0, 0);
+    assert_eq!(made.program.gateway(&["session", "pause", "agent-2"]).0, 0);
     // The fresh run opens neither.
     let with_both = made.program.edit(|_| before.clone());
     stopped(&mut made.program);
@@ -388,7 +388,7 @@ fn what_a_fresh_start_takes_away_no_later_start_gives_back() {
         assert_eq!(made.ask(old), "proxy_authentication");
     }
     assert_eq!(made.listed("agent-2")["status"], "paused");
-    assert_eq!(made.program.gateway(&["resume", "agent-2"]).0, 0);
+    assert_eq!(made.program.gateway(&["session", "resume", "agent-2"]).0, 0);
     assert_eq!(made.ask(&second), "proxy_authentication");
     assert_eq!(made.ask(&mint(&made)), "ok");
     let body = r#"{"name":"ci-1","seconds":60}"#;
@@ -576,11 +576,11 @@ fn a_login_of_a_session_outlives_a_kill_as_the_session_does() {
     }
     // It ends with its session: the caller's next one has nothing of it.
     assert_eq!(made.script(&asks[2]), "ok");
-    let all = made.program.json(&["sessions"]);
+    let all = made.program.json(&["session", "list"]);
     let mut all = all["sessions"].as_array().unwrap().iter();
     let name = all.find_map(|one| one["id"].as_str().filter(|id| id.starts_with("caller:")));
     for name in ["ci-1", name.unwrap()] {
-        assert_eq!(made.program.gateway(&["end", name]).0, 0);
+        assert_eq!(made.program.gateway(&["session", "end", name]).0, 0);
     }
     assert_ne!(made.script(&asks[0]), "ok");
     assert!(made.script(&asks[2]).contains("phantom_foreign_session"));

@@ -277,7 +277,7 @@ fn exec_adds_changes_and_removes_exports_while_its_command_runs() {
         let (code, said) = gateway(folder.path(), &["reload"]);
         assert_eq!(code, 0, "{said}");
     };
-    let act = |name: &str| assert_eq!(gateway(folder.path(), &[name, "exec"]).0, 0);
+    let act = |name: &str| assert_eq!(gateway(folder.path(), &["session", name, "exec"]).0, 0);
     let acts = |collector: &Collector| {
         let logs = collector.logs();
         let acts = logs.iter().filter(|log| log["eventName"] == "gateway.act");
@@ -285,7 +285,7 @@ fn exec_adds_changes_and_removes_exports_while_its_command_runs() {
         said.filter(|said| !said.contains("reload")).count()
     };
     sandbox::wait_for("the session", || {
-        gateway(folder.path(), &["pause", "exec"]).0 == 0
+        gateway(folder.path(), &["session", "pause", "exec"]).0 == 0
     });
     reload(&to(old));
     act("resume");

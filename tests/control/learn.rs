@@ -330,7 +330,7 @@ fn nothing_is_learned_from_a_log_that_does_not_hold() {
     fs::write(&log, added).unwrap();
     let output = run(at, &["init", "--from-last-run", "--yes"]);
     assert!(!output.status.success() && !file(at).exists());
-    for part in ["does not hold", ".jsonl:", "gateway audit verify"] {
+    for part in ["does not hold", ".jsonl:", "gateway log verify"] {
         assert!(said(&output).contains(part), "{}", said(&output));
     }
     assert!(!said(&output).contains("permit("), "{}", said(&output));

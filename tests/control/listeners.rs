@@ -81,7 +81,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 fn sessions(program: &Program) -> Vec<String> {
-    let all = program.json(&["sessions"]);
+    let all = program.json(&["session", "list"]);
     let all = all["sessions"].as_array().unwrap().clone();
     all.iter()
         .map(|one| one["id"].as_str().unwrap().to_owned())
@@ -315,7 +315,7 @@ fn other_groups_judge_the_next_request_of_an_open_connection() {
     program.reload();
     assert_eq!(open.ask("http://later.test/", "").0, 200);
     assert_eq!(open.send("http://later.test/events", "").0, 200);
-    let told = program.json(&["sessions"]);
+    let told = program.json(&["session", "list"]);
     assert_eq!(told["sessions"][0]["groups"][0], "trusted");
     program.edit(|_| before);
     program.reload();

@@ -27,7 +27,7 @@ fn promtool_is_content_with_the_metrics_and_they_count_what_happened() {
     let (program, port) = with_port();
     program.ask("http://stream.test/");
     program.ask("http://evil.test/");
-    program.json(&["pause", "agent-1"]);
+    program.json(&["session", "pause", "agent-1"]);
     program.ask("http://stream.test/");
     let answer = get(port, "/metrics", "Host: 127.0.0.1\r\n");
     let (head, page) = answer.split_once("\r\n\r\n").unwrap();

@@ -51,7 +51,7 @@ fn one_line_makes_clients_use_a_session_that_was_made() {
     let made = Made::start("");
     let made_so = "session create ci-1 --user alice --lend lent --ends 8h --env";
     let page = "curl -sS -x http://gateway:$GATEWAY_TOKEN@$DOOR http://gateway.internal/env";
-    let of_file = "gateway session env ci-1 --into out --form sh 2>told; . ./out/env";
+    let of_file = "gateway env --session ci-1 --into out --form sh 2>told; . ./out/env";
     for line in [
         &format!("eval \"$(gateway {made_so})\"; echo $GATEWAY_TOKEN >token"),
         &format!("export GATEWAY_TOKEN=$(cat token); eval \"$({page})\""),
@@ -70,13 +70,13 @@ fn one_line_makes_clients_use_a_session_that_was_made() {
         assert!(out.join(file).exists(), "{file}");
     }
     // Nothing is replaced, and a container may see it elsewhere.
-    let again = ["session", "env", "ci-1", "--into", "out"];
+    let again = ["env", "--session", "ci-1", "--into", "out"];
     let (code, said) = made.program.gateway(&again);
     assert!(
         code != 0 && said.contains("`out` cannot be written"),
         "{said}"
     );
-    let elsewhere = ["session", "env", "ci-1", "--into", "box", "--at", "/lent"];
+    let elsewhere = ["env", "--session", "ci-1", "--into", "box", "--at", "/lent"];
     let (code, said) = made.program.gateway(&elsewhere);
     assert!(code == 0 && said.contains("the proxy asks for"), "{said}");
     let file = fs::read_to_string(made.program.path("box/env")).unwrap();
@@ -177,7 +177,7 @@ fn the_command_of_a_sidecar_has_the_ca_and_phantoms_of_its_caller() {
     let file = file.unwrap_or_else(|| panic!("{said}"));
     assert!(!std::path::Path::new(file).exists(), "{file}");
     let id = format!("uid:{}", uid());
-    assert_eq!(made.program.gateway(&["pause", &id]).0, 0);
+    assert_eq!(made.program.gateway(&["session", "pause", &id]).0, 0);
     let said = made.script(&format!("{to} echo ran"));
     assert!(said.contains("gets no CA and no phantoms"), "{said}");
     assert!(said.contains("ran\n"), "{said}");

@@ -45,9 +45,9 @@ fn root_operates_the_gateway_of_another_user_by_its_socket_and_enters_no_sandbox
     let socket = folder.path().join(name).display().to_string();
     let elsewhere = tempfile::tempdir().unwrap();
     let root = |arguments: &[&str]| program::gateway(elsewhere.path(), arguments);
-    let (code, said) = root(&["sessions", "--gateway", &socket]);
+    let (code, said) = root(&["session", "list", "--gateway", &socket]);
     assert!(code == 0 && said.contains("exec"), "{said}");
-    let (code, said) = root(&["pause", "exec", "--gateway", &socket]);
+    let (code, said) = root(&["session", "pause", "exec", "--gateway", &socket]);
     assert_eq!(code, 0, "{said}");
     let (code, said) = root(&["exec", "--into", "exec", "--gateway", &socket, "--", "true"]);
     assert_eq!(code, 125, "{said}");
@@ -226,7 +226,7 @@ fn a_policy_for_operators_narrows_what_they_may_and_a_refused_act_is_recorded() 
     let program = Program::start(&format!("[control]\npolicy = {file:?}\n"));
     assert_eq!(program.gateway(&["status"]).0, 0);
     for act in [
-        &["pause", "agent-1"][..],
+        &["session", "pause", "agent-1"][..],
         &["reload"],
         &["allow", "x.test", "-y"],
         &["revoke", "key"],

@@ -203,8 +203,8 @@ fn operate(folder: &Path) {
     for (asked, past, act) in [
         ("remove", "removed", &["reload"][..]),
         ("revoke", "revoked", &["revoke", "SPARE"]),
-        ("pause", "paused", &["pause", "exec"]),
-        ("end", "ended", &["end", "exec"]),
+        ("pause", "paused", &["session", "pause", "exec"]),
+        ("end", "ended", &["session", "end", "exec"]),
     ] {
         let until = Instant::now() + Duration::from_secs(300);
         while !project.join(asked).exists() {

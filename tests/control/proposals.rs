@@ -49,7 +49,7 @@ fn a_person_grants_or_refuses_what_the_workload_proposes_and_it_sees_which() {
     );
     let child = inside(&folder, &script);
     wait_for("no proposal", || project.join("sent").exists());
-    let listed = outside(folder.path(), &["proposals", "--json"]);
+    let listed = outside(folder.path(), &["grants", "proposed", "--json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     let all = listed["proposals"].as_array().unwrap();
     assert_eq!(all.len(), 2, "{listed}");
@@ -62,7 +62,7 @@ fn a_person_grants_or_refuses_what_the_workload_proposes_and_it_sees_which() {
         of("POST other.example.com:8443/x"),
     );
     // Nothing was changed by proposing, and nothing in the words steers a terminal.
-    let plain = text(&outside(folder.path(), &["proposals"]).stdout);
+    let plain = text(&outside(folder.path(), &["grants", "proposed"]).stdout);
     assert!(plain.contains("\"to list models\""), "{plain}");
     assert!(plain.contains("\\u{202e}gnp"), "{plain}");
     let allowed = outside(folder.path(), &["allow", &get, "--yes"]);
@@ -129,7 +129,7 @@ fn a_refusal_is_proposed_by_its_id_and_what_waits_at_the_end_is_told() {
 
 /// The ids of what waits, by what is wanted.
 fn waiting(folder: &Path, wanted: &str) -> Option<String> {
-    let listed = outside(folder, &["proposals", "--json"]);
+    let listed = outside(folder, &["grants", "proposed", "--json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     let all = listed["proposals"].as_array()?;
     let one = all.iter().find(|one| one["wanted"] == wanted)?;
@@ -164,7 +164,7 @@ fn what_a_person_refused_stays_refused_by_every_id_until_it_is_undone() {
     wait_for("no proposal", || project.join("sent").exists());
     let first = waiting(folder.path(), "GET unlisted.test/a").unwrap();
     // The words neither end their quotation, nor hide, nor run backwards.
-    let plain = text(&outside(folder.path(), &["proposals"]).stdout);
+    let plain = text(&outside(folder.path(), &["grants", "proposed"]).stdout);
     let words = r#""say \"yes\"\\\" e\u{301} \u{5d0}""#;
     assert!(plain.contains(words), "{plain}");
     assert!(outside(folder.path(), &["deny", &first]).status.success());
@@ -369,7 +369,10 @@ fn what_a_person_refused_here_is_not_permitted_by_a_rule_that_was_granted_elsewh
     assert_eq!(names.len(), 2, "{names:?}");
     let denies = |name: &String| {
         let name = name.trim_end_matches(".sock");
-        let all = outside(folder.path(), &["proposals", "--all", "--gateway", name]);
+        let all = outside(
+            folder.path(),
+            &["grants", "proposed", "--all", "--gateway", name],
+        );
         text(&all.stdout).contains("refused")
     };
     let named = |is_here: bool| {

@@ -60,7 +60,7 @@ fn given_up(program: &Program, origin: &TcpListener) -> TcpStream {
     client.write_all(head.as_bytes()).unwrap();
     let (theirs, _) = origin.accept().unwrap();
     std::thread::sleep(Duration::from_millis(300));
-    let (code, said) = program.gateway(&["end", "agent-1"]);
+    let (code, said) = program.gateway(&["session", "end", "agent-1"]);
     assert_eq!(code, 0, "{said}");
     std::thread::sleep(Duration::from_millis(300));
     theirs

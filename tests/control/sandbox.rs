@@ -107,7 +107,7 @@ fn an_ended_session_leaves_the_command_without_network_and_the_summary_says_so()
     let script = "while [ ! -e go ]; do sleep 0.05; done; echo still here; sleep 0.2";
     let child = exec_script(folder.path(), 0, script);
     let ended = user_command(folder.path(), 0)
-        .args(["end", "exec"])
+        .args(["session", "end", "exec"])
         .output()
         .unwrap();
     assert!(ended.status.success(), "{ended:?}");
@@ -202,7 +202,7 @@ pub fn refuses_to_reload(section: &str, lines: &[String]) {
         .spawn()
         .unwrap();
     wait_for("the command", || {
-        let (code, said) = gateway(folder.path(), &["sessions"]);
+        let (code, said) = gateway(folder.path(), &["session", "list"]);
         code == 0 && said.contains("exec")
     });
     for line in lines {

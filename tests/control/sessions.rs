@@ -15,16 +15,19 @@ fn a_paused_session_is_refused_while_its_streams_go_on_and_a_resumed_one_is_serv
     let program = Program::start("");
     let (status, mut stream) = program.begin("http://stream.test/endless");
     assert_eq!(status, 200);
-    let (code, said) = program.gateway(&["pause", "agent-1"]);
+    let (code, said) = program.gateway(&["session", "pause", "agent-1"]);
     assert_eq!((code, said.as_str()), (0, "session `agent-1` is paused\n"));
     let (status, refusal) = program.ask("http://stream.test/");
     assert_eq!(status, 503);
     assert!(
-        refusal.contains("session_paused") && refusal.contains("gateway resume"),
+        refusal.contains("session_paused") && refusal.contains("gateway session resume"),
         "{refusal}"
     );
     stream.read_exact(&mut [0; 100]).unwrap();
-    assert_eq!(program.json(&["resume", "agent-1"])["status"], "active");
+    assert_eq!(
+        program.json(&["session", "resume", "agent-1"])["status"],
+        "active"
+    );
     assert_eq!(program.ask("http://stream.test/").0, 200);
 }
 
@@ -52,7 +55,7 @@ fn the_end_of_a_session_cuts_its_streams_within_50_ms_and_its_requests_get_the_r
     assert_eq!(status, 403);
     assert!(refusal.contains("session_ended"), "{refusal}");
     for act in ["pause", "resume"] {
-        let (code, said) = program.gateway(&[act, "agent-1"]);
+        let (code, said) = program.gateway(&["session", act, "agent-1"]);
         assert_eq!(code, 1);
         assert!(said.contains("an ended session stays so"), "{said}");
     }
@@ -82,7 +85,7 @@ fn the_end_of_a_session_cuts_its_streams_within_50_ms_and_its_requests_get_the_r
 fn each_act_of_an_operator_is_in_the_chain() {
     let program = Program::start("");
     for act in ["pause", "resume", "end"] {
-        program.json(&[act, "agent-1"]);
+        program.json(&["session", act, "agent-1"]);
     }
     program.json(&["reload"]);
     program.json(&["revoke", "key"]);
@@ -115,7 +118,7 @@ fn each_act_of_an_operator_is_in_the_chain() {
         log.contains(&format!("act       uid:{uid} credential.revoke key")),
         "{log}"
     );
-    let (code, said) = program.gateway(&["audit", "verify", "audit/log.jsonl"]);
+    let (code, said) = program.gateway(&["log", "verify", "audit/log.jsonl"]);
     assert_eq!(code, 3, "{said}");
 }
 
@@ -186,7 +189,7 @@ fn a_session_that_one_gateway_uses_does_not_end_because_another_one_idles() {
     });
     let (status, told) = idle.call("POST", "/v1/sessions/agent-1/pause", "");
     assert!(
-        status == 409 && told.contains("gateway resume agent-1"),
+        status == 409 && told.contains("gateway session resume agent-1"),
         "{told}"
     );
     assert!(told.contains("not used for too long"), "{told}");
@@ -227,7 +230,7 @@ pub fn start_with(program: &mut Program, flags: &[&str]) -> std::path::PathBuf {
 #[test]
 fn fresh_phantoms_undo_no_pause_and_no_end() {
     let mut program = Program::start("");
-    assert_eq!(program.gateway(&["pause", "agent-1"]).0, 0);
+    assert_eq!(program.gateway(&["session", "pause", "agent-1"]).0, 0);
     let before = fs::read_to_string(program.path("phantoms.env")).unwrap();
     stopped(&mut program);
     let said = start_with(&mut program, &["--fresh"]);
@@ -242,9 +245,9 @@ fn fresh_phantoms_undo_no_pause_and_no_end() {
         said.contains("session `agent-1` is paused, as it was"),
         "{said}"
     );
-    assert_eq!(program.gateway(&["resume", "agent-1"]).0, 0);
+    assert_eq!(program.gateway(&["session", "resume", "agent-1"]).0, 0);
     assert_eq!(program.ask("http://stream.test/").0, 200);
-    assert_eq!(program.gateway(&["end", "agent-1"]).0, 0);
+    assert_eq!(program.gateway(&["session", "end", "agent-1"]).0, 0);
     stopped(&mut program);
     let said = start_with(&mut program, &["--fresh"]);
     assert_eq!(program.ask("http://stream.test/").0, 403);
@@ -275,7 +278,7 @@ fn sessions_of_an_earlier_version_are_set_aside_unless_one_was_paused_or_ended()
     let mode = fs::metadata(&aside).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     fs::remove_file(&aside).unwrap();
-    assert_eq!(program.gateway(&["pause", "agent-1"]).0, 0);
+    assert_eq!(program.gateway(&["session", "pause", "agent-1"]).0, 0);
     stopped(&mut program);
     make_older(&store);
     let mut serve = command(program.folder.path());
@@ -311,7 +314,7 @@ fn a_state_of_an_earlier_version_stops_no_command() {
 #[test]
 fn a_session_that_was_paused_is_resumed_by_no_change_of_the_state_file() {
     let mut program = Program::start("");
-    let (code, said) = program.gateway(&["pause", "agent-1"]);
+    let (code, said) = program.gateway(&["session", "pause", "agent-1"]);
     assert_eq!(code, 0, "{said}");
     let state = rusqlite::Connection::open(stopped(&mut program)).unwrap();
     let resumed =
@@ -375,7 +378,7 @@ fn without(path: &std::path::Path, run: impl FnOnce()) {
 #[test]
 fn a_session_that_was_ended_stays_so_where_the_state_cannot_be_used() {
     let mut program = Program::start("");
-    assert_eq!(program.gateway(&["end", "agent-1"]).0, 0);
+    assert_eq!(program.gateway(&["session", "end", "agent-1"]).0, 0);
     let store = stopped(&mut program);
     for place in [store.as_path(), store.parent().unwrap()] {
         without(place, || {
@@ -400,12 +403,12 @@ fn without_a_place_for_the_state_an_end_is_said_to_hold_for_the_process_alone() 
     };
     serve(&mut program);
     for (act, status) in [("pause", 503), ("end", 403)] {
-        let (code, said) = program.gateway(&[act, "agent-1"]);
+        let (code, said) = program.gateway(&["session", act, "agent-1"]);
         assert_eq!(code, 1, "{said}");
         assert!(said.contains("for this process alone"), "{said}");
         assert_eq!(program.ask("http://stream.test/").0, status);
         if act == "pause" {
-            assert_eq!(program.gateway(&["resume", "agent-1"]).0, 0);
+            assert_eq!(program.gateway(&["session", "resume", "agent-1"]).0, 0);
             assert_eq!(program.ask("http://stream.test/").0, 200);
         }
     }

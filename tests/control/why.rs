@@ -148,9 +148,9 @@ fn a_log_whose_folder_was_away_for_a_moment_goes_on() {
     let kept = program.path(".local/state/gateway/audit");
     fs::create_dir_all(&kept).unwrap();
     fs::copy(audit.join("log.jsonl"), kept.join("other.jsonl")).unwrap();
-    assert_eq!(program.gateway(&["audit", "verify"]).0, 4);
+    assert_eq!(program.gateway(&["log", "verify"]).0, 4);
     fs::rename(&audit, &away).unwrap();
-    let (code, said) = program.gateway(&["audit", "verify"]);
+    let (code, said) = program.gateway(&["log", "verify"]);
     assert!(code == 1 && said.contains("cannot be read"), "{said}");
     wait_for("the log was never missed", || {
         program.ask("http://stream.test/").0 == 503
@@ -160,7 +160,7 @@ fn a_log_whose_folder_was_away_for_a_moment_goes_on() {
         program.ask("http://stream.test/").0 == 200
     });
     assert_eq!(program.ask("http://forbidden.test/later").0, 403);
-    let (code, said) = program.gateway(&["audit", "verify"]);
+    let (code, said) = program.gateway(&["log", "verify"]);
     assert_eq!(code, 4, "{said}");
     let (_, why) = program.gateway(&["why", "--last"]);
     assert!(why.contains("/later"), "{why}");
@@ -181,7 +181,7 @@ fn the_command_that_serve_names_finds_the_log_of_the_gateway_that_runs() {
         assert_eq!(code, 0, "{asked}: {why}");
         assert!(why.contains("http://forbidden.test:80/x"), "{why}");
     }
-    let verified = program.gateway(&["audit", "verify"]);
+    let verified = program.gateway(&["log", "verify"]);
     assert_eq!(verified.0, 3, "{}", verified.1);
     assert!(verified.1.contains("log.jsonl"), "{}", verified.1);
 }
@@ -202,15 +202,15 @@ fn a_missing_secret_stops_nobody_who_reads_a_log_or_a_policy() {
     for command in [
         "why --last",
         "log",
-        "audit verify",
-        "ca",
+        "log verify",
+        "session ca",
         "env",
         "policy check",
     ] {
         let words = command.split(' ').chain(["--config", "gateway.toml"]);
         let (code, said) = program.gateway(&words.collect::<Vec<_>>());
         // The log of a gateway that runs is open.
-        let expected = if command == "audit verify" { 3 } else { 0 };
+        let expected = if command == "log verify" { 3 } else { 0 };
         assert_eq!(code, expected, "{command}: {said}");
     }
     let (code, said) = program.gateway(&["doctor", "--config", "gateway.toml"]);

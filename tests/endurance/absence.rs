@@ -39,8 +39,13 @@ fn a_session_that_was_idle_for_too_long_says_so_also_after_a_restart_until_it_is
     stage.gateway.stop();
     stage.gateway.restart();
     assert_eq!(said(&stage), StatusCode::FORBIDDEN);
-    assert!(stage.gateway.said().contains("`gateway resume agent-1`"));
-    stage.gateway.command(&["resume", "agent-1"]);
+    assert!(
+        stage
+            .gateway
+            .said()
+            .contains("`gateway session resume agent-1`")
+    );
+    stage.gateway.command(&["session", "resume", "agent-1"]);
     assert_eq!(said(&stage), StatusCode::OK, "with the same phantom and CA");
     stage.gateway.stop();
     stage.gateway.restart();
@@ -49,11 +54,11 @@ fn a_session_that_was_idle_for_too_long_says_so_also_after_a_restart_until_it_is
     std::thread::sleep(Duration::from_secs(64));
     assert_eq!(said(&stage), StatusCode::FORBIDDEN);
     std::thread::sleep(Duration::from_secs(3));
-    stage.gateway.command(&["end", "agent-1"]);
-    stage.gateway.command(&["resume", "agent-1"]);
+    stage.gateway.command(&["session", "end", "agent-1"]);
+    stage.gateway.command(&["session", "resume", "agent-1"]);
     assert_eq!(said(&stage), StatusCode::FORBIDDEN);
     stage.gateway.stop();
     stage.gateway.restart();
-    stage.gateway.command(&["resume", "agent-1"]);
+    stage.gateway.command(&["session", "resume", "agent-1"]);
     assert_eq!(said(&stage), StatusCode::FORBIDDEN);
 }

@@ -254,7 +254,7 @@ impl Program {
             .collect()
     }
 
-    /// Runs `gateway audit verify` and returns whether the chain verifies, and the output.
+    /// Runs `gateway log verify` and returns whether the chain verifies, and the output.
     pub fn verify(&self) -> (bool, String) {
         self.verify_file(&self.log())
     }
@@ -262,7 +262,7 @@ impl Program {
     /// The same for a copy.
     pub fn verify_file(&self, log: &Path) -> (bool, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_gateway"))
-            .args(["audit", "verify"])
+            .args(["log", "verify"])
             .arg(log)
             .output()
             .unwrap();

@@ -140,7 +140,7 @@ fn a_session_that_was_ended_says_so_to_every_client_and_after_a_restart() {
         })
     };
     assert_eq!(said(&stage), [StatusCode::OK; 2]);
-    // Another process that has the state decides, as `gateway end` does.
+    // Another process that has the state decides, as `gateway session end` does.
     let folder = stage.gateway.folder.join(".local/state/gateway/sessions");
     let store = store_in(&folder);
     let session = SessionId::new("agent-1").unwrap();

@@ -70,7 +70,7 @@ fn on_three_threads_and_over_http2_nothing_is_lent_from_the_answer_of_a_revocati
     assert_eq!(stage.origin.seen.of(|seen| &seen.without_secret), 0);
     let shown = stage.gateway.command(&["status"]);
     assert!(shown.contains("revoked   TOKEN"), "{shown}");
-    let shown = stage.gateway.command(&["sessions"]);
+    let shown = stage.gateway.command(&["session", "list"]);
     assert!(shown.contains("TOKEN (revoked)"), "{shown}");
 }
 

@@ -216,7 +216,7 @@ fn a_session_that_was_idle_is_issued_anew_when_it_is_resumed() {
     let (user, _) = shown(&gate, &origin);
     eventually(90, "it is given back", || leases(&server, &path) == 0);
     let resumed = Command::new(GATEWAY)
-        .args(["resume", "default"])
+        .args(["session", "resume", "default"])
         .env("HOME", gate.folder.path())
         .env_remove("XDG_RUNTIME_DIR")
         .env_remove("XDG_STATE_HOME")

@@ -365,7 +365,7 @@ fn ends_verified(gate: Gate, slowed: &[u64]) {
         );
     }
     let verified = Command::new(env!("CARGO_BIN_EXE_gateway"))
-        .args(["audit", "verify"])
+        .args(["log", "verify"])
         .arg(&path)
         .output()
         .unwrap();

@@ -73,7 +73,7 @@ impl App {
         let mut lend = request.lend.iter().flatten();
         if let Some(unknown) = lend.find(|name| !bindings.has(name)) {
             let what = format!("there is no credential `{unknown}` to lend");
-            return Err(Failure::usage(what).next("see `gateway sessions`"));
+            return Err(Failure::usage(what).next("see `gateway session list`"));
         }
         // What was ended stays so, with the tokens that are still out there.
         if self.keeper().await?.recall(id).await?.record.is_some() {
@@ -82,7 +82,7 @@ impl App {
         if !self.makes_room(config.sessions.most).await? {
             return Err(Failure::new("there are too many sessions")
                 .because("none of those that `[sessions] most` bounds is over")
-                .next("end one: `gateway end SESSION`, or raise `most`"));
+                .next("end one: `gateway session end SESSION`, or raise `most`"));
         }
         let whose = (id, &request.groups[..], Whose::Operator(creation));
         self.open_beside(with, whose).await.map(Some)
@@ -147,7 +147,7 @@ impl App {
         refuse_beyond(&latest.read.config, since.saturating_add(lasts))?;
         let next = Lifetime::new(now, lasts);
         if next.ends() < before.ends() {
-            return Err(unmoved("it ends later already").next("`gateway end SESSION` ends it now"));
+            return Err(unmoved("it ends later already").next("`gateway session end` ends it now"));
         }
         asked.caveats.extend_from_slice(&creation.request.caveats);
         let narrowed = caveats(next.ends(), &asked.caveats)?;

@@ -99,7 +99,7 @@ impl<'c> KeyPlaces<'c> {
                 known => {
                     return known.map_err(|lost| {
                         let failure = Failure::new("the logins that are kept cannot be opened");
-                        let next = "give the key back, or `gateway logins forget` each";
+                        let next = "give the key back, or `gateway login forget` each";
                         failure.because(lost.why.unwrap_or_default()).next(next)
                     });
                 }

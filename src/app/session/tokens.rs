@@ -55,7 +55,7 @@ impl App {
         let live = live.ok_or_else(|| {
             Failure::usage(format!("the session `{session}` can have no token"))
                 .because("no listener has it, or it is over")
-                .next("see `gateway sessions`")
+                .next("see `gateway session list`")
         })?;
         let mut random = [0; 12];
         getrandom::fill(&mut random).map_err(Failure::no_randomness)?;

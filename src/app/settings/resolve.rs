@@ -423,7 +423,7 @@ fn bind(credential: &config::Credential) -> Result<Vec<ConfiguredCredential>, Fa
 }
 
 fn unknown(name: &str) -> Failure {
-    Failure::usage(format!("there is no preset `{name}`")).next("`gateway presets` lists them")
+    Failure::usage(format!("there is no preset `{name}`")).next("see `gateway secret presets`")
 }
 
 /// Whether one of its variables is set.

@@ -1,4 +1,4 @@
-//! `gateway login`: a person's login with a client id of their own.
+//! `gateway login add`: a person's login with a client id of their own.
 
 mod browser;
 mod device;
@@ -11,9 +11,8 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::app::process::serving;
 use crate::app::reload::generation;
-use crate::app::{Advise as _, Code, ConfigFile, Context as _, Failure, Terminal, safe};
+use crate::app::{Advise as _, ConfigFile, Context as _, Failure, Terminal, safe};
 use crate::cli::credential::logins;
 use crate::config::{Config, ConfiguredLogin};
 use crate::credential::login::{Issuer, Login, RequestMembers, TokenEndpoint, TokenGrant, Tokens};
@@ -22,7 +21,7 @@ use crate::origin::StoreClient;
 
 /// Log in to a service, with a client id of your own: that of a `[[login]]`
 #[derive(Args)]
-pub(crate) struct LoginCommand {
+pub(crate) struct AddLogin {
     /// The login: the `name` of a `[[login]]`
     service: String,
     #[command(flatten)]
@@ -43,14 +42,12 @@ struct IssuerError {
     error: String,
 }
 
-impl LoginCommand {
-    pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+impl AddLogin {
+    pub(crate) async fn run(&self, terminal: &mut Terminal) -> Result<(), Failure> {
         let config = self.config.read(terminal)?;
         let own = self.own(&config)?;
-        serving::harden()?;
-        let runtime = serving::runtime()?;
-        let (login, tokens) = runtime.block_on(log_in(&config, own, terminal))?;
-        runtime.block_on(logins::keep_new(&config, &login, &tokens))?;
+        let (login, tokens) = log_in(&config, own, terminal).await?;
+        logins::keep_new(&config, &login, &tokens).await?;
         let (ends, account) = (tokens.expires, tokens.account());
         let name = &own.login.name;
         let line = match &account {
@@ -59,7 +56,7 @@ impl LoginCommand {
         };
         let document = json!({ "name": name.as_str(), "account": account, "ends": ends.map(unix) });
         terminal.answer(&document, line);
-        Ok(Code::Ok)
+        Ok(())
     }
 
     /// The login of that name, which a person can begin.
@@ -187,7 +184,7 @@ fn refused(word: &str) -> Failure {
         "invalid_client" | "unauthorized_client" => "check `client_id` and `client_secret`",
         "invalid_scope" => "check `scopes`",
         "access_denied" => "allow it at the page that the service shows",
-        _ => "begin again: `gateway login`",
+        _ => "begin again: `gateway login add`",
     };
     Failure::new("the service refused the login")
         .because(safe(word))

@@ -1,4 +1,4 @@
-//! `gateway logins`: the logins that the gateway holds, and which of them are kept.
+//! `gateway login`: the logins that the gateway holds, and which of them are kept.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -14,6 +14,7 @@ use crate::app::login::stores as login_stores;
 use crate::app::process::serving;
 use crate::app::{App, Code, ConfigFile, Failure, Terminal, safe};
 use crate::cli::confirm::confirmed_aside;
+use crate::cli::credential::login::AddLogin;
 use crate::config::{self, Config};
 use crate::credential::login::{Issuer, Login, LoginPlace, TokenKind, Tokens, file};
 use crate::credential::{Logins, RowLogin, StoreError, Stores, UnreadRow, preset};
@@ -21,23 +22,17 @@ use crate::files;
 use crate::names::CredentialName;
 use crate::state::{GrantId, RowName};
 
-/// List the logins that the gateway holds or finds in programs' files; keep and forget them
-#[derive(Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct LoginsCommand {
-    #[command(subcommand)]
-    act: Option<LoginsAct>,
-    #[command(flatten)]
-    config: ConfigFile,
-}
-
+/// The commands about logins.
 #[derive(Subcommand)]
-enum LoginsAct {
+pub(crate) enum LoginCommand {
+    Add(AddLogin),
+    /// List the logins that the gateway holds or finds in programs' files
+    List(ConfigFile),
     /// Keep what was logged in to in a sandbox: it is there in later runs, also in other projects
     Keep {
         #[command(flatten)]
         login: LoginName,
-        /// The one that is meant, if several of the name wait, as `gateway logins` shows it
+        /// The one that is meant, if several of the name wait, as `gateway login list` shows it
         #[arg(long, value_name = "ID")]
         grant: Option<String>,
     },
@@ -47,8 +42,8 @@ enum LoginsAct {
 
 /// Names a login.
 #[derive(Args)]
-struct LoginName {
-    /// Its name, as `gateway logins` shows it
+pub(crate) struct LoginName {
+    /// Its name, as `gateway login list` shows it
     name: String,
     #[command(flatten)]
     config: ConfigFile,
@@ -66,15 +61,16 @@ struct ListedLogin {
     hosts: Vec<String>,
 }
 
-impl LoginsCommand {
+impl LoginCommand {
     pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         serving::harden()?;
         let runtime = serving::runtime()?;
         runtime.block_on(async {
-            match self.act {
-                None => list(&config(&self.config)?, terminal).await,
-                Some(LoginsAct::Keep { login, grant }) => login.keep(grant, terminal).await,
-                Some(LoginsAct::Forget(named)) => named.forget(terminal).await,
+            match self {
+                Self::Add(command) => command.run(terminal).await,
+                Self::List(named) => list(&config(&named)?, terminal).await,
+                Self::Keep { login, grant } => login.keep(grant, terminal).await,
+                Self::Forget(named) => named.forget(terminal).await,
             }
         })?;
         Ok(Code::Ok)
@@ -92,12 +88,12 @@ impl LoginName {
         if waiting.len() > 1 {
             // A command could log in under the name of another's login.
             let what = format!("{} logins `{name}` wait to be kept", waiting.len());
-            let next = "`gateway logins` tells whose each is; name one: `--grant ID`";
+            let next = "`gateway login list` tells whose each is; name one: `--grant ID`";
             return Err(Failure::usage(what).next(next));
         }
         let none = || {
             let what = format!("no login `{name}` waits to be kept");
-            Failure::new(what).next("`gateway logins` lists them")
+            Failure::new(what).next("`gateway login list` lists them")
         };
         let row = waiting.pop().ok_or_else(none)?;
         if !logins.keep(&row.name).await.map_err(unkept)? {
@@ -126,7 +122,7 @@ impl LoginName {
                         "its tokens are in `{file}`, which belongs to its program"
                     ))
                     .next("log out with that program"),
-                None => failure.next("`gateway logins` lists them"),
+                None => failure.next("`gateway login list` lists them"),
             });
         }
         let told = match forgotten.is_revoked {
@@ -143,7 +139,7 @@ impl LoginName {
         CredentialName::new(&self.name).map_err(|malformed| {
             let what = format!("there is no login `{}`", safe(&self.name));
             let failure = Failure::usage(what).because(malformed.to_string());
-            failure.next("`gateway logins` lists them")
+            failure.next("`gateway login list` lists them")
         })
     }
 }
@@ -196,7 +192,7 @@ pub(crate) fn offer(runtime: &Runtime, app: &App, made: &[RowName], terminal: &T
                 let same = waiting.iter().filter(|one| one.login.name == *name);
                 let grant = row.name.grant.as_ref().filter(|_| same.count() > 1);
                 let grant = grant.map_or_else(String::new, |grant| format!(" --grant {grant}"));
-                let keeps = format!("`gateway logins keep {name}{grant}` keeps it for later runs");
+                let keeps = format!("`gateway login keep {name}{grant}` keeps it for later runs");
                 terminal.entry_of_peer("login", &format!("{made}. {keeps}"));
             }
         }
@@ -215,7 +211,7 @@ async fn list(config: &Config, terminal: &Terminal) -> Result<(), Failure> {
         terminal.document(&json!({ "logins": all }));
     } else if all.is_empty() {
         terminal.line(
-            "no login is kept, and none is in a program's file: `gateway login URL` makes one",
+            "no login is kept, and none is in a program's file: `gateway login add URL` makes one",
         );
     } else {
         all.iter()

@@ -1,4 +1,4 @@
-//! `gateway presets`: the services that the gateway knows by name.
+//! `gateway secret presets`: the services that the gateway knows by name.
 
 use clap::Args;
 use serde_json::json;
@@ -25,7 +25,7 @@ impl Presets {
             let next = near.map_or_else(
                 || {
                     String::from(
-                        "`gateway presets` lists them; without one, use `--secret NAME@HOST`",
+                        "`gateway secret presets` lists them; without one, use `--secret NAME@HOST`",
                     )
                 },
                 |near| format!("did you mean `{near}`?"),

@@ -1,5 +1,5 @@
-//! `gateway secret`: stores secrets in the key ring, lists their names, and removes them. It never
-//! prints one.
+//! `gateway secret`: stores secrets in the key ring, lists their names, and removes them; lists the
+//! services whose secrets are known by name. It never prints a secret.
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -10,6 +10,7 @@ use crate::credential::{MIN_BYTES, SecretUnsafe, StoreError};
 use crate::names::CredentialName;
 
 use crate::app::{Code, Failure, Terminal, safe};
+use crate::cli::credential::presets::Presets;
 
 /// The commands about stored secrets.
 #[derive(Subcommand)]
@@ -20,6 +21,8 @@ pub(crate) enum SecretCommand {
     Rm(SecretName),
     /// List the names of the stored secrets
     List,
+    /// List the services that are known by name: their variables, origins and places
+    Presets(Presets),
 }
 
 /// Names a secret.
@@ -66,6 +69,7 @@ impl SecretCommand {
                     names.iter().for_each(|name| terminal.line(safe(name)));
                 }
             }
+            Self::Presets(command) => return command.run(terminal),
         }
         Ok(Code::Ok)
     }

@@ -31,7 +31,9 @@ const VARIABLE: &str = "DEMO_TOKEN";
 const HOST: &str = "api.demo.test";
 const OTHER_HOST: &str = "attacker.demo.test";
 
-/// Show the main job, offline: an embedded origin, a sandboxed client, and what each side saw
+/// Show the main job, offline
+///
+/// It has an embedded origin and a sandboxed client, and shows what each side saw.
 #[derive(Args)]
 pub struct Demo {}
 

@@ -24,8 +24,10 @@ use origin::{HOST, VARIABLE, answer};
 /// The first argument of the command in the sandbox.
 pub const CLIENTS: &str = "__doctor-clients";
 
-/// Check that your tools work in the sandbox; with --escape, try to break out of it; with --config,
-/// check that every credential can be fetched
+/// Check that your tools work in the sandbox
+///
+/// With --escape, try to break out of it; with --config, check that every credential can be
+/// fetched.
 #[derive(Args)]
 pub struct Doctor {
     /// Try every known way out of the sandbox, and print each result

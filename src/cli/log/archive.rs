@@ -1,4 +1,4 @@
-//! `gateway audit ls` and `prune`: the logs of past sessions, and the removal of those that need
+//! `gateway log ls` and `prune`: the logs of past sessions, and the removal of those that need
 //! not be kept.
 
 use std::path::{Path, PathBuf};

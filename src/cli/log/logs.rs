@@ -190,7 +190,7 @@ pub(crate) fn told(chain: &Chain, id: &str) -> Result<RecordedExchange, Failure>
         };
         Failure::new(format!("the audit log `{log}` {what}"))
             .because(format!("{why}, so nothing is proposed after it"))
-            .next("see `gateway audit verify`")
+            .next("see `gateway log verify`")
     })
 }
 

@@ -28,9 +28,14 @@ use crate::export;
 use crate::names::SessionId;
 use crate::policy::Operation;
 
-/// Show what was asked and refused, from the audit log: the last records, and those that come
+/// Show what was asked and refused; verify, list and prune audit logs
+///
+/// Shows the last records of the audit log, and with --follow those that come.
 #[derive(Args, Default)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct LogCommand {
+    #[command(subcommand)]
+    files: Option<verify::FilesCommand>,
     /// Go on with the records that a running gateway writes
     #[arg(long, short)]
     follow: bool,
@@ -73,7 +78,10 @@ enum LogFormat {
 }
 
 impl LogCommand {
-    pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+    pub(crate) fn run(mut self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        if let Some(command) = self.files.take() {
+            return command.run(terminal);
+        }
         if self.follow {
             return self.follow(terminal);
         }

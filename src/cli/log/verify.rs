@@ -1,4 +1,4 @@
-//! `gateway audit`: checks from its bytes alone whether an audit log is intact.
+//! `gateway log verify`: checks from its bytes alone whether an audit log is intact.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,9 @@ use crate::app::{Code, ConfigFile, Failure, Paint, Terminal, audit_heads, safe};
 use crate::cli::log::archive::{ListLogs, PruneLogs};
 use crate::cli::log::logs;
 
-/// The commands about the audit log.
+/// The commands about the files of audit logs.
 #[derive(Subcommand)]
-pub(crate) enum AuditCommand {
+pub(crate) enum FilesCommand {
     /// Check that no record was changed, removed, inserted or moved
     #[command(
         after_help = "Ends with 0 if every log is complete, 3 if a gateway still writes one, 4 if the end of one is not proven, 1 if one does not hold."
@@ -29,7 +29,7 @@ pub(crate) struct Verify {
     /// The files of one log or of several, in any order, with what they were rotated into [default:
     /// that of `--config`, or those of the running gateways and of your state directory]
     files: Vec<PathBuf>,
-    /// A record that must be there, as `gateway audit verify` printed it earlier: finds a cut end
+    /// A record that must be there, as `gateway log verify` printed it earlier: finds a cut end
     #[arg(long, value_name = "SEQ:HASH")]
     head: Option<String>,
     /// The last record of older files that were put away on purpose
@@ -39,7 +39,7 @@ pub(crate) struct Verify {
     config: ConfigFile,
 }
 
-impl AuditCommand {
+impl FilesCommand {
     pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         match self {
             Self::Verify(command) => command.run(terminal),

@@ -19,7 +19,9 @@ use crate::cli::operate::gateways::{ChosenGateway, Gateway, in_path};
 use crate::cli::{allow, log, operate, proposals};
 use crate::grant::AllowRequest;
 
-/// Watch a running gateway: requests, refusals and why, sessions, proposals; answer at a key
+/// Watch a running gateway, and answer proposals at a key
+///
+/// Shows requests, refusals and why, sessions and proposals.
 #[derive(Args)]
 pub(crate) struct WatchCommand {
     /// Only of this session: its id

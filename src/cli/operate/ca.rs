@@ -1,4 +1,4 @@
-//! `gateway ca`: the CA certificate that clients of `gateway serve` must trust.
+//! `gateway session ca`: the CA certificate that clients of `gateway serve` must trust.
 
 use clap::Args;
 use rustls::pki_types::CertificateDer;

@@ -1,13 +1,18 @@
 //! `gateway env`: prints the variables that make a client use a running `gateway serve`, trust it
-//! and send its phantoms. The gateway is asked for them, or its files are read.
+//! and send its phantoms, or writes these with its CA and the files of logins into a folder. The
+//! gateway is asked for them, or its files are read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
 use crate::config::{Config, Listener};
+use crate::files::create_private;
 use crate::gateway::ClientEnvironment;
+use crate::intercept::PRESENTED_USER;
 
 use crate::app::client_environment;
 use crate::app::client_environment::no_proxy;
@@ -23,9 +28,15 @@ pub(crate) struct Env {
     /// The session whose listener and phantoms are meant [default: the only one]
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
-    /// How to write them
-    #[arg(long, value_enum, default_value_t = EnvFormat::Sh)]
-    form: EnvFormat,
+    /// How to write them [default: `sh`; in a folder `dotenv`]
+    #[arg(long, value_enum)]
+    form: Option<EnvFormat>,
+    /// Write them into a new folder, as `env`, with the CA, and in `home` the files of logins
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    into: Option<PathBuf>,
+    /// Where clients will have that folder, such as `/gateway` in a container [default: DIR]
+    #[arg(long, value_name = "PATH", requires = "into")]
+    at: Option<PathBuf>,
     #[command(flatten)]
     gateway: ChosenGateway,
     #[command(flatten)]
@@ -44,15 +55,19 @@ pub(crate) enum EnvFormat {
 
 impl Env {
     pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        if let Some(into) = &self.into {
+            return self.write(into, self.of_running()?, terminal);
+        }
+        let form = self.form.unwrap_or(EnvFormat::Sh);
         let environment = match self.config.path() {
             Some(_) => self.of_file(&self.config.read(terminal)?)?,
             None => self.of_running()?,
         };
         let Some(certificate) = &environment.certificate_file else {
             // Its CA is in no file here.
-            if terminal.json() || self.form != EnvFormat::Sh {
+            if terminal.json() || form != EnvFormat::Sh {
                 return Err(Failure::usage("the session's CA is in no file")
-                    .next("write one: `gateway session env SESSION --into DIR`"));
+                    .next("write one: `gateway env --session SESSION --into DIR`"));
             }
             terminal.line(client_environment::script(&environment).trim_end());
             return Ok(Code::Ok);
@@ -65,9 +80,67 @@ impl Env {
             return Ok(Code::Ok);
         }
         for (name, value) in variables {
-            terminal.line(self.form.line(&name, &value)?);
+            terminal.line(form.line(&name, &value)?);
         }
         Ok(Code::Ok)
+    }
+
+    /// Writes all that clients need into a new folder.
+    fn write(
+        &self,
+        into: &Path,
+        mut needs: ClientEnvironment,
+        terminal: &Terminal,
+    ) -> Result<Code, Failure> {
+        let proxy = needs.proxy.as_mut();
+        if let Some(user) = proxy.and_then(|proxy| proxy.user.as_mut()) {
+            match std::env::var("GATEWAY_TOKEN") {
+                Ok(token) if user == PRESENTED_USER => *user = format!("{user}:{token}"),
+                _ => note_password(&needs, terminal),
+            }
+        }
+        let shown = into.display();
+        self.write_folder(into, &needs)
+            .context(format!("`{shown}` cannot be written"))??;
+        terminal.note(format!("written to {shown}, which is for its owner alone"));
+        Ok(Code::Ok)
+    }
+
+    fn write_folder(
+        &self,
+        into: &Path,
+        needs: &ClientEnvironment,
+    ) -> std::io::Result<Result<(), Failure>> {
+        let private = || {
+            let mut folders = DirBuilder::new();
+            folders.mode(0o700);
+            folders
+        };
+        // Nothing of a folder that is there is followed or replaced.
+        private().create(into)?;
+        let into = std::path::absolute(into)?;
+        let files = client_environment::write_trust(
+            &into,
+            self.at.as_deref().unwrap_or(&into),
+            &needs.certificate,
+        )?;
+        let form = self.form.unwrap_or(EnvFormat::Dotenv);
+        let mut text = String::new();
+        for (name, value) in client_environment::variables(needs, &files) {
+            match form.line(&name, &value) {
+                Ok(line) => text += &(line + "\n"),
+                Err(failure) => return Ok(Err(failure)),
+            }
+        }
+        create_private(&into.join("env"), text.as_bytes())?;
+        for (path, content) in &needs.files {
+            let path = into.join(format!("home/{path}"));
+            private()
+                .recursive(true)
+                .create(path.parent().unwrap_or(&into))?;
+            create_private(&path, content.as_bytes())?;
+        }
+        Ok(Ok(()))
     }
 
     /// Asks the running gateways, of which exactly one session may fit.

@@ -1,5 +1,5 @@
-//! `gateway status`, `sessions`, `pause`, `resume`, `end` and `reload`: what an operator sees of
-//! running gateways, and changes.
+//! `gateway status`, `reload`, and the commands of `session` about one that is there: what an
+//! operator sees of running gateways, and changes.
 
 pub(crate) mod ca;
 pub(crate) mod env;
@@ -201,7 +201,7 @@ impl OneSession {
         }
         if found.is_empty() {
             let what = format!("there is no session `{}`", safe(&self.session));
-            return Err(Failure::new(what).next("gateway sessions"));
+            return Err(Failure::new(what).next("gateway session list"));
         }
         Ok((only(found)?, self.session.clone()))
     }

@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 
 use crate::app::{Code, Failure, Terminal};
 
-/// Capture the connections of a sandbox that somebody else made, or relay them out of it
+/// Capture or relay the connections of a sandbox that others made
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 pub(crate) struct Sidecar {

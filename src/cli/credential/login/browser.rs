@@ -48,7 +48,7 @@ impl AskedIssuer<'_> {
             "open this address in a browser on this machine:\n{address}"
         ));
         let code = timeout(LONGEST, returned(&listener, &state)).await;
-        let late = |_| Failure::new("nobody logged in").next("begin again: `gateway login`");
+        let late = |_| Failure::new("nobody logged in").next("begin again: `gateway login add`");
         let code = code.map_err(late)?.map_err(|word| refused(&word))?;
         let members = vec![
             ("grant_type", said("authorization_code")),

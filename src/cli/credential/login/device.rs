@@ -53,7 +53,7 @@ impl AskedIssuer<'_> {
                 Err(word) => return Err(refused(&word)),
             }
         }
-        Err(Failure::new("the code was not typed in time").next("begin again: `gateway login`"))
+        Err(Failure::new("the code was not typed in time").next("begin again: `gateway login add`"))
     }
 }
 

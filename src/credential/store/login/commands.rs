@@ -400,7 +400,7 @@ impl Logins {
 
 fn of_other_issuer(name: &CredentialName) -> String {
     format!(
-        "what is kept as `{name}` is of another issuer; to replace it, run `gateway logins forget {name}`, \
+        "what is kept as `{name}` is of another issuer; to replace it, run `gateway login forget {name}`, \
          and log in again"
     )
 }

@@ -13,7 +13,7 @@ pub(super) fn of_state(why: &StateError) -> StoreError {
     let text = format!(
         "what is kept of logins cannot be used: {why}; {}",
         match why {
-            StateError::Changed => "remove it: `gateway logins forget NAME`, and log in again",
+            StateError::Changed => "remove it: `gateway login forget NAME`, and log in again",
             _ => "let the state folder and all in it belong to you alone",
         }
     );
@@ -43,5 +43,5 @@ pub(super) fn again(login: &Login) -> String {
 }
 
 fn of_row(name: &CredentialName) -> String {
-    format!("log in again in the sandbox, or with `gateway login {name}`")
+    format!("log in again in the sandbox, or with `gateway login add {name}`")
 }

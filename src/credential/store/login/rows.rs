@@ -117,6 +117,6 @@ impl SealedRows {
 fn unknown(login: &CredentialName) -> String {
     format!(
         "what is kept of login `{login}` has another form: another gateway wrote it; run that one, or \
-         `gateway logins forget {login}`"
+         `gateway login forget {login}`"
     )
 }
