@@ -138,8 +138,6 @@ pub struct Config {
     pub named_logins: Vec<String>,
     /// Logins of an agent's profile: used unless another credential is bound to their hosts.
     pub offered_logins: Vec<String>,
-    /// Whether an agent runs, which also has what is kept of logins that no preset knows.
-    pub is_for_agent: bool,
     /// The groups that the session of `gateway exec` is in.
     pub groups: Vec<String>,
     /// Warnings for the operator.

@@ -55,26 +55,34 @@ fn log_in(desk: &Desk) {
 }
 
 #[test]
-fn a_kept_login_that_no_preset_knows_is_an_agents_or_whose_it_is_named_for() {
+fn a_kept_login_that_no_preset_knows_opens_its_host_where_it_is_named_and_a_variable_holds_it() {
     let (desk, address) = (Desk::bare(), issuer());
     let text = format!(
         "[[login]]\nname = \"mcp.test\"\ntoken_url = \"{address}/token\"\ndevice_url = \"{address}/device\"\n\
          client_id = \"own\"\norigins = [\"https://mcp.test\"]\n"
     );
     desk.write("home/mcp.toml", &text);
-    let lent = "login mcp.test (phantom) to mcp.test";
-    let by_name = |flags: &[&str]| said(desk.command("two", &[flags, &["--", "true"]].concat()));
-    let told = by_name(&["--login", "mcp.test"]);
+    let lent = "MCP_TEST_TOKEN (phantom) to mcp.test";
+    let script = "echo held=$MCP_TEST_TOKEN; curl -sS https://mcp.test/ 2>&1; echo";
+    let agent = |project: &str, flags: &[&str]| desk.agent(project, flags, script);
+    let named = ["--login", "mcp.test"];
+    let told = agent("two", &named);
     assert!(told.contains("there is no login `mcp.test`"), "{told}");
     log_in(&desk);
     for project in ["one", "two"] {
-        let told = desk.agent(project, &[], "true");
-        assert!(told.contains(lent), "{told}");
+        for flags in [&[][..], &["--no-lend"], &["--login", "gh"]] {
+            let told = agent(project, flags);
+            let is_open = told.contains(lent) || !told.contains("policy_default_deny");
+            assert!(!is_open && told.contains("held=\n"), "{flags:?}: {told}");
+        }
+        let told = agent(project, &named);
+        let holds = told.lines().find_map(|line| line.strip_prefix("held="));
+        let held = holds.unwrap_or_default();
+        assert!(told.contains(lent) && !held.is_empty(), "{told}");
+        assert!(!told.contains("access-CANARY"), "{told}");
+        // Its host is allowed: only nothing is there.
+        assert!(!told.contains("policy_default_deny"), "{told}");
     }
-    let told = by_name(&["--login", "mcp.test"]);
-    assert!(told.contains(lent), "{told}");
-    for flags in [&[][..], &["--no-lend"]] {
-        assert!(!by_name(flags).contains(lent));
-    }
-    assert!(!desk.agent("one", &["--no-lend"], "true").contains(lent));
+    let told = said(desk.command("two", &["--login", "mcp.test", "--", "sh", "-c", script]));
+    assert!(told.contains(lent) && !told.contains("held=\n"), "{told}");
 }

@@ -66,9 +66,8 @@ pub(crate) fn referred(config: &Config, others: &[Login]) -> Result<Vec<Login>, 
     Ok(found?.concat())
 }
 
-/// Returns the logins of an agent, and those that are kept and no preset knows, but for those for
-/// whose hosts a person named or set a credential. They count before there is any: the agent may
-/// log in inside.
+/// Returns the logins of an agent, but for those for whose hosts a person named or set a
+/// credential. They count before there is any: the agent may log in inside.
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no such login.
@@ -81,9 +80,6 @@ pub(crate) fn offered(
     let mut logins = Vec::new();
     for name in &config.offered_logins {
         logins.extend(known(config, name)?);
-    }
-    if config.is_for_agent {
-        logins.extend(kept(config)?);
     }
     for login in logins {
         match beside(&bound, &login) {
@@ -99,6 +95,20 @@ pub(crate) fn offered(
         }
     }
     Ok((offered, unused))
+}
+
+/// Returns what the session may hold of a login. A variable holds the phantom of one that no file
+/// of a program shows: `MCP_EXAMPLE_COM_TOKEN` for `mcp.example.com`.
+pub(crate) fn stored(login: &Login) -> Vec<ConfiguredCredential> {
+    let mut stored = login.stored();
+    let mut access = stored.iter_mut();
+    let access = access.find(|one| one.binding.credential == login.name);
+    if let (LoginPlace::State, Some(access)) = (&login.place, access) {
+        let name = login.name.as_str().to_ascii_uppercase();
+        let name = name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
+        access.binding.variables.push(format!("{name}_TOKEN"));
+    }
+    stored
 }
 
 /// Whether one of these logins is bound to one of these origins.

@@ -64,7 +64,6 @@ impl Profile {
         config.offered_presets.extend(self.presets.iter().cloned());
         config.offered.extend(self.hosts());
         config.offered_logins.extend(self.logins.iter().cloned());
-        config.is_for_agent = true;
     }
 
     fn hosts(&self) -> impl Iterator<Item = Allowed> {

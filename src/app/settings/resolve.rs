@@ -141,7 +141,7 @@ impl ResolvedConfig {
         let lent = login.tokens.iter().flat_map(|token| &token.origins);
         let own = preset::of_login(&login.name).map(|preset| (preset, lent.cloned().collect()));
         self.own_origins.extend(own);
-        self.add(login.stored(), is_named);
+        self.add(run_logins::stored(&login), is_named);
         self.logins.push(login);
     }
 

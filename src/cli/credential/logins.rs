@@ -28,7 +28,7 @@ pub(crate) enum LoginCommand {
     Add(AddLogin),
     /// List the logins that the gateway holds or finds in programs' files
     List(ConfigFile),
-    /// Keep what was logged in to in a sandbox: it is there in later runs, also in other projects
+    /// Keep what was logged in to in a sandbox: later runs can have it, also in other projects
     Keep {
         #[command(flatten)]
         login: LoginName,
