@@ -287,6 +287,12 @@ impl App {
         self.shared.sessions.enter(opened.session.clone());
         if let Some(keeper) = self.keeper.get() {
             keeper.tend(&opened.kept, &opened.session);
+            let credentials = &self.shared.current().credentials;
+            for kept in keeper.temporary(&opened.kept) {
+                if let Err(cause) = credentials.restore(&opened.session, &kept) {
+                    tracing::warn!(session = %opened.kept.id, %cause, "temporary credentials are lost");
+                }
+            }
         }
     }
 

@@ -38,7 +38,7 @@ pub use error::{Error, IssueFailure, MintFailure};
 pub use guesses::Guesses;
 pub use inject::AttachFailure;
 pub use inject::messages::{InjectMessages, MessageFault};
-pub use mint::Minting;
+pub use mint::{KeptCredentials, Minting};
 pub use redactor::Redactor;
 pub use revocation::RevokedSecrets;
 pub use scrub::{

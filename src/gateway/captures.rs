@@ -4,9 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::credential::KeptCredentials;
 use crate::credential::login::{AskedTokens, Login, Tokens, UnmappedToken};
 use crate::message::RequestHead;
-use crate::names::CredentialName;
+use crate::names::{CredentialName, SessionId};
 use crate::session::Session;
 
 /// Keeps the logins that sessions make.
@@ -21,6 +22,9 @@ pub trait Captures: Send + Sync {
         asked: &'a AskedTokens,
         tokens: Tokens,
     ) -> CaptureFuture<'a, Result<Login, UnmappedToken>>;
+
+    /// Keeps temporary credentials that a session was issued, which it holds already.
+    fn keep<'a>(&'a self, session: &'a SessionId, kept: KeptCredentials) -> CaptureFuture<'a, ()>;
 
     /// Whether any login has no host of its own yet.
     fn has_homeless(&self) -> bool;

@@ -176,7 +176,10 @@ impl Exchange {
             } => {
                 let keep = async |kind: &str, content: Bytes| {
                     let of = (&session, &parent, &revocations);
-                    let content = credentials.keep(of, kind, &content)?;
+                    let (content, kept) = credentials.keep(of, kind, &content)?;
+                    if let Some(captures) = self.worker.shared.captures.get() {
+                        captures.keep(session.id(), kept).await;
+                    }
                     Ok((content, lent.cloned()))
                 };
                 answer::minted(response, decoding, keep, unread).await

@@ -1,7 +1,7 @@
 //! The decisions about a session, and what each needs and changes. All stores apply them alike.
 
 use super::error::StateError;
-use super::record::{KeptLogin, SessionRecord};
+use super::record::{KeptLogin, KeptTemporary, SessionRecord};
 use crate::names::{CredentialName, SessionId};
 
 /// A decision about one session.
@@ -40,6 +40,15 @@ pub enum SessionDecision {
         /// What it did.
         kept: KeptLogin,
     },
+    /// Records temporary credentials that a session was issued, and drops those that are over.
+    Temporary {
+        /// The session.
+        session: SessionId,
+        /// What is kept of them.
+        kept: KeptTemporary,
+        /// When, in seconds since 1970.
+        at: u64,
+    },
     /// Pauses a session that was not ended.
     Pause(SessionId),
     /// Resumes a session that was not ended, or was ended because it was not used for too long.
@@ -77,6 +86,7 @@ impl SessionDecision {
             Self::Extend { session, .. }
             | Self::Shape { session, .. }
             | Self::Login { session, .. }
+            | Self::Temporary { session, .. }
             | Self::End { session, .. }
             | Self::Expire { session, .. }
             | Self::Pause(session)
@@ -124,6 +134,9 @@ impl SessionDecision {
                 (record.ended, record.was_idle) = (Some(at), was_idle);
             }
             record.for_good |= for_good;
+            if !record.was_idle {
+                record.temporary.clear();
+            }
             return Ok(record);
         }
         // It may come back, with the changes of later reloads.
@@ -145,6 +158,12 @@ impl SessionDecision {
             Self::Extend { ends, .. } => record.ends = Some(ends),
             Self::Login { login, kept, .. } => {
                 record.logins.insert(login.to_string(), kept);
+            }
+            Self::Temporary { kept, at, .. } => {
+                record.temporary.retain(|one| one.expires > at);
+                let surplus = (record.temporary.len() + 1).saturating_sub(MOST_TEMPORARY);
+                record.temporary.drain(..surplus);
+                record.temporary.push(kept);
             }
             Self::Pause(_) => record.paused = true,
             Self::Resume(_) => {
@@ -170,3 +189,6 @@ impl SessionDecision {
         Ok(record)
     }
 }
+
+/// As many as a session holds at once.
+const MOST_TEMPORARY: usize = 64;

@@ -16,7 +16,7 @@ mod store;
 pub use decision::SessionDecision;
 pub use error::StateError;
 pub use login_rows::{GrantId, LoginRow, LoginRows, RowName};
-pub use record::{KeptCertificate, KeptLogin, KeptSecrets, SessionRecord, unix};
+pub use record::{KeptCertificate, KeptLogin, KeptSecrets, KeptTemporary, SessionRecord, unix};
 pub use revoked::{FingerprintKey, KnownOfSecret, RevokedFile, RevokedSecret};
 pub use seal::{KeyMark, SealBroken, SealingKey};
 pub use sqlite::{SqliteState, StateFile};

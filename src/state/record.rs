@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -47,6 +49,9 @@ pub struct SessionRecord {
     /// What the session did with logins, by their names.
     #[serde(default)]
     pub logins: BTreeMap<String, KeptLogin>,
+    /// The temporary credentials that the session was issued, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub temporary: Vec<KeptTemporary>,
     /// The shape of each credential's phantom, by the credential's name.
     pub shapes: BTreeMap<String, String>,
     /// The certificate of its CA, if that is kept.
@@ -64,6 +69,15 @@ pub struct KeptLogin {
     pub grant: Option<GrantId>,
     /// Where its client wanted to use it.
     pub resource: Option<String>,
+}
+
+/// Temporary credentials of a session, sealed for as long as the session has its phantoms.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptTemporary {
+    /// When they are over, in seconds since 1970.
+    pub expires: u64,
+    sealed: String,
 }
 
 /// A CA certificate, and from when to when it is valid, in seconds since 1970.
@@ -88,8 +102,9 @@ pub struct KeptSecrets {
 
 impl SessionRecord {
     /// The latest version that this gateway reads. It writes it.
-    pub const VERSION: u32 = 4;
-    /// The earliest version that it reads. It has neither `created` nor `for_good` nor `before`.
+    pub const VERSION: u32 = 5;
+    /// The earliest version that it reads. It has neither `created` nor `for_good` nor `before` nor
+    /// `temporary`.
     pub const EARLIEST: u32 = 2;
 
     /// Seals the session's secrets into this record, bound to its id. The store binds the record.
@@ -144,6 +159,36 @@ impl SessionRecord {
     }
 }
 
+impl KeptTemporary {
+    /// Seals what is to be kept of them until they are over.
+    ///
+    /// # Errors
+    /// [`SealBroken`] if the system has no random numbers.
+    pub fn seal(
+        key: &SealingKey,
+        (session, secrets): (&SessionId, &KeptSecrets),
+        (expires, plain): (u64, &[u8]),
+    ) -> Result<Self, SealBroken> {
+        let place = [TEMPORARY, session.as_str().as_bytes(), &secrets.seed[..]];
+        let sealed = STANDARD.encode(key.seal(&place, plain)?);
+        Ok(Self { expires, sealed })
+    }
+
+    /// Opens them.
+    ///
+    /// # Errors
+    /// [`SealBroken`] if the key is another one, or the session began anew since.
+    pub fn open(
+        &self,
+        key: &SealingKey,
+        (session, secrets): (&SessionId, &KeptSecrets),
+    ) -> Result<Zeroizing<Vec<u8>>, SealBroken> {
+        let place = [TEMPORARY, session.as_str().as_bytes(), &secrets.seed[..]];
+        let sealed = STANDARD.decode(&self.sealed).map_err(|_| SealBroken)?;
+        key.open(&place, &sealed)
+    }
+}
+
 /// Refuses every version but this one. An earlier one does not show whether somebody changed it.
 ///
 /// # Errors
@@ -163,3 +208,4 @@ pub fn unix(at: SystemTime) -> u64 {
 }
 
 const SECRETS: &[u8] = b"secrets of a session";
+const TEMPORARY: &[u8] = b"temporary credentials of a session";

@@ -27,6 +27,7 @@ fn record(name: &str) -> SessionRecord {
         ended: None,
         created: None,
         logins: BTreeMap::new(),
+        temporary: Vec::new(),
         shapes: BTreeMap::new(),
         certificate: None,
         sealed: b"sealed".to_vec(),

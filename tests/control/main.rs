@@ -29,6 +29,7 @@ mod revoked;
 mod sandbox;
 mod servers;
 mod sessions;
+mod temporary;
 mod upstream;
 mod watch;
 mod why;

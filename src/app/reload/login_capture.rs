@@ -6,8 +6,8 @@ use crate::app::login::captured::CapturedLogin;
 use crate::app::reload::generation;
 use crate::app::reload::source::ReadConfig;
 use crate::app::{App, Failure};
-use crate::credential::ConfiguredCredential;
 use crate::credential::login::{AskedTokens, Login, TokenKind, Tokens, UnmappedToken};
+use crate::credential::{ConfiguredCredential, KeptCredentials};
 use crate::gateway::{CaptureFuture, Captures, Snapshot};
 use crate::message::RequestHead;
 use crate::names::{CredentialName, SessionId};
@@ -27,6 +27,17 @@ impl Captures for LoginCapture {
         Box::pin(async move {
             let app = self.0.upgrade().ok_or(UnmappedToken::Unkept)?;
             app.capture(session, asked, tokens).await
+        })
+    }
+
+    fn keep<'a>(&'a self, session: &'a SessionId, kept: KeptCredentials) -> CaptureFuture<'a, ()> {
+        Box::pin(async move {
+            let Some(app) = self.0.upgrade() else { return };
+            let keep = async { app.keeper().await?.keep_temporary(session, &kept).await };
+            // They are there as long as this process.
+            if let Err(failure) = keep.await {
+                unkept(&failure);
+            }
         })
     }
 

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use zeroize::Zeroizing;
 
 use crate::app::project::{project_folders, project_id};
 use crate::app::session::key::{KeyPlaces, NoKey};
@@ -16,14 +17,15 @@ use crate::app::session::recalled::{OpenedSession, StoredSession, creation, draw
 use crate::app::session::renewal::Renewal;
 use crate::app::{Context as _, Failure, note};
 use crate::config::Config;
+use crate::credential::KeptCredentials;
 use crate::gateway::{AskedSession, SharedState};
 use crate::intercept::SessionCa;
 use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
 use crate::session::{Creation, EndReason, Session, SessionStatus};
 use crate::state::{
-    KeptCertificate, KeptLogin, KeptSecrets, SealingKey, SessionDecision, SessionRecord,
-    SqliteState, StateError, StateFile, StateStore, unix,
+    KeptCertificate, KeptLogin, KeptSecrets, KeptTemporary, SealingKey, SessionDecision,
+    SessionRecord, SqliteState, StateError, StateFile, StateStore, unix,
 };
 
 /// Which sessions outlive the process.
@@ -292,6 +294,39 @@ impl SessionStore {
             .map_or_else(BTreeMap::new, |known| known.logins))
     }
 
+    /// Keeps temporary credentials that a session of `serve` was issued. Returns whether it lives.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if they cannot be sealed or written.
+    pub(crate) async fn keep_temporary(
+        &self,
+        session: &SessionId,
+        kept: &KeptCredentials,
+    ) -> Result<bool, Failure> {
+        if !self.keeps_ca() {
+            return Ok(true);
+        }
+        let secrets = self.recall(session).await?.secrets;
+        let plain = (unix(kept.expires), &kept.content[..]);
+        let sealed = KeptTemporary::seal(&self.key, (session, &secrets), plain);
+        self.decide(vec![SessionDecision::Temporary {
+            session: session.clone(),
+            kept: sealed.context("temporary credentials cannot be sealed")?,
+            at: unix(SystemTime::now()),
+        }])
+        .await
+    }
+
+    /// What is kept of a session's temporary credentials. Those of the one before that had its name
+    /// open no more.
+    pub(crate) fn temporary(
+        &self,
+        kept: &StoredSession,
+    ) -> impl Iterator<Item = Zeroizing<Vec<u8>>> {
+        let all = kept.record.iter().flat_map(|record| &record.temporary);
+        all.filter_map(|one| one.open(&self.key, (&kept.id, &kept.secrets)).ok())
+    }
+
     /// Keeps what an operator made of a session.
     ///
     /// # Errors
@@ -481,6 +516,7 @@ impl SessionStore {
             ended: None,
             created: session.creation().map(Creation::text),
             logins: BTreeMap::new(),
+            temporary: Vec::new(),
             shapes: kept.shapes.all().map(named).collect(),
             certificate: ca.as_ref().map(|ca| KeptCertificate {
                 pem: ca.pem.clone(),
