@@ -301,7 +301,13 @@ impl Operations for AppOperations {
 
     async fn keep_revoked(&self, label: &SecretLabel) -> Result<RevocationHits, ControlRefusal> {
         let (app, label) = (self.app.clone(), label.clone());
-        kept(move || app.revocations.keep(&label, &app.shared)).await
+        kept(move || {
+            let hits = app.revocations.keep(&label, &app.shared)?;
+            let config = app.reloading.latest.blocking_lock().read.config.clone();
+            let own = app.revocations.own_uses(&config)?;
+            Ok(RevocationHits { own, ..hits })
+        })
+        .await
     }
 
     async fn restore(&self, label: &SecretLabel) -> Result<Vec<SecretLabel>, ControlRefusal> {

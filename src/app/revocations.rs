@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use crate::app::Failure;
+use crate::config::Config;
 use crate::control::RevocationHits;
 use crate::credential::login::{LoginPlace, TokenKind, file};
 use crate::credential::{ReferenceMalformed, RevokedSecrets, SecretRef, preset, variable_name};
@@ -49,14 +50,51 @@ impl KeptRevocations {
     /// Puts a file of an older form aside, and obeys what is kept.
     ///
     /// # Errors
-    /// As [`KeptRevocations::obey`].
-    pub(crate) fn begin(&self, shared: &SharedState) -> Result<(), Failure> {
+    /// As [`KeptRevocations::obey`] and [`KeptRevocations::refuse_own`].
+    pub(crate) fn begin(&self, shared: &SharedState, config: &Config) -> Result<(), Failure> {
         if let Some(file) = &self.file
             && let Some(told) = put_aside(file)?
         {
             tracing::warn!("{told}");
         }
+        self.refuse_own(config)?;
         self.obey(shared)
+    }
+
+    /// What a gateway of this configuration would do itself with what is revoked, and from where it
+    /// reads that.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if what is revoked cannot be read.
+    pub(crate) fn own_uses(&self, config: &Config) -> Result<Vec<(String, String)>, Failure> {
+        let Some(file) = &self.file else {
+            return Ok(Vec::new());
+        };
+        let unusable = |unfit| unusable(file, &unfit);
+        let rows = file.read().map_err(unusable)?;
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let key = Some(file.key().map_err(unusable)?);
+        let revoked = RevokedSecrets { rows, key };
+        let own = config.own_references();
+        let own = own.filter(|(_, from)| revoked.covers(from));
+        let shown = |(does, from): (&str, &SecretRef)| (does.to_owned(), from.to_string());
+        Ok(own.map(shown).collect())
+    }
+
+    /// Refuses a configuration by which the gateway itself would use what is revoked.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] that names it, or as [`KeptRevocations::own_uses`].
+    pub(crate) fn refuse_own(&self, config: &Config) -> Result<(), Failure> {
+        let Some((does, from)) = self.own_uses(config)?.pop() else {
+            return Ok(());
+        };
+        let what = format!("`{from}` is revoked, and the gateway itself {does} with it");
+        let next =
+            format!("take it out of the configuration, or lend it again: `gateway restore {from}`");
+        Err(Failure::new(what).next(next))
     }
 
     /// Revokes what is revoked by now, and takes back what no longer is.
@@ -143,6 +181,7 @@ impl KeptRevocations {
         let severed = self.obey_with(&mut held, shared)?;
         Ok(RevocationHits {
             lent: shared.current().credentials.hits(label),
+            own: Vec::new(),
             severed: severed + self.untold.swap(0, Ordering::Relaxed),
         })
     }

@@ -41,7 +41,7 @@ pub(crate) async fn start(
 ) -> Result<(First, Arc<Worker>, Option<control::OpenControl>), Failure> {
     let id = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
     // Before phantoms are issued, for which a login may be renewed.
-    app.revocations.begin(&app.shared)?;
+    app.revocations.begin(&app.shared, &app.config)?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
     let latest = app.reloading.latest.lock().await;
     let logins = &latest.read.resolved.logins;

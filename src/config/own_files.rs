@@ -109,7 +109,7 @@ impl Config {
     }
 
     /// Returns the secrets that the gateway uses for itself, and what it does with each.
-    pub(super) fn own_references(&self) -> impl Iterator<Item = (&'static str, &SecretRef)> {
+    pub fn own_references(&self) -> impl Iterator<Item = (&'static str, &SecretRef)> {
         let vault = self.vault.iter().flat_map(VaultSettings::references);
         let exports = self.exports.iter().flat_map(|export| &export.token);
         let logins = self.logins.iter().flat_map(ConfiguredLogin::references);

@@ -338,11 +338,14 @@ impl<O: Operations> Control<O> {
                         revoked for other gateways";
             not_kept(what.to_owned(), why)
         })?;
+        let own = hits.own.into_iter();
+        let own = own.map(|(does, from)| json!({ "does": does, "from": from }));
         let lent = hits.lent.into_iter();
         let lent = lent.map(|(credential, from)| json!({ "credential": credential, "from": from }));
         Ok(document(&json!({
             "credential": name,
             "hit": lent.collect::<Vec<_>>(),
+            "own": own.collect::<Vec<_>>(),
             "connections_severed": severed + hits.severed,
         })))
     }

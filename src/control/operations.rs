@@ -16,6 +16,8 @@ use crate::token::{PrefixId, Token};
 pub struct RevocationHits {
     /// The credentials, each with the place of its secret.
     pub lent: Vec<(String, String)>,
+    /// What the gateway itself goes on doing with what is revoked, each with its place.
+    pub own: Vec<(String, String)>,
     /// How many connections to origins were severed.
     pub severed: usize,
 }

@@ -47,6 +47,19 @@ impl RevokedSecrets {
             || place.read.all().iter().any(|one| self.has_value(row, one))
     }
 
+    /// Whether a row revokes a secret that the gateway itself reads from here.
+    pub fn covers(&self, from: &SecretRef) -> bool {
+        let at = from.place(self.key.as_ref());
+        let labels = from.env_name().map(str::to_owned).into_iter().collect();
+        let print = self.key.as_ref().and_then(|key| from.fingerprint_now(key));
+        let mut rows = self.rows.iter();
+        rows.any(|row| {
+            let values = &row.known.values;
+            let has_value = print.as_ref().is_some_and(|print| values.contains(print));
+            has_value || row.names(&labels, &at) || row.covers(&at)
+        })
+    }
+
     fn has_value(&self, row: &RevokedSecret, secret: &Secret) -> bool {
         let key = self.key.as_ref().filter(|_| !row.known.values.is_empty());
         key.is_some_and(|key| row.known.values.contains(&key.of(secret.expose())))

@@ -393,3 +393,74 @@ fn revocations_of_the_old_form_are_put_aside_whole_and_told() {
         serde_json::json!(["key"])
     );
 }
+
+/// What a gateway does itself with a secret, and the configuration that says so.
+const OWN: [(&str, &str); 4] = [
+    (
+        "gets tokens",
+        "[[login]]\nname = \"crm\"\ntoken_url = \"https://as.test/token\"\nclient_id = \"own\"\n\
+         client_secret = \"file:own\"\norigins = [\"https://crm.test\"]\n",
+    ),
+    (
+        "logs in to a proxy",
+        "[[origin]]\nmatch = \"https://far.test\"\nvia = \"http://127.0.0.1:9\"\nvia_auth = \"file:own\"\n",
+    ),
+    (
+        "logs in to the vault",
+        "[vault]\naddresses = [\"https://127.0.0.1:9\"]\nlogin = \"token\"\ntoken = \"file:own\"\n",
+    ),
+    (
+        "logs in to the vault",
+        "[vault]\naddresses = [\"https://127.0.0.1:9\"]\nlogin = \"approle\"\nrole_id = \"one\"\n\
+         secret_id = \"file:own\"\n",
+    ),
+];
+
+#[test]
+fn a_secret_that_a_gateway_uses_itself_is_not_said_to_be_revoked_while_it_goes_on() {
+    for (does, text) in OWN {
+        let mut program = Program::start("");
+        for name in ["own", "same"] {
+            fs::write(program.path(name), "user:OwnSecret0123456789").unwrap();
+            fs::set_permissions(program.path(name), fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        let without = program.edit(|config| format!("{config}\n{text}"));
+        program.restart_after_a_crash();
+        let place = |name: &str| format!("file:{}", program.path(name).display());
+        let labels = [place("own"), place("same")];
+        let refusal = format!(
+            "`{}` is revoked, and the gateway itself {does} with it",
+            labels[0]
+        );
+        for label in &labels {
+            let (code, said) = program.gateway(&["revoke", label]);
+            let goes_on = format!("itself {does} with {}", labels[0]);
+            assert!(code == 1 && said.contains(&goes_on), "{label}: {said}");
+            assert!(said.contains("end that gateway"), "{label}: {said}");
+            // It is revoked for what comes later, and can be taken out of what runs.
+            let said = program.refuse();
+            assert!(said.contains(&refusal), "{said}");
+            let with = program.edit(|_| without.clone());
+            program.reload();
+            let (code, said) = program.gateway(&["revoke", label]);
+            assert_eq!(code, 0, "{label}: {said}");
+            program.edit(|_| with.clone());
+            program.child.kill().unwrap();
+            program.child.wait().unwrap();
+            // None starts, whether the row was written while one ran or while none did.
+            for _ in 0..2 {
+                let said = fs::read_to_string(program.path("log")).unwrap().len();
+                let code = crate::program::spawn(&program.path("")).wait().unwrap();
+                let log = fs::read_to_string(program.path("log")).unwrap();
+                assert!(!code.success() && log[said..].contains(&refusal), "{log}");
+                let (code, said) = program.gateway(&["restore", label]);
+                assert_eq!(code, 0, "{said}");
+                let (code, said) = program.gateway(&["revoke", label]);
+                assert_eq!(code, 0, "{said}");
+            }
+            let (code, said) = program.gateway(&["restore", label]);
+            assert_eq!(code, 0, "{said}");
+            program.follow(crate::program::spawn(&program.path("")));
+        }
+    }
+}

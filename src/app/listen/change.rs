@@ -161,7 +161,7 @@ impl App {
             .map(|(id, made)| (id, &made.request.groups[..], Whose::Operator(made)));
         let first: Vec<_> = first.chain(made).collect();
         // Before phantoms are issued, for which a login may be renewed.
-        self.revocations.begin(&self.shared)?;
+        self.revocations.begin(&self.shared, config)?;
         let latest = self.reloading.latest.lock().await;
         let ids = first.iter().map(|(id, ..)| *id);
         self.restore_logins(&latest.read, ids).await?;

@@ -184,6 +184,7 @@ impl App {
         latest.also_watch(read.as_ref().ok().map(|(config, _)| config), named);
         let (config, resolved) = read?;
         self.refuse_fixed(source, &latest.read.config, &config, &resolved)?;
+        self.revocations.refuse_own(&config)?;
         let before = self.shared.current();
         let mut granted = generation::granted(&config)?;
         self.grants.withhold(&mut granted, allowed);

@@ -236,7 +236,9 @@ impl RevokeAnswers {
             return Ok(Code::Ok);
         }
         let what = format!("not confirmed: {}", safe(&self.unconfirmed.join("; ")));
-        Err(Failure::new(what).next("do it again, or end that gateway"))
+        let next = "do it again, or end that gateway: none starts whose configuration names what is \
+                    revoked as its own";
+        Err(Failure::new(what).next(next))
     }
 }
 
@@ -272,6 +274,12 @@ pub(crate) fn tell(gateways: &[Gateway], path: &str) -> RevokeAnswers {
             match told.join() {
                 Ok(Ok(answer)) => {
                     answers.severed += answer["connections_severed"].as_u64().unwrap_or_default();
+                    for own in answer["own"].as_array().into_iter().flatten() {
+                        let text = |name: &str| own[name].as_str().unwrap_or_default();
+                        let (does, from) = (text("does"), text("from"));
+                        let goes_on = format!("{} itself {does} with {from}", gateway.name);
+                        answers.unconfirmed.push(goes_on);
+                    }
                     answers.confirmed.push(gateway.name.clone());
                     answers.said.push(answer);
                 }
