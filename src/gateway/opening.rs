@@ -47,6 +47,10 @@ impl Worker {
         refused: CallerRefused,
         asked: Option<&Authority>,
     ) -> ExchangeId {
+        // Nobody's record conceals what stands in a host that a stranger asks for.
+        let has_phantom =
+            |to: &Authority| self.shared.sessions.has_folded(to.host.as_str().as_bytes());
+        let asked = asked.filter(|to| !has_phantom(to));
         let (entry, fresh) = (listener.mode.entry(), self.shared.ids.next());
         let callers = &self.shared.refused_callers;
         let (id, is_first) = callers.count((entry, client), &refused, (fresh, asked));

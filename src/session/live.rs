@@ -388,6 +388,8 @@ impl Redact for Session {
             return;
         }
         let extent = |sighting| phantoms.extent(&sighting, text.len());
+        // A host has lost its letter case.
+        places.extend(phantoms.find_folded(text).map(extent));
         places.extend(phantoms.find(text).map(extent));
     }
 }
@@ -418,6 +420,13 @@ impl Sessions {
     /// The session, live or ended, to which a text was issued as a phantom.
     pub fn owner(&self, text: &[u8]) -> Option<SessionId> {
         self.registry.owner(text)
+    }
+
+    /// Whether a live session's phantom stands in a text that has lost its letter case.
+    pub fn has_folded(&self, text: &[u8]) -> bool {
+        let live = self.live.read();
+        let mut held = live.values().map(|session| session.phantoms.load());
+        held.any(|phantoms| phantoms.find_folded(text).is_some())
     }
 
     /// Looks up a session by id.

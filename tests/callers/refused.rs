@@ -170,3 +170,35 @@ fn the_user_stands_beside_the_session_wherever_that_is_shown_and_a_rule_may_be_t
     assert_eq!(code, 0, "{said}");
     assert!(send(&program.path("agents.sock"), ASKED).ends_with("ok"));
 }
+
+#[test]
+fn a_phantom_that_lost_its_letter_case_stands_in_no_record_of_who_is_refused() {
+    let (program, door) = guarded();
+    let held = fs::read_to_string(program.path("phantoms.env")).unwrap();
+    let phantom = held
+        .lines()
+        .find_map(|line| line.split_once('='))
+        .unwrap()
+        .1;
+    let phantom = phantom.trim_matches(['\'', '"']).to_owned();
+    assert!(phantom.len() > 12, "{held}");
+    let lower = phantom.to_lowercase();
+    // Strangers at one door, and the session itself at the other.
+    for (to, host) in [
+        (door, format!("{lower}.test")),
+        (program.proxy, format!("{lower}.test")),
+        (program.proxy, format!("{phantom}.test")),
+    ] {
+        let mut stream = std::net::TcpStream::connect(to).unwrap();
+        let asked = format!("CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n");
+        stream.write_all(asked.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let _ = stream.read_to_string(&mut String::new());
+    }
+    let (code, said) = program.gateway(&["refused"]);
+    assert!(!said.to_lowercase().contains(&lower), "{code}: {said}");
+    let folder = ended(program);
+    let log = fs::read_to_string(folder.path().join("audit/log.jsonl")).unwrap();
+    assert!(log.contains("proxy_authentication"), "{log}");
+    assert!(!log.to_lowercase().contains(&lower), "{log}");
+}

@@ -1,6 +1,7 @@
 //! The logins that sessions made, and what each is for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -34,6 +35,8 @@ pub(crate) struct CapturedLogin {
 #[derive(Default)]
 pub(crate) struct SessionLogins {
     made: Mutex<MadeLogins>,
+    /// Whether any has no host of its own yet, which each request asks.
+    has_homeless: AtomicBool,
     /// Held while one is begun, until it is in force, so that the next has another name.
     pub(crate) turn: tokio::sync::Mutex<()>,
 }
@@ -91,6 +94,10 @@ impl CapturedLogin {
         }
     }
 
+    fn is_same(&self, other: &Self) -> bool {
+        self.session == other.session && self.login.name == other.login.name
+    }
+
     fn is_of(&self, session: &SessionId, asked: &AskedTokens) -> bool {
         let issuer = self.login.issuer.as_ref();
         self.session == *session
@@ -112,6 +119,7 @@ impl SessionLogins {
         known.captured.retain(holds);
         known.ended.retain(|(session, _)| lives(session));
         known.lengths.retain(|(session, _), _| lives(session));
+        self.note(&known);
         known.captured.clone()
     }
 
@@ -127,12 +135,14 @@ impl SessionLogins {
     /// Adds a login that a session made. Returns whether it may be there: others may have been
     /// added since it began.
     pub(crate) fn add(&self, login: CapturedLogin) -> bool {
-        let captured = &mut self.made.lock().captured;
+        let mut known = self.made.lock();
+        let captured = &mut known.captured;
         let mut others = captured.iter();
         let is_free = others.all(|one| one.login.name != login.login.name);
         let may_be = is_free && made_by(captured, &login.session) < MOST_LOGINS;
         if may_be {
             captured.push(login);
+            self.note(&known);
         }
         may_be
     }
@@ -146,8 +156,12 @@ impl SessionLogins {
 
     /// Whether any has no host of its own yet.
     pub(crate) fn has_homeless(&self) -> bool {
-        let known = self.made.lock();
-        known.captured.iter().any(|one| one.is_homeless)
+        self.has_homeless.load(Ordering::Acquire)
+    }
+
+    fn note(&self, known: &MadeLogins) {
+        let has_homeless = known.captured.iter().any(|one| one.is_homeless);
+        self.has_homeless.store(has_homeless, Ordering::Release);
     }
 
     /// The login without a host of its own whose token these fields present.
@@ -166,16 +180,17 @@ impl SessionLogins {
 
     /// Replaces a login by what it is now.
     pub(crate) fn replace(&self, login: CapturedLogin) {
-        self.remove(&login);
-        self.made.lock().captured.push(login);
+        let mut known = self.made.lock();
+        known.captured.retain(|one| !one.is_same(&login));
+        known.captured.push(login);
+        self.note(&known);
     }
 
     /// Removes one that could not be put in force.
     pub(crate) fn remove(&self, login: &CapturedLogin) {
-        let is_it = |one: &CapturedLogin| {
-            one.session == login.session && one.login.name == login.login.name
-        };
-        self.made.lock().captured.retain(|one| !is_it(one));
+        let mut known = self.made.lock();
+        known.captured.retain(|one| !one.is_same(login));
+        self.note(&known);
     }
 
     /// Forgets what a session made and ended.
@@ -184,6 +199,7 @@ impl SessionLogins {
         known.captured.retain(|one| one.session != *session);
         known.ended.retain(|(of, _)| of != session);
         known.lengths.retain(|(of, _), _| of != session);
+        self.note(&known);
     }
 
     /// Notes how long the tokens of a session's login are.
