@@ -159,6 +159,21 @@ impl Config {
                 routes: known.paths.clone(),
             });
         }
+        // Those of services that a person has at a host of their own.
+        for own in self
+            .credentials
+            .iter()
+            .filter(|one| !one.origins.is_empty())
+        {
+            let known = own.preset.as_deref().and_then(preset::named);
+            for known in known.iter().flat_map(|preset| &preset.endpoints) {
+                declared.add_endpoint(Endpoint {
+                    protocol: known.protocol,
+                    origins: own.origins.clone(),
+                    routes: known.paths.clone(),
+                });
+            }
+        }
         declared
     }
 

@@ -101,12 +101,32 @@ pub fn permit_loans(
 /// all below these paths, in which `*` stands for one segment; with `$` at its end, the path alone.
 /// A group lifts it.
 pub fn forbid_mints(service: &str, host: &str, by_reading: bool, paths: &[&str]) -> String {
-    let (resource, mut conditions) = host_named("resource", host);
-    conditions.push(any_of(paths.iter().map(|path| is_below(path)).collect()));
     let (action, kind) = match by_reading {
         true => (ANY, "reads"),
         false => ("action in Gateway::Action::\"write\"", ""),
     };
+    forbid_at((service, host, kind), action, paths, None)
+}
+
+/// Forbids the same of the requests to an endpoint of GraphQL that select one of these mutations,
+/// and those of which that cannot be read: a policy that reads what is left out fails.
+pub fn forbid_mutations(service: &str, host: &str, paths: &[String], names: &[&str]) -> String {
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let names = names.iter().map(|name| quoted(&format!("mutation.{name}")));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let reads = format!("context.graphql.fields.containsAny([{names}])");
+    forbid_at((service, host, "graphql"), ANY, &paths, Some(reads)) + "\n"
+}
+
+fn forbid_at(
+    (service, host, kind): (&str, &str, &str),
+    action: &str,
+    paths: &[&str],
+    further: Option<String>,
+) -> String {
+    let (resource, mut conditions) = host_named("resource", host);
+    conditions.push(any_of(paths.iter().map(|path| is_below(path)).collect()));
+    conditions.extend(further);
     let (id, group) = (id(&[MINTS, service, host, kind]), making(service));
     let (when, group) = (conditions.join(" &&\n  "), entity("Group", &group));
     format!(

@@ -303,3 +303,82 @@ fn a_services_own_other_spellings_make_no_lasting_credentials_and_what_is_beside
         assert!(line.contains(path), "{passed:#?}");
     }
 }
+
+#[test]
+fn no_mutation_and_no_api_below_another_path_makes_lasting_credentials() {
+    let desk = Desk::bare();
+    let hosts = [
+        ("gitlab", "GITLAB_TOKEN", "gitlab.com"),
+        ("gitlab", "GITLAB_PRIVATE_TOKEN", "gl.example.com"),
+        ("shopify", "SHOPIFY_ACCESS_TOKEN", "one.myshopify.com"),
+    ];
+    let lent = hosts.map(|(preset, variable, host)| {
+        let name = host.replace('.', "-");
+        format!(
+            "[[credential]]\nname = \"{name}\"\npreset = \"{preset}\"\nfrom = \"env:{variable}\"\n\
+             origins = [\"https://{host}\"]\nenv = [\"{variable}\"]\n"
+        )
+    });
+    let text = format!("[policy]\nfiles = [\"all.cedar\"]\n{}", lent.concat());
+    desk.write("home/all.toml", &text);
+    desk.write("home/all.cedar", "permit(principal, action, resource);\n");
+    let (api, shop) = ("/api/graphql", "/admin/api/2026-01/graphql.json");
+    let asked = |(host, path, query): (&str, &str, &str)| {
+        let content = format!("{{\"query\":\"{query}\"}}");
+        format!(
+            "curl -sS -H 'content-type: application/json' -d '{content}' https://{host}{path} 2>&1; echo\n"
+        )
+    };
+    let token = "mutation { a: personalAccessTokenCreate(input: {}) { token } }";
+    let storefront = "mutation M { ...F } fragment F on Mutation { storefrontAccessTokenCreate(input: {}) { shop } }";
+    let made = [
+        ("gitlab.com", api, token),
+        ("gl.example.com", api, token),
+        ("gl.example.com", "/gitlab/api/v4/user/keys", ""),
+        ("gl.example.com", "/our/gitlab/api/v4/user/keys", ""),
+        ("one.myshopify.com", shop, storefront),
+    ];
+    let beside = [
+        ("gitlab.com", api, "query { currentUser { id } }"),
+        (
+            "gl.example.com",
+            api,
+            "mutation { createNote(input: {}) { id } }",
+        ),
+        ("gl.example.com", "/gitlab/api/v4/projects", ""),
+        (
+            "one.myshopify.com",
+            shop,
+            "mutation { productCreate { shop } }",
+        ),
+    ];
+    let script: String = made.into_iter().chain(beside).map(asked).collect();
+    desk.write("tools/ask", &format!("#!/bin/sh\n{script}"));
+    let (file, tools) = (desk.at("home/all.toml"), desk.at("tools"));
+    let flags = ["-q", "--config", file.to_str().unwrap(), "--see"];
+    let mut command = desk.command(
+        "one",
+        &[&flags[..], &[tools.to_str().unwrap(), "--", "ask"]].concat(),
+    );
+    for (_, variable, _) in hosts {
+        command.env(
+            variable,
+            format!("zQWBuTSOoRi4A9spHcVY5ncnsDkxkJ0mLq17{variable}"),
+        );
+    }
+    let output = command.output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    let answers: Vec<&str> = told.lines().filter(|line| !line.is_empty()).collect();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(answers.len(), made.len() + beside.len(), "{said}\n{told}");
+    for (nth, answer) in answers.iter().enumerate() {
+        let is_refused = answer.contains("policy_forbids") && answer.contains("policy `mints/");
+        let is_policy = answer.contains("policy_");
+        let is_right = if nth < made.len() {
+            is_refused
+        } else {
+            !is_policy
+        };
+        assert!(is_right, "{nth}: {answer}");
+    }
+}

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::app::settings::resolve::ResolvedConfig;
+use crate::body::read::Protocol;
 use crate::config::{Allowed, Config};
+use crate::credential::preset::PresetEndpoint;
 use crate::credential::{ConfiguredCredential, preset};
 use crate::message::{HostPattern, OriginPattern};
 use crate::policy::{Source, generate};
@@ -46,7 +48,8 @@ pub(crate) fn guard(
     let origins: Vec<&OriginPattern> = origins.collect();
     let own = &resolved.own_origins;
     let named = own.iter().map(|(preset, _)| *preset);
-    let mut found: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+    let mut found: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+    let mut mutations = BTreeSet::new();
     for preset in preset::minting_at(&origins).chain(named) {
         let is_own = |origin: &OriginPattern| {
             let mut own = own.iter().filter(|(one, _)| one.name == preset.name);
@@ -55,17 +58,47 @@ pub(crate) fn guard(
         for mint in &preset.mints {
             for host in mint.hosts(&origins, is_own) {
                 let at = (preset.name.as_str(), host.to_string(), mint.by_reading);
-                found.entry(at).or_default().insert(&mint.path);
+                let mut public = origins.iter().filter(|origin| origin.hosts == *host);
+                // A server of one's own may serve its API below another path.
+                let below: &[&str] = match public.any(|origin| preset.is_at(origin)) {
+                    true => &[""],
+                    false => &["", "/*", "/*/*"],
+                };
+                let paths = below.iter().map(|below| format!("{below}{}", mint.path));
+                found.entry(at).or_default().extend(paths);
+            }
+        }
+        let own = origins.iter().filter(|origin| is_own(origin));
+        let speaks = |one: &&PresetEndpoint| one.protocol == Protocol::Graphql;
+        for (origin, endpoint) in own.flat_map(|origin| {
+            let speaking = preset.endpoints.iter().filter(speaks);
+            speaking.map(move |one| (origin, one))
+        }) {
+            let names: Vec<&str> = preset.mint_mutations.iter().map(String::as_str).collect();
+            let paths: Vec<String> = endpoint.paths.iter().map(ToString::to_string).collect();
+            let host = origin.hosts.to_string();
+            if !names.is_empty() {
+                mutations.insert(generate::forbid_mutations(
+                    &preset.name,
+                    &host,
+                    &paths,
+                    &names,
+                ));
             }
         }
     }
-    let forbid = |((service, host, by_reading), paths): (&(&str, String, bool), &BTreeSet<_>)| {
-        let paths: Vec<&str> = paths.iter().copied().collect();
-        generate::forbid_mints(service, host, *by_reading, &paths) + "\n"
-    };
+    let forbid =
+        |((service, host, by_reading), paths): (&(&str, String, bool), &BTreeSet<String>)| {
+            let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+            generate::forbid_mints(service, host, *by_reading, &paths) + "\n"
+        };
     sources.retain(|source| source.name != GUARDS);
     if !found.is_empty() {
-        let text = found.iter().map(forbid).collect::<String>();
+        let text = found
+            .iter()
+            .map(forbid)
+            .chain(mutations)
+            .collect::<String>();
         sources.push(Source::new(GUARDS, text));
     }
 }

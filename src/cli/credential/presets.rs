@@ -75,8 +75,9 @@ fn print(terminal: &Terminal, preset: &Preset) {
         terminal.line(format!("  asks {all}, or what your own files name instead"));
     }
     if !preset.mints.is_empty() {
+        let mutations = preset.mint_mutations.iter().map(String::as_str);
         let mints = preset.mints.iter().map(|one| one.path.as_str());
-        let mints = crate::names::join(mints, " ");
+        let mints = crate::names::join(mints.chain(mutations), " ");
         terminal.line(format!("  makes no credentials by {mints}"));
     }
     for credential in &preset.credentials {
@@ -114,6 +115,7 @@ fn document(preset: &Preset) -> serde_json::Value {
         "name": preset.name, "title": preset.title,
         "allow": texts(&preset.allow),
         "mints": preset.mints.iter().map(|one| &one.path).collect::<Vec<_>>(),
+        "mint_mutations": preset.mint_mutations,
         "home": preset.home, "registry": registry.collect::<Vec<_>>(), "credentials": credentials.collect::<Vec<_>>(),
     })
 }

@@ -61,6 +61,9 @@ pub struct Preset {
     /// Requests that make credentials which outlive the session.
     #[serde(default, deserialize_with = "each")]
     pub mints: Vec<Mint>,
+    /// The mutations that do at its endpoints of GraphQL.
+    #[serde(default)]
+    pub mint_mutations: Vec<String>,
     /// Its credentials.
     #[serde(default, rename = "credential")]
     pub credentials: Vec<PresetCredential>,
