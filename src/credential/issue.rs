@@ -4,7 +4,7 @@ use super::credentials::Credentials;
 use super::error::IssueFailure;
 use super::store::{StoreError, Unavailable};
 use crate::names::{CredentialName, SessionId};
-use crate::session::phantom::{Issue, KeptShapes, PhantomKey, Phantoms};
+use crate::session::phantom::{Issue, KeptShapes, PhantomFailure, PhantomKey, Phantoms, Shape};
 use crate::session::{Binding, Role, Session};
 
 /// A login that is over: its name, and why, with how to log in again.
@@ -13,8 +13,8 @@ pub type LoginEnd = (CredentialName, Box<str>);
 impl Credentials {
     /// Issues a session's phantoms for the credentials that it may hold.
     ///
-    /// A phantom has the declared shape, else the one that is kept from an earlier start, else that
-    /// of the secret, which is then fetched. The order is that of the configuration, so the same
+    /// A phantom has the declared shape, else the one that is kept from an earlier start, if that
+    /// shows what the secret shows now, else that of the secret. The order is that of the configuration, so the same
     /// key, shapes and configuration give the same phantoms. Also returns the logins that are over,
     /// which have none, and why.
     ///
@@ -110,20 +110,16 @@ impl Credentials {
         // A login may have ended, and its issuer need not have given each token.
         let is_login = source.is_of_login();
         let is_optional = is_optional(binding) || is_login;
-        // No issuer that a session chose keeps the gateway from starting.
-        let is_settled = binding.shape.is_some() || !is_optional || self.is_own(session, at);
+        // No issuer that a session chose keeps the gateway from starting. One that is at hand and
+        // cannot be used is told at once.
+        let is_asked = is_optional || source.reference().is_at_hand();
+        let is_settled = binding.shape.is_some() || !is_asked || self.is_own(session, at);
         let unavailable = |cause| IssueFailure::Unavailable {
             credential: name.clone(),
             cause,
         };
         if let (Some(shape), None, true) = (&known, private_key, is_settled) {
-            // One that is at hand and cannot be used is told at once.
-            if binding.shape.is_none() && source.reference().is_at_hand() {
-                let lease = source.resolve(Some(session)).await.map_err(unavailable)?;
-                self.note(at, &lease.secret);
-            }
-            issue.issue(name, shape, |_| false)?;
-            kept.keep(name, shape.clone());
+            issue_as(issue, kept, (name, shape), |_| false)?;
             return Ok(None);
         }
         // An issuer is asked neither for a live session, nor with what is revoked.
@@ -161,13 +157,29 @@ impl Credentials {
                 issue.issue_key(name, &form, |text| secret.is(text))?;
             }
             None => {
-                let shape = known.unwrap_or_else(|| secret.shape(binding.claims.as_deref()));
-                issue.issue(name, &shape, |text| secret.is(text))?;
-                kept.keep(name, shape);
+                let now = secret.shape(binding.claims.as_deref());
+                let shows = |shape: &Shape| binding.shape.is_some() || shape.shows(&now);
+                let shape = known.filter(shows).unwrap_or(now);
+                issue_as(issue, kept, (name, &shape), |text| secret.is(text))?;
             }
         }
         Ok(None)
     }
+}
+
+/// Issues a phantom of a shape, which is kept. The one of the shape that was kept is retired.
+fn issue_as(
+    issue: &mut Issue<'_>,
+    kept: &mut KeptShapes,
+    (name, shape): (&CredentialName, &Shape),
+    taken: impl Fn(&[u8]) -> bool,
+) -> Result<(), PhantomFailure> {
+    issue.issue(name, shape, taken)?;
+    if let Some(before) = kept.of(name).filter(|before| *before != shape) {
+        issue.retire(name, before);
+    }
+    kept.keep(name, shape.clone());
+    Ok(())
 }
 
 /// Whether this part of a credential may be missing.

@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, LOGIN, REAL, said, until};
@@ -335,5 +337,86 @@ fn an_agent_that_is_logged_in_outside_is_ready_inside_in_every_project_from_the_
     assert_eq!(
         found(&desk, "one", &["--profile", "none"], SCREEN),
         json!(null)
+    );
+}
+
+/// A file of Codex' login with an account, and what each renewal changes.
+fn codex(email: &str, nth: u64) -> Value {
+    let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let token = |kind: &str| {
+        let times = (1_763_000_000 + nth, 1_999_000_000 + nth);
+        let claims = json!({
+            "email": email, "iat": times.0, "nbf": times.0, "exp": times.1,
+            "jti": format!("{kind}-{}", "Ab3-_x9Q".repeat(nth as usize)), "auth_time": nth.pow(9),
+            "https://api.openai.com/auth": {"chatgpt_plan_type": "plus"},
+        });
+        let head = json!({"alg": "RS256", "kid": format!("key-{nth}")});
+        format!(
+            "{}.{}.{}",
+            part(head),
+            part(claims),
+            URL_SAFE_NO_PAD.encode([nth as u8; 256])
+        )
+    };
+    let refresh = [
+        "rt_Zx81-kQmLpTnWc5RjYb3HvGs7Df",
+        "rt_kQm_LpTnWc5RjYb3HvGs7DfZx-8_1A",
+    ];
+    json!({"auth_mode": "chatgpt", "tokens": {
+        "access_token": token("a"), "id_token": token("i"), "account_id": "acc",
+        "refresh_token": refresh[nth as usize % 2],
+    }})
+}
+
+#[test]
+fn a_phantom_shows_the_account_that_its_login_has_and_is_the_same_until_that_changes() {
+    let desk = Desk::bare();
+    let show = |script: &str| {
+        let flags = ["--login", "codex", "--", "sh", "-c", script];
+        said(desk.command("one", &flags))
+    };
+    let tokens = |email: &str, nth| {
+        desk.write("home/.codex/auth.json", &codex(email, nth).to_string());
+        let told = show("cat ~/.codex/auth.json");
+        let found = &told[told.find('{').unwrap()..=told.rfind('}').unwrap()];
+        serde_json::from_str::<Value>(found).unwrap_or_else(|_| panic!("{told}"))["tokens"].clone()
+    };
+    let claims = |token: &Value| -> Value {
+        let payload = token.as_str().unwrap().split('.').nth(1).unwrap();
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).unwrap()).unwrap()
+    };
+    let first = tokens("old@example.com", 1);
+    assert_eq!(claims(&first["id_token"])["email"], "old@example.com");
+    // A renewal changes times, what is drawn, lengths and punctuation.
+    assert_eq!(tokens("old@example.com", 2), first);
+    let second = tokens("someone-else@example.com", 3);
+    for kind in ["id_token", "access_token"] {
+        assert_eq!(claims(&second[kind])["email"], "someone-else@example.com");
+    }
+    assert_eq!(second["refresh_token"], first["refresh_token"]);
+    assert_eq!(tokens("someone-else@example.com", 4), second);
+    // The start after another account refuses the former phantom by its name.
+    desk.write(
+        "home/.codex/auth.json",
+        &codex("third@example.com", 5).to_string(),
+    );
+    let former = second["access_token"].as_str().unwrap();
+    let told = show(&format!(
+        "curl -sS -H 'Authorization: Bearer {former}' https://chatgpt.com/"
+    ));
+    assert!(told.contains("\"credential_removed\""), "{told}");
+    // What cannot be read is said, and not shown as something else.
+    let unreadable = codex("a@example.com", 6)
+        .to_string()
+        .replace("In0.", "In0.!");
+    desk.write("home/.codex/auth.json", &unreadable);
+    let told = show("cat ~/.codex/auth.json");
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        told.contains(
+            "/tokens/access_token`: it looks like a JSON Web Token, and its claims cannot be read"
+        ) && told.contains("log in again")
+            && !told.contains("account_id"),
+        "{told}"
     );
 }

@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use super::entry::{self, HostToken};
 use super::moment::{self, Written};
+use super::tokens::claims;
 use super::unreadable::{FileFault, FileUnreadable};
 use super::{FileFormat, LoginFile, TokenKind, Tokens, UNTOLD, json};
 
@@ -22,9 +23,15 @@ pub fn read(file: &LoginFile, text: &[u8]) -> Result<Option<Tokens>, FileUnreada
         let Some(member) = file.member(kind) else {
             return Ok(None);
         };
-        match file.format == FileFormat::Json && json::is_number(text, member) {
-            true => Err(file.at(member, FileFault::NoText)),
-            false => find(file, text, member),
+        if file.format == FileFormat::Json && json::is_number(text, member) {
+            return Err(file.at(member, FileFault::NoText));
+        }
+        let found = find(file, text, member)?;
+        let is_unread =
+            |token: &str| is_web_token(token) && claims::<Map<_, Value>>(token).is_none();
+        match found.as_deref().is_some_and(|token| is_unread(token)) {
+            true => Err(file.at(member, FileFault::NoClaims)),
+            false => Ok(found),
         }
     };
     let (access, refresh) = (token(TokenKind::Access)?, token(TokenKind::Refresh)?);
@@ -47,6 +54,11 @@ pub fn read(file: &LoginFile, text: &[u8]) -> Result<Option<Tokens>, FileUnreada
         expires,
         ..Tokens::default()
     }))
+}
+
+/// Whether a token has the form of a signed JSON Web Token (RFC 7515 §7.1).
+fn is_web_token(token: &str) -> bool {
+    token.starts_with("eyJ") && token.split('.').count() == 3
 }
 
 /// The file with other tokens in it. Every other byte stays. If nobody told their end, it has the

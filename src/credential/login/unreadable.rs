@@ -32,6 +32,9 @@ pub enum FileFault {
     /// The member is not a text.
     #[error("it is not a text")]
     NoText,
+    /// The member looks like a JSON Web Token, and its claims, which programs read, cannot be read.
+    #[error("it looks like a JSON Web Token, and its claims cannot be read")]
+    NoClaims,
     /// The member is no base64 of a user and a token.
     #[error("it is not base64 of `user:token`")]
     NoPair,

@@ -129,6 +129,21 @@ impl<'k> Issue<'k> {
         })
     }
 
+    /// Retires the phantom that a credential had in a shape that it has no more, so that it is
+    /// refused by name. One that the new phantom contains could not be told from it.
+    pub fn retire(&mut self, credential: &CredentialName, shape: &Shape) {
+        let text = shape.fill(&mut self.key.stream(credential.as_str(), 0));
+        let mut others = self.issued.iter().chain(&self.retired);
+        let is_apart =
+            |other: &Phantom| !other.text.contains(&text) && !text.contains(&*other.text);
+        if shape.entropy_bits() >= MIN_BITS && others.all(is_apart) {
+            self.retired.push(Phantom {
+                credential: credential.clone(),
+                text: Arc::from(text),
+            });
+        }
+    }
+
     fn draw(
         &mut self,
         credential: &CredentialName,

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::draw::Stream;
+use super::draw::{PhantomKey, Stream};
 use super::slots::{Alphabet, Slot, fill_slots};
 use super::written;
 
@@ -66,6 +66,22 @@ impl JwtShape {
             payload,
             signature_bytes,
         })
+    }
+
+    /// The claims that every phantom of the shape shows, without times.
+    pub(super) fn shown(&self) -> serde_json::Map<String, serde_json::Value> {
+        let claims = |seed| -> serde_json::Map<_, _> {
+            let key = PhantomKey::from_bytes([seed; 32]);
+            let filled = fill_slots(&self.payload, &mut key.stream("", 0));
+            serde_json::from_slice(&filled).unwrap_or_default()
+        };
+        // What is drawn differs from one key to another.
+        let (mut shown, others) = (claims(0), [1, 2, 3, 4].map(claims));
+        shown.retain(|name, value| {
+            let is_same = |other: &serde_json::Map<_, _>| other.get(name) == Some(value);
+            !TIMES.contains(&&**name) && others.iter().all(is_same)
+        });
+        shown
     }
 
     pub(super) fn len(&self) -> usize {
@@ -196,6 +212,8 @@ fn mask_number(text: &[u8], kept: bool, slots: &mut Vec<Slot>) {
 
 const KEPT: &[&str] =
     &crate::names::word_list::<11>("iss aud exp nbf iat scope scp role typ token_type ref");
+/// Those that each renewal changes.
+const TIMES: [&str; 3] = ["exp", "nbf", "iat"];
 /// 2100, in seconds.
 const FAR_END: &[u8] = b"4102444800";
 const MIN_SIGNATURE_BYTES: usize = 16;

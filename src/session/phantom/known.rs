@@ -6,7 +6,13 @@ use super::slots::{Alphabet, CHECKSUM_DIGITS, Check, LETTERS, Slot, uuid_slots};
 
 /// Marks inside or at the end of a format that clients look for: the prefix, the mark, and whether
 /// the mark ends the value.
-const MARKS: &[(&str, &str, bool)] = &[("sk-", "T3BlbkFJ", false), ("sk-ant-api03-", "AA", true)];
+const MARKS: &[(&str, &str, bool)] = &[
+    ("sk-", "T3BlbkFJ", false),
+    ("sk-ant-api03-", "AA", true),
+    ("", BOT, false),
+];
+/// What follows the number of a bot of Telegram, which is public.
+const BOT: &str = ":AA";
 
 /// The positions of a credential that is not a JWT.
 pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Check>) {
@@ -73,13 +79,10 @@ fn free_slots(text: &[u8]) -> Vec<Slot> {
         return vec![Slot::Draw(hex); text.len()];
     }
     let mut slots: Vec<Slot> = text.iter().map(|byte| Slot::of_class(*byte)).collect();
-    let wider = slots.iter().map(|slot| match slot {
-        Slot::Draw(_) => Slot::Draw(Alphabet::Alnum),
-        fixed => *fixed,
-    });
-    let wider: Vec<Slot> = wider.collect();
-    if bits(&slots) < KEY_BITS && bits(&wider) >= KEY_BITS {
-        slots = wider;
+    if bits(&slots) < KEY_BITS {
+        for slot in slots.iter_mut().filter(|slot| slot.fixed().is_none()) {
+            *slot = Slot::Draw(Alphabet::Alnum);
+        }
     }
     // The digit before the padding holds unused bits that a strict decoder checks (RFC 4648
     // §3.5), so it is kept.
@@ -122,7 +125,8 @@ fn keep_marks(credential: &[u8], slots: &mut [Slot]) {
         } else {
             memchr::memmem::find(credential, mark.as_bytes())
         };
-        if let Some(at) = at {
+        let is_bots = |at: &usize| *mark != BOT || credential[..*at].iter().all(u8::is_ascii_digit);
+        if let Some(at) = at.filter(is_bots) {
             for (slot, byte) in slots[at..].iter_mut().zip(mark.bytes()) {
                 *slot = Slot::Fixed(byte);
             }
@@ -131,7 +135,7 @@ fn keep_marks(credential: &[u8], slots: &mut [Slot]) {
 }
 
 /// What makes a phantom as hard to guess as a key.
-const KEY_BITS: f64 = 128.0;
+pub(super) const KEY_BITS: f64 = 128.0;
 
 /// CRC-32 (IEEE 802.3) as six base-62 digits: the checksum at the end of GitHub and npm tokens.
 pub(super) fn base62_crc32(bytes: &[u8]) -> [u8; CHECKSUM_DIGITS] {
@@ -200,6 +204,20 @@ mod tests {
             })
             .collect();
         assert_eq!(fixed, b"sk-proj-T3BlbkFJ");
+    }
+
+    #[test]
+    fn a_short_secret_has_a_phantom_of_any_letters_and_a_bots_mark_stays() {
+        for secret in [&b"12345678"[..], b"password", b"Abcdef12"] {
+            assert_eq!(bits(&slots_of(secret).0) as u32, 47);
+        }
+        let fixed = |secret: &[u8]| -> Vec<u8> {
+            let slots = slots_of(secret).0;
+            slots.iter().filter_map(Slot::fixed).collect()
+        };
+        let bot = b"1234567890:AAHkLmNoPqRsTuVwXyZaBcDeFgHiJkLmNoP";
+        assert_eq!(fixed(bot), b":AA");
+        assert_eq!(fixed(b"someone:AAHkLmNoPqRsTuVwXyZaBcDeFgHiJkLmNoP"), b":");
     }
 
     #[test]

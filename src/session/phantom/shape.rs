@@ -133,6 +133,26 @@ impl Shape {
         }
     }
 
+    /// Whether a phantom of this shape, which was kept, shows what the secret shows that now has
+    /// the other: the claims of a JSON Web Token but for times, else the prefix. What follows a
+    /// prefix is not compared, as each renewal changes it. A phantom must be as hard to guess as a
+    /// key where the secret is.
+    pub fn shows(&self, now: &Self) -> bool {
+        let prefix = |slots: &[Slot]| -> Vec<u8> {
+            let fixed = slots.iter().map_while(Slot::fixed);
+            fixed.filter(u8::is_ascii_alphanumeric).collect()
+        };
+        let is_same = match (&self.0, &now.0) {
+            (Body::Jwt(kept), Body::Jwt(now)) => kept.shown() == now.shown(),
+            (Body::Slots { slots: kept, .. }, Body::Slots { slots: now, .. }) => {
+                prefix(kept) == prefix(now)
+            }
+            _ => false,
+        };
+        let is_key = |shape: &Self| f64::from(shape.entropy_bits()) >= known::KEY_BITS;
+        is_same && (is_key(self) || !is_key(now))
+    }
+
     /// The shape as a session's record keeps it. It holds what every phantom of the shape shows.
     pub fn to_text(&self) -> String {
         match &self.0 {
@@ -223,7 +243,7 @@ impl std::fmt::Debug for Shape {
 const MAX_BYTES: usize = 16 * 1024;
 
 /// The least randomness a phantom must have, in bits.
-pub(super) const MIN_BITS: u32 = 24;
+pub(super) const MIN_BITS: u32 = 40;
 
 #[cfg(test)]
 mod tests {
@@ -264,6 +284,23 @@ mod tests {
             Shape::parse("x[30 alnum][6 crc32]y"),
             Err(ShapeMalformed::Checksum)
         );
+    }
+
+    #[test]
+    fn a_kept_shape_stays_until_its_prefix_or_its_strength_is_another() {
+        let shows = |kept: &str, now: &str| {
+            let [kept, now] = [kept, now].map(|secret| Shape::of(secret.as_bytes()));
+            kept.shows(&now)
+        };
+        let key = "sk_test_4f8Kq2LmZx90TbVnRs7YcW1e";
+        assert!(shows(key, "sk_test_x90TbVnRs7Y-cW1e4f8Kq2LmZ0q"));
+        assert!(!shows(key, "sk_live_4f8Kq2LmZx90TbVnRs7YcW1e"));
+        assert!(shows(
+            "-f8Kq2LmZx90TbVnRs7YcW1e",
+            "4_8Kq2LmZx90TbVnRs7YcW1eA"
+        ));
+        assert!(!shows("12345678", "4f8Kq2LmZx90TbVnRs7YcW1e"));
+        assert!(shows("12345678", "123456789"));
     }
 
     #[test]

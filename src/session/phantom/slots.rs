@@ -68,6 +68,14 @@ impl Slot {
         }
     }
 
+    /// The byte that every phantom has there.
+    pub(super) fn fixed(&self) -> Option<u8> {
+        match self {
+            Self::Fixed(byte) => Some(*byte),
+            Self::Draw(_) => None,
+        }
+    }
+
     /// How much randomness the position adds, in bits.
     pub(super) fn bits(self) -> f64 {
         match self {

@@ -245,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn no_phantom_of_a_session_lies_inside_another(key in any::<[u8; 32]>(), lengths in prop::collection::vec(8_usize..12, 2..40)) {
+    fn no_phantom_of_a_session_lies_inside_another(key in any::<[u8; 32]>(), lengths in prop::collection::vec(13_usize..17, 2..40)) {
         let key = PhantomKey::from_bytes(key);
         let mut issue = Issue::new(&key);
         for (at, length) in lengths.iter().enumerate() {

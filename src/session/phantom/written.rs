@@ -40,7 +40,7 @@ pub(super) fn write(slots: &[Slot], check: Option<&Check>) -> String {
                 let _ = write!(text, "{}{name}", run.len());
             }
             Slot::Fixed(_) => {
-                let bytes: Vec<u8> = run.iter().filter_map(fixed).collect();
+                let bytes: Vec<u8> = run.iter().filter_map(Slot::fixed).collect();
                 let _ = write!(text, "={}", percent_encode(&bytes, NON_ALPHANUMERIC));
             }
         }
@@ -81,13 +81,6 @@ pub(super) fn read<'t>(
         }
     }
     Some((slots, check))
-}
-
-fn fixed(slot: &Slot) -> Option<u8> {
-    match slot {
-        Slot::Fixed(byte) => Some(*byte),
-        Slot::Draw(_) => None,
-    }
 }
 
 #[cfg(test)]
