@@ -1026,7 +1026,7 @@ fn the_command_gets_harmless_variables_and_those_that_are_named() {
     }
     assert!(
         noted.contains(
-            "not passed: APP_KEYS, EDITOR, ODD\\u{1b}[31m, SENTRY_DSN; --pass-env NAME passes a variable"
+            "not passed: APP_KEYS, EDITOR, ODD\\u{1b}[31m, SENTRY_DSN; --pass-env APP_KEYS passes it as it is"
         ),
         "{noted}"
     );

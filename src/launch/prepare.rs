@@ -92,11 +92,12 @@ impl Plan {
         self.mounts.guard_git && projects.any(|one| one.join(".git").exists())
     }
 
-    /// The files of the projects that hold what looks like a secret, of those that usually do.
-    pub fn secrets(&self) -> Vec<PathBuf> {
+    /// The files of the projects that hold what looks like a secret, of those that usually do, each
+    /// with its name there.
+    pub fn secrets(&self) -> Vec<(PathBuf, Option<String>)> {
         let projects = self.mounts.projects.iter();
         let secrets = projects.flat_map(|one| project::secrets(one));
-        let is_seen = |path: &PathBuf| !self.mounts.hidden.contains(path);
+        let is_seen = |(path, _): &(PathBuf, _)| !self.mounts.hidden.contains(path);
         secrets.filter(is_seen).collect()
     }
 

@@ -56,9 +56,10 @@ fn owns(uid: u32) -> bool {
 }
 
 /// Returns the files of settings in a project and two levels below that hold what looks like a
-/// credential, or is named like one: `.env` or alike, what git and package managers read, keys.
-/// Only so many folders are looked at, and none that tools fill.
-pub(super) fn secrets(project: &Path) -> Vec<PathBuf> {
+/// credential, or is named like one: `.env` or alike, what git and package managers read, keys. Each
+/// has the name that the credential is assigned to, if it is. Only so many folders are looked at,
+/// and none that tools fill.
+pub(super) fn secrets(project: &Path) -> Vec<(PathBuf, Option<String>)> {
     let mut found = Vec::new();
     let mut folders = VecDeque::from([(project.to_owned(), 0)]);
     for _ in 0..MOST_FOLDERS {
@@ -77,12 +78,11 @@ pub(super) fn secrets(project: &Path) -> Vec<PathBuf> {
                     folders.push_back((entry.path(), depth + 1));
                 }
                 Ok(kind) if kind.is_dir() => {
-                    let path = below.map(|(_, file)| entry.path().join(file));
-                    found.extend(path.filter(|path| assigns_secret(path)));
+                    found.extend(below.and_then(|(_, file)| secret_in(entry.path().join(file))));
                 }
                 Ok(kind) if kind.is_file() && is_named && files < MOST_FILES => {
                     files += 1;
-                    found.extend(Some(entry.path()).filter(|path| assigns_secret(path)));
+                    found.extend(secret_in(entry.path()));
                 }
                 _ => {}
             }
@@ -100,13 +100,15 @@ pub(super) fn sockets(plan: &MountPlan) -> Vec<PathBuf> {
     sockets.collect()
 }
 
-fn assigns_secret(path: &Path) -> bool {
+/// The file with the name of a credential in it; `None` if it holds none.
+fn secret_in(path: PathBuf) -> Option<(PathBuf, Option<String>)> {
     let opened = File::options()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
-        .open(path);
+        .open(&path);
     let mut text = Vec::new();
     let read = opened.and_then(|file| file.take(LONGEST).read_to_end(&mut text));
+    read.ok()?;
     let is_example = path
         .extension()
         .is_some_and(|end| EXAMPLES.iter().any(|one| end == *one));
@@ -120,7 +122,22 @@ fn assigns_secret(path: &Path) -> bool {
     let is_plain = path
         .file_name()
         .is_some_and(|name| name.as_encoded_bytes().starts_with(b".env"));
-    read.is_ok() && (lines.any(is_secret) || !is_plain && is_credential(&text))
+    let line = lines.find(|line| is_secret(*line));
+    if line.is_none() && (is_plain || !is_credential(&text)) {
+        return None;
+    }
+    let name = line.and_then(|(name, _)| shown_name(name));
+    Some((path, name))
+}
+
+/// A name as it may be shown: a line of another format may have a credential in its place.
+fn shown_name(name: &[u8]) -> Option<String> {
+    let name = name.strip_prefix(b"export ").unwrap_or(name);
+    let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.:/".contains(byte);
+    let is_name = name.iter().all(is_usual)
+        && !detect::holds_credential(name)
+        && !detect::holds_issued_credential(name);
+    String::from_utf8(name.to_owned()).ok().filter(|_| is_name)
 }
 
 /// Whether a file is one of those that programs read a credential from.
@@ -250,18 +267,20 @@ mod tests {
             fs::create_dir_all(project.path().join(folder)).unwrap();
             write(&format!("{folder}/.env"), "export BOT_TOKEN=hunter22\n");
         }
+        write("app/pip.conf", "https://me:hunter22/x?api_token=hunter22\n");
         let found = secrets(project.path());
         let expected = [
-            ".env",
-            ".env.local",
-            ".git/config",
-            ".netrc",
-            ".npmrc",
-            "app/api/.env",
-            "auth.json",
-            "tls.key",
+            (".env", Some("STRIPE_KEY")),
+            (".env.local", Some("DATABASE_URL")),
+            (".git/config", Some("extraheader")),
+            (".netrc", None),
+            (".npmrc", Some("//registry.npmjs.org/:_authToken")),
+            ("app/api/.env", Some("BOT_TOKEN")),
+            ("app/pip.conf", None),
+            ("auth.json", None),
+            ("tls.key", None),
         ];
-        let expected = expected.map(|name| project.path().join(name));
+        let expected = expected.map(|(name, key)| (project.path().join(name), key.map(Into::into)));
         assert_eq!(found, expected);
     }
 }

@@ -337,16 +337,32 @@ impl Overview<'_> {
                 VARIABLES_SHOWN
             };
             let shown = some_of(&names, most, ", ");
-            let secret = names.first().filter(|name| is_secret_name(name.as_bytes()));
-            let lends = secret.map(|name| format!("--secret {name}@HOST lends a phantom of it; "));
-            let lends = lends.unwrap_or_default();
-            format!("not passed: {shown}; {lends}--pass-env NAME passes a variable as it is")
+            // A secret is to be lent: none is offered as it is.
+            let first = |is_secret| {
+                let mut all = names.iter();
+                all.find(|name| is_secret_name(name.as_bytes()) == is_secret)
+            };
+            let secret =
+                first(true).map(|name| format!("; --secret {name}@HOST lends a phantom of it"));
+            let plain = first(false).map(|name| format!("; --pass-env {name} passes it as it is"));
+            format!(
+                "not passed: {shown}{}{}",
+                secret.unwrap_or_default(),
+                plain.unwrap_or_default()
+            )
         })
     }
 
     /// What in the projects the command can use, although nobody lent it.
     fn warnings(&self) -> Vec<String> {
-        let files = listed(&self.plan.secrets(), "").map(|files| {
+        let found = self.plan.secrets().into_iter();
+        let found = found.map(|(path, key)| match key {
+            Some(key) => format!("{} (`{key}`)", path.display()),
+            None => path.display().to_string(),
+        });
+        let found: Vec<String> = found.collect();
+        let files = (!found.is_empty()).then(|| some_of(&found, PATHS_SHOWN, ", "));
+        let files = files.map(|files| {
             format!("{files} holds what looks like a secret, and the command can read it")
         });
         let sockets = listed(&self.plan.sockets(), "").map(|sockets| {
