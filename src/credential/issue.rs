@@ -14,9 +14,9 @@ impl Credentials {
     /// Issues a session's phantoms for the credentials that it may hold.
     ///
     /// A phantom has the declared shape, else the one that is kept from an earlier start, if that
-    /// shows what the secret shows now, else that of the secret. The order is that of the configuration, so the same
-    /// key, shapes and configuration give the same phantoms. Also returns the logins that are over,
-    /// which have none, and why.
+    /// shows what the secret shows now, else that of the secret. The order is that of the
+    /// configuration, so the same key, shapes and configuration give the same phantoms. Also
+    /// returns the logins that are over, which have none, and why.
     ///
     /// # Errors
     /// [`IssueFailure`] by cause.

@@ -56,9 +56,9 @@ fn owns(uid: u32) -> bool {
 }
 
 /// Returns the files of settings in a project and two levels below that hold what looks like a
-/// credential, or is named like one: `.env` or alike, what git and package managers read, keys. Each
-/// has the name that the credential is assigned to, if it is. Only so many folders are looked at,
-/// and none that tools fill.
+/// credential, or is named like one: `.env` or alike, what git and package managers read, keys.
+/// Each has the name that the credential is assigned to, if it is. Only so many folders are looked
+/// at, and none that tools fill.
 pub(super) fn secrets(project: &Path) -> Vec<(PathBuf, Option<String>)> {
     let mut found = Vec::new();
     let mut folders = VecDeque::from([(project.to_owned(), 0)]);
