@@ -6,8 +6,9 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::config::Config;
-use crate::names::{SessionId, hex};
+use crate::cli::operate::env::listener;
+use crate::config::Listener;
+use crate::names::hex;
 
 use crate::app::client_environment::{certificate, damaged};
 use crate::app::{Code, ConfigFile, Failure, Terminal};
@@ -28,7 +29,12 @@ pub(crate) struct CaCommand {
 impl CaCommand {
     pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let config = self.config.read(terminal)?;
-        let (path, pem) = certificate(&config, self.session(&config)?)?;
+        let has_one = |one: &Listener| one.session.one().is_some();
+        let found = listener(&config, self.session.as_deref(), has_one)?;
+        let none = || Failure::usage("no listener has that session");
+        let session = found.and_then(|one| one.session.one());
+        let session = session.ok_or_else(|| none().next("name one of a [[listener]]"))?;
+        let (path, pem) = certificate(&config, session)?;
         if terminal.json() {
             let der = CertificateDer::from_pem_slice(&pem).map_err(|_| damaged(&path))?;
             let digest = hex(&Sha256::digest(&der));
@@ -40,28 +46,5 @@ impl CaCommand {
             terminal.line(String::from_utf8_lossy(&pem).trim_end());
         }
         Ok(Code::Ok)
-    }
-
-    /// Returns the named session, or the only one that has a listener.
-    fn session<'a>(&self, config: &'a Config) -> Result<&'a SessionId, Failure> {
-        let sessions = config.listeners.iter();
-        let sessions = sessions.filter_map(|listener| listener.session.one());
-        let mut sessions: Vec<&SessionId> = sessions.collect();
-        sessions.sort();
-        sessions.dedup();
-        sessions.retain(|session| {
-            self.session
-                .as_deref()
-                .is_none_or(|name| name == session.as_str())
-        });
-        match sessions[..] {
-            [session] => Ok(session),
-            [] => {
-                Err(Failure::usage("no listener has that session")
-                    .next("name one of a [[listener]]"))
-            }
-            _ => Err(Failure::usage("several sessions have a listener")
-                .next("name one: `--session NAME`")),
-        }
     }
 }

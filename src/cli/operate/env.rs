@@ -190,7 +190,8 @@ impl Env {
 
     /// Reads what a gateway that runs with this configuration has written.
     fn of_file(&self, config: &Config) -> Result<ClientEnvironment, Failure> {
-        let listener = self.listener(config)?;
+        let listener = listener(config, self.session.as_deref(), Listener::has_proxy_url)?;
+        let listener = listener.ok_or_else(no_proxy)?;
         let session = listener.session.one().ok_or_else(no_proxy)?;
         let (certificate, _) = client_environment::certificate(config, session)?;
         let resolved = ResolvedConfig::of(config, &ShellLoans::default())?;
@@ -208,37 +209,27 @@ impl Env {
             ..ClientEnvironment::default()
         })
     }
+}
 
-    fn listener<'a>(&self, config: &'a Config) -> Result<&'a Listener, Failure> {
-        let wanted = |listener: &&Listener| {
-            self.session
-                .as_deref()
-                .is_none_or(|name| name == listener.session.as_str())
-        };
-        let proxies: Vec<&Listener> = config
-            .listeners
-            .iter()
-            .filter(|listener| listener.has_proxy_url())
-            .filter(wanted)
-            .collect();
-        match proxies[..] {
-            [listener] => Ok(listener),
-            [] => Err(no_proxy()),
-            [first, ..]
-                if proxies
-                    .iter()
-                    .all(|listener| listener.session == first.session) =>
-            {
-                Ok(first)
-            }
-            _ => {
-                let names = proxies.iter().map(|listener| &listener.session);
-                let names = crate::names::join(names, " or ");
-                Err(Failure::usage("several sessions have a listener")
-                    .next(format!("name one: `--session` {names}")))
-            }
-        }
+/// The listener of a session: the one that is named, or the only one of those that fit.
+pub(super) fn listener<'a>(
+    config: &'a Config,
+    named: Option<&str>,
+    fits: impl Fn(&Listener) -> bool,
+) -> Result<Option<&'a Listener>, Failure> {
+    let is_named = |one: &Listener| named.is_none_or(|name| name == one.session.as_str());
+    let listeners = config.listeners.iter();
+    let found: Vec<&Listener> = listeners.filter(|one| fits(one) && is_named(one)).collect();
+    let first = found.first().copied();
+    if found
+        .iter()
+        .all(|one| Some(&one.session) == first.map(|first| &first.session))
+    {
+        return Ok(first);
     }
+    let names = crate::names::join(found.iter().map(|one| &one.session), " or ");
+    Err(Failure::usage("several sessions have a listener")
+        .next(format!("name one: `--session` {names}")))
 }
 
 /// Says that a proxy which asks for a password is not reached with these variables alone.
