@@ -40,13 +40,11 @@ struct KeptGrant {
 
 impl GrantsCommand {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        if let Some(GrantsAct::Proposed(command)) = self.act {
-            return command.run(terminal);
-        }
-        let all = kept()?;
         match self.act {
-            None | Some(GrantsAct::Proposed(_)) => list(&all, terminal),
+            None => list(&kept()?, terminal),
+            Some(GrantsAct::Proposed(command)) => return command.run(terminal),
             Some(GrantsAct::Remove { number }) => {
+                let all = kept()?;
                 let one = number.checked_sub(1).and_then(|at| all.get(at));
                 let none = || Failure::new(format!("there is no grant {number}"));
                 remove(one.ok_or_else(|| none().next("gateway grants"))?, terminal)?;

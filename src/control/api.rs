@@ -489,8 +489,7 @@ fn unknown_credential() -> ControlRefusal {
 }
 
 pub(super) fn unknown_session() -> ControlRefusal {
-    ControlRefusal::new(StatusCode::NOT_FOUND, "there is no such session")
-        .next("gateway session list")
+    ControlRefusal::new(StatusCode::NOT_FOUND, "no such session").next("gateway session list")
 }
 
 pub(super) fn bad(what: &str) -> ControlRefusal {

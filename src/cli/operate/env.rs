@@ -14,8 +14,7 @@ use crate::files::create_private;
 use crate::gateway::ClientEnvironment;
 use crate::intercept::PRESENTED_USER;
 
-use crate::app::client_environment;
-use crate::app::client_environment::no_proxy;
+use crate::app::client_environment::{self, no_proxy};
 use crate::app::listen::publish::unquoted;
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::settings::shell_secrets::ShellLoans;
@@ -220,12 +219,8 @@ pub(super) fn listener<'a>(
     let is_named = |one: &Listener| named.is_none_or(|name| name == one.session.as_str());
     let listeners = config.listeners.iter();
     let found: Vec<&Listener> = listeners.filter(|one| fits(one) && is_named(one)).collect();
-    let first = found.first().copied();
-    if found
-        .iter()
-        .all(|one| Some(&one.session) == first.map(|first| &first.session))
-    {
-        return Ok(first);
+    if found.iter().all(|one| one.session == found[0].session) {
+        return Ok(found.first().copied());
     }
     let names = crate::names::join(found.iter().map(|one| &one.session), " or ");
     Err(Failure::usage("several sessions have a listener")
