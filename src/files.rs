@@ -2,8 +2,10 @@
 //! written, nor a command in a sandbox, unless a person allowed what they say.
 
 mod consent;
+mod database;
 mod folders;
 mod judged;
+mod kept;
 mod private;
 mod socket;
 mod state_folder;
@@ -11,11 +13,14 @@ mod text;
 mod unfit;
 mod written;
 
-pub use consent::{Choice, Consent, ConsentUnread, allowed_files, allowed_in};
+pub use consent::{Choice, Consent, allowed_files, allowed_in};
+pub use database::{Schema, known_version, reached};
 pub use folders::{check_folders, trusted};
 pub use judged::{read, to_show, unallowed};
+pub use kept::{UserKind, UserRow, UserTable, user_database};
 pub use private::{
-    check_private, check_replaceable, create_private, private_folder, replace_if, replace_private,
+    check_private, check_replaceable, create_private, lock_file, private_folder, put_aside,
+    replace_if, replace_private,
 };
 pub use socket::{SocketFault, SocketFile, is_live, is_socket};
 pub use state_folder::{absolute, granted_directory, home, real, state_directory};

@@ -118,6 +118,7 @@ const MODULES: [(&str, &[&str]); 15] = [
         "export",
         &[
             "names",
+            "files",
             "audit",
             "message",
             "credential",
@@ -211,7 +212,7 @@ const RESERVED: [(&str, &[&str]); 11] = [
         &["intercept", "origin", "gateway", "control", "cli"],
     ),
     ("tokio_rustls", &["intercept", "origin", "gateway", "cli"]),
-    ("rusqlite", &["state", "intercept"]),
+    ("rusqlite", &["files", "state", "intercept"]),
     ("keyring_core", &["credential", "cli"]),
     ("expose", &["credential"]),
     ("unsafe", &["launch", "escape"]),

@@ -258,16 +258,16 @@ fn a_folder_is_known_again_by_another_name_in_a_run_below_and_when_a_flag_made_i
 fn without_a_note_of_what_it_may_write_no_command_starts() {
     let desk = Desk::new();
     desk.sandbox("proj", &["-q"], "true");
-    let note = desk.at(".local/state/gateway/writable");
-    let text = fs::read(&note).unwrap();
-    fs::write(&note, "damaged").unwrap();
+    let note = desk.at(".local/state/gateway/sessions/user.db");
+    // Where it cannot be written, nothing starts, and the remedy is that of the cause.
+    fs::set_permissions(&note, fs::Permissions::from_mode(0o400)).unwrap();
     let (code, said) = desk.exec("proj", &["-q"], &["sh", "-c", "touch ran"]);
+    fs::set_permissions(&note, fs::Permissions::from_mode(0o600)).unwrap();
     assert!(
-        code == 125 && said.contains("cannot be written down"),
+        code != 0 && said.contains("let this user write to"),
         "{said}"
     );
     assert!(!desk.at("proj/ran").exists());
-    fs::write(&note, text).unwrap();
     // Nor where the command could change the note itself.
     let program = env!("CARGO_BIN_EXE_gateway");
     let mut command = desk.command("proj", program, &["exec", "-q", "--", "touch", "ran"]);
@@ -289,6 +289,138 @@ fn without_a_note_of_what_it_may_write_no_command_starts() {
     for at in 1..=6 {
         assert!(text.contains(&desk.shown(&format!("many/{at}"))), "{text}");
     }
+}
+
+#[test]
+fn a_note_that_is_put_aside_is_told_and_whatever_depends_on_it_is_refused() {
+    let folder = ".local/state/gateway";
+    let length = |desk: &Desk| {
+        let about = fs::metadata(desk.at(folder).join("sessions/user.db"));
+        about.unwrap().len()
+    };
+    for round in 0..50_u64 {
+        let desk = Desk::new();
+        let [database, old] =
+            ["sessions/user.db", "writable"].map(|name| desk.at(folder).join(name));
+        desk.write("proj/gateway.toml", ONE);
+        let (code, said) = desk.gateway("proj", &["project", "deny"]);
+        assert_eq!(code, 0, "{said}");
+        desk.sandbox("proj", &["-q"], "true");
+        let mut random = [0; 8];
+        fs::File::open("/dev/urandom")
+            .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut random))
+            .unwrap();
+        let (named, cleared) = match round % 5 {
+            // An earlier gateway wrote its own note.
+            0 => {
+                desk.write(&format!("{folder}/writable"), "1 2 3 4 /srv\0");
+                (old.clone(), old)
+            }
+            // Another version. A newer one stays where it is.
+            1 => {
+                let kept = rusqlite::Connection::open(&database).unwrap();
+                kept.execute_batch("PRAGMA user_version = 2").unwrap();
+                (database.clone(), database)
+            }
+            _ => {
+                let cut = u64::from_le_bytes(random) % length(&desk);
+                let file = fs::File::options().write(true).open(&database).unwrap();
+                file.set_len(cut).unwrap();
+                let aside = database.with_file_name("user.db.aside");
+                (aside.clone(), aside)
+            }
+        };
+        desk.write("clean/gw.toml", ONE);
+        let run = || {
+            desk.exec(
+                "other",
+                &["--config", &desk.shown("clean/gw.toml")],
+                &["true"],
+            )
+        };
+        let before = fs::read(&cleared).ok();
+        for _ in 0..2 {
+            let (code, said) = run();
+            assert!(
+                code != 0 && said.contains(&named.display().to_string()),
+                "{round}: {said}"
+            );
+        }
+        // It is whole, until the person removes it on purpose.
+        assert!(cleared.exists() && before.is_none_or(|text| fs::read(&cleared).unwrap() == text));
+        fs::remove_file(&cleared).unwrap();
+        let (code, said) = run();
+        assert_eq!(code, 0, "{round}: {said}");
+    }
+}
+
+#[test]
+fn no_decision_that_was_answered_is_lost_to_a_kill_at_any_moment() {
+    let desk = Desk::new();
+    for base in ["proj", "clean"] {
+        desk.write(&format!("{base}/gateway.toml"), ONE);
+    }
+    assert_eq!(desk.gateway("clean", &["project", "deny"]).0, 0);
+    let standing = |base: &str| desk.gateway(base, &["project", "status"]).1;
+    let mut known = "undecided";
+    for round in 0..50_u32 {
+        let (act, word) = match round % 2 {
+            0 => (&["project", "allow", "--yes"][..], "allowed"),
+            _ => (&["project", "deny"][..], "ignored"),
+        };
+        let mut command = desk.command("proj", env!("CARGO_BIN_EXE_gateway"), act);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = child.spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(u64::from(round) * 700));
+        child.kill().unwrap();
+        let answered = child.wait_with_output().unwrap().stdout;
+        let (now, is_answered) = (
+            standing("proj"),
+            String::from_utf8_lossy(&answered).contains(word),
+        );
+        assert!(
+            now.starts_with(word) || !is_answered && now.starts_with(known),
+            "{round}: {now}"
+        );
+        known = if now.starts_with(word) { word } else { known };
+        assert!(standing("clean").starts_with("ignored"));
+    }
+    assert!(
+        !desk
+            .at(".local/state/gateway/sessions/user.db.aside")
+            .exists()
+    );
+}
+
+#[test]
+fn a_full_disk_refuses_a_decision_and_loses_none() {
+    let desk = Desk::new();
+    desk.write("proj/gateway.toml", ONE);
+    desk.person("", "mkdir -p .local/state");
+    let acts = r#"cd ../../proj; s=../.local/state
+        "$0" project deny
+        dd if=/dev/zero of=$s/filler bs=4096 2>/dev/null; dd if=/dev/zero bs=1 count=4096 >>$s/filler 2>/dev/null
+        if "$0" project allow --yes; then echo allowed on a full disk; exit 1; fi
+        "$0" project status; rm $s/filler; "$0" project allow --yes; "$0" project status"#;
+    let script = "mount -t tmpfs -o size=400k,mode=700,uid=12345,gid=12345 none . && exec setpriv \
+        --reuid=12345 --regid=12345 --clear-groups sh -c \"$1\" \"$0\"";
+    let program = env!("CARGO_BIN_EXE_gateway");
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-ec", script, program, acts])
+        .current_dir(desk.at(".local/state"))
+        .env("HOME", desk.at(""))
+        .env_remove("XDG_STATE_HOME")
+        .output()
+        .unwrap();
+    let said = said(&output);
+    assert!(
+        output.status.success() && said.contains("on a disk with room"),
+        "{said}"
+    );
+    assert!(
+        said.contains("ignored") && said.contains("allowed"),
+        "{said}"
+    );
 }
 
 const ONE: &str = "[policy]\nallow = [\"one.test\"]\n";

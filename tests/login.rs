@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -197,28 +197,35 @@ fn a_code_is_typed_on_another_device() {
         "{said}"
     );
     // What cannot be read keeps nobody from the others, and what nobody keeps is forgotten.
-    let mut files = walk(folder.path()).into_iter();
-    let row = files.find(|path| path.ends_with("crm.row")).unwrap();
-    let [broken, old, new] = [
-        "broken.row",
-        "crm@0123456789abcdef.row",
-        "crm@fedcba9876543210.row",
-    ]
-    .map(|name| row.with_file_name(name));
-    for path in [&broken, &old, &new] {
-        fs::copy(&row, path).unwrap();
+    let kept = walk(folder.path()).into_iter();
+    let kept = kept
+        .filter(|path| path.ends_with("user.db"))
+        .collect::<Vec<_>>();
+    let rows = rusqlite::Connection::open(&kept[0]).unwrap();
+    let names = ["broken", "crm@0123456789abcdef", "crm@fedcba9876543210"].map(str::as_bytes);
+    let copy = "INSERT INTO kept SELECT kind, ?1, version, written, content FROM kept \
+                WHERE kind = 'login' AND name = CAST('crm' AS BLOB)";
+    for name in names {
+        assert_eq!(rows.execute(copy, [name]).unwrap(), 1);
     }
-    let long_ago = SystemTime::now() - Duration::from_secs(31 * 86_400);
-    for path in [&row, &old] {
-        let file = fs::File::options().append(true).open(path).unwrap();
-        file.set_modified(long_ago).unwrap();
+    let long_ago = 31 * 86_400 * 1_000_000_000_i64;
+    for name in [&b"crm"[..], names[1]] {
+        let age = "UPDATE kept SET written = written - ?1 WHERE kind = 'login' AND name = ?2";
+        assert_eq!(rows.execute(age, (long_ago, name)).unwrap(), 1);
     }
     let said = ends(gateway(folder.path(), &["login", "list"]), 0);
     assert!(said.contains("crm, as me@example.org  kept"), "{said}");
     assert!(said.contains("the login `broken` cannot be read"), "{said}");
-    assert!(!old.exists() && new.exists() && row.exists());
-    for path in [&broken, &new] {
-        fs::remove_file(path).unwrap();
+    let is_there = |name: &[u8]| {
+        let one = "SELECT count(*) FROM kept WHERE kind = 'login' AND name = ?1";
+        rows.query_row(one, [name], |row| row.get::<_, u32>(0))
+            .unwrap()
+            == 1
+    };
+    assert!(!is_there(names[1]) && is_there(names[2]) && is_there(b"crm"));
+    for name in [names[0], names[2]] {
+        let remove = "DELETE FROM kept WHERE kind = 'login' AND name = ?1";
+        assert_eq!(rows.execute(remove, [name]).unwrap(), 1);
     }
     let said = ends(gateway(folder.path(), &["login", "keep", "crm"]), 1);
     assert!(said.contains("no login `crm` waits to be kept"), "{said}");

@@ -1,11 +1,12 @@
 //! Why a command failed: what happened, why, and what to do next.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use http::StatusCode;
 
 use crate::config::{ConfigError, Diagnostic, Severity};
-use crate::files::ConsentUnread;
+use crate::files::Unfit;
 use crate::grant::ControlRefusal;
 
 /// Exit codes that do not come from a workload.
@@ -216,12 +217,10 @@ impl From<ControlRefusal> for Failure {
     }
 }
 
-impl From<ConsentUnread> for Failure {
-    fn from(unread: ConsentUnread) -> Self {
-        let kept = unread.kept.display();
-        Self::new("what you decided about a file cannot be read")
-            .because(format!("`{kept}`: {}", unread.why))
-            .next("decide again: `gateway project allow FILE`")
+impl From<Unfit> for Failure {
+    fn from(unfit: Unfit) -> Self {
+        let next = unfit.remedy(Path::new("FILE"));
+        Self::new(unfit.to_string()).next(next)
     }
 }
 

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::app::project::project;
-use crate::app::write::write;
 use crate::app::{App, Failure};
 use crate::config::state;
-use crate::files;
+use crate::files::{self, UserKind, UserTable};
 use crate::grant::ObservedAccess;
 
 /// The last run of `gateway exec` in a project.
@@ -32,7 +31,7 @@ impl LastRun {
     /// Notes that a run begins, in the place of the one before. If that fails, nothing can be
     /// learned from the run, and it goes on.
     pub(super) fn begin(folder: &Path, app: &App) {
-        let (Some(file), Some(log)) = (file_of(folder), app.shared.log.path()) else {
+        let Some(log) = app.shared.log.path() else {
             return;
         };
         let run = Self {
@@ -46,11 +45,7 @@ impl LastRun {
                 .clone()
                 .or_else(|| app.config.project.clone()),
         };
-        let kept = file.parent().map(files::private_folder);
-        if kept.is_some_and(|kept| kept.is_ok())
-            && let Ok(text) = serde_json::to_vec(&run)
-            && let Err(failure) = write(&file, &text, 0o600)
-        {
+        if let Err(failure) = runs().keep(folder, &run) {
             tracing::warn!(%failure, "nothing can be learned from this run");
         }
     }
@@ -64,15 +59,7 @@ impl LastRun {
             Failure::new("no run in this project is known")
                 .next("run the command: `gateway exec --learn -- CMD`")
         };
-        let file = file_of(folder)
-            .filter(|file| file.exists())
-            .ok_or_else(none)?;
-        let unreadable = |error: &dyn std::error::Error| {
-            Failure::of("what is known of the last run cannot be read", error)
-        };
-        files::check_private(&file).map_err(|unfit| unreadable(&unfit))?;
-        let text = files::read(&file, 1).map_err(|unfit| unreadable(&unfit))?;
-        serde_json::from_str(&text).map_err(|error| unreadable(&error))
+        runs().read(folder)?.ok_or_else(none)
     }
 
     /// Reads what it asked for.
@@ -86,12 +73,16 @@ impl LastRun {
 
 /// Returns where a run in the project lists what it left, if the folder can be used.
 pub(super) fn list() -> Option<PathBuf> {
-    let list = file_of(&project().ok()?)?.with_file_name("left.txt");
+    let list = state::granted_for(&project().ok()?, None)?.with_file_name("left.txt");
     files::private_folder(list.parent()?).ok()?;
     Some(list)
 }
 
-fn file_of(folder: &Path) -> Option<PathBuf> {
-    let granted = state::granted_for(folder, None)?;
-    Some(granted.with_file_name("last-run.json"))
+fn runs() -> UserTable {
+    UserTable::of_user(&UserKind {
+        name: "last run",
+        version: 1,
+        what: "what is known of the last run",
+        anew: "run the command: `gateway exec --learn -- CMD`",
+    })
 }

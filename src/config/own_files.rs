@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use crate::credential::{SecretRef, UpstreamLogin, VaultSettings};
-use crate::files::Consent;
 use crate::names::hex;
 
 use super::credential::Credential;
@@ -78,8 +77,7 @@ impl Config {
         files
     }
 
-    /// Returns the files that the configuration is read from: its own, those that it names, and
-    /// what a person decided about each.
+    /// Returns the files that the configuration is read from: its own, and those that it names.
     /// Secrets are read when they are needed, and are not among them.
     pub fn input_files(&self) -> Vec<PathBuf> {
         let written = self.written_files();
@@ -87,9 +85,6 @@ impl Config {
         files.retain(|file| !written.contains(file));
         files.extend(self.identity_keys());
         files.extend(self.project.clone());
-        let decisions = files.iter().map(|file| Consent::kept_at(&real(file)));
-        let decisions: Vec<PathBuf> = decisions.flatten().collect();
-        files.extend(decisions);
         files
     }
 

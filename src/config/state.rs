@@ -57,10 +57,10 @@ pub fn revoked_file() -> Option<PathBuf> {
     sessions_folder().map(|folder| folder.join("revoked.json"))
 }
 
-/// Returns the folder of the logins that are kept for every gateway of this user, beside the
+/// Returns the database of the logins that are kept for every gateway of this user, beside the
 /// records of sessions.
-pub fn logins_folder() -> Option<PathBuf> {
-    sessions_folder().map(|folder| folder.with_file_name("logins"))
+pub fn logins_database() -> Option<PathBuf> {
+    sessions_folder().map(|folder| folder.join("user.db"))
 }
 
 /// Returns the folder of the control sockets: `gateway` in the user's runtime directory, else `run`

@@ -1,14 +1,14 @@
 //! How far an export has come in the log, kept beside it for the next start.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
 use super::settings::ExportSettings;
 use crate::audit::Head;
+use crate::files::replace_private;
 use crate::names::hex;
 
 /// How far an export has come.
@@ -74,7 +74,7 @@ impl ExportPosition {
     /// Keeps the last record that was sent. Without it, records are sent twice or missed after a
     /// restart, so a failure is told, once.
     pub(super) fn keep(&mut self, last: Head) {
-        let error = match self.write(last) {
+        let error = match replace_private(&self.path, format!("{last}\n").as_bytes()) {
             Ok(()) => return self.fails = false,
             Err(error) => error,
         };
@@ -82,16 +82,5 @@ impl ExportPosition {
             let path = self.path.display();
             tracing::warn!(%path, %error, "how far the export has come cannot be kept");
         }
-    }
-
-    /// A reader finds the old record or the new one, never a part.
-    fn write(&self, last: Head) -> io::Result<()> {
-        let mut part = self.path.clone();
-        part.as_mut_os_string().push("-new");
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&part)?;
-        file.write_all(format!("{last}\n").as_bytes())?;
-        fs::rename(part, &self.path)
     }
 }

@@ -60,7 +60,11 @@ fn judge(path: &Path, text: &str) -> Result<(), Unfit> {
     };
     let real = program::real(&path);
     // A link that a command could change may lead to any other text that was allowed.
-    let is_led = matches!(&why, Replaceable::Command(written) if written.entry != real);
+    let is_led = match &why {
+        Replaceable::Command(written) => written.entry != real,
+        Replaceable::Untold { .. } => path != real,
+        _ => false,
+    };
     let consent = Consent::of(&real)?;
     match consent.filter(|_| !is_led) {
         Some(consent) if consent.allows(text) => Ok(()),

@@ -1,12 +1,11 @@
 //! Files and folders that belong to this user alone, such as those of the gateway's state.
 
-use std::ffi::OsStr;
-use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{
     DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags, statx};
 use zeroize::Zeroizing;
@@ -75,6 +74,48 @@ pub fn replace_private(path: &Path, content: &[u8]) -> io::Result<()> {
     beside(path, content, 0o600, |beside| std::fs::rename(beside, path))
 }
 
+/// Opens the file that whoever changes what is beside it locks. It is this user's alone: what
+/// others can open, they can lock.
+///
+/// # Errors
+/// The error of the file system.
+pub fn lock_file(path: &Path) -> io::Result<File> {
+    let mut private = OpenOptions::new();
+    private.create(true).truncate(false).read(true).write(true);
+    private.mode(0o600).open(path)
+}
+
+/// Puts a file or folder aside, whole, and what SQLite keeps beside a database with it. Returns
+/// where it is then; `None` if it is not there, or if an earlier one is there already.
+///
+/// # Errors
+/// The error of the file system.
+pub fn put_aside(path: &Path) -> io::Result<Option<PathBuf>> {
+    let aside = with_end(path, ASIDE);
+    if path.symlink_metadata().is_err() || aside.symlink_metadata().is_ok() {
+        return Ok(None);
+    }
+    // What is beside it goes first: a new database would take it for its own.
+    for end in ["-journal", "-wal", "-shm", ""] {
+        match std::fs::rename(with_end(path, end), with_end(&aside, end)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()?;
+    Ok(Some(aside))
+}
+
+/// A path with more at its end.
+pub fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    PathBuf::from(name)
+}
+
+/// The end of the name of what was put aside.
+pub const ASIDE: &str = ".aside";
+
 /// Replaces a text by one of this mode, if it may still be replaced once the new one is on the
 /// disk. Returns whether it was.
 ///
@@ -138,12 +179,11 @@ fn beside<T>(
     path: &Path,
     content: &[u8],
     mode: u32,
-    name: impl FnOnce(&OsStr) -> io::Result<T>,
+    name: impl FnOnce(&Path) -> io::Result<T>,
 ) -> io::Result<T> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{:016x}", u64::from_le_bytes(random)));
+    let beside = with_end(path, &format!(".{:016x}", u64::from_le_bytes(random)));
     let named = (|| {
         let mut file = OpenOptions::new()
             .write(true)
@@ -159,7 +199,7 @@ fn beside<T>(
     let _ = std::fs::remove_file(&beside);
     let named = named?;
     if let Some(folder) = path.parent() {
-        std::fs::File::open(folder)?.sync_all()?;
+        File::open(folder)?.sync_all()?;
     }
     Ok(named)
 }

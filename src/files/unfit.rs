@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rusqlite::ErrorCode;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -56,8 +57,13 @@ pub enum Replaceable {
     #[error("`{}` has another name too (a hard link), by which a command in a sandbox may have written it", .0.display())]
     OtherName(PathBuf),
     /// The note of folders that commands could write to cannot be read.
-    #[error("it is not known what commands in sandboxes could write to: {0}")]
-    Untold(String),
+    #[error("{why}")]
+    Untold {
+        /// Why.
+        why: String,
+        /// What to do about it.
+        next: String,
+    },
 }
 
 impl Replaceable {
@@ -69,9 +75,7 @@ impl Replaceable {
             Self::Unknown(_) => String::from("correct the path"),
             Self::Command(written) => format!("move it out of `{}`", written.folder.display()),
             Self::OtherName(_) => String::from("copy it, and name the copy"),
-            Self::Untold(_) => String::from(
-                "mend `writable` of the state folder; without that file, all earlier runs are forgotten",
-            ),
+            Self::Untold { next, .. } => next.clone(),
         }
     }
 }
@@ -107,9 +111,6 @@ pub enum Unfit {
         /// Whether a person allowed another text.
         changed: bool,
     },
-    /// Whether a person allowed its text cannot be found out.
-    #[error("{0}")]
-    Undecided(String),
     /// Everyone may write to it.
     #[error("everyone on this machine can change the file, the workload too")]
     Writable,
@@ -119,6 +120,51 @@ pub enum Unfit {
     /// It is larger than this limit, in MiB.
     #[error("the file is larger than {0}MiB")]
     Large(u64),
+    /// A gateway of another version wrote it, or a table in it.
+    #[error("{what} has version {found}, and this gateway reads version {known}")]
+    Version {
+        /// What has it.
+        what: &'static str,
+        /// Its version.
+        found: u32,
+        /// The version that this gateway reads.
+        known: u32,
+    },
+    /// It is a database, and damaged.
+    #[error("it is damaged: {0}")]
+    Damaged(&'static str),
+    /// The database failed.
+    #[error("the database failed: {0}")]
+    Database(#[from] rusqlite::Error),
+    /// A row of it cannot be understood.
+    #[error("a row of it cannot be understood: {why}")]
+    Row {
+        /// Why.
+        why: serde_json::Error,
+        /// What to do about it.
+        anew: &'static str,
+    },
+    /// It was put aside, and nobody reads what it may say.
+    #[error("it was put aside as `{}`, of which nothing is read", .0.display())]
+    Unread(PathBuf),
+    /// The folder that it is in may not be used.
+    #[error("its folder `{}` may not be used: {why}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        why: Box<Self>,
+    },
+    /// Something that is kept for the user cannot be read or kept.
+    #[error("{what} cannot be read or kept, in `{}`: {why}", at.display())]
+    Kept {
+        /// What is kept.
+        what: &'static str,
+        /// The database.
+        at: PathBuf,
+        /// Why.
+        why: Box<Self>,
+    },
 }
 
 impl Unfit {
@@ -140,12 +186,56 @@ impl Unfit {
                 let (allow, move_out) = (real.display(), why.remedy());
                 format!("`gateway project allow {allow}` shows it and asks{named}; or {move_out}")
             }
-            Self::Undecided(_) => {
-                format!("decide again: `gateway project allow {}`", path.display())
-            }
             Self::Writable => format!("run `chmod o-w {}`", path.display()),
             Self::Exposed(_) => format!("run `chmod go= {}`", path.display()),
             Self::Large(_) => String::from("split it, or correct the path"),
+            Self::Version { found, known, .. } if found > known => {
+                String::from("run the newer gateway")
+            }
+            Self::Database(_) if !self.is_lost() => format!(
+                "let this user write to {} and its folder, on a disk with room, and try again",
+                path.display()
+            ),
+            Self::Version { .. } | Self::Damaged(_) | Self::Database(_) => {
+                format!("`rm {}`: what it says is forgotten then", path.display())
+            }
+            Self::Row { anew, .. } => String::from(*anew),
+            Self::Unread(aside) => {
+                let aside = aside.display();
+                format!("`rm -r {aside}`: what it says is forgotten then, so trust what is there")
+            }
+            Self::Folder { folder, why } => why.kept_remedy(folder),
+            Self::Kept { at, why, .. } => why.kept_remedy(at),
         }
+    }
+
+    /// What to do about a file that the gateway made.
+    fn kept_remedy(&self, path: &Path) -> String {
+        match self {
+            Self::Unreadable(_) => format!(
+                "let this user read and write {}, on a disk with room",
+                path.display()
+            ),
+            _ => self.remedy(path),
+        }
+    }
+
+    /// Whether nothing can be read of a database, now and later.
+    pub fn is_lost(&self) -> bool {
+        match self {
+            Self::Damaged(_) => true,
+            Self::Version { found, known, .. } => found < known,
+            Self::Database(error) => matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+            ),
+            _ => false,
+        }
+    }
+
+    /// Says that it is the folder's fault.
+    pub fn of_folder(self, folder: &Path) -> Self {
+        let (folder, why) = (folder.to_owned(), Box::new(self));
+        Self::Folder { folder, why }
     }
 }

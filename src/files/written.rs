@@ -5,15 +5,14 @@
 //! known again by its path, and by its inode and its birth if it was moved.
 
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
-use std::io;
+use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::private::{check_private, private_folder, replace_private};
-use super::state_folder::{home, real, state_directory};
+use super::kept::{UserKind, UserRow, UserRows, UserTable};
+use super::state_folder::home;
 use super::unfit::{Replaceable, Unfit, WritableEntry};
 use crate::launch::program;
 
@@ -24,38 +23,31 @@ use crate::launch::program;
 /// # Errors
 /// Returns the cause as [`Unfit`], also if the command could change the note.
 pub fn note_writable(folders: &[PathBuf]) -> Result<(), Unfit> {
-    let nowhere = || io::Error::other("neither HOME nor XDG_STATE_HOME names a folder");
-    let record = record().ok_or_else(nowhere)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let last = now.map_or(0, |now| now.as_secs());
-    if let Some(folder) = folders.iter().find(|folder| record.starts_with(folder)) {
-        let (entry, folder) = (record, folder.clone());
+    let (table, now) = (table(), SystemTime::now());
+    let entry = table.database().to_owned();
+    if let Some(folder) = folders.iter().find(|folder| entry.starts_with(folder)) {
         let written = WritableEntry {
             entry,
-            folder,
-            last,
+            folder: folder.clone(),
+            last: seconds(now),
         };
         return Err(Replaceable::Command(Box::new(written)).into());
     }
-    private_folder(record.parent().unwrap_or(&record))?;
-    let mut private = OpenOptions::new();
-    private.create(true).append(true).mode(0o600);
-    let turn = private.open(record.with_extension("lock"))?;
-    turn.lock()?;
-    let mut known = known(&record)?;
-    for path in folders {
-        let (path, identity) = (path.clone(), FolderIdentity::of(path));
-        let new = Folder {
-            path,
-            identity,
-            last,
-        };
-        known.retain(|one| one.path != new.path || one.is_another(new.identity));
-        known.push(new);
-    }
-    let lines = Folder::kept(known).into_iter().map(|one| one.line());
-    let text: Vec<u8> = lines.flatten().collect();
-    Ok(replace_private(&record, &text)?)
+    table.change(|rows| {
+        let mut known = Folder::all(rows)?;
+        for path in folders {
+            let (path, identity) = (path.clone(), FolderIdentity::of(path));
+            let new = Folder {
+                path,
+                identity,
+                last: now,
+            };
+            known.retain(|one| one.path != new.path || one.is_another(new.identity));
+            known.push(new);
+        }
+        *rows = Folder::kept(known).into_iter().map(Folder::row).collect();
+        Ok(())
+    })?
 }
 
 /// Checks that no command in a sandbox could ever have written what a path leads to, nor a link on
@@ -115,8 +107,10 @@ fn places(path: &Path) -> Vec<PathBuf> {
 }
 
 fn check_places(places: Vec<PathBuf>) -> Result<(), Replaceable> {
-    let known = record().map_or(Ok(Vec::new()), |record| known(&record));
-    let known = known.map_err(|why| Replaceable::Untold(why.to_string()))?;
+    let known = known().map_err(|unfit| Replaceable::Untold {
+        why: unfit.to_string(),
+        next: unfit.remedy(table().database()),
+    })?;
     if known.is_empty() {
         return Ok(());
     }
@@ -144,7 +138,7 @@ fn holder<'p>(known: &[Folder], entry: &'p Path) -> Option<(&'p Path, u64)> {
         let those = known
             .iter()
             .filter(|one| one.path == at || one.was(identity));
-        Some((at, those.map(|one| one.last).max()?))
+        Some((at, seconds(those.map(|one| one.last).max()?)))
     })
 }
 
@@ -153,7 +147,7 @@ struct Folder {
     path: PathBuf,
     identity: Option<FolderIdentity>,
     /// When the last command began.
-    last: u64,
+    last: SystemTime,
 }
 
 impl Folder {
@@ -177,23 +171,31 @@ impl Folder {
         kept
     }
 
-    /// A line of the record. It ends with NUL, which no path holds.
-    fn line(self) -> Vec<u8> {
+    /// Its row, named by identity and path: two folders may have had one path.
+    fn row(self) -> (Vec<u8>, UserRow) {
         let FolderIdentity {
             device,
             inode,
             born,
         } = self.identity.unwrap_or_default();
-        let mut line = format!("{} {device} {inode} {born} ", self.last).into_bytes();
-        line.extend(self.path.as_os_str().as_bytes());
-        line.push(0);
-        line
+        let mut name = format!("{device} {inode} {born} ").into_bytes();
+        name.extend(self.path.as_os_str().as_bytes());
+        let row = UserRow {
+            content: Vec::new(),
+            written: self.last,
+        };
+        (name, row)
     }
 
-    fn of_line(line: &[u8]) -> Option<Self> {
-        let mut parts = line.splitn(5, |byte| *byte == b' ');
+    fn all(rows: &UserRows) -> Result<Vec<Self>, Unfit> {
+        let folders = rows.iter().map(|(name, row)| Self::of_row(name, row));
+        let folders = folders.collect::<Option<_>>();
+        folders.ok_or(Unfit::Damaged("a folder of an earlier run has no path"))
+    }
+
+    fn of_row(name: &[u8], row: &UserRow) -> Option<Self> {
+        let mut parts = name.splitn(4, |byte| *byte == b' ');
         let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
-        let last: u64 = number()?;
         let identity = FolderIdentity {
             device: number()?,
             inode: number()?,
@@ -203,7 +205,7 @@ impl Folder {
         path.is_absolute().then(|| Self {
             path: path.to_owned(),
             identity: (identity != FolderIdentity::default()).then_some(identity),
-            last,
+            last: row.written,
         })
     }
 }
@@ -240,22 +242,25 @@ impl FolderIdentity {
     }
 }
 
-fn record() -> Option<PathBuf> {
-    Some(real(&state_directory()?).join("writable"))
+fn known() -> Result<Vec<Folder>, Unfit> {
+    let table = table();
+    // First the rows: it may be put aside only now.
+    let known = Folder::all(&table.rows()?)?;
+    table.unread().map_or(Ok(known), Err)
 }
 
-fn known(record: &Path) -> Result<Vec<Folder>, Unfit> {
-    match fs::symlink_metadata(record) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        _ => check_private(record)?,
-    }
-    let text = fs::read(record)?;
-    let lines = text
-        .split(|byte| *byte == 0)
-        .filter(|line| !line.is_empty());
-    let folders = lines.map(Folder::of_line).collect::<Option<Vec<_>>>();
-    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "it is damaged");
-    Ok(folders.ok_or_else(damaged)?)
+fn table() -> UserTable {
+    UserTable::of_user(&UserKind {
+        name: "writable",
+        version: 1,
+        what: "what commands in sandboxes could write to",
+        anew: "",
+    })
+}
+
+fn seconds(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH);
+    since.as_ref().map_or(0, Duration::as_secs)
 }
 
 /// How many folders are remembered that are no longer where they were.

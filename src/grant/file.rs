@@ -3,7 +3,7 @@
 
 use std::fs::{File, TryLockError};
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -255,9 +255,7 @@ impl GrantedFile {
         let folder = self.0.parent().unwrap_or(Path::new("/"));
         let mut private = std::fs::DirBuilder::new();
         let made = private.recursive(true).mode(0o700).create(folder);
-        let mut private = File::options();
-        private.create(true).append(true).mode(0o600);
-        let lock = made.and_then(|()| private.open(self.0.with_extension("lock")));
+        let lock = made.and_then(|()| files::lock_file(&self.0.with_extension("lock")));
         let lock = lock.map_err(|error| ControlRefusal::unkept(&error))?;
         let until = Instant::now() + HELD_AT_MOST;
         loop {

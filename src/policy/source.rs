@@ -262,12 +262,12 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>, Problem> {
             found.push(entry.path());
         }
     }
-    let mut allowed = files::allowed_in(directory).into_iter();
+    let allowed = files::allowed_in(directory).map_err(|unfit| fail(unfit.to_string()))?;
     let is_gone = |path: &PathBuf| {
         let file = path.file_name().unwrap_or_default();
         stands_for(&name, &file.to_string_lossy()) && path.symlink_metadata().is_err()
     };
-    if let Some(gone) = allowed.find(is_gone) {
+    if let Some(gone) = allowed.into_iter().find(is_gone) {
         let reason = "you allowed it, and it is gone: what it forbids would not hold without it";
         let forget = format!(
             "put it back, or forget it: `gateway project forget {}`",

@@ -10,22 +10,6 @@ pub enum StateError {
     /// The state is not what a decision needs, such as a session that has ended.
     #[error("{0}")]
     Refused(&'static str),
-    /// A newer gateway wrote it.
-    #[error("it has version {found}, and this gateway reads up to version {known}")]
-    Newer {
-        /// Its version.
-        found: u32,
-        /// The latest version that this gateway reads.
-        known: u32,
-    },
-    /// An earlier gateway wrote it.
-    #[error("it has version {found}, and this gateway reads version {known} alone")]
-    Older {
-        /// Its version.
-        found: u32,
-        /// The version that this gateway reads.
-        known: u32,
-    },
     /// Somebody changed a record or put it elsewhere, or its key is another one.
     #[error("a record was changed or moved")]
     Changed,
@@ -38,9 +22,6 @@ pub enum StateError {
     /// Its file or folder may not be used.
     #[error(transparent)]
     Unfit(#[from] Unfit),
-    /// The database failed.
-    #[error("the database failed: {0}")]
-    Database(#[from] rusqlite::Error),
     /// The thread of the database ended.
     #[error("the thread of the database ended")]
     Gone,
@@ -55,15 +36,15 @@ impl StateError {
     /// What to do about it.
     pub fn remedy(&self, path: &Path) -> String {
         match self {
-            Self::Unfit(unfit) => unfit.remedy(path),
-            Self::Newer { .. } => {
+            Self::Unfit(Unfit::Version { found, known, .. }) if found > known => {
                 String::from("run the newer gateway, or name another file: `[state] path = \"…\"`")
             }
-            Self::Older { .. } => format!(
+            Self::Unfit(Unfit::Version { .. }) => format!(
                 "move {} away; sessions then get new phantoms and new CAs, and those that were \
                  ended or paused begin anew",
                 path.display()
             ),
+            Self::Unfit(unfit) if !unfit.is_lost() => unfit.remedy(path),
             _ => format!(
                 "move {} away; sessions then get new phantoms and new CAs",
                 path.display()
@@ -74,6 +55,12 @@ impl StateError {
 
 impl From<std::io::Error> for StateError {
     fn from(error: std::io::Error) -> Self {
+        Self::Unfit(error.into())
+    }
+}
+
+impl From<rusqlite::Error> for StateError {
+    fn from(error: rusqlite::Error) -> Self {
         Self::Unfit(error.into())
     }
 }

@@ -1,11 +1,10 @@
-//! Rows of logins: sealed, one file each, in a folder that every gateway of this user shares.
+//! Rows of logins: sealed, in the database that every gateway of this user shares.
 //!
 //! The caller holds the lock of a login while it changes one of its rows.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -13,12 +12,15 @@ use zeroize::Zeroizing;
 
 use super::error::StateError;
 use super::seal::{KeyMark, SealingKey};
-use crate::files::{self, Unfit};
+use crate::files::{self, Unfit, UserKind, UserTable};
 use crate::names::{CredentialName, hex};
 
-/// The folder of the rows.
+/// The rows of logins, and the mark of the key that seals them.
 #[derive(Debug, Clone)]
-pub struct LoginRows(PathBuf);
+pub struct LoginRows {
+    rows: UserTable,
+    mark: UserTable,
+}
 
 /// What a row is of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -44,27 +46,21 @@ pub struct LoginRow {
 }
 
 impl LoginRows {
-    /// The rows in this folder, which need not be there.
-    pub fn at(folder: PathBuf) -> Self {
-        Self(folder)
+    /// The rows in this database, which need not be there.
+    pub fn at(database: &Path) -> Self {
+        Self {
+            rows: UserTable::of(database.to_owned(), &ROWS),
+            mark: UserTable::of(database.to_owned(), &MARK),
+        }
     }
 
     /// Which rows there are, in the order of their names.
     ///
     /// # Errors
-    /// [`StateError::Unfit`] if the folder cannot be read.
+    /// [`StateError::Unfit`] if the database cannot be read.
     pub fn names(&self) -> Result<Vec<RowName>, StateError> {
-        let entries = match fs::read_dir(&self.0) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(Unfit::from)?,
-        };
-        let mut names = Vec::new();
-        for entry in entries {
-            let file = entry.map_err(Unfit::from)?.file_name();
-            names.extend(file.to_str().and_then(RowName::of_file));
-        }
-        names.sort_by_key(RowName::file);
-        Ok(names)
+        let rows = self.rows.rows()?;
+        Ok(rows.keys().filter_map(|key| RowName::of_key(key)).collect())
     }
 
     /// Reads a row; `None` if there is none.
@@ -72,15 +68,15 @@ impl LoginRows {
     /// # Errors
     /// [`StateError::Changed`] if it was sealed with another key, or was changed or moved.
     pub fn read(&self, key: &SealingKey, name: &RowName) -> Result<Option<LoginRow>, StateError> {
-        let Some((bytes, written)) = private(&self.0.join(name.file()))? else {
+        let Some(row) = self.rows.get(name.key())? else {
             return Ok(None);
         };
-        let (version, sealed) = bytes.split_first_chunk().ok_or(StateError::Changed)?;
+        let (version, sealed) = row.content.split_first_chunk().ok_or(StateError::Changed)?;
         let opened = key.open(&name.place(version), sealed);
         Ok(Some(LoginRow {
             content: opened.map_err(|_| StateError::Changed)?,
             version: u64::from_be_bytes(*version),
-            written,
+            written: row.written,
         }))
     }
 
@@ -96,13 +92,12 @@ impl LoginRows {
         before: u64,
         content: &[u8],
     ) -> Result<(), StateError> {
-        files::private_folder(&self.0)?;
         let version = before.saturating_add(1).to_be_bytes();
         let sealed = key.seal(&name.place(&version), content);
         let sealed = sealed.map_err(|error| StateError::Damaged(error.to_string()))?;
-        let bytes = [&version[..], &sealed].concat();
-        let written = files::replace_private(&self.0.join(name.file()), &bytes);
-        Ok(written.map_err(Unfit::from)?)
+        Ok(self
+            .rows
+            .put(name.key(), [&version[..], &sealed].concat())?)
     }
 
     /// Removes a row. Returns whether there was one.
@@ -110,11 +105,7 @@ impl LoginRows {
     /// # Errors
     /// [`StateError::Unfit`] if it cannot be removed.
     pub fn remove(&self, name: &RowName) -> Result<bool, StateError> {
-        match fs::remove_file(self.0.join(name.file())) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Unfit::from(error).into()),
-        }
+        Ok(self.rows.remove(name.key())?)
     }
 
     /// Removes the grants of sessions that nobody kept, and that were written so long ago.
@@ -122,18 +113,18 @@ impl LoginRows {
     /// # Errors
     /// [`StateError::Unfit`] if one of them cannot be removed.
     pub fn forget_unkept(&self, after: Duration) -> Result<(), StateError> {
-        let is_old = |name: &RowName| {
-            let about = fs::metadata(self.0.join(name.file()));
-            let written = about.and_then(|about| about.modified());
-            written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > after))
-        };
-        for name in self.names()? {
-            if name.grant.is_none() || !is_old(&name) {
+        let is_old = |at: SystemTime| at.elapsed().is_ok_and(|age| age > after);
+        for (key, row) in self.rows.rows()? {
+            let name = RowName::of_key(&key).filter(|name| name.grant.is_some());
+            let Some(name) = name.filter(|_| is_old(row.written)) else {
                 continue;
-            }
+            };
             // Who holds the lock is renewing it.
             let lock = self.lock_file(&name.login)?;
-            if lock.try_lock().is_ok() && is_old(&name) {
+            let is_free = lock.try_lock().is_ok();
+            let now = self.rows.get(name.key())?;
+            let now = now.filter(|row| is_old(row.written));
+            if is_free && now.is_some() {
                 self.remove(&name)?;
             }
         }
@@ -143,7 +134,8 @@ impl LoginRows {
     /// Whether there is a row. Needs no key.
     #[must_use]
     pub fn has(&self, name: &RowName) -> bool {
-        self.0.join(name.file()).exists()
+        let row = self.rows.get(name.key());
+        row.is_ok_and(|row| row.is_some())
     }
 
     /// Opens the file that whoever changes a login locks.
@@ -151,12 +143,9 @@ impl LoginRows {
     /// # Errors
     /// [`StateError::Unfit`] if it cannot be opened.
     pub fn lock_file(&self, login: &CredentialName) -> Result<File, StateError> {
-        files::private_folder(&self.0)?;
-        let mut options = File::options();
-        options.create(true).truncate(false).read(true).write(true);
-        let path = self.0.join(format!("{}.row.lock", escaped(login.as_str())));
-        let opened = options.mode(0o600).open(path);
-        Ok(opened.map_err(Unfit::from)?)
+        files::private_folder(self.folder())?;
+        let name = format!("{}.login.lock", login.as_str().replace('/', "%2F"));
+        Ok(files::lock_file(&self.folder().join(name))?)
     }
 
     /// The mark of the key that seals the rows; `None` before the first.
@@ -164,18 +153,7 @@ impl LoginRows {
     /// # Errors
     /// [`StateError`] if it cannot be read.
     pub fn key_mark(&self) -> Result<Option<KeyMark>, StateError> {
-        let path = self.mark_path();
-        let Some((bytes, _)) = private(&path)? else {
-            return Ok(None);
-        };
-        let damaged = || StateError::Damaged(format!("`{}`", path.display()));
-        let (store, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
-        let end = memchr::memchr(b'\n', rest).ok_or_else(damaged)?;
-        Ok(Some(KeyMark {
-            source: String::from_utf8(rest[..end].to_vec()).map_err(|_| damaged())?,
-            store: *store,
-            sealed: rest[end + 1..].to_vec(),
-        }))
+        Ok(self.mark.read("")?)
     }
 
     /// Keeps the mark of the key that seals the rows.
@@ -183,29 +161,12 @@ impl LoginRows {
     /// # Errors
     /// [`StateError::Unfit`] if it cannot be written.
     pub fn set_key_mark(&self, mark: &KeyMark) -> Result<(), StateError> {
-        let bytes = [&mark.store[..], mark.source.as_bytes(), b"\n", &mark.sealed].concat();
-        Ok(files::replace_private(&self.mark_path(), &bytes).map_err(Unfit::from)?)
+        Ok(self.mark.keep("", mark)?)
     }
 
-    fn mark_path(&self) -> PathBuf {
-        self.0.join("key.mark")
-    }
-
-    /// The folder.
+    /// The folder of the database.
     pub fn folder(&self) -> &Path {
-        &self.0
-    }
-}
-
-/// The bytes of a file of this user alone, and when they were written; `None` if there is none.
-fn private(path: &Path) -> Result<Option<(Vec<u8>, SystemTime)>, StateError> {
-    match files::check_private(path) {
-        Err(Unfit::Unreadable(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        checked => {
-            checked?;
-            let written = fs::symlink_metadata(path).and_then(|about| about.modified());
-            Ok(Some((fs::read(path)?, written?)))
-        }
+        self.rows.database().parent().unwrap_or(Path::new("/"))
     }
 }
 
@@ -234,19 +195,18 @@ impl RowName {
         Ok(Self { login, grant })
     }
 
-    /// Names hold neither `%` nor `@`.
-    fn file(&self) -> String {
-        let login = escaped(self.login.as_str());
+    /// Names hold no `@`.
+    fn key(&self) -> String {
         match &self.grant {
-            None => format!("{login}.row"),
-            Some(GrantId(grant)) => format!("{login}@{grant}.row"),
+            None => self.login.to_string(),
+            Some(grant) => format!("{}@{grant}", self.login),
         }
     }
 
-    fn of_file(file: &str) -> Option<Self> {
-        let name = file.strip_suffix(".row")?.replace("%2F", "/");
+    fn of_key(key: &[u8]) -> Option<Self> {
+        let name = std::str::from_utf8(key).ok()?;
         let (login, grant) = match name.split_once('@') {
-            None => (&name[..], None),
+            None => (name, None),
             Some((login, grant)) => (login, Some(GrantId(grant.to_owned()))),
         };
         let login = CredentialName::new(login).ok()?;
@@ -260,9 +220,18 @@ impl RowName {
     }
 }
 
-fn escaped(name: &str) -> String {
-    name.replace('/', "%2F")
-}
+const ROWS: UserKind = UserKind {
+    name: "login",
+    version: 1,
+    what: "the logins that are kept",
+    anew: "log in again",
+};
+const MARK: UserKind = UserKind {
+    name: "login key",
+    version: 1,
+    what: "the mark of the key of logins",
+    anew: "`gateway login forget` each login",
+};
 
 #[cfg(test)]
 mod tests {
@@ -271,7 +240,7 @@ mod tests {
     #[test]
     fn a_row_opens_under_its_own_name_and_key_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let rows = LoginRows::at(folder.path().join("logins"));
+        let rows = LoginRows::at(&folder.path().join("sessions/user.db"));
         let draw = || SealingKey::from_text(SealingKey::draw().unwrap().as_bytes()).unwrap();
         let (key, other) = (draw(), draw());
         let kept = RowName::kept(CredentialName::new("a/b").unwrap());
@@ -285,10 +254,10 @@ mod tests {
         let row = rows.read(&key, &kept).unwrap().unwrap();
         assert_eq!((&row.content[..], row.version), (&b"CANARY-3"[..], 2));
         assert!(matches!(rows.read(&other, &kept), Err(StateError::Changed)));
-        let path = |name: &RowName| rows.folder().join(name.file());
-        let sealed = fs::read(path(&kept)).unwrap();
+        let sealed = std::fs::read(rows.rows.database()).unwrap();
         assert!(!sealed.windows(6).any(|part| part == b"CANARY"));
-        fs::copy(path(&pending), path(&kept)).unwrap();
+        let other_row = rows.rows.get(pending.key()).unwrap().unwrap().content;
+        rows.rows.put(kept.key(), other_row).unwrap();
         assert!(matches!(rows.read(&key, &kept), Err(StateError::Changed)));
         assert!(rows.remove(&kept).unwrap() && !rows.remove(&kept).unwrap());
         let mark = key.mark("file").unwrap();

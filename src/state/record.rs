@@ -1,6 +1,5 @@
 //! A session as it is kept: everything in the clear that is no secret, and the rest sealed.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
@@ -12,6 +11,7 @@ use zeroize::Zeroizing;
 use super::error::StateError;
 use super::login_rows::GrantId;
 use super::seal::{SealBroken, SealingKey};
+use crate::files::known_version;
 use crate::names::SessionId;
 
 /// A session as it is kept. Times are seconds since 1970 by the clock of the store.
@@ -135,7 +135,7 @@ impl SessionRecord {
     /// Reads a record from its text and its sealed part.
     pub(super) fn read(version: u32, text: &str, sealed: Vec<u8>) -> Result<Self, StateError> {
         if !(Self::EARLIEST..Self::VERSION).contains(&version) {
-            known(version, Self::VERSION)?;
+            known_version("it", version, Self::VERSION)?;
         }
         let damaged = |why: serde_json::Error| StateError::Damaged(why.to_string());
         let record: Self = serde_json::from_str(text).map_err(damaged)?;
@@ -186,18 +186,6 @@ impl KeptTemporary {
         let place = [TEMPORARY, session.as_str().as_bytes(), &secrets.seed[..]];
         let sealed = STANDARD.decode(&self.sealed).map_err(|_| SealBroken)?;
         key.open(&place, &sealed)
-    }
-}
-
-/// Refuses every version but this one. An earlier one does not show whether somebody changed it.
-///
-/// # Errors
-/// [`StateError::Newer`] or [`StateError::Older`].
-pub(super) fn known(found: u32, known: u32) -> Result<(), StateError> {
-    match found.cmp(&known) {
-        Ordering::Equal => Ok(()),
-        Ordering::Less => Err(StateError::Older { found, known }),
-        Ordering::Greater => Err(StateError::Newer { found, known }),
     }
 }
 

@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -229,12 +228,10 @@ impl RevokedFile {
             let read = serde_json::from_str::<BTreeMap<String, serde_json::Value>>(&text);
             read.is_ok_and(|rows| rows.contains_key("revoked") && !rows.contains_key("version"))
         });
-        if !is_old {
-            return Ok(None);
+        match is_old {
+            true => Ok(files::put_aside(&self.0)?),
+            false => Ok(None),
         }
-        let aside = self.0.with_extension("json.v1");
-        std::fs::rename(&self.0, &aside)?;
-        Ok(Some(aside))
     }
 
     /// Returns the ids of the revoked tokens.
@@ -309,9 +306,7 @@ impl RevokedFile {
 
     /// One process at a time changes it.
     fn lock(&self) -> io::Result<File> {
-        let mut private = File::options();
-        private.create(true).append(true).mode(0o600);
-        let lock = private.open(self.0.with_extension("lock"))?;
+        let lock = files::lock_file(&self.0.with_extension("lock"))?;
         lock.lock()?;
         Ok(lock)
     }

@@ -4,6 +4,7 @@
 use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 /// The key that seals. It cannot be printed, compared or read.
@@ -15,7 +16,7 @@ pub struct SealingKey(RandomizedNonceKey);
 pub struct SealBroken;
 
 /// How a store's key is recognised, without telling the key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyMark {
     /// Where the key is kept, as a reference.
     pub source: String,

@@ -5,18 +5,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
 
-use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
 use super::decision::SessionDecision;
 use super::error::StateError;
-use super::record::{SessionRecord, known};
+use super::record::SessionRecord;
 use super::seal::{KeyMark, SealingKey};
 use super::store::{REMEMBERED, Revision, StateFuture, StateStore};
-use crate::files;
+use crate::files::{Schema, Unfit, reached};
 use crate::names::SessionId;
 
 /// A SQLite file whose key is not known yet. Without it, no record is read.
@@ -40,62 +38,33 @@ impl StateFile {
     /// [`StateError`] if others may read or replace the file, if it is damaged, or if a newer
     /// gateway wrote it.
     pub fn open(path: &Path) -> Result<Self, StateError> {
-        prepare(path)?;
-        let path = path.to_owned();
-        Self::on(move || connect(path))
+        Self::on(SESSIONS.open(path)?)
     }
 
-    /// Makes a connection on a thread of its own.
-    fn on(
-        connect: impl FnOnce() -> Result<Connection, StateError> + Send + 'static,
-    ) -> Result<Self, StateError> {
+    /// Gives a connection a thread of its own.
+    fn on(mut connection: Connection) -> Result<Self, StateError> {
+        // Changing the journal's mode fails at once, whatever the timeout, while another process
+        // does the same (sqlite.org/wal.html).
+        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
         let (jobs, queue) = mpsc::channel::<Job>();
-        let (tell, told) = mpsc::channel();
         std::thread::Builder::new()
             .name("gateway-state".to_owned())
-            .spawn(move || match connect() {
-                Ok(mut connection) => {
-                    // Nobody waits if the opening was given up.
-                    let _ = tell.send(Ok(()));
-                    queue.iter().for_each(|job| job(&mut connection));
-                }
-                Err(error) => drop(tell.send(Err(error))),
-            })?;
-        told.recv().map_err(|_| StateError::Gone)??;
+            .spawn(move || queue.iter().for_each(|job| job(&mut connection)))?;
         Ok(Self { jobs })
     }
 
-    /// Does the same. A file of an earlier version, of which nothing can be taken over, is renamed
-    /// first and told of; not one that says that sessions were ended or paused.
+    /// Does the same. A file of an earlier version, of which nothing can be taken over, is put
+    /// aside first and told of; not one that says that sessions were ended or paused.
     ///
     /// # Errors
     /// As [`StateFile::open`].
     pub fn open_anew(path: &Path) -> Result<(Self, Option<PathBuf>), StateError> {
-        let older = match Self::open(path) {
-            Err(older @ StateError::Older { .. }) => older,
-            opened => return Ok((opened?, None)),
+        let may_go = |unfit: &Unfit| {
+            let is_earlier = matches!(unfit, Unfit::Version { found, known, .. } if found < known);
+            is_earlier && !decides(path).unwrap_or(true)
         };
-        // Another process may have renamed it.
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        let held = std::fs::File::open(folder)?;
-        held.lock()?;
-        let found = match Self::open(path) {
-            Err(StateError::Older { found, .. }) => found,
-            opened => return Ok((opened?, None)),
-        };
-        let aside = with_end(path, &format!(".v{found}"));
-        if aside.exists() || decides(path).unwrap_or(true) {
-            return Err(older);
-        }
-        for end in ["-wal", "-shm", ""] {
-            match std::fs::rename(with_end(path, end), with_end(&aside, end)) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(error.into());
-                }
-                _ => {}
-            }
-        }
-        Ok((Self::open(path)?, Some(aside)))
+        let (connection, aside) = SESSIONS.open_anew(path, may_go)?;
+        Ok((Self::on(connection)?, aside))
     }
 
     fn ask<T: Send + 'static>(
@@ -179,7 +148,7 @@ impl SqliteState {
         let drawn = SealingKey::draw().ok();
         let key = drawn.and_then(|text| SealingKey::from_text(text.as_bytes()));
         let key = Arc::new(key.ok_or(NO_RANDOM_BYTES)?);
-        let (file, store) = (StateFile::on(known_tables)?, [0; 16]);
+        let (file, store) = (StateFile::on(SESSIONS.in_memory()?)?, [0; 16]);
         let proof = Proof {
             key: key.clone(),
             store,
@@ -264,88 +233,10 @@ impl StateStore for SqliteState {
     }
 }
 
-/// Makes sure that the file is there, and that it is this user's alone.
-fn prepare(path: &Path) -> Result<(), StateError> {
-    if let Some(folder) = path.parent() {
-        files::private_folder(folder)?;
-    }
-    files::create_private(path, b"")?;
-    Ok(files::check_private(path)?)
-}
-
-fn with_end(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    PathBuf::from(name)
-}
-
 /// Whether a file of an earlier version says that a session was ended or paused.
 fn decides(path: &Path) -> Result<bool, StateError> {
-    let connection = reached(path.to_owned())?;
+    let connection = reached(path)?;
     Ok(connection.query_row(DECIDES, [], |row| row.get(0))?)
-}
-
-fn connect(path: PathBuf) -> Result<Connection, StateError> {
-    let mut connection = reached(path)?;
-    // Changing the journal's mode fails at once, whatever the timeout, while another process does
-    // the same (sqlite.org/wal.html).
-    connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
-    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;")?;
-    if !is_current(&connection)? {
-        // Another process may have created the tables.
-        let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if !is_current(&begun)? {
-            begun.execute_batch(SCHEMA)?;
-        }
-        begun.commit()?;
-    }
-    match tables(&connection)? == tables(&known_tables()?)? {
-        true => Ok(connection),
-        false => Err(StateError::Damaged(
-            "its tables are not the gateway's".to_owned(),
-        )),
-    }
-}
-
-fn reached(path: PathBuf) -> Result<Connection, StateError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX
-        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    // SQLite follows no link anywhere on the path, so the folder's own links are resolved first.
-    let folder = path.parent().map(crate::names::real_path).transpose()?;
-    let path = match (folder, path.file_name()) {
-        (Some(folder), Some(name)) => folder.join(name),
-        _ => path,
-    };
-    let connection = Connection::open_with_flags(path, flags)?;
-    // Nothing that somebody put into the file runs, such as a trigger that drops a decision.
-    for (switch, on) in SWITCHES {
-        connection.set_db_config(switch, on)?;
-    }
-    connection.busy_timeout(BUSY)?;
-    Ok(connection)
-}
-
-fn known_tables() -> Result<Connection, StateError> {
-    let known = Connection::open_in_memory()?;
-    known.execute_batch(SCHEMA)?;
-    Ok(known)
-}
-
-/// Returns how everything in a database is declared.
-fn tables(connection: &Connection) -> Result<Vec<(String, Option<String>)>, StateError> {
-    let mut all = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name")?;
-    let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
-}
-
-/// Whether the tables are those that this gateway knows. `false` if there are none.
-fn is_current(connection: &Connection) -> Result<bool, StateError> {
-    let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    match found {
-        0 => Ok(false),
-        found => known(found, SCHEMA_VERSION).map(|()| true),
-    }
 }
 
 fn decide(
@@ -447,15 +338,10 @@ fn columns(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
     })
 }
 
-const SWITCHES: [(DbConfig, bool); 4] = [
-    (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
-    (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
-    (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
-    (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
-];
 const NO_RANDOM_BYTES: StateError = StateError::Refused("the system gives no random bytes");
-const SCHEMA_VERSION: u32 = 2;
-const SCHEMA: &str = "
+const SESSIONS: Schema = Schema {
+    version: 2,
+    tables: "
     CREATE TABLE session (
         id TEXT PRIMARY KEY, version INTEGER NOT NULL,
         record TEXT NOT NULL, sealed BLOB NOT NULL, proof BLOB NOT NULL
@@ -466,8 +352,8 @@ const SCHEMA: &str = "
     CREATE TABLE seal (
         one INTEGER PRIMARY KEY CHECK (one = 1), source TEXT NOT NULL, store BLOB NOT NULL,
         sealed BLOB NOT NULL
-    ) STRICT;
-    PRAGMA user_version = 2;";
+    ) STRICT;",
+};
 const DECIDES: &str = "
     SELECT count(*) > 0 FROM session
     WHERE record ->> '$.ended' IS NOT NULL OR coalesce(record ->> '$.paused', 0)";
@@ -486,5 +372,3 @@ const PUT: &str = "
         sealed = excluded.sealed, proof = excluded.proof";
 const NOTE: &str = "INSERT INTO decision (session) VALUES (?1)";
 const SINCE: &str = "SELECT revision, session FROM decision WHERE revision > ?1 ORDER BY revision";
-/// How long a process waits for another one's transaction.
-const BUSY: Duration = Duration::from_secs(10);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use super::*;
+use crate::files::Unfit;
 use crate::names::{CredentialName, SessionId};
 
 fn id(name: &str) -> SessionId {
@@ -485,20 +486,42 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     let of = async |name| store.session(&id(name)).await.unwrap_err();
     assert!(matches!(
         of("newer").await,
-        StateError::Newer { found: 5, known: 4 }
+        StateError::Unfit(Unfit::Version {
+            found: 5,
+            known: 4,
+            ..
+        })
     ));
     assert!(matches!(
         of("earlier").await,
-        StateError::Older { found: 1, known: 4 }
+        StateError::Unfit(Unfit::Version {
+            found: 1,
+            known: 4,
+            ..
+        })
     ));
     assert!(store.session(&id("before")).await.unwrap().is_some());
     let schema = rusqlite::Connection::open(&path).unwrap();
     schema.execute_batch("PRAGMA user_version = 3").unwrap();
     let newer = StateFile::open(&path).err().unwrap();
-    assert!(matches!(newer, StateError::Newer { found: 3, known: 2 }));
+    assert!(matches!(
+        newer,
+        StateError::Unfit(Unfit::Version {
+            found: 3,
+            known: 2,
+            ..
+        })
+    ));
     schema.execute_batch("PRAGMA user_version = 1").unwrap();
     let older = StateFile::open(&path).err().unwrap();
-    assert!(matches!(older, StateError::Older { found: 1, known: 2 }));
+    assert!(matches!(
+        older,
+        StateError::Unfit(Unfit::Version {
+            found: 1,
+            known: 2,
+            ..
+        })
+    ));
     assert!(older.remedy(&path).contains("move"));
 }
 

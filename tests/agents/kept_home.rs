@@ -169,6 +169,11 @@ fn what_package_managers_download_is_kept_for_the_project_where_the_user_has_non
     assert_eq!(run("one", &["--fresh-home"], look), none);
     // The user's own home has nothing of it, and what a command wrote there is never obeyed.
     assert!(!desk.at("home/.cargo").exists() && !desk.at("home/.npm/_cacache/piece").exists());
-    let written = fs::read(desk.at("home/.local/state/gateway/writable")).unwrap();
-    assert!(String::from_utf8_lossy(&written).contains("/caches\0"));
+    let kept = desk.at("home/.local/state/gateway/sessions/user.db");
+    let kept = rusqlite::Connection::open(kept).unwrap();
+    let noted = "SELECT count(*) > 0 FROM kept WHERE kind = 'writable' AND CAST(name AS TEXT) LIKE '%/caches'";
+    assert!(
+        kept.query_row(noted, [], |row| row.get::<_, bool>(0))
+            .unwrap()
+    );
 }

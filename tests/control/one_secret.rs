@@ -385,7 +385,7 @@ fn revocations_of_the_old_form_are_put_aside_whole_and_told() {
     let (code, said) = program.gateway(&["revoke", "KEY"]);
     assert!(code == 0 && said.contains("set aside in"), "{said}");
     assert_eq!(
-        fs::read_to_string(kept.with_extension("json.v1")).unwrap(),
+        fs::read_to_string(kept.with_extension("json.aside")).unwrap(),
         old
     );
     assert_eq!(

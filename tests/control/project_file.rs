@@ -257,7 +257,7 @@ fn the_command_can_neither_change_the_projects_file_nor_what_was_decided() {
            cp -f new $file; ln $file linked && echo evil >> linked; cat $file
          done 2>/dev/null
          mv sub elsewhere && mkdir sub && echo evil > sub/gateway.toml
-         find {} / -xdev -name file.json 2>/dev/null; echo tried",
+         find {} / -xdev -name user.db 2>/dev/null; echo tried",
         state.display()
     );
     let (code, said) = inside(at, &[], &script);
@@ -265,7 +265,7 @@ fn the_command_can_neither_change_the_projects_file_nor_what_was_decided() {
     // It may be read.
     assert_eq!(said.matches("one.test\"]").count(), 2, "{said}");
     assert!(
-        said.contains("tried") && !said.contains("file.json"),
+        said.contains("tried") && !said.contains("user.db"),
         "{said}"
     );
     assert_eq!(read(at, "gateway.toml"), ONE);
@@ -496,13 +496,11 @@ fn a_decision_that_cannot_be_read_stops_the_run() {
     let at = folder.path();
     write(at, "gateway.toml", ONE);
     assert_eq!(gateway(at, &["project", "allow", "--yes"]).0, 0);
-    let projects = at.join("home/.local/state/gateway/projects");
-    let kept = fs::read_dir(&projects).unwrap().flatten();
-    let kept = kept
-        .map(|one| one.path().join("file.json"))
-        .find(|file| file.exists());
-    let kept = kept.unwrap();
-    fs::write(&kept, "{").unwrap();
+    let kept = at.join("home/.local/state/gateway/sessions/user.db");
+    let database = rusqlite::Connection::open(&kept).unwrap();
+    let damaged = "UPDATE kept SET content = x'7b' WHERE kind = 'consent'";
+    assert_eq!(database.execute(damaged, []).unwrap(), 1);
+    drop(database);
     let (code, said) = inside(at, &[], "echo ran");
     assert!(code != 0 && !said.contains("ran"), "{said}");
     assert!(
@@ -531,11 +529,11 @@ fn a_home_may_be_a_project_and_two_sandboxes_may_share_one() {
     fs::write(at.join("home/gateway.toml"), ONE).unwrap();
     chown(at.join("home/gateway.toml"), Some(USER), Some(USER)).unwrap();
     assert!(home(&["project", "allow", "--yes"]).contains("allowed"));
-    let look = "find / -xdev -name file.json 2>/dev/null; echo evil >> gateway.toml; \
+    let look = "find / -xdev -name user.db 2>/dev/null; echo evil >> gateway.toml; \
                 mkdir -p .local/state/gateway/projects/x; echo looked";
     let told = home(&["exec", "-v", "--", "sh", "-c", look]);
     assert!(
-        told.contains("looked") && !told.contains("file.json"),
+        told.contains("looked") && !told.contains("user.db"),
         "{told}"
     );
     let read = fs::read_to_string(at.join("home/gateway.toml")).unwrap();

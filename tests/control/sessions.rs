@@ -209,7 +209,10 @@ pub fn stopped(program: &mut Program) -> std::path::PathBuf {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     program.child.wait().unwrap();
     let mut files = fs::read_dir(program.path(".local/state/gateway/sessions")).unwrap();
-    let is_store = |path: &std::path::PathBuf| path.extension().is_some_and(|kind| kind == "db");
+    let is_store = |path: &std::path::PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("serve-") && name.ends_with(".db"))
+    };
     files
         .find_map(|file| Some(file.unwrap().path()).filter(is_store))
         .unwrap()
@@ -273,7 +276,7 @@ fn sessions_of_an_earlier_version_are_set_aside_unless_one_was_paused_or_ended()
     let said = start_with(&mut program, &[]);
     assert_eq!(program.ask("http://stream.test/").0, 200);
     let said = fs::read_to_string(said).unwrap();
-    let aside = format!("{}.v1", store.display());
+    let aside = format!("{}.aside", store.display());
     assert!(said.contains(&format!("set aside in {aside}")), "{said}");
     let mode = fs::metadata(&aside).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -383,7 +386,21 @@ fn a_session_that_was_ended_stays_so_where_the_state_cannot_be_used() {
     for place in [store.as_path(), store.parent().unwrap()] {
         without(place, || {
             let said = refused_start(&program);
-            assert!(said.contains("the state in"), "{said}");
+            // Each cause has its own remedy: who reads the folder names the folder.
+            let (cause, remedy) = match place == store {
+                true => (
+                    "the state in".to_owned(),
+                    "name a folder of this user".to_owned(),
+                ),
+                false => {
+                    let place = place.display();
+                    let remedy = format!("`chown` {place} to your own");
+                    (format!("its folder `{place}` may not be used"), remedy)
+                }
+            };
+            let is_root = rustix::process::geteuid().is_root();
+            assert!(said.contains(&cause) || !is_root, "{said}");
+            assert!(said.contains(&remedy) || !is_root, "{said}");
         });
     }
     start_with(&mut program, &[]);

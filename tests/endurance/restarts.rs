@@ -224,9 +224,11 @@ fn holds_nothing_in_the_clear(stage: &Stage) {
 fn state_file(folder: &Path) -> PathBuf {
     let files = std::fs::read_dir(folder).unwrap();
     let mut files = files.map(|file| file.unwrap().path());
-    files
-        .find(|file| file.extension().is_some_and(|kind| kind == "db"))
-        .expect("there is a store")
+    let is_store = |file: &PathBuf| {
+        let name = file.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("serve-") && name.ends_with(".db"))
+    };
+    files.find(is_store).expect("there is a store")
 }
 
 /// The store of a gateway, opened with the key in the file beside it.

@@ -161,7 +161,7 @@ pub(crate) const MOST_MIB: u64 = 1;
 
 /// Whether the gateway's state has it, which comes before the file of its program.
 pub(crate) fn is_kept(login: &Login) -> bool {
-    let rows = state::logins_folder().map(LoginRows::at);
+    let rows = state::logins_database().map(|at| LoginRows::at(&at));
     rows.is_some_and(|rows| rows.has(&RowName::kept(login.name.clone())))
 }
 
@@ -203,7 +203,7 @@ fn known(config: &Config, name: &str) -> Result<Vec<Login>, Failure> {
 /// # Errors
 /// Returns a [`Failure`] if they cannot be read.
 fn kept(config: &Config) -> Result<Vec<Login>, Failure> {
-    let rows = state::logins_folder().map(LoginRows::at);
+    let rows = state::logins_database().map(|at| LoginRows::at(&at));
     // Their names need no key.
     let names = rows.map_or(Ok(Vec::new()), |rows| rows.names());
     let names = names.map_err(|error| unread(&error))?;

@@ -44,7 +44,7 @@ pub(crate) fn settings(
 
 /// The rows, and how their key is found when the first is read or written.
 fn rows(config: &Config) -> Option<(LoginRows, KeySource)> {
-    let rows = LoginRows::at(state::logins_folder()?);
+    let rows = LoginRows::at(&state::logins_database()?);
     let (config, of) = (Arc::new(config.clone()), rows.clone());
     let key: KeySource = Arc::new(move || {
         let (config, rows) = (config.clone(), of.clone());

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::config::Config;
+use crate::files::{self, Consent};
 
 /// What is watched: the files of configurations, and further ones.
 pub(crate) struct Watched {
@@ -20,6 +21,7 @@ impl Watched {
 
     /// Looks at the files now.
     pub(crate) fn look(&self) -> WatchedFiles {
+        let decisions = Consent::all().unwrap_or_default();
         let look = |path: PathBuf| {
             let about = std::fs::metadata(&path).ok();
             let identity = about.map(|about| {
@@ -27,7 +29,8 @@ impl Watched {
                 let changed = (about.ctime(), about.ctime_nsec());
                 (about.dev(), about.ino(), about.size(), written, changed)
             });
-            (path, identity)
+            let decision = decisions.get(&files::real(&path)).cloned();
+            (path, (identity, decision))
         };
         WatchedFiles(self.names().map(look).collect())
     }
@@ -38,10 +41,10 @@ impl Watched {
     }
 }
 
-/// The files of a configuration, each with its identity. Two are equal if no file was written,
-/// replaced, added or removed between them.
+/// The files of a configuration, each with its identity and what a person decided about it. Two are
+/// equal if no file was written, replaced, added, removed or decided about between them.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct WatchedFiles(BTreeMap<PathBuf, Option<Identity>>);
+pub struct WatchedFiles(BTreeMap<PathBuf, (Option<Identity>, Option<Consent>)>);
 
 /// What changes when a file is written or replaced, by whatever path: device, inode, size, and the
 /// times of its content and of its inode.

@@ -1,6 +1,5 @@
 //! Finds the key that seals the state, or makes one at the first start.
 
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -194,12 +193,7 @@ impl<'c> KeyPlaces<'c> {
         let Some(file) = self.file.path() else {
             return Ok(None);
         };
-        let lock = std::fs::File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(file.with_extension("lock"));
+        let lock = crate::files::lock_file(&file.with_extension("lock"));
         let locked = lock.and_then(|lock| lock.lock().map(|()| Some(lock)));
         locked.context(UNMADE)
     }

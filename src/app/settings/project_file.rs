@@ -139,7 +139,7 @@ pub(crate) fn tell_of_left_out(folder: &Path, terminal: &Terminal) {
 /// and all that were allowed.
 pub(crate) fn guarded(project: &Path, folder: &Path) -> Vec<PathBuf> {
     let own = [project, folder].map(|one| one.join(NAME));
-    let mut files = files::allowed_files();
+    let mut files = files::allowed_files().unwrap_or_default();
     files.extend(own);
     files.dedup();
     files

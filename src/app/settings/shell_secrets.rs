@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::app::settings::profile::Profile;
-use crate::app::write::write;
 use crate::app::{Failure, Terminal, safe};
-use crate::config::{Config, state};
+use crate::config::Config;
 use crate::credential::preset;
-use crate::files;
+use crate::files::{UserKind, UserTable};
 use crate::names::CredentialName;
 use crate::policy::Policies;
 
@@ -107,25 +106,17 @@ impl SecretAnswers {
     /// # Errors
     /// Returns a [`Failure`] if it cannot be read: it may refuse something.
     pub fn of(project: &Path) -> Result<Self, Failure> {
-        let none = Self {
-            project: project.to_owned(),
+        let read = answers().read(project)?;
+        Ok(read.unwrap_or_else(|| Self::none(project)))
+    }
+
+    /// No answer about a project.
+    pub fn none(project: &Path) -> Self {
+        let project = project.to_owned();
+        Self {
+            project,
             ..Self::default()
-        };
-        let Some(file) = kept_at(project) else {
-            return Ok(none);
-        };
-        let unread = |error: &dyn std::error::Error| {
-            let what = "what this project may use of your shell's secrets cannot be read";
-            Failure::of(what, error).next(format!("remove `{}`", file.display()))
-        };
-        if !file.try_exists().map_err(|error| unread(&error))? {
-            return Ok(none);
         }
-        files::check_private(&file).map_err(|unfit| unread(&unfit))?;
-        let text = files::read(&file, 1).map_err(|unfit| unread(&unfit))?;
-        let read: Self = serde_json::from_str(&text).map_err(|error| unread(&error))?;
-        // The folder's name is a hash of the project's.
-        Ok(if read.project == project { read } else { none })
     }
 
     /// The credentials that may be lent.
@@ -145,23 +136,12 @@ impl SecretAnswers {
         self.secrets.insert(name.to_owned(), is_lent);
     }
 
-    /// Forgets every answer.
-    pub fn forget(&mut self) {
-        self.secrets.clear();
-    }
-
     /// Keeps it where no command can change it.
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written.
     pub fn keep(&self) -> Result<(), Failure> {
-        let nowhere = || Failure::no_state_folder("your answer cannot be kept");
-        let file = kept_at(&self.project).ok_or_else(nowhere)?;
-        let kept = |error: &dyn std::error::Error| Failure::of("your answer cannot be kept", error);
-        let folder = file.parent().unwrap_or(&file);
-        files::private_folder(folder).map_err(|error| kept(&error))?;
-        let text = serde_json::to_vec(self).map_err(|error| kept(&error))?;
-        write(&file, &text, 0o600)
+        Ok(answers().keep(&self.project, self)?)
     }
 
     /// Asks at the terminal about the secrets of which nothing was answered yet, and keeps the
@@ -259,6 +239,11 @@ fn yes_or_no(text: &str) -> Option<bool> {
     }
 }
 
-fn kept_at(project: &Path) -> Option<PathBuf> {
-    Some(state::granted_for(project, None)?.with_file_name("secrets.json"))
+fn answers() -> UserTable {
+    UserTable::of_user(&UserKind {
+        name: "secrets",
+        version: 1,
+        what: "what this project may use of your shell's secrets",
+        anew: "answer anew: `gateway project secrets --forget`",
+    })
 }

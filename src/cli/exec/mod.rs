@@ -447,8 +447,10 @@ fn own_folders(config: &Config, mounts: &MountPlan) -> Result<Vec<PathBuf>, Fail
 /// cannot be created, the gateway process says so.
 fn state_folders(config: &Config) -> Result<Vec<PathBuf>, Failure> {
     let mut hidden = Vec::new();
-    let revoked = state::sessions_folder().map(|folder| files::real(&folder));
-    let folders = BTreeSet::from([config.state_folder(), state::granted_directory(), revoked]);
+    let shared = state::sessions_folder().map(|folder| files::real(&folder));
+    let own = files::user_database().and_then(|path| path.parent().map(Path::to_owned));
+    let granted = state::granted_directory();
+    let folders = BTreeSet::from([config.state_folder(), granted, shared, own]);
     for folder in folders.into_iter().flatten() {
         if !changeable(config, &folder)? {
             let _ = files::private_folder(&folder);

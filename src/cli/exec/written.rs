@@ -1,9 +1,9 @@
 //! Writes down what a command may write to, before it starts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::app::Failure;
-use crate::files;
+use crate::files::{self, Unfit};
 use crate::launch::{LAUNCHER_FAILED, MountPlan};
 
 /// Writes down the folders that a command may write to and that outlive it: projects, and what is
@@ -16,8 +16,17 @@ pub(crate) fn note(plan: &MountPlan, kept: impl Iterator<Item = PathBuf>) -> Res
     let mut folders = plan.projects.clone();
     folders.extend(kept);
     files::note_writable(&folders).map_err(|unfit| {
-        Failure::of("what the command may write to cannot be written down", &unfit)
-            .next("let `XDG_STATE_HOME` or `HOME` name a folder of yours that you, and not the command, can write to")
-            .coded(LAUNCHER_FAILED)
+        Failure::of(
+            "what the command may write to cannot be written down",
+            &unfit,
+        )
+        .next(match unfit {
+            Unfit::Kept { .. } => unfit.remedy(Path::new("FILE")),
+            _ => String::from(ELSEWHERE),
+        })
+        .coded(LAUNCHER_FAILED)
     })
 }
+
+const ELSEWHERE: &str = "let `XDG_STATE_HOME` or `HOME` name a folder of yours that you, and not the \
+                         command, can write to";

@@ -150,7 +150,7 @@ impl VerifiedLog {
             .iter()
             .rev()
             .find_map(|file| audit::chain_of(file).ok()?);
-        let known = id.as_deref().and_then(audit_heads::of);
+        let known = id.as_deref().map(audit_heads::of).transpose()?.flatten();
         let known = known.filter(|known| expected.base.is_none_or(|base| base.seq() < known.seq()));
         let head = expected.head.or(known);
         let mut report = verify(&chain, Expected { head, ..expected }).map_err(unreadable)?;

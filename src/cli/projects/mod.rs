@@ -80,13 +80,13 @@ impl ProjectCommand {
                     choice: Choice::Denied,
                     ..Consent::to(&path, "")
                 };
-                consent.keep().map_err(|unfit| unkept(&unfit))?;
+                consent.keep()?;
                 told(terminal, &path, "ignored");
                 Ok(Code::Ok)
             }
             Self::Forget(named) => {
                 let path = named.path()?;
-                Consent::forget(&path).map_err(|error| unkept(&error))?;
+                Consent::forget(&path)?;
                 told(terminal, &path, "undecided");
                 Ok(Code::Ok)
             }
@@ -98,10 +98,10 @@ impl ProjectCommand {
 
 impl ProjectSecrets {
     fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
-        let mut answers = SecretAnswers::of(&project()?)?;
-        if self.forget {
-            answers.forget();
-        }
+        let mut answers = match self.forget {
+            true => SecretAnswers::none(&project()?),
+            false => SecretAnswers::of(&project()?)?,
+        };
         for (names, is_lent) in [(&self.lend, true), (&self.withhold, false)] {
             for name in names {
                 answers.set(&known_secret(name)?, is_lent);
@@ -181,12 +181,7 @@ impl AllowFile {
 /// # Errors
 /// Returns a [`Failure`] if that cannot be kept.
 pub(crate) fn allow(path: &Path, text: &str) -> Result<(), Failure> {
-    let kept = Consent::to(path, text).keep();
-    kept.map_err(|unfit| unkept(&unfit))
-}
-
-fn unkept(error: &dyn std::error::Error) -> Failure {
-    Failure::of("your decision cannot be kept", error)
+    Ok(Consent::to(path, text).keep()?)
 }
 
 /// Reads a configuration that a person names; `None` if it is another file, such as policies, a

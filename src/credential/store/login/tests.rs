@@ -218,7 +218,7 @@ impl Stage {
     }
 
     fn rows(&self) -> LoginRows {
-        LoginRows::at(self.folder.path().join("logins"))
+        LoginRows::at(&self.folder.path().join("sessions/user.db"))
     }
 
     /// The stores of one more process.

@@ -1,0 +1,144 @@
+//! Opens the databases that the gateway keeps: SQLite in a file of this user alone.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::private::{check_private, create_private, private_folder, put_aside, with_end};
+use super::unfit::Unfit;
+
+/// How a database is declared.
+pub struct Schema {
+    /// Its version, which is its `user_version` too.
+    pub version: u32,
+    /// What creates its tables.
+    pub tables: &'static str,
+}
+
+impl Schema {
+    /// Opens a database, or creates it with mode 0600 in a folder of mode 0700. A new one has all
+    /// its tables before it has its name, so that one without is cut off.
+    ///
+    /// # Errors
+    /// [`Unfit`] if others may read or replace it, if it is damaged, or if a gateway of another
+    /// version wrote it.
+    pub fn open(&self, path: &Path) -> Result<Connection, Unfit> {
+        let mut known = self.in_memory()?;
+        if let Some(folder) = path.parent() {
+            private_folder(folder)?;
+        }
+        if path.symlink_metadata().is_err() {
+            let image = known.serialize("main")?.to_vec();
+            create_private(path, &image)?;
+        }
+        check_private(path)?;
+        let connection = reached(path)?;
+        // Meanwhile no other process writes to it.
+        let look = connection.unchecked_transaction()?;
+        let found: u32 = look.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        let page: u64 = look.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+        // SQLite takes what is missing of a page for zeros. A log beside it may have the page.
+        let is_cut = path.metadata()?.len() % page != 0 && !with_end(path, "-wal").exists();
+        if is_cut || found == 0 {
+            return Err(Unfit::Damaged("it is cut off"));
+        }
+        known_version("it", found, self.version)?;
+        if tables(&look)? != tables(&known)? {
+            return Err(Unfit::Damaged("its tables are not the gateway's"));
+        }
+        drop(look);
+        Ok(connection)
+    }
+
+    /// Opens a database as [`Schema::open`] does, or a new one in place of one that may go. That
+    /// one is put aside whole, and where it is then is returned.
+    ///
+    /// # Errors
+    /// As [`Schema::open`], also if an earlier one is aside.
+    pub fn open_anew(
+        &self,
+        path: &Path,
+        may_go: impl Fn(&Unfit) -> bool,
+    ) -> Result<(Connection, Option<PathBuf>), Unfit> {
+        match self.open(path) {
+            Err(unfit) if may_go(&unfit) => {}
+            opened => return Ok((opened?, None)),
+        }
+        let held = File::open(path.parent().unwrap_or(Path::new("/")))?;
+        held.lock()?;
+        // Another process may have put it aside.
+        match self.open(path) {
+            Err(unfit) if may_go(&unfit) => {
+                let aside = put_aside(path)?.ok_or(unfit)?;
+                Ok((self.open(path)?, Some(aside)))
+            }
+            opened => Ok((opened?, None)),
+        }
+    }
+
+    /// A database that ends with its connection.
+    ///
+    /// # Errors
+    /// [`Unfit::Database`].
+    pub fn in_memory(&self) -> Result<Connection, Unfit> {
+        let known = Connection::open_in_memory()?;
+        known.execute_batch(self.tables)?;
+        known.pragma_update(None, "user_version", self.version)?;
+        Ok(known)
+    }
+}
+
+/// Connects to a database that is there, of whatever version.
+///
+/// # Errors
+/// [`Unfit`] if it cannot be opened.
+pub fn reached(path: &Path) -> Result<Connection, Unfit> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    // SQLite follows no link anywhere on the path, so the folder's own links are resolved first.
+    let folder = path.parent().map(crate::names::real_path).transpose()?;
+    let path = match (folder, path.file_name()) {
+        (Some(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    };
+    let connection = Connection::open_with_flags(path, flags)?;
+    // Nothing that somebody put into the file runs, such as a trigger that drops a decision.
+    for (switch, on) in SWITCHES {
+        connection.set_db_config(switch, on)?;
+    }
+    connection.busy_timeout(BUSY)?;
+    // What is answered is on the disk, and what is removed is not.
+    connection.execute_batch("PRAGMA synchronous = EXTRA; PRAGMA secure_delete = ON;")?;
+    Ok(connection)
+}
+
+/// Refuses every version but this one. An earlier one does not show whether somebody changed it.
+///
+/// # Errors
+/// [`Unfit::Version`].
+pub fn known_version(what: &'static str, found: u32, known: u32) -> Result<(), Unfit> {
+    match found == known {
+        true => Ok(()),
+        false => Err(Unfit::Version { what, found, known }),
+    }
+}
+
+/// Returns how everything in a database is declared.
+fn tables(connection: &Connection) -> Result<Vec<(String, Option<String>)>, Unfit> {
+    let mut all = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name")?;
+    let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+const SWITCHES: [(DbConfig, bool); 4] = [
+    (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
+    (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
+    (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
+    (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+];
+/// How long a process waits for another one's transaction.
+const BUSY: Duration = Duration::from_secs(10);
