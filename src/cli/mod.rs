@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
-use self::credential::{logins, secret};
+use self::credential::{LoginCommand, secret};
 use self::doctor::{demo, escape};
 use self::exec::launching;
 use self::log::watch;
@@ -96,7 +96,7 @@ enum Command {
     Deny(proposals::Deny),
     /// Log in to services; list, keep and forget logins
     #[command(subcommand)]
-    Login(logins::LoginCommand),
+    Login(LoginCommand),
     /// Mint, narrow and revoke tokens, and show what they say
     #[command(subcommand)]
     Token(token::TokenCommand),

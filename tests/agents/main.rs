@@ -443,7 +443,7 @@ fn a_preset_allows_its_hosts_and_says_what_it_would_lend() {
     let unset = "not lent none of GH_TOKEN, GITHUB_TOKEN, GITHUB_PERSONAL_ACCESS_TOKEN is set; `--login gh` uses a login instead";
     assert!(said.contains(unset), "{said}");
     assert!(
-        said.contains("api.github.com, codeload.github.com, github.com"),
+        said.contains("codeload.github.com, github.com, raw.githubusercontent.com"),
         "{said}"
     );
 }

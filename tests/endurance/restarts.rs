@@ -289,6 +289,7 @@ fn record(id: &str) -> SessionRecord {
         paused: false,
         ended: None,
         logins: std::collections::BTreeMap::new(),
+        temporary: Vec::new(),
         shapes: std::collections::BTreeMap::new(),
         certificate: None,
         sealed: vec![7; 200],

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -11,34 +11,14 @@ use tokio::runtime::Runtime;
 use zeroize::Zeroizing;
 
 use crate::app::login::stores as login_stores;
-use crate::app::process::serving;
-use crate::app::{App, Code, ConfigFile, Failure, Terminal, safe};
+use crate::app::{App, ConfigFile, Failure, Terminal, safe};
 use crate::cli::confirm::confirmed_aside;
-use crate::cli::credential::login::AddLogin;
 use crate::config::{self, Config};
 use crate::credential::login::{Issuer, Login, LoginPlace, TokenKind, Tokens, file};
 use crate::credential::{Logins, RowLogin, StoreError, Stores, UnreadRow, preset};
 use crate::files;
 use crate::names::CredentialName;
 use crate::state::{GrantId, RowName};
-
-/// The commands about logins.
-#[derive(Subcommand)]
-pub(crate) enum LoginCommand {
-    Add(AddLogin),
-    /// List the logins that the gateway holds or finds in programs' files
-    List(ConfigFile),
-    /// Keep what was logged in to in a sandbox: later runs can have it, also in other projects
-    Keep {
-        #[command(flatten)]
-        login: LoginName,
-        /// The one that is meant, if several of the name wait, as `gateway login list` shows it
-        #[arg(long, value_name = "ID")]
-        grant: Option<String>,
-    },
-    /// Forget what is kept, and end it at its issuer, if that takes it
-    Forget(LoginName),
-}
 
 /// Names a login.
 #[derive(Args)]
@@ -61,24 +41,12 @@ struct ListedLogin {
     hosts: Vec<String>,
 }
 
-impl LoginCommand {
-    pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        serving::harden()?;
-        let runtime = serving::runtime()?;
-        runtime.block_on(async {
-            match self {
-                Self::Add(command) => command.run(terminal).await,
-                Self::List(named) => list(&config(&named)?, terminal).await,
-                Self::Keep { login, grant } => login.keep(grant, terminal).await,
-                Self::Forget(named) => named.forget(terminal).await,
-            }
-        })?;
-        Ok(Code::Ok)
-    }
-}
-
 impl LoginName {
-    async fn keep(&self, grant: Option<String>, terminal: &Terminal) -> Result<(), Failure> {
+    pub(super) async fn keep(
+        &self,
+        grant: Option<String>,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
         let logins = opened(&config(&self.config)?, &[])?;
         let (name, mut waiting) = (self.login()?, waiting(&logins, terminal).await?);
         waiting.retain(|row| {
@@ -106,7 +74,7 @@ impl LoginName {
         Ok(())
     }
 
-    async fn forget(&self, terminal: &Terminal) -> Result<(), Failure> {
+    pub(super) async fn forget(&self, terminal: &Terminal) -> Result<(), Failure> {
         let (config, name) = (config(&self.config)?, self.login()?);
         let rows = opened(&config, &[])?.rows(|row| row.login == name).await;
         let rows = rows.unwrap_or_default().into_iter().flatten();
@@ -199,7 +167,7 @@ pub(crate) fn offer(runtime: &Runtime, app: &App, made: &[RowName], terminal: &T
     }
 }
 
-async fn list(config: &Config, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) async fn list(config: &Config, terminal: &Terminal) -> Result<(), Failure> {
     let rows = opened(config, &[])?.rows(|_| true).await;
     let rows = rows.map_err(|error| failed("the logins cannot be listed", &error))?;
     let rows = readable(rows, terminal);
@@ -304,7 +272,7 @@ fn tokens_of(login: &Login) -> Result<Option<Tokens>, String> {
 }
 
 /// The configuration that is named, else the user's own file.
-fn config(named: &ConfigFile) -> Result<Config, Failure> {
+pub(super) fn config(named: &ConfigFile) -> Result<Config, Failure> {
     Ok(match named.find()? {
         Some(config) => config,
         None => Config::of_user()?.unwrap_or_default(),
