@@ -448,6 +448,28 @@ fn a_preset_allows_its_hosts_and_says_what_it_would_lend() {
     );
 }
 
+#[test]
+fn a_companys_ca_that_the_shell_names_is_told_with_the_lines_that_use_it() {
+    let desk = Desk::new();
+    let ca = desk.at("company.pem");
+    std::fs::write(&ca, "").unwrap();
+    let run = |name: &str, value: &str| {
+        let mut command = desk.command("one", &["--allow", "a.test", "--", "true"]);
+        command.env(name, value);
+        said(command)
+    };
+    let ca = ca.to_str().unwrap();
+    let lines =
+        format!("is set and not used: `[[origin]]`, `match = \"*\"`, `roots = [\"{ca}\"]` in ");
+    for name in ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"] {
+        let told = run(name, ca);
+        assert!(told.contains(&format!("{name} {lines}")), "{told}");
+    }
+    // What is the system's own is trusted in any case.
+    let told = run("SSL_CERT_FILE", "/etc/ssl/certs");
+    assert!(!told.contains("is set and not used"), "{told}");
+}
+
 /// Servers of one's own machine are often given a word for a key.
 #[test]
 fn a_variable_that_holds_no_credential_is_not_lent_and_stops_nothing() {

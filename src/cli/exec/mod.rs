@@ -5,6 +5,7 @@
 //! so the launcher is the shell's job and holds no secret. The launcher creates the sandbox and
 //! runs CMD in it.
 
+pub(crate) mod company;
 pub(crate) mod gateway_process;
 pub(crate) mod into;
 pub(crate) mod known_commands;
@@ -14,7 +15,6 @@ pub(crate) mod package_caches;
 pub(crate) mod ports;
 pub(crate) mod registries;
 pub(crate) mod said;
-pub(crate) mod shell_proxy;
 pub(crate) mod summary;
 pub(crate) mod written;
 

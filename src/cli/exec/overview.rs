@@ -9,7 +9,7 @@ use crate::app::settings::shell_secrets::Withheld;
 use crate::app::{Failure, Terminal, safe};
 use crate::cli::config_summary::ConfigSummary;
 use crate::cli::exec::said::Said;
-use crate::cli::exec::{known_commands, ports, registries, shell_proxy};
+use crate::cli::exec::{company, known_commands, ports, registries};
 use crate::cli::remedy;
 use crate::config::{Allowed, Config};
 use crate::credential::preset::{self, PresetCredential};
@@ -382,7 +382,7 @@ impl Overview<'_> {
             .chain(sockets)
             .chain(hide)
             .chain(open)
-            .chain(shell_proxy::unused(self.config))
+            .chain(company::unused(self.config))
             .chain(ports)
             .chain(command)
             .collect()
