@@ -3,11 +3,14 @@
 
 #[path = "rig/source.rs"]
 mod source;
+#[path = "rig/tree.rs"]
+mod tree;
 
 use std::collections::BTreeSet;
 
-use source::{Source, WithoutTests, every_file, parse, sources, top};
+use source::{Source, WithoutTests, parse, sources};
 use syn::visit_mut::VisitMut;
+use tree::{every_file, top};
 
 /// The crates under `src`, by the folder of each, and those among them that it may use.
 const LEAVES: [(&str, &[&str]); 10] = [

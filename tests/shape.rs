@@ -7,16 +7,19 @@
 mod circles;
 #[path = "rig/source.rs"]
 mod source;
+#[path = "rig/tree.rs"]
+mod tree;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
 use circles::{circles, name_of};
 use quote::ToTokens;
-use source::{Source, every_file, sources, top};
+use source::{Source, sources};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Item, Visibility};
+use tree::{every_file, top};
 
 /// What is measured, and what it may be at most.
 const LIMITS: [(&str, usize); 10] = [

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use syn::{Item, UseTree, Visibility};
 
-use super::source::{Source, top};
+use super::source::Source;
+use super::tree::top;
 
 /// Files that use each other, directly or through others, and folders that do. `pub use` is no use.
 pub fn circles(sources: &[Source]) -> (Vec<Vec<String>>, Vec<Vec<String>>) {

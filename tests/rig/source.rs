@@ -8,6 +8,8 @@ use quote::ToTokens;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Attribute, Item};
 
+use crate::tree::{every_file, top};
+
 /// One file of `src`.
 pub struct Source {
     /// The path from the top of the repository.
@@ -186,26 +188,6 @@ fn named_file(attributes: &[Attribute]) -> Option<String> {
     let named = attributes.iter().find(|one| one.path().is_ident("path"))?;
     let text = named.meta.to_token_stream().to_string();
     Some(text.split('"').nth(1)?.to_owned())
-}
-
-/// Every Rust file below a folder.
-pub fn every_file(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(every_file(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    files
-}
-
-/// The top of the repository.
-pub fn top() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Collects `a::b::C`, and of `a::{b::C, d}` both.
