@@ -19,7 +19,7 @@ pub(super) const FACTS: [&str; 2] = ["graphql.operations", "graphql.fields"];
 
 pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
     if OTHER_SOURCES.iter().any(|name| in_query(asked, name)) {
-        return Err("the query names a document that is kept elsewhere");
+        return Err("the query names a document that is kept elsewhere, or holds a batch");
     }
     let mut said = Said::default();
     match *asked.method {
@@ -233,8 +233,9 @@ pub(super) const SHAPE: Shape = Shape(&[
     ),
 ]);
 
-/// Parameters by which services name a document that they keep.
-const OTHER_SOURCES: [&str; 6] = [
+/// Parameters by which services name a document that they keep, or take a batch beside the content.
+const OTHER_SOURCES: [&str; 7] = [
+    "_json",
     "extensions",
     "id",
     "documentId",
@@ -266,6 +267,20 @@ mod tests {
 
     fn document(text: &str) -> Result<String, Unread> {
         post(&serde_json::json!({ "query": text }).to_string())
+    }
+
+    #[test]
+    fn a_batch_in_the_query_beside_content_is_refused() {
+        for name in [
+            "_json[][query]",
+            "_json%5B%5D%5Bquery%5D",
+            "%5Fjson[0][query]",
+        ] {
+            let query = format!("{name}=mutation%7Bx%7D");
+            let content = r#"{"query":"{me}"}"#;
+            let asked = ask(&Method::POST, &query, "application/json", content);
+            assert!(asked.is_err(), "{name}: {asked:?}");
+        }
     }
 
     #[test]
