@@ -213,13 +213,13 @@ impl Logins {
         token: &Secret,
     ) {
         if let Ok(renewal) = self.store.renewal(session, name) {
-            let mut refused = self.store.held.refused.lock();
-            refused.insert(renewal.holder, digest(&token.text()));
+            let digest = digest(&token.text());
+            self.store.held.refuse(renewal.holder, digest);
         }
     }
 
     /// Renews a session's login if its access token is the one that its service refused, however
-    /// long that would hold by the clock. One token is renewed for that once.
+    /// long that would hold by the clock. One token is renewed for that once, and one a minute.
     ///
     /// # Errors
     /// [`StoreError`] if there is no other token.
@@ -229,8 +229,7 @@ impl Logins {
         name: &CredentialName,
     ) -> Result<(), StoreError> {
         let holder = self.store.renewal(session, name)?.holder;
-        let refused = self.store.held.refused.lock().get(&holder).cloned();
-        let Some(refused) = refused else {
+        let Some(refused) = self.store.held.refused(&holder) else {
             return Ok(());
         };
         let (store, of, login) = (self.store.clone(), session.clone(), name.clone());
@@ -245,7 +244,7 @@ impl Logins {
         });
         let renewed = renewed.await;
         renewed.map_err(|_| StoreError::Unreachable("the renewing task ended"))??;
-        self.store.held.refused.lock().remove(&holder);
+        self.store.held.replaced(holder);
         self.drop_read(session, name).await;
         Ok(())
     }

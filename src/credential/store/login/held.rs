@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::super::leased::Leased;
+use super::super::leased::{Leased, Moment};
 use super::place::{HeldTokens, TokenPlace};
 use super::rows::SealedRows;
 use crate::credential::login::Login;
@@ -21,14 +22,23 @@ pub(super) struct HeldLogins {
     /// What became of the refresh token that is in a login's place, by its digest: new tokens that
     /// the place did not take, or why there are none; and the tokens that were made of a key.
     renewals: Mutex<HashMap<GrantHolder, Renewal>>,
-    /// The digest of the access token that a login's service refused last.
-    pub(super) refused: Mutex<HashMap<GrantHolder, String>>,
+    /// What services refused of the tokens of logins.
+    refused: Mutex<HashMap<GrantHolder, RefusedToken>>,
     /// What was last said of each login that is of no use.
     said: Mutex<HashMap<CredentialName, String>>,
 }
 
 /// The digest of a refresh token or key, and what is held of its renewal.
 type Renewal = (String, Arc<Leased<HeldTokens>>);
+
+/// The access token that a login's service refused last.
+#[derive(Default)]
+struct RefusedToken {
+    /// Its digest, until it is replaced.
+    digest: Option<String>,
+    /// From when on another may be replaced so. A workload can have any token refused.
+    again: Option<Moment>,
+}
 
 /// A login, and the session that logged in itself, if one did.
 pub(super) type GrantHolder = (CredentialName, Option<SessionId>);
@@ -73,6 +83,30 @@ impl HeldLogins {
         known.1.clone()
     }
 
+    /// Notes that a service refused the access token of this digest, unless one before it was
+    /// replaced just now.
+    pub(super) fn refuse(&self, holder: GrantHolder, digest: String) {
+        let mut refused = self.refused.lock();
+        let known = refused.entry(holder).or_default();
+        if known.again.is_none_or(|at| at.has_come(Moment::now())) {
+            known.digest = Some(digest);
+        }
+    }
+
+    /// The digest of the access token that is to be replaced because its service refused it.
+    pub(super) fn refused(&self, holder: &GrantHolder) -> Option<String> {
+        self.refused.lock().get(holder)?.digest.clone()
+    }
+
+    /// Notes that it was replaced.
+    pub(super) fn replaced(&self, holder: GrantHolder) {
+        let replaced = RefusedToken {
+            digest: None,
+            again: Some(Moment::now().after(REPLACED_EVERY)),
+        };
+        self.refused.lock().insert(holder, replaced);
+    }
+
     /// Forgets what a session did.
     pub(super) fn end(&self, session: &SessionId) {
         self.of_sessions.lock().retain(|(of, _), _| of != session);
@@ -81,3 +115,6 @@ impl HeldLogins {
         self.refused.lock().retain(|holder, _| is_others(holder));
     }
 }
+
+/// A login's token is replaced so often because its service refused it.
+const REPLACED_EVERY: Duration = Duration::from_secs(60);

@@ -679,13 +679,29 @@ async fn a_token_that_its_service_refused_is_replaced_once_and_by_who_asks_for_t
     logins.refuse(&two, &name(), &secret);
     assert_eq!(logins.replace_refused(&two, &name()).await, Ok(()));
     assert_eq!(stage.asked(), 1);
+    // A workload can have any token refused: the next is replaced so a minute later.
+    refuse().await;
+    assert_eq!(replace().await, Ok(()));
+    assert_eq!(stage.asked(), 1);
+}
+
+#[tokio::test]
+async fn a_refused_token_that_its_issuer_does_not_replace_is_over() {
+    let stage = Stage::new();
+    let stores = stage.holds(1, 3600).stores();
+    let (logins, one) = (stores.logins(), session("one"));
+    let replace = async || logins.replace_refused(&one, &name()).await;
+    let refuse = async || {
+        let read = source(&stores).resolve(Some(&one)).await.ok().unwrap();
+        logins.refuse(&one, &name(), &read.secret);
+    };
     // Logged out elsewhere: the issuer refuses too, and is asked once.
     *stage.issuer.last.lock() = None;
     refuse().await;
     for _ in 0..3 {
         let why = replace().await.unwrap_err();
         assert!(why.is_final(), "{why}");
-        assert_eq!(stage.asked(), 2);
+        assert_eq!(stage.asked(), 1);
     }
     // Where nothing renews it, it is over.
     let tokens = Tokens {
