@@ -624,10 +624,10 @@ const EASE: [Row; 19] = [
         "ease",
         11,
         "A company's CA in the shell is named, with the lines that trust it.",
-        Left(
-            "no test names a CA from the shell; the user's own file trusts it",
-            &["a_company_is_reached_by_its_proxy_and_its_own_roots_as_the_users_own_file_says"],
-        ),
+        Mended(&[
+            "a_companys_ca_that_the_shell_names_is_told_with_the_lines_that_use_it",
+            "a_company_is_reached_by_its_proxy_and_its_own_roots_as_the_users_own_file_says",
+        ]),
     ),
     (
         "ease",

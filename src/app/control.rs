@@ -100,12 +100,29 @@ async fn kept<T: Send + 'static>(
 
 /// Obeys what is revoked while nobody tells this gateway: it may have no control socket.
 async fn keep_obeying(app: Arc<App>) {
+    let mut told = Vec::new();
     loop {
         tokio::time::sleep(OBEYS_EVERY).await;
         let app = app.clone();
-        let obeyed = tokio::task::spawn_blocking(move || app.revocations.obey(&app.shared)).await;
-        if let Ok(Err(failure)) = obeyed {
-            tracing::warn!(%failure, "revocations cannot be followed");
+        let obeyed = tokio::task::spawn_blocking(move || {
+            app.revocations.obey(&app.shared)?;
+            // A reload under way looks at this itself.
+            let latest = app.reloading.latest.try_lock();
+            let config = latest.ok().map(|latest| latest.read.config.clone());
+            let own = config.map(|config| app.revocations.own_uses(&config));
+            own.transpose()
+        });
+        match obeyed.await {
+            Ok(Ok(Some(own))) if own != told => {
+                for (does, from) in &own {
+                    tracing::error!(
+                        "`{from}` is revoked, and this gateway goes on: it {does} with it; end it"
+                    );
+                }
+                told = own;
+            }
+            Ok(Err(failure)) => tracing::warn!(%failure, "revocations cannot be followed"),
+            _ => {}
         }
     }
 }

@@ -464,3 +464,23 @@ fn a_secret_that_a_gateway_uses_itself_is_not_said_to_be_revoked_while_it_goes_o
         }
     }
 }
+
+#[test]
+fn a_gateway_that_a_revocation_does_not_find_says_that_it_goes_on_with_its_own_secret() {
+    let (does, text) = OWN[0];
+    let mut program = Program::start("");
+    fs::write(program.path("own"), "user:OwnSecret0123456789").unwrap();
+    fs::set_permissions(program.path("own"), fs::Permissions::from_mode(0o600)).unwrap();
+    program.edit(|config| format!("{config}\n{text}"));
+    program.restart_after_a_crash();
+    let elsewhere = program.path("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let label = format!("file:{}", program.path("own").display());
+    let mut revoke = crate::program::command(program.folder.path());
+    revoke.env("XDG_RUNTIME_DIR", &elsewhere);
+    let revoked = revoke.args(["revoke", &label]).output().unwrap();
+    assert!(revoked.status.success(), "{revoked:?}");
+    let says = format!("`{label}` is revoked, and this gateway goes on: it {does} with it");
+    let log = program.path("log");
+    crate::exports::until(&says, || fs::read_to_string(&log).unwrap().contains(&says));
+}
