@@ -41,7 +41,9 @@ impl Schema {
         let found: u32 = look.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         let page: u64 = look.query_row("PRAGMA page_size", [], |row| row.get(0))?;
         // SQLite takes what is missing of a page for zeros. A log beside it may have the page.
-        let is_cut = path.metadata()?.len() % page != 0 && !with_end(path, "-wal").exists();
+        let log = with_end(path, "-wal").metadata();
+        let is_logged = log.is_ok_and(|log| log.len() > 0);
+        let is_cut = path.metadata()?.len() % page != 0 && !is_logged;
         if is_cut || found == 0 {
             return Err(Unfit::Damaged("it is cut off"));
         }

@@ -197,7 +197,8 @@ impl Unfit {
                 path.display()
             ),
             Self::Version { .. } | Self::Damaged(_) | Self::Database(_) => {
-                format!("`rm {}`: what it says is forgotten then", path.display())
+                let path = path.display();
+                format!("`rm {path}`: what it says is forgotten then, so trust what is there")
             }
             Self::Row { anew, .. } => String::from(*anew),
             Self::Unread(aside) => {
