@@ -117,7 +117,7 @@ const UNBOUND: &[(&str, &str)] = &[
     ("wss-backup.slack.com", "takes the ticket in its address"),
     (
         "*.githubcopilot.com",
-        "hosts of each plan are bound by name",
+        "hosts of plans are bound by the login",
     ),
     (
         "copilot-proxy.githubusercontent.com",
