@@ -326,6 +326,9 @@ fn a_note_that_is_put_aside_is_told_and_whatever_depends_on_it_is_refused() {
                 let cut = u64::from_le_bytes(random) % length(&desk);
                 let file = fs::File::options().write(true).open(&database).unwrap();
                 file.set_len(cut).unwrap();
+                if round % 2 == 1 {
+                    fs::write(database.with_file_name("user.db-wal"), "").unwrap();
+                }
                 let aside = database.with_file_name("user.db.aside");
                 (aside.clone(), aside)
             }
