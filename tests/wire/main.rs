@@ -180,9 +180,10 @@ fn on_a_rig(waiting: &Mutex<VecDeque<Row>>) -> Ended {
     let after = [&rig.served, &rig.sandboxed].map(rig::gate::Gate::burden);
     println!("descriptors and KiB before {before:?}, after {after:?}");
     keep(&rig);
-    // One session's tokens of 16 KiB alone are searched for in forms of some 70 MiB.
+    // One session's tokens of 16 KiB alone are searched for in forms of some 70 MiB, and rows of
+    // compressed answers leave some 50 MiB each with the allocator. They may meet on one rig.
     let is_bounded = (before.iter().zip(&after))
-        .all(|(before, after)| after.0 < before.0 + 200 && after.1 < before.1 + 160 * 1024);
+        .all(|(before, after)| after.0 < before.0 + 200 && after.1 < before.1 + 224 * 1024);
     Ended { failed, is_bounded }
 }
 
