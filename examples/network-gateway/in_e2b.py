@@ -25,4 +25,4 @@ try:
     print(sandbox.commands.run(command).stdout)
 finally:
     sandbox.kill()
-    gateway("end", session["session"])
+    gateway("session", "end", session["session"])
