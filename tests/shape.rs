@@ -37,7 +37,7 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 102_015),
+    ("all", 102_018),
     ("app", 8_415),
     ("audit", 3_319),
     ("body", 3_463),
@@ -47,7 +47,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("credential", 13_693),
     ("escape", 1_649),
     ("export", 1_047),
-    ("files", 1_158),
+    ("files", 1_161),
     ("gateway", 6_742),
     ("grant", 1_415),
     ("intercept", 4_615),
