@@ -234,13 +234,12 @@ impl Declared {
 
     /// The protocols that the endpoint of a request speaks.
     fn spoken(&self, head: &RequestHead) -> BTreeSet<Protocol> {
+        let path = head.target.path();
+        // Hosts first: every preset has endpoints, and a request is for one host.
         let is_here = |one: &&Endpoint| {
-            let path = head.target.path();
-            (one.routes.is_empty() || one.routes.iter().any(|route| route.holds(path)))
-                && one
-                    .origins
-                    .iter()
-                    .any(|origin| origin.matches(&head.origin))
+            let mut origins = one.origins.iter();
+            origins.any(|origin| origin.matches(&head.origin))
+                && (one.routes.is_empty() || one.routes.iter().any(|route| route.holds(path)))
         };
         let here = self.endpoints.iter().filter(is_here);
         here.map(|one| one.protocol).collect()
