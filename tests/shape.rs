@@ -37,8 +37,8 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 102_018),
-    ("app", 8_415),
+    ("all", 102_006),
+    ("app", 8_405),
     ("audit", 3_319),
     ("body", 3_463),
     ("cli", 10_612),
@@ -55,7 +55,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("message", 2_987),
     ("names", 885),
     ("origin", 3_495),
-    ("policy", 5_813),
+    ("policy", 5_811),
     ("session", 4_426),
     ("signature", 8_948),
     ("src", 68),

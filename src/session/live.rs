@@ -426,7 +426,7 @@ impl Sessions {
     pub fn has_folded(&self, text: &[u8]) -> bool {
         let live = self.live.read();
         let mut held = live.values().map(|session| session.phantoms.load());
-        held.any(|phantoms| phantoms.find_folded(text).is_some())
+        held.any(|held| text.len() >= held.shortest() && held.find_folded(text).is_some())
     }
 
     /// Looks up a session by id.

@@ -68,22 +68,16 @@ pub(crate) fn guard(
                 found.entry(at).or_default().extend(paths);
             }
         }
-        let own = origins.iter().filter(|origin| is_own(origin));
+        let names: Vec<&str> = preset.mint_mutations.iter().map(String::as_str).collect();
+        if names.is_empty() {
+            continue;
+        }
         let speaks = |one: &&PresetEndpoint| one.protocol == Protocol::Graphql;
-        for (origin, endpoint) in own.flat_map(|origin| {
-            let speaking = preset.endpoints.iter().filter(speaks);
-            speaking.map(move |one| (origin, one))
-        }) {
-            let names: Vec<&str> = preset.mint_mutations.iter().map(String::as_str).collect();
+        for endpoint in preset.endpoints.iter().filter(speaks) {
             let paths: Vec<String> = endpoint.paths.iter().map(ToString::to_string).collect();
-            let host = origin.hosts.to_string();
-            if !names.is_empty() {
-                mutations.insert(generate::forbid_mutations(
-                    &preset.name,
-                    &host,
-                    &paths,
-                    &names,
-                ));
+            for origin in origins.iter().filter(|origin| is_own(origin)) {
+                let (service, host) = (&preset.name, origin.hosts.to_string());
+                mutations.insert(generate::forbid_mutations(service, &host, &paths, &names));
             }
         }
     }
@@ -93,12 +87,8 @@ pub(crate) fn guard(
             generate::forbid_mints(service, host, *by_reading, &paths) + "\n"
         };
     sources.retain(|source| source.name != GUARDS);
-    if !found.is_empty() {
-        let text = found
-            .iter()
-            .map(forbid)
-            .chain(mutations)
-            .collect::<String>();
+    let text: String = found.iter().map(forbid).chain(mutations).collect();
+    if !text.is_empty() {
         sources.push(Source::new(GUARDS, text));
     }
 }

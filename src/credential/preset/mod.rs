@@ -155,7 +155,7 @@ pub fn endpoints() -> impl Iterator<Item = &'static PresetEndpoint> {
 pub fn minting_at(origins: &[&OriginPattern]) -> impl Iterator<Item = &'static Preset> {
     let names = |text: &str| {
         let mut hosts = origins.iter().map(|origin| origin.hosts.host().as_str());
-        text.contains("\nmints = ") && hosts.any(|host| text.contains(host))
+        text.contains("\nmint") && hosts.any(|host| text.contains(host))
     };
     let texts = table::SERVICES.iter().enumerate();
     let found: Vec<usize> = texts
