@@ -14,7 +14,7 @@ mod unfit;
 mod written;
 
 pub use consent::{Choice, Consent, allowed_files, allowed_in};
-pub use database::{Schema, known_version, reached};
+pub use database::{NewDatabase, Schema, known_version, reached};
 pub use folders::{check_folders, trusted};
 pub use judged::{read, to_show, unallowed};
 pub use kept::{UserKind, UserRow, UserTable, user_database};

@@ -292,6 +292,33 @@ fn without_a_note_of_what_it_may_write_no_command_starts() {
 }
 
 #[test]
+fn a_run_after_another_writes_no_note_anew() {
+    let desk = Desk::new();
+    let database = desk.at(".local/state/gateway/sessions/user.db");
+    let written = || {
+        desk.sandbox("proj", &["-q"], "true");
+        let database = rusqlite::Connection::open(&database).unwrap();
+        let newest = "SELECT max(written) FROM kept WHERE kind = 'writable'";
+        database
+            .query_row(newest, [], |row| row.get::<_, u64>(0))
+            .unwrap()
+    };
+    // The first run makes folders that it could only name.
+    written();
+    let first = written();
+    assert_eq!(written(), first);
+    // One that is older than an hour is: when the last command began is told from it.
+    let hours = 2 * 3_600 * 1_000_000_000_u64;
+    let older = rusqlite::Connection::open(&database).unwrap();
+    let changed = older
+        .execute("UPDATE kept SET written = written - ?1", [hours])
+        .unwrap();
+    assert!(changed > 0);
+    drop(older);
+    assert!(written() > first);
+}
+
+#[test]
 fn a_note_that_is_put_aside_is_told_and_whatever_depends_on_it_is_refused() {
     let folder = ".local/state/gateway";
     let length = |desk: &Desk| {

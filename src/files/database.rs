@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -16,7 +17,23 @@ pub struct Schema {
     pub version: u32,
     /// What creates its tables.
     pub tables: &'static str,
+    /// A new database of it.
+    pub new: NewDatabase,
 }
+
+/// A new database, once one was made in this process.
+#[derive(Debug)]
+pub struct NewDatabase(OnceLock<(Vec<u8>, Tables)>);
+
+impl NewDatabase {
+    /// None was made.
+    pub const fn unmade() -> Self {
+        Self(OnceLock::new())
+    }
+}
+
+/// How everything in a database is declared.
+type Tables = Vec<(String, Option<String>)>;
 
 impl Schema {
     /// Opens a database, or creates it with mode 0600 in a folder of mode 0700. A new one has all
@@ -26,13 +43,12 @@ impl Schema {
     /// [`Unfit`] if others may read or replace it, if it is damaged, or if a gateway of another
     /// version wrote it.
     pub fn open(&self, path: &Path) -> Result<Connection, Unfit> {
-        let mut known = self.in_memory()?;
+        let (image, known) = self.image()?;
         if let Some(folder) = path.parent() {
             private_folder(folder)?;
         }
         if path.symlink_metadata().is_err() {
-            let image = known.serialize("main")?.to_vec();
-            create_private(path, &image)?;
+            create_private(path, image)?;
         }
         check_private(path)?;
         let connection = reached(path)?;
@@ -48,7 +64,7 @@ impl Schema {
             return Err(Unfit::Damaged("it is cut off"));
         }
         known_version("it", found, self.version)?;
-        if tables(&look)? != tables(&known)? {
+        if tables(&look)? != *known {
             return Err(Unfit::Damaged("its tables are not the gateway's"));
         }
         drop(look);
@@ -79,6 +95,16 @@ impl Schema {
             }
             opened => Ok((opened?, None)),
         }
+    }
+
+    /// The bytes of a new database, and its tables.
+    fn image(&self) -> Result<&(Vec<u8>, Tables), Unfit> {
+        if let Some(made) = self.new.0.get() {
+            return Ok(made);
+        }
+        let mut new = self.in_memory()?;
+        let made = (new.serialize("main")?.to_vec(), tables(&new)?);
+        Ok(self.new.0.get_or_init(|| made))
     }
 
     /// A database that ends with its connection.
@@ -130,7 +156,7 @@ pub fn known_version(what: &'static str, found: u32, known: u32) -> Result<(), U
 }
 
 /// Returns how everything in a database is declared.
-fn tables(connection: &Connection) -> Result<Vec<(String, Option<String>)>, Unfit> {
+fn tables(connection: &Connection) -> Result<Tables, Unfit> {
     let mut all = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name")?;
     let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)

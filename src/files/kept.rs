@@ -13,7 +13,7 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::database::{Schema, known_version};
+use super::database::{NewDatabase, Schema, known_version};
 use super::private::{ASIDE, private_folder, put_aside, with_end};
 use super::state_folder::{real, state_directory};
 use super::unfit::Unfit;
@@ -245,7 +245,8 @@ fn in_state(database: &Path, name: &str) -> PathBuf {
 const EARLIER: [&str; 3] = ["writable", "logins", "audit-heads"];
 /// What it kept of each project.
 const OF_PROJECT: [&str; 3] = ["file.json", "secrets.json", "last-run.json"];
-const USER: Schema = Schema {
+static USER: Schema = Schema {
+    new: NewDatabase::unmade(),
     version: 1,
     tables: "
     CREATE TABLE kept (

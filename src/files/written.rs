@@ -18,7 +18,8 @@ use crate::launch::program;
 
 /// Writes down that a command is about to start which may write to these folders.
 ///
-/// It is on the disk when this returns. Runs that start at the same time wait for each other.
+/// It is on the disk when this returns. Runs that start at the same time wait for each other. A
+/// note that says the same and is younger than an hour is left as it is: nothing is written then.
 ///
 /// # Errors
 /// Returns the cause as [`Unfit`], also if the command could change the note.
@@ -33,15 +34,19 @@ pub fn note_writable(folders: &[PathBuf]) -> Result<(), Unfit> {
         };
         return Err(Replaceable::Command(Box::new(written)).into());
     }
+    let new = folders.iter().map(|path| Folder {
+        path: path.clone(),
+        identity: FolderIdentity::of(path),
+        last: now,
+    });
+    let new: Vec<Folder> = new.collect();
+    let known = Folder::all(&table.rows()?)?;
+    if new.iter().all(|new| known.iter().any(|one| one.notes(new))) {
+        return Ok(());
+    }
     table.change(|rows| {
         let mut known = Folder::all(rows)?;
-        for path in folders {
-            let (path, identity) = (path.clone(), FolderIdentity::of(path));
-            let new = Folder {
-                path,
-                identity,
-                last: now,
-            };
+        for new in new {
             known.retain(|one| one.path != new.path || one.is_another(new.identity));
             known.push(new);
         }
@@ -160,6 +165,13 @@ impl Folder {
         self.identity.is_some() && !self.was(identity)
     }
 
+    /// Whether this says already what a new note would.
+    fn notes(&self, new: &Self) -> bool {
+        let age = new.last.duration_since(self.last);
+        let is_fresh = age.is_ok_and(|age| age < FRESH);
+        is_fresh && (&self.path, self.identity) == (&new.path, new.identity)
+    }
+
     /// Leaves out those that are gone for long: one that has another path now is still known, until
     /// many more have gone.
     fn kept(known: Vec<Self>) -> Vec<Self> {
@@ -263,5 +275,7 @@ fn seconds(at: SystemTime) -> u64 {
     since.as_ref().map_or(0, Duration::as_secs)
 }
 
+/// How far behind the start of the last command a note may be.
+const FRESH: Duration = Duration::from_secs(60 * 60);
 /// How many folders are remembered that are no longer where they were.
 const MOST_GONE: usize = 1024;

@@ -14,7 +14,7 @@ use super::error::StateError;
 use super::record::SessionRecord;
 use super::seal::{KeyMark, SealingKey};
 use super::store::{REMEMBERED, Revision, StateFuture, StateStore};
-use crate::files::{Schema, Unfit, reached};
+use crate::files::{NewDatabase, Schema, Unfit, reached};
 use crate::names::SessionId;
 
 /// A SQLite file whose key is not known yet. Without it, no record is read.
@@ -339,7 +339,8 @@ fn columns(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
 }
 
 const NO_RANDOM_BYTES: StateError = StateError::Refused("the system gives no random bytes");
-const SESSIONS: Schema = Schema {
+static SESSIONS: Schema = Schema {
+    new: NewDatabase::unmade(),
     version: 2,
     tables: "
     CREATE TABLE session (
