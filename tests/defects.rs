@@ -831,6 +831,26 @@ fn each_thing_that_the_readme_says_is_absent_has_its_row() {
     }
 }
 
+#[test]
+fn each_test_that_the_pages_name_runs() {
+    let mut named = BTreeSet::new();
+    for page in ["threats", "threat-model", "signing", "signing-recipes"] {
+        let page = top().join(format!("docs/{page}.md"));
+        let text = std::fs::read_to_string(page).unwrap();
+        let words = text.split('`').skip(1).step_by(2);
+        named.extend(words.filter(|word| is_sentence(word)).map(String::from));
+    }
+    assert!(named.len() > 300, "{} names of tests", named.len());
+    let missing: Vec<_> = named.difference(running()).collect();
+    assert!(missing.is_empty(), "no tests that run: {missing:#?}");
+}
+
+/// Whether a word is a test's name: four words in lower case, or more.
+fn is_sentence(word: &str) -> bool {
+    let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
+    word.bytes().all(is_plain) && word.matches('_').count() >= 3
+}
+
 /// A row as it is printed, with what is missing and its tests below it.
 fn shown(id: &str, is: &str, sentence: &str, verdict: &Verdict) -> String {
     let mut lines = format!("{id:>9}  {is:<17}  {sentence}\n");
@@ -911,7 +931,17 @@ impl<'ast> Visit<'ast> for Tests {
                 _ => None,
             }));
         }
+        // `fn` and a name, where the attribute is among the tokens.
+        if called.path.is_ident("proptest") {
+            let words: Vec<_> = called.tokens.clone().into_iter().collect();
+            let named = words.windows(2).filter(|two| is(&two[0], "fn"));
+            self.0.extend(named.map(|two| two[1].to_string()));
+        }
     }
+}
+
+fn is(token: &TokenTree, word: &str) -> bool {
+    matches!(token, TokenTree::Ident(name) if name == word)
 }
 
 /// Whether a word stands among tokens, however deep.

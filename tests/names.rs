@@ -723,7 +723,7 @@ fn apart(name: &str, fact: fn()) {
 
 const APART: &str = "GATEWAY_TEST_APART";
 
-macro_rules! facts {
+macro_rules! rows {
     ($($name:ident),* $(,)?) => {
         $(#[test]
         fn $name() {
@@ -732,7 +732,7 @@ macro_rules! facts {
     };
 }
 
-facts![
+rows![
     names_are_found_as_fast_as_without_a_gateway,
     a_silent_family_costs_a_moment_once_in_a_while,
     a_family_that_fails_or_is_denied_does_not_end_the_other,
