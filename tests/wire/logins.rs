@@ -1076,7 +1076,15 @@ fn a_busy_issuer_is_named_to_who_asks(rig: &Rig) {
 fn a_token_that_is_for_no_host_is_for_the_first_that_gets_it(rig: &Rig) {
     rig.origins.on("/x", |_| ok("", b"fine"));
     let way = Way::Connect;
+    let settled = || -> Vec<Value> {
+        let log = std::fs::read_to_string(&rig.served.audit).unwrap();
+        let events = log.lines().filter(|line| line.contains("login_settled"));
+        events
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
     for (client, resource) in [("bare", ""), ("odd", "&resource=urn%3Amcp")] {
+        let before = settled().len();
         let more = format!("client_id={client}{resource}");
         let shown = log_in(rig, way, AUTH, &more);
         let token = &shown["access_token"];
@@ -1092,6 +1100,7 @@ fn a_token_that_is_for_no_host_is_for_the_first_that_gets_it(rig: &Rig) {
         assert_eq!(present(rig, way, OTHER, token).0, 403);
         assert!(reload(rig, &policies()));
         rig.seen();
+        assert_eq!(settled().len(), before, "nothing was decided");
         let present = |host: &str| {
             let token = token.as_str().unwrap();
             let ask =
@@ -1103,7 +1112,19 @@ fn a_token_that_is_for_no_host_is_for_the_first_that_gets_it(rig: &Rig) {
             all.into_iter().map(|one| one.join().unwrap()).collect()
         });
         assert_eq!(together, [200; 4]);
-        rig.records(way, 4);
+        let records = rig.records(way, 4);
+        // One record says which host it is for now, and those of its requests that it was lent.
+        let events = settled().split_off(before);
+        let [event] = &events[..] else {
+            panic!("{events:?}")
+        };
+        let login = event["subject"].as_str().unwrap();
+        assert_eq!(event["kind"], "event", "{event}");
+        for record in &records {
+            assert_eq!(record["session"], event["session"], "{record}");
+            let lent = record["lent"].to_string();
+            assert!(lent.contains(login), "{event} {record}");
+        }
         let real = format!("Bearer {}", rig.secret("access"));
         assert!(
             rig.seen()
