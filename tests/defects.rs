@@ -500,10 +500,7 @@ const ATTACKS: [Row; 11] = [
         "attack",
         10,
         "Why a login is of no use is said once, by its name.",
-        Left(
-            "it is said once for each login and cause, and no test counts it",
-            &[],
-        ),
+        Mended(&["why_a_login_is_of_no_use_is_said_once_for_each_login_and_cause"]),
     ),
     (
         "attack",

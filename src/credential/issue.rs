@@ -138,7 +138,7 @@ impl Credentials {
                 cause: StoreError::LoginOver(why),
                 ..
             }) if is_login => return Ok(Some(why)),
-            Err(cause) if is_looked_at => {
+            Err(Unavailable { cause, .. }) if is_looked_at => {
                 if self.stores().logins().is_new(name, &cause.to_string()) {
                     tracing::warn!(%session, login = %name, %cause, "a session goes on without a login");
                 }

@@ -37,6 +37,7 @@ rows![
     a_busy_issuer_is_named_to_who_asks,
     a_token_that_is_for_no_host_is_for_the_first_that_gets_it,
     a_hostile_login_keeps_no_change_from_coming_into_force,
+    why_a_login_is_of_no_use_is_said_once_for_each_login_and_cause,
 ];
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -1143,6 +1144,58 @@ fn a_token_that_is_for_no_host_is_for_the_first_that_gets_it(rig: &Rig) {
         let again = log_in(rig, way, AUTH, &more);
         assert_eq!(again["access_token"], *token);
         assert_eq!(self::present(rig, way, MCP, token).0, 200);
+    }
+    rig.seen();
+}
+
+/// Whoever asks and however often, an operator reads it once.
+fn why_a_login_is_of_no_use_is_said_once_for_each_login_and_cause(rig: &Rig) {
+    let fails = |status: u16| {
+        let answer = format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n");
+        vec![Step::Bytes(answer.into_bytes())]
+    };
+    let way = Way::Connect;
+    let logins = ["once", "twice"].map(|client| {
+        let shown = log_in_hostile(rig, client, fails(500));
+        shown["access_token"].as_str().unwrap().to_owned()
+    });
+    let said = |status: u16| {
+        let log = std::fs::read_to_string(&rig.served.log).unwrap();
+        let cause = format!("answered {status}");
+        let is_it = |line: &&str| line.contains("a login was not renewed") && line.contains(&cause);
+        let lines: Vec<String> = log.lines().filter(is_it).map(str::to_owned).collect();
+        lines
+    };
+    // A cause that comes back was said.
+    for status in [500, 502, 500, 502] {
+        rig.origins.on("/token", move |_| fails(status));
+        // A failure holds for a second: then the issuer is asked again.
+        std::thread::sleep(Duration::from_millis(1100));
+        for token in &logins {
+            for _ in 0..3 {
+                let ask = format!(
+                    "GET /x HTTP/1.1\r\nHost: {MCP}\r\nAuthorization: Bearer {token}\r\n\r\n"
+                );
+                let answer = rig.ask(way, MCP, &ask);
+                assert!(answer.status >= 500, "{answer:?}");
+                rig.record(way);
+            }
+        }
+        for _ in 0..reached(rig) {
+            rig.sent_by_the_gateway();
+        }
+        assert!(reload(rig, &policies()));
+    }
+    for status in [500, 502] {
+        let lines = said(status);
+        println!("{lines:#?}");
+        assert_eq!(lines.len(), logins.len(), "once for each: {lines:#?}");
+        // It names the login, and is no credential of a configuration.
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.contains("login=") && !line.contains("`from`"))
+        );
     }
     rig.seen();
 }

@@ -55,7 +55,7 @@ impl Stores {
 }
 
 impl Logins {
-    /// Whether this was not what was last said of a login.
+    /// Whether this was not said of a login lately.
     pub(in crate::credential) fn is_new(&self, name: &CredentialName, why: &str) -> bool {
         self.store.held.is_new(name, why)
     }

@@ -1,6 +1,6 @@
 //! What the process holds of logins from one generation to the next.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ pub(super) struct HeldLogins {
     renewals: Mutex<HashMap<GrantHolder, Renewal>>,
     /// What services refused of the tokens of logins.
     refused: Mutex<HashMap<GrantHolder, RefusedToken>>,
-    /// What was last said of each login that is of no use.
-    said: Mutex<HashMap<CredentialName, String>>,
+    /// What was said lately of each login that is of no use.
+    said: Mutex<HashMap<CredentialName, VecDeque<String>>>,
 }
 
 /// The digest of a refresh token or key, and what is held of its renewal.
@@ -66,11 +66,16 @@ impl HeldLogins {
         of_sessions.get(&(session.clone(), name.clone())).cloned()
     }
 
-    /// Whether this was not what was last said of a login. It is said once.
+    /// Whether this was not said of a login lately. A cause that comes back is no news.
     pub(super) fn is_new(&self, name: &CredentialName, why: &str) -> bool {
         let mut said = self.said.lock();
-        let before = said.insert(name.clone(), why.to_owned());
-        before.as_deref() != Some(why)
+        let said = said.entry(name.clone()).or_default();
+        let is_new = said.iter().all(|before| before != why);
+        if is_new {
+            said.truncate(MOST_SAID - 1);
+            said.push_front(why.to_owned());
+        }
+        is_new
     }
 
     /// The renewal of what has this digest. That of what was there before is forgotten.
@@ -118,3 +123,5 @@ impl HeldLogins {
 
 /// A login's token is replaced so often because its service refused it.
 const REPLACED_EVERY: Duration = Duration::from_secs(60);
+/// So many causes are remembered of a login. An issuer that a workload chose may say any number.
+const MOST_SAID: usize = 8;
