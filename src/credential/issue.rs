@@ -37,6 +37,10 @@ impl Credentials {
                 over.extend(why.map(|why| (binding.credential.clone(), why)));
             }
         }
+        // What it had and may hold no more, such as a login that it ended, is refused by name.
+        for (name, shape) in kept.all().filter(|(name, _)| !held(name)) {
+            issue.retire(name, shape);
+        }
         Ok((issue.finish(), over))
     }
 

@@ -144,7 +144,7 @@ impl Made {
 const TOKENS: &str = r#"{"access_token":"CANARY-access-0123456789abcdef0123","token_type":"Bearer","expires_in":3600,"refresh_token":"CANARY-refresh-0123456789abcdef0123"}"#;
 
 /// An origin over TLS that answers `ok` and keeps the heads that it gets. It gives tokens for a
-/// code, and is silent if it is asked to renew them.
+/// code. If it is asked to renew them it is silent, or says that the login of the client `over` is.
 fn origin(authority: &Arc<Authority>, heads: Arc<Mutex<String>>) -> SocketAddr {
     let config = ServerConfig::builder()
         .with_no_client_auth()
@@ -161,11 +161,23 @@ fn origin(authority: &Arc<Authority>, heads: Arc<Mutex<String>>) -> SocketAddr {
                 while let Ok(read @ 1..) = stream.read(&mut part) {
                     let mut heads = heads.lock().unwrap();
                     asked.push_str(&String::from_utf8_lossy(&part[..read]));
-                    if asked.starts_with("POST ") && !asked.contains("code=c0de") {
+                    let is_over =
+                        asked.contains("refresh_token=") && asked.contains("client_id=over");
+                    let is_revoked = asked.contains("/revoke ") && asked.contains("CANARY-refresh");
+                    let is_whole = asked.contains("code=c0de") || is_over || is_revoked;
+                    if asked.starts_with("POST ") && !is_whole {
                         continue;
                     }
-                    let is_login = asked.starts_with("POST /token ");
-                    let tokens = match asked.contains("client_id=short") {
+                    if is_over {
+                        asked.clear();
+                        let refused = "HTTP/1.1 400 No\r\nContent-Type: application/json\r\nContent-Length: 25\r\n\r\n{\"error\":\"invalid_grant\"}";
+                        let _ = stream.write_all(refused.as_bytes());
+                        continue;
+                    }
+                    let is_login = asked.contains("/token ") && !is_revoked;
+                    let is_short =
+                        ["short", "over"].map(|one| asked.contains(&format!("client_id={one}")));
+                    let tokens = match is_short.contains(&true) {
                         true => TOKENS.replace("3600", "1"),
                         false => TOKENS.to_owned(),
                     };
@@ -590,6 +602,67 @@ fn a_login_of_a_session_outlives_a_kill_as_the_session_does() {
     let heads = made.heads.lock().unwrap().clone();
     let lent = heads.matches("Bearer CANARY-access-0123456789abcdef0123");
     assert_eq!(lent.count(), 10, "{heads}");
+}
+
+/// Whether its issuer ended it or the session itself, it is refused as it was before.
+#[test]
+fn a_login_that_ended_is_told_as_ended_after_a_restart_too() {
+    let mut made = Made::start("");
+    let hosts = ["platform.claude.com", "api.anthropic.com"];
+    made.program.edit(|text| {
+        let (_, issuer) = text
+            .split_once("match = \"https://issuer.test\"\n")
+            .unwrap();
+        let connect: String = issuer
+            .lines()
+            .take(2)
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let further =
+            hosts.map(|host| format!("[[origin]]\nmatch = \"https://{host}\"\n{connect}"));
+        format!("{text}{}", further.concat())
+    });
+    let rules = fs::read_to_string(made.program.path("rules.cedar")).unwrap();
+    let permits = ["issuer.test", hosts[0], hosts[1]]
+        .map(|host| format!("permit(principal, action, resource == Gateway::Host::\"{host}\");\n"));
+    fs::write(made.program.path("rules.cedar"), rules + &permits.concat()).unwrap();
+    made.program.reload();
+    let door = format!("http://{}", made.program.proxy);
+    let curl = format!(
+        "curl -sS -x {door} http://gateway.internal/ca.pem >ca.pem; curl -sS --cacert ca.pem -x {door}"
+    );
+    let log_in = |url: &str, client: &str| -> Value {
+        let code = format!("grant_type=authorization_code&code=c0de&client_id={client}");
+        let said = made.script(&format!("{curl} {url} -d '{code}'"));
+        assert!(!said.contains("CANARY"), "{said}");
+        serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"))
+    };
+    let use_of = |tokens: &Value, url: &str| {
+        let access = tokens["access_token"].as_str().unwrap();
+        format!("{curl} -H 'Authorization: Bearer {access}' {url}")
+    };
+    // Its issuer renews it no more.
+    let over = use_of(
+        &log_in("https://issuer.test/token", "over"),
+        "https://issuer.test/api",
+    );
+    // The session logs out of it.
+    let token_url = format!("https://{}/v1/oauth/token", hosts[0]);
+    let tokens = log_in(&token_url, "9d1c250a-e61b-44d9-88ed-5944d1962f5e");
+    let refresh = tokens["refresh_token"].as_str().unwrap();
+    let left = use_of(&tokens, &format!("https://{}/v1/messages", hosts[1]));
+    assert_eq!(made.script(&left), "ok");
+    made.script(&format!("{curl} {token_url}/revoke -d 'token={refresh}'"));
+    std::thread::sleep(Duration::from_millis(1200));
+    for _ in 0..3 {
+        let said = [&over, &left].map(|ask| made.script(ask));
+        assert!(
+            said[0].contains("the login is over: its issuer answers `invalid_grant`"),
+            "{said:?}"
+        );
+        assert!(said[1].contains("credential_removed"), "{said:?}");
+        made.program.restart_after_a_crash();
+    }
 }
 
 #[test]

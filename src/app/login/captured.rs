@@ -231,10 +231,10 @@ impl SessionLogins {
     }
 
     /// Notes whether a login was ended for a session.
-    pub(crate) fn end(&self, session: &SessionId, login: &Login, has_ended: bool) {
+    pub(crate) fn end(&self, session: &SessionId, login: &CredentialName, has_ended: bool) {
         let mut known = self.made.lock();
         for kind in TokenKind::ALL {
-            let one = (session.clone(), login.credential(kind));
+            let one = (session.clone(), kind.of(login));
             match has_ended {
                 true => known.ended.insert(one),
                 false => known.ended.remove(&one),

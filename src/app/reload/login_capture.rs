@@ -83,7 +83,7 @@ impl Captures for LoginCapture {
             if let Some(app) = self.0.upgrade() {
                 let stores = app.shared.current().credentials.stores().clone();
                 stores.logins().end(session.id(), &login.name).await;
-                app.logins.end(session.id(), login, true);
+                app.logins.end(session.id(), &login.name, true);
                 app.keep_login(session.id(), login, true).await;
                 if let Err(failure) = app.reissue(session, None).await {
                     unkept(&failure);
@@ -118,7 +118,7 @@ impl App {
         let logins = snapshot.credentials.stores().logins();
         let taken = logins.take(session.id(), &login, tokens).await;
         taken.map_err(|error| unkept(&Failure::of("a login cannot be kept", &error)))?;
-        self.logins.end(session.id(), &login, false);
+        self.logins.end(session.id(), &login.name, false);
         let phantoms = session.phantoms();
         let lacks = |kind: &TokenKind| phantoms.of(&login.credential(*kind)).is_none();
         if new.is_some() || kinds.iter().any(lacks) {
@@ -178,7 +178,7 @@ impl App {
                 });
                 let known = read.resolved.logins.iter().find(|one| one.name == name);
                 match (restored, known) {
-                    (None, Some(login)) => self.logins.end(id, login, true),
+                    (None, _) => self.logins.end(id, &name, true),
                     (Some(login), None) => {
                         is_new |= self.logins.add(CapturedLogin {
                             session: id.clone(),
@@ -187,7 +187,7 @@ impl App {
                             login,
                         });
                     }
-                    (Some(_), Some(_)) | (None, None) => {}
+                    (Some(_), Some(_)) => {}
                 }
             }
         }
