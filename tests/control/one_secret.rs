@@ -310,6 +310,57 @@ fn a_secret_that_is_revoked_while_nothing_runs_is_lent_in_no_way_that_starts_lat
     }
 }
 
+/// The two keys of AWS sign together: whichever is revoked, nothing is signed.
+#[test]
+fn a_key_of_aws_that_is_revoked_while_nothing_runs_signs_nothing_later() {
+    let ways = Ways::new();
+    let (id, key) = (
+        "AKIAR3ALR3ALR3ALR3AL",
+        "LastingK3yLastingK3yLastingK3yLastingK40",
+    );
+    let host = "sts.us-east-1.amazonaws.com";
+    let config = fs::read_to_string(ways.home("exec.toml")).unwrap();
+    ways.put("aws.toml", &config.replace("api.github.com", host));
+    let script = format!(
+        "curl -sS --aws-sigv4 aws:amz:us-east-1:sts --user \"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY\" \
+         'https://{host}/?Action=GetCallerIdentity&Version=2011-06-15'"
+    );
+    let signed = || {
+        ways.origin.forget();
+        let mut exec = ways.command(false);
+        exec.env("AWS_ACCESS_KEY_ID", id)
+            .env("AWS_SECRET_ACCESS_KEY", key);
+        let run = ["exec", "-q", "--config", "../aws.toml", "--aws", "--"];
+        let output = exec.args(run).args(["sh", "-c", &script]).output().unwrap();
+        (
+            String::from_utf8(output.stdout).unwrap(),
+            ways.origin.heads().concat(),
+        )
+    };
+    for label in [
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "env:AWS_ACCESS_KEY_ID",
+        "env:AWS_SECRET_ACCESS_KEY",
+        "aws",
+    ] {
+        let (said, heads) = signed();
+        let credential = format!("Credential={id}/");
+        assert!(
+            said == "ok" && heads.contains(&credential),
+            "{label}: {said} {heads}"
+        );
+        let (code, said) = ways.says(false, &["revoke", label]);
+        let none = said.contains("0 gateways that lend it confirmed");
+        assert!(code == Some(0) && none, "{label}: {said}");
+        let (said, heads) = signed();
+        assert!(said.contains("credential_revoked"), "{label}: {said}");
+        assert_eq!(heads, "", "{label}");
+        let (code, said) = ways.says(false, &["restore", label]);
+        assert_eq!(code, Some(0), "{label}: {said}");
+    }
+}
+
 #[test]
 fn each_variable_of_a_known_service_stands_for_its_own_value() {
     let ways = Ways::new();
