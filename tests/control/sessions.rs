@@ -430,3 +430,30 @@ fn without_a_place_for_the_state_an_end_is_said_to_hold_for_the_process_alone() 
         }
     }
 }
+
+/// An operator may have ended it meanwhile: it is not trusted for longer than it lives.
+#[test]
+fn a_session_whose_state_fails_while_it_is_renewed_ends_in_time_and_goes_on_with_its_state() {
+    let state = "[state]\npath = \"state/s.db\"\n";
+    let program = Program::start(&format!("[ca]\nlifetime = \"1m\"\n{state}"));
+    let state = rusqlite::Connection::open(program.path("state/s.db")).unwrap();
+    // As a disk that takes nothing: who reads is answered, and who writes waits in vain.
+    state.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(program.ask("http://stream.test/").0, 200);
+    let until = Instant::now() + Duration::from_secs(120);
+    let refusal = loop {
+        let (status, refusal) = program.ask("http://stream.test/");
+        if status != 200 {
+            break refusal;
+        }
+        assert!(Instant::now() < until, "it goes on");
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    assert!(refusal.contains("session_ended"), "{refusal}");
+    let log = fs::read_to_string(program.path("log")).unwrap();
+    assert!(log.contains("the session could not be renewed"), "{log}");
+    state.execute_batch("ROLLBACK").unwrap();
+    wait_for("it is not renewed", || {
+        program.ask("http://stream.test/").0 == 200
+    });
+}
