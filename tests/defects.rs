@@ -202,10 +202,12 @@ const MEETINGS: [Row; 17] = [
         "A",
         17,
         "Readiness names the setting to look at; methods, literals and files are told and kept.",
-        Left(
-            "the methods in `Allow`, and the synchronisation of an export's position, have no test",
-            &["keys_are_fetched_where_an_issuer_publishes_them_and_nobody_is_served_without"],
-        ),
+        Mended(&[
+            "keys_are_fetched_where_an_issuer_publishes_them_and_nobody_is_served_without",
+            "no_route_answers_with_a_secret_or_a_phantom_or_a_status_that_is_not_documented",
+            "a_workload_sees_its_own_session_and_nothing_else",
+            "how_far_an_export_came_is_synchronised_with_the_disk_or_told",
+        ]),
     ),
 ];
 

@@ -74,12 +74,23 @@ impl Exchange {
         let connection = &identified.request().connection;
         // Evidence shows whose they are, or the capture: nobody else comes in so.
         let is_known = connection.caller.is_some() || connection.entry == Entry::Transparent;
-        let page = match head.target.path() {
+        let path = head.target.path();
+        let page = match path {
             "/proposals" if head.method == Method::POST => {
                 let (status, answer) = propose::answer(self.propose(identified).await);
                 return response((status, JSON, format!("{answer}\n")));
             }
-            _ if !is_read => (StatusCode::METHOD_NOT_ALLOWED, TEXT, String::from(PAGES)),
+            _ if !is_read => {
+                let takes = match path {
+                    "/proposals" => "GET, HEAD, POST",
+                    _ => "GET, HEAD",
+                };
+                let page = (StatusCode::METHOD_NOT_ALLOWED, TEXT, String::from(PAGES));
+                let mut refused = response(page);
+                let fields = refused.headers_mut();
+                fields.insert(ALLOW, HeaderValue::from_static(takes));
+                return refused;
+            }
             "/" => self.about(&identified, wants_json),
             "/refused" => self.refused(session, wants_json),
             "/proposals" => self.proposals(session, wants_json),
@@ -309,9 +320,6 @@ fn response((status, kind, content): OwnPage) -> Response<AnswerBody> {
         "cross-origin-resource-policy",
         HeaderValue::from_static("same-origin"),
     );
-    if status == StatusCode::METHOD_NOT_ALLOWED {
-        fields.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-    }
     response
 }
 

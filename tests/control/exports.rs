@@ -587,3 +587,39 @@ fn each_kind_of_refusal_is_one_line_of_serve_and_repeats_are_counted() {
     let again = "refused agent-1 evil.test:80: policy_default_deny, 29 more times\n";
     assert!(said.contains(again), "{said}");
 }
+
+/// The place is on the disk, or it is told: each sync of the process fails from some moment on.
+#[test]
+fn how_far_an_export_came_is_synchronised_with_the_disk_or_told() {
+    let port = free();
+    let program = Program::start(&format!("[[export]]\nurl = \"http://{port}\"\n"));
+    assert!(ask(&program, "http://stream.test/", "").contains("200 OK"));
+    let position = || {
+        let files = fs::read_dir(program.path("audit")).unwrap().flatten();
+        let mut files = files.map(|file| file.path());
+        let found = files.find(|path| path.to_string_lossy().contains(".export-"));
+        found.map(|path| fs::read_to_string(path).unwrap())
+    };
+    let before = position();
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-p", &program.child.id().to_string()]);
+    strace.args(["-e", "trace=fsync", "-e", "inject=fsync:error=EIO"]);
+    let strace = strace.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut strace = strace.expect("strace is installed");
+    let mut told = BufReader::new(strace.stderr.take().unwrap()).lines();
+    let attached = told.find(|line| line.as_ref().is_ok_and(|line| line.contains("attached")));
+    assert!(attached.is_some(), "strace cannot trace the gateway");
+    std::thread::spawn(move || told.for_each(drop));
+    let collector = Collector::start(port);
+    until("a span", || !collector.spans().is_empty());
+    let said = || fs::read_to_string(program.path("log")).unwrap();
+    until("that it is not kept", || {
+        said().contains("how far the export has come cannot be kept")
+    });
+    let pid = rustix::process::Pid::from_child(&strace);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    strace.wait().unwrap();
+    assert_eq!(position(), before, "what is not on the disk has no name");
+    ask(&program, "http://stream.test/", "");
+    until("that it is kept again", || position() != before);
+}

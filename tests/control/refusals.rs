@@ -90,6 +90,8 @@ fn a_workload_sees_its_own_session_and_nothing_else() {
                   curl -sS http://gateway.internal/ca.pem; \
                   curl -sS -X POST -w '%{http_code}' -o /dev/null http://gateway.internal/; \
                   curl -sS -w '%{http_code}' -o /dev/null http://gateway.internal/nothing; \
+                  curl -sS -X PUT -D - -o /dev/null http://gateway.internal/env | grep -i ^allow; \
+                  curl -sS -X PUT -D - -o /dev/null http://gateway.internal/proposals | grep -i ^allow; \
                   echo; echo phantom=$TOKEN";
     let output = user_command(folder.path(), 0)
         .args(["exec", "-q", "--secret", "TOKEN@api.test=env:KEY", "--"])
@@ -105,7 +107,7 @@ fn a_workload_sees_its_own_session_and_nothing_else() {
         "`gateway allow ",
         "\"to\":\"unlisted.test\"",
         "-----BEGIN CERTIFICATE-----",
-        "405404",
+        "405404allow: GET, HEAD\r\nallow: GET, HEAD, POST\r\n",
     ] {
         assert!(said.contains(part), "{part}: {said}\n{output:?}");
     }
