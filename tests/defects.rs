@@ -260,12 +260,10 @@ const TOLD: [Row; 10] = [
         "B",
         22,
         "For a variable that looks secret the summary offers a phantom, and not the real value.",
-        Left(
-            "Cursor's and Bedrock's variables have presets, and no test names these two",
-            &[
-                "the_short_line_of_the_summary_says_no_more_than_there_is_and_what_is_missing_each_time",
-            ],
-        ),
+        Mended(&[
+            "the_short_line_of_the_summary_says_no_more_than_there_is_and_what_is_missing_each_time",
+            "the_variables_of_agents_and_of_bedrock_are_lent_as_phantoms_by_their_own_presets",
+        ]),
     ),
     (
         "B",
@@ -650,13 +648,11 @@ const EASE: [Row; 19] = [
         "ease",
         15,
         "What the gateway could not do is told as one line for people.",
-        Left(
-            "an unreadable secret, and a variable of Vault's that is not set",
-            &[
-                "what_the_gateway_itself_could_not_do_is_told_beside_a_command_as_a_line_like_all_others",
-                "each_kind_of_refusal_is_one_line_of_serve_and_repeats_are_counted",
-            ],
-        ),
+        Mended(&[
+            "what_the_gateway_itself_could_not_do_is_told_beside_a_command_as_a_line_like_all_others",
+            "each_kind_of_refusal_is_one_line_of_serve_and_repeats_are_counted",
+            "a_secret_that_cannot_be_read_is_told_once_and_by_its_place",
+        ]),
     ),
     (
         "ease",

@@ -914,3 +914,90 @@ fn what_the_gateway_itself_could_not_do_is_told_beside_a_command_as_a_line_like_
         "{told}"
     );
 }
+
+#[test]
+fn the_variables_of_agents_and_of_bedrock_are_lent_as_phantoms_by_their_own_presets() {
+    let desk = Desk::new();
+    for (variable, value, host) in [
+        (
+            "CURSOR_API_KEY",
+            "key_0bT5GwkNqL7uXcR2eYh8SdVfJm4aPz3iKo610bT5GwkNqL7uXcR2eYh8SdVfJm4a",
+            "api.cursor.com",
+        ),
+        (
+            "AWS_BEARER_TOKEN_BEDROCK",
+            "ABSKQmVkcm9ja0FQSUtleS0bT5GwkNqL7uXcR2eYh8SdVfJm4aPz3iKo61",
+            "bedrock-runtime.us-east-1.amazonaws.com",
+        ),
+    ] {
+        let show = ["--secret", variable, "--", "printenv", variable];
+        let mut command = desk.command("one", &show);
+        command.env(variable, value);
+        let told = said(command);
+        let lends = told
+            .lines()
+            .find(|line| line.contains("lends"))
+            .unwrap_or_default();
+        assert!(
+            lends.contains(&format!("{variable} (phantom) to")),
+            "{told}"
+        );
+        assert!(told.contains(host) && !told.contains(value), "{told}");
+        // Nobody asked for it: it is no plain variable either, and the offer is a phantom.
+        let mut command = desk.gateway("one", &["exec", "--", "printenv"]);
+        command.env(variable, value);
+        let told = said(command);
+        assert!(
+            !told.contains(value) && !told.contains("--pass-env"),
+            "{told}"
+        );
+        assert!(told.contains(variable), "{told}");
+    }
+}
+
+/// Beside a command and of `serve`: the cause names the place, and no event of the program's own
+/// stands before it.
+#[test]
+fn a_secret_that_cannot_be_read_is_told_once_and_by_its_place() {
+    let desk = Desk::new();
+    let vault = "[vault]\naddresses = [\"https://127.0.0.1:9\"]\nlogin = \"token\"\ntoken = \"env:NOT_SET_TOKEN\"\n";
+    desk.write("home/unfit", "two words of a secret");
+    let unfit = format!("file:{}", desk.at("home/unfit").display());
+    for (sections, from, names) in [
+        ("", "env:NOT_SET", "`env:NOT_SET`"),
+        ("", "keyring:gateway/one", "`keyring:gateway/one`"),
+        ("", &*unfit, "the secret has a line break, space"),
+        (vault, "vault:kv/app#one", "`env:NOT_SET_TOKEN`"),
+    ] {
+        let credential = format!(
+            "{sections}[[credential]]\nname = \"one\"\nfrom = \"{from}\"\norigins = [\"https://one.test\"]\nenv = [\"ONE\"]\n"
+        );
+        desk.write("home/exec.toml", &credential);
+        let listener = "[phantoms]\nenv_file = \"one.env\"\n[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:0\"\n";
+        desk.write("home/serve.toml", &format!("{credential}{listener}"));
+        let [exec, serve] = ["exec", "serve"].map(|name| {
+            let file = desk.at(&format!("home/{name}.toml"));
+            file.display().to_string()
+        });
+        for arguments in [
+            &["exec", "-q", "--config", &exec, "--", "true"][..],
+            &["serve", "--config", &serve],
+        ] {
+            let output = desk.gateway("one", arguments).output().unwrap();
+            let told = String::from_utf8(output.stderr).unwrap();
+            assert!(!output.status.success(), "{told}");
+            let causes: Vec<&str> = told
+                .lines()
+                .filter(|line| line.contains("  why: "))
+                .collect();
+            assert!(causes.len() == 1 && causes[0].contains(names), "{told}");
+            assert_eq!(
+                told.matches("credential `one` cannot be had").count(),
+                1,
+                "{told}"
+            );
+            let is_event = told.contains("WARN") || told.contains("could not be read");
+            assert!(!is_event && !told.contains("two words"), "{told}");
+        }
+    }
+}

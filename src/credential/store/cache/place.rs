@@ -178,7 +178,11 @@ impl Place {
         if let Some(turn) = slot.leased.open_turn() {
             let (place, slot) = (self.clone(), slot.clone());
             // A failure is kept, and reported to whoever needs the secret after it has expired.
-            tokio::spawn(async move { place.fetch(&slot, turn).await.map(drop) });
+            tokio::spawn(async move {
+                if let Err(cause) = place.fetch(&slot, turn).await {
+                    tracing::warn!(from = %place.backend, %cause, "a secret could not be read");
+                }
+            });
         }
     }
 
@@ -193,10 +197,7 @@ impl Place {
         }
         let reading = turn.obtain(async {
             let read = self.ask(slot).await;
-            read.map_err(|cause| {
-                tracing::warn!(from = %self.backend, %cause, "a secret could not be read");
-                Failure::from(cause)
-            })
+            read.map_err(Failure::from)
         });
         let reading = reading.await.inspect_err(|cause| {
             if cause.is_final() {
