@@ -269,8 +269,8 @@ const TOLD: [Row; 10] = [
         "B",
         23,
         "A value of which only a part is secret is not replaced as a whole.",
-        Left(
-            "no test has blanks in a Basic password",
+        Otherwise(
+            "blanks in an application password are for reading: services take it without, as is told",
             &["a_value_of_which_a_part_is_secret_is_not_lent_as_a_whole"],
         ),
     ),

@@ -43,7 +43,7 @@ pub enum SecretUnsafe {
     TooLong,
     /// It has a line break, a control character, a space or a byte outside ASCII.
     #[error(
-        "the secret has a line break, space, control or non-ASCII character; store the bare credential"
+        "the secret has a line break, space, control or non-ASCII character; store the bare credential, and an application password without the blanks that it is shown with"
     )]
     Character,
     /// It is an address or a document: only a part of it is secret.

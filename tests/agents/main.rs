@@ -826,6 +826,15 @@ fn a_value_of_which_a_part_is_secret_is_not_lent_as_a_whole() {
         let why = "the secret is a URL or JSON, of which only a part is secret: put that part";
         assert!(told.contains(why) && !told.contains("C4n4ry"), "{told}");
     }
+    // As WordPress shows an application password, for reading: it takes it without the blanks.
+    let flags = ["--secret", "COMPOSED@wp.example.test", "--", "true"];
+    let mut command = desk.command("one", &flags);
+    let spaced = command.env("COMPOSED", "C4n4 ryC4 n4ry C4n4 ryC4 n4ry");
+    let output = spaced.output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(125), "{told}");
+    let why = "an application password without the blanks that it is shown with";
+    assert!(told.contains(why) && !told.contains("ryC4"), "{told}");
 }
 
 #[test]
