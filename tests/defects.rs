@@ -588,12 +588,9 @@ const EASE: [Row; 19] = [
         "ease",
         9,
         "A short line says no more than there is, and what is missing is said each time.",
-        Left(
-            "opencode's profile knows logins and no variables of keys",
-            &[
-                "the_short_line_of_the_summary_says_no_more_than_there_is_and_what_is_missing_each_time",
-            ],
-        ),
+        Mended(&[
+            "the_short_line_of_the_summary_says_no_more_than_there_is_and_what_is_missing_each_time",
+        ]),
     ),
     (
         "ease",

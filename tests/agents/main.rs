@@ -860,6 +860,19 @@ fn the_short_line_of_the_summary_says_no_more_than_there_is_and_what_is_missing_
             "lends nothing yet (login opencode-anthropic, once the command has logged in)";
         assert!(told.contains(missing), "{told}");
     }
+    // The keys of its model providers are lent where the shell has them, and no others.
+    let mut command = desk.gateway("one", &["exec", "--see", &tools, "--", "opencode"]);
+    command.env(
+        "OPENROUTER_API_KEY",
+        "sk-or-v1-0bT5GwkNqL7uXcR2eYh8SdVfJm4aPz3iKo61",
+    );
+    let told = said(command);
+    println!("{told}");
+    assert!(
+        told.contains("OPENROUTER_API_KEY (phantom) to openrouter.ai"),
+        "{told}"
+    );
+    assert!(!told.contains("groq"), "{told}");
     // A rule that is kept is taken back by the command that lists it.
     let rule = ["allow", "--yes", "example.com"];
     let kept = said(desk.gateway("one", &rule));

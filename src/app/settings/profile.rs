@@ -11,6 +11,7 @@ use crate::app::project::project;
 use crate::app::settings::seeds::Seed;
 use crate::app::{Failure, safe};
 use crate::config::{Allowed, Config, keys};
+use crate::credential::preset::{self, Preset};
 
 /// What an agent needs. It holds no secret, and lends none by itself.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -23,6 +24,9 @@ pub(crate) struct Profile {
     /// The presets of the services that it works with.
     #[serde(default)]
     pub presets: Vec<String>,
+    /// The presets of services that it works with where the shell has their keys.
+    #[serde(default)]
+    keys: Vec<String>,
     /// Further hosts that it needs, each at port 443.
     #[serde(default)]
     allow: Vec<String>,
@@ -61,9 +65,23 @@ impl Profile {
 
     /// Adds its hosts and presets to a configuration.
     pub fn add_to(&self, config: &mut Config) {
-        config.offered_presets.extend(self.presets.iter().cloned());
+        let presets = self.services().map(|preset| preset.name.clone());
+        config.offered_presets.extend(presets);
         config.offered.extend(self.hosts());
         config.offered_logins.extend(self.logins.iter().cloned());
+    }
+
+    /// The services that it works with: its own, and those whose keys the shell has.
+    pub fn services(&self) -> impl Iterator<Item = &'static Preset> {
+        let is_set = |one: &String| std::env::var_os(one).is_some_and(|value| !value.is_empty());
+        let has_key = move |preset: &&Preset| {
+            let mut variables = preset.credentials.iter().flat_map(|one| &one.variables);
+            variables.any(is_set)
+        };
+        let read =
+            |name: &String| preset::named(name).expect("a test reads each profile's presets");
+        let own = self.presets.iter().map(read);
+        own.chain(self.keys.iter().map(read).filter(has_key))
     }
 
     fn hosts(&self) -> impl Iterator<Item = Allowed> {
@@ -149,7 +167,6 @@ mod tests {
 
     use super::*;
     use crate::config::sandbox_variable;
-    use crate::credential::preset;
 
     #[test]
     fn every_profile_reads_and_names_presets_that_there_are() {
@@ -164,12 +181,8 @@ mod tests {
         for name in &names {
             let profile = named(name).unwrap();
             assert_eq!(profile.name, *name);
-            assert!(
-                profile
-                    .presets
-                    .iter()
-                    .all(|name| preset::named(name).is_some())
-            );
+            let mut presets = profile.presets.iter().chain(&profile.keys);
+            assert!(presets.all(|name| preset::named(name).is_some()), "{name}");
             let is_known = |name: &String| preset::login_named(name).is_some();
             assert!(profile.logins.iter().all(is_known), "{name}");
             assert_eq!(profile.hosts().count(), profile.allow.len());

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use crate::app::settings::profile::Profile;
 use crate::app::{Failure, Terminal, safe};
 use crate::config::Config;
-use crate::credential::preset;
 use crate::files::{UserKind, UserTable};
 use crate::names::CredentialName;
 use crate::policy::Policies;
@@ -27,20 +26,17 @@ pub struct ShellLoans {
 
 impl ShellLoans {
     /// An agent gets those of its profile's services. Any other command, and an agent of no
-    /// service, gets those of the answers.
+    /// service of its own, gets those of the answers, too.
     pub(crate) fn of(profile: Option<&Profile>, answers: &SecretAnswers) -> Self {
-        let own = profile.map_or(&[][..], |profile| &profile.presets);
-        let own = own.iter().filter_map(|name| preset::named(name));
-        let own: BTreeSet<_> = own
-            .flat_map(|preset| &preset.credentials)
-            .map(|one| one.name.clone())
-            .collect();
-        let is_asked = own.is_empty();
+        let services = profile.into_iter().flat_map(Profile::services);
+        let own = services.flat_map(|preset| &preset.credentials);
+        let mut named: BTreeSet<_> = own.map(|one| one.name.clone()).collect();
+        let is_asked = profile.is_none_or(|profile| profile.presets.is_empty());
+        if is_asked {
+            named.extend(answers.lent());
+        }
         Self {
-            named: match is_asked {
-                true => answers.lent().collect(),
-                false => own,
-            },
+            named,
             is_on: true,
             is_asked,
         }
