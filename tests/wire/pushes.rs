@@ -70,6 +70,16 @@ fn git_pushes_more_than_is_held_and_shows_what_was_refused(rig: &Rig) {
             );
             assert_eq!(rig.seen().len(), count - 1);
         }
+        // A ref that is not there: git sends that it is nothing and becomes nothing.
+        let told = push("65536", &[":refs/heads/agent/none"]);
+        let record = rig.records(way, 3).remove(2);
+        assert_eq!(record["reason"], "policy_forbids", "{told}\n{record}");
+        let id = record["id"].as_str().unwrap();
+        let told_of = format!(
+            "! [remote rejected] agent/none (refused by gateway: policy_forbids; gateway why {id})"
+        );
+        assert!(told.contains(&told_of), "{version}: {told}");
+        assert_eq!(rig.seen().len(), 2);
         let told = push("65536", &["main:refs/heads/agent/x"]);
         assert!(told.contains("[new branch]"), "{version}: {told}");
         let allowed = rig.records(way, 3);

@@ -175,8 +175,8 @@ impl Lists {
         let kind = match (is_none(old), is_none(new)) {
             (true, false) => "create",
             (false, false) => "update",
-            (false, true) => "delete",
-            (true, true) => return Err(MALFORMED),
+            // git deletes it also where the client knows no such ref.
+            (_, true) => "delete",
         };
         let folder = name.rsplit_once('/').map(|(folder, _)| folder);
         let folder = folder.filter(|_| name.starts_with("refs/"));
@@ -294,6 +294,10 @@ mod tests {
             push(&format!("{shallow}{plain}0000PACK")).as_deref(),
             Ok(expected)
         );
+        // A ref that the client does not know of.
+        let unknown = command('0', '0', "refs/heads/x\0") + "0000";
+        let expected = "delete, delete refs/heads/x; refs/heads; ";
+        assert_eq!(push(&unknown).as_deref(), Ok(expected));
         // git asks with nothing whether it is logged in.
         assert_eq!(push("0000").as_deref(), Ok("; ; "));
     }
@@ -375,7 +379,6 @@ mod tests {
                 command('a', 'b', "refs/heads/x\0 push-options")
             ),
             command('a', 'b', "refs/heads/main\0") + "0000" + &good,
-            command('0', '0', "refs/heads/main") + "0000",
             command('A', 'b', "refs/heads/main") + "0000",
             command('a', 'b', "refs/heads/a b") + "0000",
             command('a', 'b', "main") + "0000",
