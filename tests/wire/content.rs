@@ -527,6 +527,9 @@ fn a_mutation_is_found_behind_aliases_fragments_and_batches(rig: &Rig) {
     for unread in [
         json!({ "extensions": { "persistedQuery": { "version": 1, "sha256Hash": "00" } } }),
         json!({ "query": "{ a" }),
+        // Argument and field without a colon.
+        json!({ "query": "{ a(x) { id } }" }),
+        json!({ "query": "{ a(x: { y }) { id } }" }),
         json!({ "query": "{ a }", "id": "1" }),
         json!([]),
     ] {

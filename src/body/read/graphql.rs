@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apollo_parser::cst::{Definition, OperationDefinition, Selection, SelectionSet};
+use apollo_parser::cst::{Argument, CstNode, Definition, Document, ObjectField};
+use apollo_parser::cst::{OperationDefinition, Selection, SelectionSet};
 use apollo_parser::{Lexer, Parser, TokenKind};
 use gateway_message::FormName;
 use gateway_message::json::Value;
@@ -97,7 +98,7 @@ impl Said {
     fn document(&mut self, text: &str, chosen: Option<&str>) -> Result<(), Unread> {
         check(text)?;
         let tree = Parser::new(text).parse();
-        if tree.errors().next().is_some() {
+        if tree.errors().next().is_some() || !has_values(&tree.document()) {
             return Err(MALFORMED);
         }
         let mut operations = BTreeMap::new();
@@ -177,6 +178,16 @@ impl Said {
         }
         Ok(())
     }
+}
+
+/// Whether each argument, and each field of an object, has a value behind its colon. The parser
+/// takes one without both.
+fn has_values(document: &Document) -> bool {
+    document.syntax().descendants().all(|node| {
+        let field = ObjectField::cast(node.clone());
+        field.is_none_or(|field| field.value().is_some())
+            && Argument::cast(node).is_none_or(|argument| argument.value().is_some())
+    })
 }
 
 /// Whether a name by which a service keeps documents (Automatic Persisted Queries) is that of the
@@ -411,6 +422,16 @@ mod tests {
             "mutation { a(x: \"\"\"\\\"\"\"\"\") merge } # \"\"\") }",
             "query($a) {a}",
             "Query {a}",
+            "{a(x)}",
+            "{a(x 1)}",
+            "{a(x: 1, y)}",
+            "{a(x y: 1)}",
+            "{a(x: {y})}",
+            "{a(x: [{y: 1, z}])}",
+            "{a @skip(if)}",
+            "query($a: Int @b(c)) {a}",
+            "query($a: T = {b}) {a}",
+            "{b} fragment F on Q @c(d) {a}",
         ] {
             assert!(document(text).is_err(), "{text:?}");
         }
