@@ -570,15 +570,12 @@ const EASE: [Row; 19] = [
         "ease",
         8,
         "At each door one line makes clients work.",
-        Left(
-            "the one line is tried with curl and Python, not with git, Node and Java",
-            &[
-                "each_door_gives_its_caller_what_clients_need_and_a_stranger_no_phantom",
-                "one_line_makes_clients_use_a_session_that_was_made",
-                "the_command_of_a_sidecar_has_the_ca_and_phantoms_of_its_caller",
-                "a_captured_workload_is_shown_its_phantoms",
-            ],
-        ),
+        Mended(&[
+            "each_door_gives_its_caller_what_clients_need_and_a_stranger_no_phantom",
+            "one_line_makes_clients_use_a_session_that_was_made",
+            "the_command_of_a_sidecar_has_the_ca_and_phantoms_of_its_caller",
+            "a_captured_workload_is_shown_its_phantoms",
+        ]),
     ),
     (
         "ease",

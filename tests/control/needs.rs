@@ -11,11 +11,40 @@ use crate::created::Made;
 use crate::program::{CANARY, free};
 use crate::sandbox::{folder, user_command};
 
-/// Two clients that know nothing but their variables ask an origin over TLS with a phantom.
+/// Clients that know nothing but their variables ask an origin over TLS with a phantom. There is no
+/// repository for git, and npm takes any answer.
 const ASK: &str = r#"curl -sS -H "Authorization: Bearer $LENT" https://lent.test/curl
+    git -c http.extraHeader="Authorization: Bearer $LENT" ls-remote https://lent.test/git >git.log 2>&1 || true
+    npm ping --registry https://lent.test/npm/ "--//lent.test/npm/:_authToken=$LENT" \
+        --no-update-notifier --fetch-retries 0 >npm.log 2>&1 || cat npm.log
     python3 -c "import os, urllib.request as r
 asked = r.Request('https://lent.test/python', headers={'Authorization': 'Bearer ' + os.environ['LENT']})
 print(r.urlopen(asked).read().decode())""#;
+
+/// What they ask for.
+const ASKED: [&str; 4] = ["/curl", "/git/info/refs", "/npm/-/ping", "/python"];
+
+/// Java presents no login to a proxy: it asks where it needs none.
+const JAVA: &str = r#"class Ask { public static void main(String[] a) throws Exception {
+    var asked = new java.net.URL("https://lent.test/java").openConnection();
+    asked.setRequestProperty("Authorization", "Bearer " + System.getenv("LENT"));
+    System.out.write(asked.getInputStream().readAllBytes()); System.out.flush(); } }"#;
+
+/// Checks that the origin got the real value from each of these clients, and nothing without it.
+fn check_heads(heads: &str, asked: &[&str], how: &str) {
+    let all: Vec<&str> = heads.split_inclusive("\r\n\r\n").collect();
+    for path in asked {
+        let is_it = |head: &&&str| head.starts_with(&format!("GET {path}"));
+        assert!(
+            all.iter().any(|head| is_it(&head)),
+            "{how}: {path}: {heads}"
+        );
+    }
+    assert!(
+        all.iter().all(|head| head.contains(CANARY)),
+        "{how}: {heads}"
+    );
+}
 
 fn uid() -> u32 {
     rustix::process::getuid().as_raw()
@@ -61,7 +90,7 @@ fn one_line_makes_clients_use_a_session_that_was_made() {
         let said = made.script(&format!("{line}; {ASK}"));
         assert_eq!(said, "okok\n", "{line}");
         let heads = std::mem::take(&mut *made.heads.lock().unwrap());
-        assert_eq!(heads.matches(CANARY).count(), 2, "{line}: {heads}");
+        check_heads(&heads, &ASKED, line);
     }
     let out = made.program.path("out");
     let mode = |path: &str| fs::metadata(out.join(path)).unwrap().permissions().mode() & 0o777;
@@ -164,13 +193,15 @@ fn quoted(text: &str) -> String {
 fn the_command_of_a_sidecar_has_the_ca_and_phantoms_of_its_caller() {
     let (made, _) = doors();
     let to = "gateway sidecar --to unix:$PWD/agents.sock --listen 127.0.0.1:0 --";
+    fs::write(made.program.path("Ask.java"), JAVA).unwrap();
+    let all = format!("{ASK}; java Ask.java");
     let said = made.script(&format!(
         "{to} sh -c {}; ls -d /tmp/gateway-* || true",
-        quoted(ASK)
+        quoted(&all)
     ));
-    assert!(said.contains("okok\n"), "{said}");
+    assert!(said.contains("okok\nok"), "{said}");
     let heads = made.heads.lock().unwrap().clone();
-    assert_eq!(heads.matches(CANARY).count(), 2, "{heads}");
+    check_heads(&heads, &[&ASKED[..], &["/java"]].concat(), to);
     // What it wrote is gone, and one that gets nothing is told why.
     let said = made.script(&format!("{to} sh -c 'echo $SSL_CERT_FILE'"));
     let file = said.lines().find(|line| line.ends_with("ca-bundle.pem"));
