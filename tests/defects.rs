@@ -357,10 +357,11 @@ const SERVICES: [Row; 12] = [
         "C",
         33,
         "Folded lines, blanks before a colon and a length said twice are read as proxies should.",
-        Left(
-            "no test has a refusal name the line that could not be read",
-            &["a_folded_line_a_blank_before_a_colon_and_a_length_said_twice_are_mended"],
-        ),
+        Mended(&[
+            "a_folded_line_a_blank_before_a_colon_and_a_length_said_twice_are_mended",
+            "a_refusal_names_the_line_of_an_answer_that_could_not_be_read",
+            "the_line_of_a_head_that_cannot_be_read_is_found",
+        ]),
     ),
     (
         "C",

@@ -294,7 +294,9 @@ impl Channel {
                 another.send(head, whole, upgrade, &meter).await?
             }
             // The connection was ended for it.
-            (Err(Error::NoAnswer(_) | Error::Http(_)), _) if is_revoked(judged.revocations()) => {
+            (Err(Error::NoAnswer(_) | Error::Http(_) | Error::Line(..)), _)
+                if is_revoked(judged.revocations()) =>
+            {
                 return Err(Revoked.into());
             }
             (sent, _) => sent?,
@@ -336,7 +338,10 @@ impl Channel {
                     true if failure.source.is_parse_too_large() => {
                         Error::HeadTooLong(failure.source)
                     }
-                    true => Error::Http(failure.source),
+                    true => match heard.faulty_line().filter(|_| failure.source.is_parse()) {
+                        Some(line) => Error::Line(line, failure.source),
+                        None => Error::Http(failure.source),
+                    },
                 });
             }
         };

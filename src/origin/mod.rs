@@ -94,6 +94,9 @@ crate::names::faults! {
             "the head of the origin's answer is longer than 128 KiB or has more than 256 fields",
         /// The connection broke inside the response's head, or that was not HTTP.
         Http(#[source] hyper::Error) = BadResponse "the origin's answer could not be read",
+        /// This line of the response's head could not be read.
+        Line(usize, #[source] hyper::Error) = BadResponse
+            "line {0} of the origin's answer could not be read",
         /// The response gives its length in two ways.
         TwoLengths = BadResponse
             "the origin's answer has a length and a transfer coding other than `chunked`",

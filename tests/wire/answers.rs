@@ -19,6 +19,7 @@ rows![
     a_resumed_download_has_its_bytes_and_no_secret_across_its_border,
     an_answer_with_other_bytes_than_were_asked_for_is_refused,
     a_folded_line_a_blank_before_a_colon_and_a_length_said_twice_are_mended,
+    a_refusal_names_the_line_of_an_answer_that_could_not_be_read,
     content_that_ends_with_a_connection_whose_tls_is_not_closed_is_whole,
     what_came_before_an_answer_broke_off_is_passed_on,
 ];
@@ -297,6 +298,36 @@ fn a_folded_line_a_blank_before_a_colon_and_a_length_said_twice_are_mended(rig: 
         assert_eq!(told, (Some("three"), Some("2")), "{way:?} {answer:?}");
         assert_eq!(answer.text(), "ok", "{way:?}");
         rig.record(way);
+    }
+    rig.ends_now();
+}
+
+fn a_refusal_names_the_line_of_an_answer_that_could_not_be_read(rig: &Rig) {
+    for (head, line) in [
+        (
+            "HTTP/1.1 200 OK\r\nX-Good: 1\r\nno colon here\r\nContent-Length: 2\r\n\r\nok",
+            3,
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2, 3\r\n\r\nok", 2),
+        (
+            "HTTP/1.1 200 OK\r\nX-Bad: a\x01b\r\nContent-Length: 2\r\n\r\nok",
+            2,
+        ),
+        ("HTTP/1.1 2OO OK\r\nContent-Length: 2\r\n\r\nok", 1),
+    ] {
+        rig.origins
+            .on("/unreadable", move |_| vec![Step::Bytes(head.into())]);
+        for way in Way::SECURE {
+            let answer = rig.ask(way, OTHER, "GET /unreadable HTTP/1.1\r\nHost: {H}\r\n\r\n");
+            let told = format!("line {line} of the origin's answer could not be read");
+            let is_told = answer.status == 502 && answer.text().contains(&told);
+            assert!(is_told, "{way:?} {head:?}: {answer:?}");
+            assert!(!answer.text().contains("no colon"), "{answer:?}");
+            let record = rig.record(way);
+            let cause = record["cause"].as_str().unwrap_or_default();
+            assert_eq!(record["reason"], "bad_response", "{way:?}");
+            assert!(cause.contains(&told), "{way:?} {record}");
+        }
     }
     rig.ends_now();
 }
