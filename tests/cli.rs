@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use gateway::audit::{Decision, Length, Log, Redact, Settings, Trail};
 use gateway::names::{ExchangeId, PolicyId, ReasonCode, SessionId};
+use serde_json::{Value, json};
 
 /// Runs the program; returns its exit code and all of its output.
 fn gateway(arguments: &[&str], folder: &Path) -> (i32, String) {
@@ -786,6 +787,223 @@ fn policy_test_judges_decision_files_by_the_policies_beside_them() {
         at,
         0,
         &["1 of 1"],
+    );
+}
+
+/// Rules on what requests do, for each protocol that is read.
+const DOES: &str = r#"@id("reads") permit(principal in Gateway::Group::"ci", action, resource)
+when { context.path == "/graphql" && !context.graphql.operations.contains("mutation") };
+@id("searches") permit(principal, action, resource)
+when { context.path == "/mcp" && ["search"].containsAll(context.mcp.tools) };
+@id("asks") permit(principal, action, resource)
+when { context.path == "/v1/responses" && context.model.name == "small" };
+@id("pushes") permit(principal, action, resource)
+when { context.path == "/o/r.git/git-receive-pack" && !context.git.refs.contains("delete") };
+"#;
+
+/// A decision about a request that does something.
+fn does(url: &str, what: &str, expect: &str) -> String {
+    format!("[[decision]]\nname = 'it'\nurl = '{url}'\nexpect = '{expect}'\n{what}\n")
+}
+
+#[test]
+fn decision_files_say_what_a_request_does_without_wire_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let graphql = "POST https://api.github.com/graphql";
+    let mcp = "https://mcp.linear.app/mcp";
+    let model = "https://api.openai.com/v1/responses";
+    let push = "https://github.com/o/r.git/git-receive-pack";
+    let decisions = [
+        does(graphql, "graphql = '{ viewer { id } }'", "allow"),
+        does(graphql, "graphql = 'mutation { \"x\": y }'", "deny"),
+        does(graphql, "graphql = 'mutation { a(x: \"\\\\\") }'", "deny"),
+        does(mcp, "mcp = 'search'", "allow"),
+        does(mcp, "mcp = 'delete'", "deny"),
+        does(model, "model = 'small'", "allow"),
+        does(model, "model = 'large'", "deny"),
+        does(
+            push,
+            "git = ['create refs/heads/a', 'update refs/heads/b']",
+            "allow",
+        ),
+        does(
+            push,
+            "git = ['update refs/heads/b', 'delete refs/heads/a']",
+            "deny",
+        ),
+    ];
+    let decisions = format!("[request]\ngroups = ['ci']\n{}", decisions.concat());
+    // The second is no GraphQL: it is said, and not judged.
+    fs::write(at.join("does.toml"), &decisions).unwrap();
+    fs::write(at.join("does.cedar"), DOES).unwrap();
+    let test = ["policy", "test", "does.toml"];
+    ends_with(
+        &test,
+        at,
+        2,
+        &["`graphql` is not read: the document is not valid"],
+    );
+    let right = decisions.replace("{ \"x\": y }", "{ x }");
+    fs::write(at.join("does.toml"), right).unwrap();
+    ends_with(&test, at, 0, &["9 of 9 decisions as expected"]);
+    for (url, what, told) in [
+        (
+            "GET https://a.test/",
+            "method = 'POST'",
+            "its method is `GET` in `url` and `POST`",
+        ),
+        (
+            "https://a.test/",
+            "mcp = 'search'",
+            "`mcp` is not read at this address",
+        ),
+        (mcp, "mcp = 'a'\ncontent = '{}'", "says its content"),
+        (mcp, "mcp = 'a'\nmodel = 'b'", "says its content"),
+        (
+            push,
+            "git = ['move refs/heads/a']",
+            "no `create`, `update` or `delete` of a ref",
+        ),
+        (push, "git = []", "`git` names no ref"),
+        (
+            "GET https://mcp.linear.app/mcp",
+            "mcp = 'a'",
+            "`mcp` is not read: ",
+        ),
+    ] {
+        fs::write(at.join("does.toml"), does(url, what, "deny")).unwrap();
+        ends_with(&test, at, 2, &["cannot be run", told]);
+    }
+}
+
+#[test]
+fn a_request_that_was_not_made_is_asked_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("does.cedar"), DOES).unwrap();
+    let why = |url: &str, more: &[&str], code, told: &[&str]| {
+        let named = ["policy", "why", url, "--policy", "does.cedar"];
+        ends_with(&[&named, more].concat(), at, code, told)
+    };
+    let graphql = "POST https://api.github.com/graphql";
+    let reads = "graphql = '{ viewer { id } }'";
+    let writes = "graphql = 'mutation { x }'";
+    let ci = "groups = ['ci']";
+    let both = |document| ["--with", document, "--with", ci];
+    why(
+        graphql,
+        &both(reads),
+        0,
+        &[
+            "now  allowed: policy `reads` allows this",
+            "of session test",
+        ],
+    );
+    why(
+        graphql,
+        &both(writes),
+        0,
+        &["now  policy_default_deny", "do not hold for this request"],
+    );
+    why(
+        graphql,
+        &["--with", reads],
+        0,
+        &["now  policy_default_deny"],
+    );
+    // Without its content, a rule that reads it fails.
+    why(graphql, &[], 0, &["now  policy_default_deny"]);
+    why(
+        graphql,
+        &["--with", ci],
+        0,
+        &["now  policy_error", "`graphql.operations`"],
+    );
+    // A rule for exactly this is proposed, but for what no rule lifts.
+    let said = why(
+        "PUT https://api.test/v1/x?y=1",
+        &[],
+        0,
+        &["now  policy_default_deny", "next"],
+    );
+    assert!(
+        said.contains("permit(") && said.contains("api.test"),
+        "{said}"
+    );
+    let said = why(
+        "GET http://169.254.169.254/x",
+        &[],
+        0,
+        &["now  policy_default_deny"],
+    );
+    assert!(!said.contains("permit("), "{said}");
+    let json = [
+        "--json",
+        "policy",
+        "why",
+        graphql,
+        "--policy",
+        "does.cedar",
+        "--with",
+        ci,
+    ];
+    let said = ends_with(&json, at, 0, &[]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (&said["outcome"], &said["session"]),
+        (&json!("policy_error"), &json!("test"))
+    );
+    for (url, more, told) in [
+        (
+            "POST ftp://a.test/",
+            &[][..],
+            "`url` is neither http nor https",
+        ),
+        ("POST https://a.test/%2f", &[], "`url`"),
+        (graphql, &["--with", "groups = "], "cannot be judged"),
+        (
+            graphql,
+            &["--with", "expect = 'allow'"],
+            "`expect` is a key of decision files alone",
+        ),
+        (
+            graphql,
+            &["--with", "grops = ['ci']"],
+            "unknown field `grops`",
+        ),
+        (
+            "0123",
+            &["--with", ci],
+            "`--with` is for a request that was not made",
+        ),
+    ] {
+        why(url, more, 2, &[told]);
+    }
+    // A configuration says whose it is: its first listener, with its groups.
+    let config = "[policy]\nfiles = ['does.cedar']\n[[listener]]\nkind = 'proxy'\n\
+                  address = '127.0.0.1:1'\nsession = 'builds'\ngroups = ['ci']\n";
+    fs::write(at.join("gateway.toml"), config).unwrap();
+    let named = [
+        "policy",
+        "why",
+        graphql,
+        "--config",
+        "gateway.toml",
+        "--with",
+    ];
+    ends_with(
+        &[&named[..], &[reads]].concat(),
+        at,
+        0,
+        &["allows this", "of session builds"],
+    );
+    let other = [&named[..], &[reads, "--with", "session = 'other'"]].concat();
+    ends_with(
+        &other,
+        at,
+        0,
+        &["now  policy_default_deny", "of session other"],
     );
 }
 

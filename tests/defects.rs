@@ -633,7 +633,11 @@ const EASE: [Row; 19] = [
         "ease",
         14,
         "Decision files have no wire formats, and a request that was not made can be asked about.",
-        Left("neither has a test", &[]),
+        Mended(&[
+            "decision_files_say_what_a_request_does_without_wire_formats",
+            "a_request_that_was_not_made_is_asked_about",
+            "shipped_policies_decide_as_their_decision_files_say",
+        ]),
     ),
     (
         "ease",

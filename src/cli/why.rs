@@ -80,13 +80,22 @@ impl Why {
         let (found, chain) = self.search(terminal)?;
         let remedy = Remedy::of(&found, &chain, self.config()?.as_ref());
         let reason = found.exchange.reason.as_deref().unwrap_or("another reason");
+        let code = ReasonCode::named(reason).filter(|_| remedy.why_not.is_none());
+        let host = found.exchange.host.as_deref().unwrap_or_default();
+        let id = found.exchange.id.as_deref().unwrap_or_default();
+        let next = code.map(|code| code.step_for_operator(host, id));
         let reason = safe(reason);
         let what = format!("no rule would allow it: it was refused for `{reason}`");
         let refused = Failure {
             why: remedy.why_not,
-            ..Failure::new(what).next("gateway why --last")
+            ..Failure::new(what).next(next.unwrap_or_else(|| "gateway why --last".to_owned()))
         };
         remedy.policy.ok_or(refused)
+    }
+
+    /// Returns what is written in the place of an id.
+    pub(super) fn id(&self) -> Option<&str> {
+        self.id.as_deref()
     }
 
     /// Returns the configuration, if one is named.

@@ -262,6 +262,18 @@ impl ContentFacts {
         self.named(name).is_some_and(Result::is_ok)
     }
 
+    /// Checks that the protocol was spoken, and its first fact read.
+    pub(super) fn speaks(&self, protocol: Protocol) -> Result<(), String> {
+        let first = protocol.facts().first().and_then(|name| self.named(name));
+        match first {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(why)) => Err(format!("`{protocol}` is not read: {why}")),
+            None => Err(format!(
+                "`{protocol}` is not read at this address: no `[[read]]` names it"
+            )),
+        }
+    }
+
     /// Why a fact was not read, if its protocol says so.
     pub(super) fn unread(&self, name: &str) -> Option<Unread> {
         self.named(name)?.as_ref().err().copied()

@@ -8,19 +8,23 @@
 //!
 //! [[decision]]
 //! name = "reads its repository"
-//! url = "https://api.github.com/repos/o/r?page=2"
-//! method = "GET"
+//! url = "GET https://api.github.com/repos/o/r?page=2"
 //! fields = ["accept: application/json"]
 //! expect = "allow"
 //! by = ["github/read"]      # optional: exactly the policies that decide; empty: default denial
 //!
 //! [[decision]]
 //! name = "refunds a little"
-//! url = "https://api.stripe.com/v1/refunds"
-//! method = "POST"
+//! url = "POST https://api.stripe.com/v1/refunds"
 //! content_type = "application/x-www-form-urlencoded"
 //! content = "amount=500"
 //! expect = "allow"
+//!
+//! [[decision]]
+//! name = "deletes no ref"
+//! url = "https://api.github.com/graphql"
+//! graphql = "mutation { deleteRef(input: {}) { id } }"    # also `git`, `mcp` and `model`
+//! expect = "deny"
 //!
 //! [[decision]]
 //! name = "lends the token to the API only"
@@ -35,16 +39,19 @@ use std::time::SystemTime;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 use serde::Deserialize;
+use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use toml::Spanned;
 use toml::de::DeTable;
 
 use super::content::{ContentFacts, Declared};
-use super::generation::Policies;
+use super::explain::Explanation;
+use super::generation::{Generation, Policies};
 use super::question::{LendQuestion, OwnedFacts};
 use super::verdict::Verdict;
 use crate::body::fact::Plain;
+use crate::body::read::Protocol;
 use crate::message::{
     Authority, EncodedSlash, Host, Origin, Place, RequestHead, RequestTarget, Scheme,
 };
@@ -151,6 +158,39 @@ pub fn run(
     })
 }
 
+/// Judges a request that was not made, written as `POST https://…` and with keys of a decision.
+///
+/// # Errors
+/// [`Malformed`].
+pub fn ask(
+    policies: &Policies,
+    url: &str,
+    keys: toml::Table,
+    is_batch: impl Fn(&Host, &RequestTarget) -> bool,
+) -> Result<(OwnedFacts, Verdict, Explanation), Malformed> {
+    let malformed = |reason| Malformed::Decision {
+        name: url.to_owned(),
+        reason,
+    };
+    let own = ["name", "url", "expect", "by"];
+    if let Some(key) = own.into_iter().find(|key| keys.contains_key(*key)) {
+        return Err(malformed(format!(
+            "`{key}` is a key of decision files alone"
+        )));
+    }
+    let mut decision = keys;
+    for (key, value) in [("name", url), ("url", url), ("expect", "allow")] {
+        decision.insert(key.to_owned(), value.into());
+    }
+    let decision = decision
+        .try_into()
+        .map_err(|error: toml::de::Error| malformed(error.message().to_owned()))?;
+    let mut case = Case::new(decision, policies.declared()).map_err(malformed)?;
+    case.request.batch = is_batch(&case.request.host, &case.request.target);
+    let (verdict, explanation) = case.judged(&policies.current());
+    Ok((case.request, verdict, explanation))
+}
+
 /// The key that a mistake is about, if it is about one that is there.
 fn key_of(error: &toml::de::Error) -> Option<String> {
     let told = error.to_string();
@@ -211,12 +251,96 @@ struct WrittenDecision {
     content_type: Option<String>,
     content: Option<String>,
     content_length: Option<u64>,
+    /// What a push changes: `update refs/heads/main`.
+    git: Option<Vec<String>>,
+    /// A document.
+    graphql: Option<String>,
+    /// The name of the tool that is called.
+    mcp: Option<String>,
+    /// The name of the model that is asked.
+    model: Option<String>,
     #[serde(default)]
     upgrade: String,
     #[serde(default)]
     credentials: Vec<String>,
     #[serde(default)]
     actions: Vec<String>,
+}
+
+impl WrittenDecision {
+    /// The content that is written in the words of its protocol, with its media type.
+    fn spoken(&self) -> Result<Option<(Protocol, &'static str, String)>, String> {
+        let json = |protocol, content: serde_json::Value| {
+            Ok((protocol, "application/json", content.to_string()))
+        };
+        let call = |tool| json!({"name": tool, "arguments": {}});
+        let call =
+            |tool| json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call(tool)});
+        let graphql = self.graphql.as_ref().map(|text| json!({"query": text}));
+        let mcp = self.mcp.as_ref().map(call);
+        let model = self.model.as_ref().map(|name| json!({"model": name}));
+        let written = [
+            self.git.as_deref().map(push),
+            graphql.map(|content| json(Protocol::Graphql, content)),
+            mcp.map(|content| json(Protocol::Mcp, content)),
+            model.map(|content| json(Protocol::Model, content)),
+        ];
+        let mut written = written.into_iter().flatten();
+        let first = written.next().transpose()?;
+        if first.is_some() && (written.next().is_some() || self.content.is_some()) {
+            return Err(
+                "one of `content`, `git`, `graphql`, `mcp` and `model` says its content".into(),
+            );
+        }
+        Ok(first)
+    }
+
+    /// The method and the URL. Either may say the method, and none contradicts the other.
+    fn target(&self) -> Result<(Option<&str>, Uri), String> {
+        let (first, url) = match self.url.split_once(' ') {
+            Some((method, url)) => (Some(method), url),
+            None => (None, self.url.as_str()),
+        };
+        let method = match (first, self.method.as_deref()) {
+            (Some(first), Some(other)) if first != other => {
+                return Err(format!(
+                    "its method is `{first}` in `url` and `{other}` in `method`"
+                ));
+            }
+            (first, other) => first.or(other),
+        };
+        let uri = url.parse().map_err(|error| format!("`url`: {error}"))?;
+        Ok((method, uri))
+    }
+}
+
+/// The content of a push that has these commands and no objects.
+fn push(commands: &[String]) -> Result<(Protocol, &'static str, String), String> {
+    if commands.is_empty() {
+        return Err("`git` names no ref".into());
+    }
+    let mut content = String::new();
+    for command in commands {
+        let [none, some] = ["0", "5"].map(|digit| digit.repeat(40));
+        let (old, new, name) = match command.split_once(' ') {
+            Some(("create", name)) => (&none, &some, name),
+            Some(("update", name)) => (&some, &some, name),
+            Some(("delete", name)) => (&some, &none, name),
+            _ => {
+                return Err(format!(
+                    "`git`: `{command}` is no `create`, `update` or `delete` of a ref"
+                ));
+            }
+        };
+        let asks = ["\0 report-status", ""][usize::from(!content.is_empty())];
+        let line = format!("{old} {new} {name}{asks}");
+        content += &format!("{:04x}{line}", line.len() + 4);
+    }
+    Ok((
+        Protocol::Git,
+        "application/x-git-receive-pack-request",
+        content + "0000",
+    ))
 }
 
 fn test_session() -> String {
@@ -264,22 +388,28 @@ impl Case {
         })
     }
 
-    fn judge(&self, generation: &super::Generation) -> Option<Surprise> {
+    /// What the policies say, and why.
+    fn judged(&self, generation: &Generation) -> (Verdict, Explanation) {
         let facts = self.request.facts();
         let lend = self.lend.as_ref();
         let verdict = generation.judge(
             (&facts).into(),
             lend.map(|(credential, place)| LendQuestion { credential, place }),
         );
-        if self.is_met_by(&verdict) {
-            return None;
-        }
         let explanation = match lend {
             Some((credential, place)) => {
                 generation.explain_use(&facts, credential, place, &verdict)
             }
             None => generation.explain(&facts, &verdict),
         };
+        (verdict, explanation)
+    }
+
+    fn judge(&self, generation: &Generation) -> Option<Surprise> {
+        let (verdict, explanation) = self.judged(generation);
+        if self.is_met_by(&verdict) {
+            return None;
+        }
         let names: Vec<&str> = verdict.policies.iter().map(PolicyId::as_str).collect();
         let expected = if self.expect == Expect::Allow {
             "allow"
@@ -309,10 +439,8 @@ impl Case {
 
 /// The request that a decision describes, canonicalised as the gateway would.
 fn request(decision: &WrittenDecision, declared: &Declared) -> Result<OwnedFacts, String> {
-    let uri: Uri = decision
-        .url
-        .parse()
-        .map_err(|error| format!("`url`: {error}"))?;
+    let (method, uri) = decision.target()?;
+    let spoken = decision.spoken()?;
     let (scheme, host, port) = authority(&uri)?;
     let session =
         SessionId::new(&decision.session).map_err(|error| format!("`session`: {error}"))?;
@@ -329,18 +457,26 @@ fn request(decision: &WrittenDecision, declared: &Declared) -> Result<OwnedFacts
         .collect();
     request.entry = decision.entry.clone().unwrap_or(request.entry);
     request.now = instant(&decision.now)?;
-    request.method = decision.method.clone().unwrap_or(request.method);
+    let usual = if spoken.is_some() { "POST" } else { "GET" };
+    request.method = method.unwrap_or(usual).to_owned();
     request.fields = field_map(&decision.fields)?;
-    if let Some(kind) = &decision.content_type {
+    let kind = spoken.as_ref().map(|(_, kind, _)| *kind);
+    if let Some(kind) = kind.or(decision.content_type.as_deref()) {
         let kind: HeaderValue = kind
             .parse()
             .map_err(|error| format!("`content_type`: {error}"))?;
         request.fields.append(CONTENT_TYPE, kind);
     }
-    let length = decision.content.as_ref().map_or(0, String::len);
+    let text = spoken.as_ref().map(|(.., text)| text);
+    let text = text.or(decision.content.as_ref()).map(String::as_str);
+    let length = text.map_or(0, str::len);
     request.content_length = Some(decision.content_length.unwrap_or(length as u64));
     request.upgrade.clone_from(&decision.upgrade);
-    request.content = Some(content(&request, decision.content.as_deref(), declared)?);
+    let said = content(&request, text, declared)?;
+    if let Some((protocol, ..)) = spoken {
+        said.speaks(protocol)?;
+    }
+    request.content = Some(said);
     request.credentials = decision
         .credentials
         .iter()
@@ -487,6 +623,8 @@ mod tests {
             "url = \"https://a.b/%2f\"\nexpect = \"deny\"",
             "url = \"https://a.b/\"\nexpect = \"allow\"\nnow = \"noon\"",
             "url = \"https://a.b/\"\nexpect = \"allow\"\nfields = [\"no\"]",
+            "url = \"GET https://a.b/\"\nexpect = \"allow\"\nmethod = \"POST\"",
+            "url = \"https://a.b/\"\nexpect = \"allow\"\ngraphql = \"{ me }\"",
         ] {
             assert!(file(bad).is_err(), "{bad}");
         }

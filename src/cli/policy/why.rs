@@ -1,28 +1,46 @@
-//! `gateway policy why ID`: evaluates a recorded request with today's policies.
+//! `gateway policy why ID`, `gateway policy why 'POST https://…'`: evaluates a recorded request, or
+//! one that was not made, with today's policies.
 
 use clap::Args;
 use serde_json::json;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::load::{PolicyFiles, load};
 use crate::app::{Code, Failure, Paint, Terminal, safe};
 use crate::audit::Record;
 use crate::cli::{remedy, why};
+use crate::config::{Config, ListenerSession};
+use crate::credential::preset;
 use crate::gateway::floor;
 use crate::grant::request;
 use crate::names::{Blame, ReasonCode};
-use crate::policy::Explanation;
+use crate::policy::{Explanation, OwnedFacts, decisions};
 
-/// Explains a recorded request.
+/// Explains a recorded request, or one that was not made.
 #[derive(Args)]
+#[command(after_help = NOT_MADE)]
 pub(in crate::cli) struct PolicyWhy {
     #[command(flatten)]
     why: why::Why,
+    /// More of a request that was not made, as a key of a decision: `groups = ["ci"]`,
+    /// `graphql = "mutation { … }"`, `git = ["update refs/heads/x"]`, `mcp = "TOOL"`
+    #[arg(long, value_name = "KEY", requires = "id")]
+    with: Vec<String>,
     #[command(flatten)]
     named: PolicyFiles,
 }
 
 impl PolicyWhy {
     pub(in crate::cli) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let asked = self.why.id().filter(|text| text.contains("://"));
+        if let Some(asked) = asked {
+            return self.not_made(terminal, asked);
+        }
+        if !self.with.is_empty() {
+            let what = "`--with` is for a request that was not made";
+            return Err(Failure::usage(what).next(NOT_MADE));
+        }
         let found = self.why.find_in_whole_log(terminal)?;
         let config = self.why.config()?;
         let Some(policies) = load(terminal, &self.named.policies, config.as_ref())? else {
@@ -52,15 +70,7 @@ impl PolicyWhy {
             explanation.next_step = code.step_for_operator(host, id);
             explanation.proposal = None;
         }
-        let settings = remedy::origins(config.as_ref());
-        let to = request::access(&request).to;
-        if let Some(reason) = floor(&to, &settings)
-            && explanation.proposal.take().is_some()
-        {
-            let to = to.authority.to_string();
-            let next = reason.next_step_for(&to, "");
-            explanation.next_step = format!("{} {next}", reason.meaning());
-        }
+        keep_to_floor(&mut explanation, &request, config.as_ref());
         if terminal.json() {
             terminal.document(&json!({
                 "recorded": found.exchange,
@@ -71,9 +81,71 @@ impl PolicyWhy {
             }));
         } else {
             print_then(terminal, &found.exchange);
-            print_now(terminal, outcome, &explanation);
+            print_now(terminal, outcome, UNRECORDED, &explanation);
         }
         Ok(Code::Ok)
+    }
+
+    /// Judges a request that was not made, by the configuration's first listener unless a key says
+    /// whose it is.
+    fn not_made(&self, terminal: &mut Terminal, asked: &str) -> Result<Code, Failure> {
+        let config = self.why.config()?;
+        let Some(policies) = load(terminal, &self.named.policies, config.as_ref())? else {
+            return Ok(Code::Failed);
+        };
+        let cannot = |why: String| {
+            let what = format!("the request `{asked}` cannot be judged");
+            Failure::usage(what).because(why).next(NOT_MADE)
+        };
+        let mut keys: toml::Table = toml::from_str(&self.with.join("\n"))
+            .map_err(|error: toml::de::Error| cannot(error.message().to_owned()))?;
+        let own = config.as_ref().and_then(|config| config.listeners.first());
+        if let Some(own) = own.filter(|_| !keys.contains_key("session"))
+            && let ListenerSession::One(session) = &own.session
+        {
+            keys.insert("session".into(), session.as_str().into());
+            let groups = toml::Value::from(own.groups.clone());
+            keys.entry("groups").or_insert(groups);
+        }
+        if !keys.contains_key("now") {
+            let now = OffsetDateTime::now_utc().format(&Rfc3339);
+            let now = now.map_err(|error| cannot(error.to_string()))?;
+            keys.insert("now".into(), now.into());
+        }
+        let (request, verdict, mut explanation) =
+            decisions::ask(&policies, asked, keys, preset::is_batch)
+                .map_err(|error| cannot(error.to_string()))?;
+        keep_to_floor(&mut explanation, &request, config.as_ref());
+        let outcome = verdict.outcome.word();
+        if terminal.json() {
+            terminal.document(&json!({
+                "session": request.session.as_str(), "outcome": outcome,
+                "reason": explanation.reason, "next_step": explanation.next_step,
+                "proposal": explanation.proposal,
+            }));
+        } else {
+            let whose = format!("as a request of session {}", request.session.as_str());
+            print_now(terminal, outcome, &whose, &explanation);
+        }
+        Ok(Code::Ok)
+    }
+}
+
+/// How a request that was not made is written.
+const NOT_MADE: &str = "\
+A request that was not made: gateway policy why 'POST https://HOST/PATH' --with 'mcp = \"TOOL\"'";
+
+const UNRECORDED: &str =
+    "judged without query values, fields and content, which the log does not hold";
+
+/// Proposes no rule for what the gateway refuses whatever policies permit, and says so.
+fn keep_to_floor(explanation: &mut Explanation, request: &OwnedFacts, config: Option<&Config>) {
+    let to = request::access(request).to;
+    if let Some(reason) = floor(&to, &remedy::origins(config))
+        && explanation.proposal.take().is_some()
+    {
+        let next = reason.next_step_for(&to.authority.to_string(), "");
+        explanation.next_step = format!("{} {next}", reason.meaning());
     }
 }
 
@@ -100,10 +172,10 @@ fn print_then(terminal: &Terminal, record: &Record) {
 }
 
 /// Prints what today's policies decide.
-fn print_now(terminal: &Terminal, outcome: &str, explanation: &Explanation) {
+fn print_now(terminal: &Terminal, outcome: &str, how: &str, explanation: &Explanation) {
     let word = terminal.paint(Paint::Bold, "now ");
     terminal.line(format!("{word} {outcome}: {}", safe(&explanation.reason)));
-    terminal.line("  judged without query values, fields and content, which the log does not hold");
+    terminal.line(format!("  {how}"));
     if !explanation.next_step.is_empty() {
         let word = terminal.paint(Paint::Bold, "next");
         terminal.line(format!("{word} {}", safe(&explanation.next_step)));
