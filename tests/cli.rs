@@ -723,6 +723,82 @@ fn policy_check_reports_every_problem_and_counts_what_holds() {
 }
 
 #[test]
+fn policy_check_tells_at_a_rule_what_servers_make_of_the_case_of_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let rule = |effect: &str, condition: &str| {
+        let scope = "(principal, action in Gateway::Action::\"any\", resource == Gateway::Host::\"api.test\")";
+        fs::write(
+            at.join("a.cedar"),
+            format!("\n{effect}{scope}\n{condition};\n"),
+        )
+        .unwrap();
+        ends_with(
+            &["policy", "check", "a.cedar"],
+            at,
+            0,
+            &["1 policy loads, 0 warnings"],
+        )
+    };
+    for (effect, condition, other, written) in [
+        (
+            "forbid",
+            "when { context.path == \"/graphql\" }",
+            "/GRAPHQL",
+            "/graphql",
+        ),
+        (
+            "forbid",
+            "when { context.prefixes.contains(\"/Admin\") }",
+            "/ADMIN",
+            "/Admin",
+        ),
+        (
+            "forbid",
+            "when { context.segments.contains(\"0:ADMIN\") }",
+            "0:admin",
+            "0:ADMIN",
+        ),
+        (
+            "forbid",
+            "when { context.path like \"/a/*\" }",
+            "/A/*",
+            "/a/*",
+        ),
+        (
+            "permit",
+            "when { !context.prefixes.contains(\"/admin\") }",
+            "/ADMIN",
+            "/admin",
+        ),
+    ] {
+        let said = rule(effect, condition);
+        let told = format!(
+            "note: a server that ignores the case of paths takes `{other}` for `{written}`"
+        );
+        assert!(
+            said.contains("a.cedar:2:1: ") && said.contains(&told),
+            "{said}"
+        );
+    }
+    for (effect, condition) in [
+        ("permit", "when { context.path == \"/graphql\" }"),
+        (
+            "forbid",
+            "unless { context.prefixes.contains(\"/graphql\") }",
+        ),
+        ("forbid", "when { context.path == \"/1/2\" }"),
+        (
+            "forbid",
+            "when { context.query.any.contains(\"mode=admin\") }",
+        ),
+    ] {
+        let said = rule(effect, condition);
+        assert!(!said.contains("note:"), "{said}");
+    }
+}
+
+#[test]
 fn policy_check_and_test_judge_what_serve_has_in_force_with_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

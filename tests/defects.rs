@@ -386,10 +386,10 @@ const SERVICES: [Row; 12] = [
         "C",
         36,
         "A persisted query is compared with its text; a path's case is told at the rule.",
-        Left(
-            "no test has a warning of servers that fold the case of a path",
-            &["every_operation_of_every_member_counts"],
-        ),
+        Mended(&[
+            "every_operation_of_every_member_counts",
+            "policy_check_tells_at_a_rule_what_servers_make_of_the_case_of_its_path",
+        ]),
     ),
     (
         "C",

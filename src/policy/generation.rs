@@ -31,6 +31,7 @@ pub struct Generation {
     reads: u64,
     pub(super) index: Index,
     lints: Vec<Lint>,
+    notes: Vec<Lint>,
     /// For each rule, a slice with its id alone, so that a typical verdict allocates nothing.
     alone: Vec<Arc<[PolicyId]>>,
     nobody: Arc<[PolicyId]>,
@@ -98,7 +99,8 @@ impl Policies {
 
 impl Generation {
     fn load(number: u64, sources: &[Source], declared: &Declared) -> Result<Self, Problems> {
-        let (rules, lints) = load(sources, declared)?;
+        let (rules, found) = load(sources, declared)?;
+        let (notes, lints) = found.into_iter().partition(|lint| lint.is_note);
         Ok(Self {
             number,
             index: Index::new(&rules),
@@ -107,6 +109,7 @@ impl Generation {
                 .flat_map(|rule| &rule.reads.facts)
                 .fold(0, |all, fact| all | fact.bit()),
             lints,
+            notes,
             alone: rules
                 .iter()
                 .map(|rule| Arc::from([rule.id.clone()]))
@@ -126,6 +129,11 @@ impl Generation {
     /// Policies that loaded but look doubtful.
     pub fn lints(&self) -> &[Lint] {
         &self.lints
+    }
+
+    /// Policies that may not do what is intended at some servers.
+    pub fn notes(&self) -> &[Lint] {
+        &self.notes
     }
 
     /// How many policies there are.

@@ -7,7 +7,7 @@ use cedar_policy::pst::{
 };
 
 use super::content::Declared;
-use super::fact::Fact;
+use super::fact::{Fact, OF_PATH};
 use super::literal::literal_fault;
 use super::rule::{Rule, What, scope_entity};
 use super::schema::{Action, Actions, host_fault};
@@ -21,6 +21,8 @@ pub(super) struct Findings {
     pub problems: Vec<(String, Option<String>)>,
     /// Reason and help. The policy may do something other than intended.
     pub lints: Vec<(String, Option<String>)>,
+    /// Reason and help. It depends on the server whether the policy does what is intended.
+    pub notes: Vec<(String, Option<String>)>,
     permits: bool,
 }
 
@@ -86,6 +88,22 @@ impl Findings {
         if !self.lints.contains(&found) {
             self.lints.push(found);
         }
+    }
+
+    /// What forbids a path forbids one spelling of it.
+    fn spelling(&mut self, path: &str) {
+        let swapped = match path.to_ascii_uppercase() {
+            upper if upper == path => path.to_ascii_lowercase(),
+            upper => upper,
+        };
+        // What a server makes of a path without letters depends on no case.
+        if swapped == path || !self.notes.is_empty() {
+            return;
+        }
+        self.notes.push((
+            format!("a server that ignores the case of paths takes `{swapped}` for `{path}`, and this rule does not"),
+            Some("if it is such a server, permit known paths instead of forbidding".into()),
+        ));
     }
 
     fn scope(&mut self, rule: &Rule, body: &Template) {
@@ -170,7 +188,7 @@ impl Findings {
         match expr {
             Expr::Literal(Literal::EntityUID(entity)) => self.wide_domain(entity, sense),
             Expr::Like { expr, pattern } => self.pattern(expr, pattern, sense),
-            Expr::BinaryOp { op, left, right } => self.comparison(*op, left, right),
+            Expr::BinaryOp { op, left, right } => self.comparison(*op, left, right, sense),
             Expr::GetAttr { .. } => self.multiplicity(expr, sense),
             _ => {}
         }
@@ -201,6 +219,13 @@ impl Findings {
             Some(Subject::HostName) => self.host_pattern(pattern, sense),
             Some(Subject::Context(Fact::Path)) if sense != Sense::Restrains => {
                 self.path_pattern(pattern)
+            }
+            Some(Subject::Context(Fact::Path)) => {
+                let written: String = pattern
+                    .iter()
+                    .map(|element| character(element).unwrap_or('*'))
+                    .collect();
+                self.spelling(&written);
             }
             _ => {}
         }
@@ -251,7 +276,7 @@ impl Findings {
         }
     }
 
-    fn comparison(&mut self, op: BinaryOp, left: &Expr, right: &Expr) {
+    fn comparison(&mut self, op: BinaryOp, left: &Expr, right: &Expr, sense: Sense) {
         let pairs: Vec<(&Expr, &str)> = match op {
             BinaryOp::Eq | BinaryOp::NotEq => [(left, right), (right, left)]
                 .into_iter()
@@ -265,7 +290,14 @@ impl Findings {
             _ => Vec::new(),
         };
         for (subject, literal) in pairs {
-            let fault = match subject_of(subject) {
+            let subject = subject_of(subject);
+            if let Some(Subject::Context(fact)) = &subject
+                && OF_PATH.contains(fact)
+                && sense == Sense::Restrains
+            {
+                self.spelling(literal);
+            }
+            let fault = match subject {
                 Some(Subject::HostName) => host_fault(literal),
                 Some(Subject::Context(attribute)) => literal_fault(attribute, literal),
                 None => None,

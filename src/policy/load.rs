@@ -195,6 +195,7 @@ impl Loading<'_> {
                 self.lints.push(Lint {
                     policy: id.to_owned(),
                     at: problem,
+                    is_note: false,
                 });
             } else {
                 self.problems.push(problem);
@@ -214,11 +215,14 @@ impl Loading<'_> {
                     .map(|(reason, help)| lines.problem(at, reason, help)),
             );
             let policy = rule.id.as_str();
-            self.lints
-                .extend(found.lints.into_iter().map(|(reason, help)| Lint {
-                    policy: policy.to_owned(),
-                    at: lines.problem(at, reason, help),
-                }));
+            for (all, is_note) in [(found.lints, false), (found.notes, true)] {
+                self.lints
+                    .extend(all.into_iter().map(|(reason, help)| Lint {
+                        policy: policy.to_owned(),
+                        at: lines.problem(at, reason, help),
+                        is_note,
+                    }));
+            }
         }
     }
 

@@ -48,6 +48,8 @@ pub struct Lint {
     pub policy: String,
     /// The position and the reason, in the same form as a problem.
     pub at: Problem,
+    /// Whether it depends on the server that this is one.
+    pub(super) is_note: bool,
 }
 
 /// Every problem of one load. Never empty.

@@ -49,13 +49,24 @@ impl PolicyCheck {
 
 fn report(terminal: &Terminal, generation: &Generation, unreachable: &[String]) {
     if terminal.json() {
-        let lints = generation.lints().iter();
-        let lints: Vec<_> = lints
-            .map(|lint| json!({ "policy": lint.policy, "at": problem_json(&lint.at) }))
-            .collect();
+        let [lints, notes] = [generation.lints(), generation.notes()].map(|all| {
+            let shown = all.iter();
+            let shown =
+                shown.map(|one| json!({ "policy": one.policy, "at": problem_json(&one.at) }));
+            shown.collect::<Vec<_>>()
+        });
         return terminal.document(&json!({
-            "holds": true, "policies": generation.len(), "warnings": lints, "unreachable": unreachable,
+            "holds": true, "policies": generation.len(), "warnings": lints, "notes": notes,
+            "unreachable": unreachable,
         }));
+    }
+    // Those of presets know their services.
+    for note in generation
+        .notes()
+        .iter()
+        .filter(|one| !one.policy.starts_with("mints/"))
+    {
+        tell(terminal, Paint::Bold, "note", &note.at);
     }
     for lint in generation.lints() {
         tell(terminal, Paint::Yellow, "warning", &lint.at);
