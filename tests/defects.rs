@@ -590,14 +590,12 @@ const EASE: [Row; 19] = [
         "ease",
         10,
         "A refusal's next step comes from one source, and works.",
-        Left(
-            "a host that was allowed meanwhile, and `retry` of a distrusted origin, have no test",
-            &[
-                "every_refusal_is_told_where_it_is_met",
-                "the_command_that_a_refusal_names_makes_the_next_request_work",
-                "the_short_line_of_the_summary_says_no_more_than_there_is_and_what_is_missing_each_time",
-            ],
-        ),
+        Mended(&[
+            "every_refusal_is_told_where_it_is_met",
+            "the_command_that_a_refusal_names_makes_the_next_request_work",
+            "the_short_line_of_the_summary_says_no_more_than_there_is_and_what_is_missing_each_time",
+            "an_origin_without_a_good_certificate_gets_no_secret",
+        ]),
     ),
     (
         "ease",
@@ -612,10 +610,11 @@ const EASE: [Row; 19] = [
         "ease",
         12,
         "Commands are broken between words, and a refusal shows no paths of the state.",
-        Left(
-            "no test looks for paths of the state in refusals",
-            &["a_text_is_broken_between_words_and_never_in_one"],
-        ),
+        Mended(&[
+            "a_text_is_broken_between_words_and_never_in_one",
+            "a_refusal_does_not_say_where_the_gateway_keeps_its_state",
+            "every_refusal_is_told_where_it_is_met",
+        ]),
     ),
     (
         "ease",

@@ -215,7 +215,9 @@ impl Refusal {
             Self::Origin(origin::Error::Prohibited(_, address)) => {
                 usual.replace("ADDRESS", &address.to_string())
             }
-            Self::Credential(credential::Error::Unavailable(why)) => of_login(why).unwrap_or(usual),
+            Self::Credential(credential::Error::Unavailable(why)) => {
+                of_login(why, id).unwrap_or(usual)
+            }
             Self::Unreachable {
                 floor: Some(floor), ..
             } => floor.next_step_for(to, id),
@@ -237,7 +239,7 @@ impl Refusal {
     ) -> (StatusCode, HeaderMap, Bytes) {
         let (reason, id) = (self.reason(), id.to_string());
         let next = self.next_step(to, &id);
-        let retry = match reason.is_final() {
+        let retry = match !self.may_be_repeated() {
             _ if reason.may_be_processed() => "",
             true if next.starts_with("Ask your user") => " Do not retry before.",
             true => " Retrying will not help.",
@@ -283,6 +285,7 @@ impl Refusal {
         match self {
             Self::Origin(origin::Error::NoAnswer(why)) => why.is_harmless(),
             Self::Origin(origin::Error::Upstream(why)) => why.is_passing(),
+            Self::Origin(why) if why.is_distrust() => false,
             _ => !self.reason().is_final(),
         }
     }
@@ -356,8 +359,15 @@ fn ascii(text: &str) -> HeaderValue {
 }
 
 /// Why a login gives no token, and how to log in again; `None` if it is no fault of the login.
-fn of_login(why: &Unavailable) -> Option<String> {
+/// Where the gateway keeps its state is told to the log alone.
+fn of_login(why: &Unavailable, id: &str) -> Option<String> {
     let login = why.reference.login_name()?;
+    if matches!(why.cause, StoreError::LoginState(_)) {
+        return Some(format!(
+            "Ask your user about the login `{login}`: what the gateway keeps of it cannot be used; \
+             `gateway why {id}` says why. The request was not sent."
+        ));
+    }
     let cause = match &why.cause {
         cause @ (StoreError::NoLogin(_)
         | StoreError::LoginUnusable(_)
@@ -379,4 +389,43 @@ fn sentence(step: &str) -> String {
         "."
     };
     first.unwrap_or_default() + letters.as_str() + end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credential::SecretRef;
+    use crate::credential::login::TokenKind;
+
+    #[test]
+    fn a_refusal_does_not_say_where_the_gateway_keeps_its_state() {
+        let unavailable = |cause| {
+            let name = CredentialName::new("claude").unwrap();
+            let reference = Box::new(SecretRef::login(name, TokenKind::Access));
+            let why = Box::new(Unavailable { reference, cause });
+            Refusal::from(credential::Error::Unavailable(why))
+        };
+        let answered = |refusal: &Refusal, format| {
+            let id = ExchangeId::from_bytes([7; 10]);
+            let (.., content) = refusal.answer(id, Version::HTTP_11, format, "api.test");
+            String::from_utf8(content.to_vec()).unwrap()
+        };
+        let at = "/home/a/.local/state/gateway/sessions/user.db";
+        let kept = unavailable(StoreError::LoginState(format!("`{at}` is damaged").into()));
+        let own = unavailable(StoreError::LoginOver("its issuer ended it".into()));
+        for format in [ErrorFormat::Gateway, ErrorFormat::Text] {
+            let told = answered(&kept, format);
+            assert!(
+                !told.contains("/home") && !told.contains("damaged"),
+                "{told}"
+            );
+            assert!(
+                told.contains("login `claude`") && told.contains("gateway why 0707"),
+                "{told}"
+            );
+            assert!(answered(&own, format).contains("its issuer ended it"));
+        }
+        // The person who asks why finds it.
+        assert!(kept.failure().unwrap().contains(at));
+    }
 }

@@ -8,7 +8,7 @@ use crate::message::route::spellings;
 use crate::message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
 use crate::names::{CredentialName, ReasonCode, SessionId, User};
 use crate::origin::OriginSettings;
-use crate::policy::{Explanation, Generation, OwnedFacts, Policies, Verdict, generate};
+use crate::policy::{Asker, Explanation, Generation, OwnedFacts, Policies, Verdict, generate};
 
 /// Reads a record back into canonical types. `None` if it was refused before any policy saw it.
 ///
@@ -101,6 +101,21 @@ pub(super) fn in_each_spelling(request: &OwnedFacts) -> Option<Vec<OwnedFacts>> 
         Some(OwnedFacts { target, ..request })
     };
     spellings(request.target.path()).iter().map(read).collect()
+}
+
+/// Whether policies permit now what was refused for want of a rule: the request, and the loan that
+/// it was refused; or some request to the host, if it was refused as a whole.
+pub fn is_allowed(record: &Record, generation: &Generation, asker: &Asker) -> bool {
+    if let Some(mut request) = of_record(record) {
+        request.groups = asker.groups.to_vec();
+        let lent =
+            |unlent| lent(generation, &request, unlent).is_some_and(|(one, _)| one.allowed());
+        return asked(generation, &request).0.allowed() && record.unlent.as_ref().is_none_or(lent);
+    }
+    let (host, port) = host_alone(record);
+    let host = Host::parse(host.as_bytes()).ok();
+    let host = host.filter(|_| is_host_alone(record));
+    host.is_some_and(|host| generation.may_reach(asker, &https(host, port)))
 }
 
 /// Explains what policies say of a request.

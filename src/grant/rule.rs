@@ -18,8 +18,8 @@ use super::request::{self, host_alone, https, is_for_want_of_a_rule, is_host_alo
 use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
 use crate::gateway::{Proposal, chain, floor};
 use crate::message::{Host, HostPattern, Origin, Scheme};
-use crate::names::{CredentialName, ReasonCode, SessionId};
-use crate::policy::{OwnedFacts, Source, generate};
+use crate::names::{CredentialName, ReasonCode, SessionId, User};
+use crate::policy::{Asker, OwnedFacts, Source, generate};
 
 /// What an operator wants to allow. Exactly one of `host`, `exchange` and `last` is set.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -124,7 +124,7 @@ impl Grants {
                 }
                 None => {
                     let is_it = |record: &Record| record.id.as_deref() == Some(id);
-                    self.of_refusal(&*self.last_refused(is_it)?, parse)?
+                    self.of_refusal(&*self.last_refused(is_it)?, parse, whom.is_some())?
                 }
             },
             (None, Some(_), false) => {
@@ -132,7 +132,9 @@ impl Grants {
                 return Err(ControlRefusal::new(StatusCode::BAD_REQUEST, what)
                     .next("write the whole id: `gateway log --refused` shows it"));
             }
-            (None, None, true) => self.of_refusal(&*self.last_refused(|_| true)?, parse)?,
+            (None, None, true) => {
+                self.of_refusal(&*self.last_refused(|_| true)?, parse, whom.is_some())?
+            }
             _ => {
                 let what = "it is not clear what to allow";
                 return Err(ControlRefusal::new(StatusCode::BAD_REQUEST, what)
@@ -312,6 +314,7 @@ impl Grants {
         &self,
         record: &Record,
         parse: impl Fn(&str) -> Parsed,
+        is_for_others: bool,
     ) -> Result<NewRule, ControlRefusal> {
         let reason = record.reason.as_deref().unwrap_or_default();
         let code = ReasonCode::named(reason);
@@ -323,6 +326,9 @@ impl Grants {
             return Err(ControlRefusal::conflict(what).next(next.unwrap_or_default()));
         }
         let session = self.session(record.session.as_deref())?;
+        if !is_for_others && self.is_allowed(record, &session) {
+            return Err(ControlRefusal::conflict("it is allowed meanwhile").next("send it again"));
+        }
         if let Some(request) = request::of_record(record) {
             return self.of_request(&session, request, record.unlent.as_ref());
         }
@@ -338,6 +344,21 @@ impl Grants {
         let rule = self.of_host(parse(&pattern)?, (Some(session.as_str()), false))?;
         refuse(&rule.1)?;
         Ok(rule)
+    }
+
+    /// Whether the policies in force permit to the session what it was refused.
+    fn is_allowed(&self, record: &Record, session: &SessionId) -> bool {
+        let live = self.shared.sessions.get(session);
+        let asker = Asker {
+            session: session.clone(),
+            user: record.user.as_deref().and_then(User::new),
+            groups: live
+                .map(|live| live.last_groups().to_vec())
+                .unwrap_or_default()
+                .into(),
+        };
+        let generation = self.shared.current().policies.current();
+        request::is_allowed(record, &generation, &asker)
     }
 
     /// Returns the rule for a request, and for a loan that it was refused.

@@ -117,3 +117,14 @@ crate::names::faults! {
             "the session has too many answers in compressed form under way",
     }
 }
+
+impl Error {
+    /// Whether a person must act before the origin's certificate is trusted.
+    pub fn is_distrust(&self) -> bool {
+        match self {
+            Self::Tls(error) => tls_failure::is_distrust(error),
+            Self::TlsUnusable(_) | Self::NoRoots => true,
+            _ => false,
+        }
+    }
+}

@@ -4,6 +4,12 @@ use std::io;
 
 use rustls::CertificateError;
 
+/// Whether the origin showed a certificate that is not trusted: no repetition changes that.
+pub(super) fn is_distrust(error: &io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(error, Some(rustls::Error::InvalidCertificate(_)))
+}
+
 /// A fault of an origin's TLS, without any text from it.
 pub(super) fn what_failed(error: &io::Error) -> &'static str {
     use CertificateError as Cause;

@@ -17,7 +17,8 @@ use super::rule::{Rule, What, Who, open};
 use super::rule_set::{Part, Question};
 use crate::intercept::Caller;
 use crate::message::{
-    EncodedSlash, Host, HostPattern, Origin, OriginPattern, RequestHead, RequestTarget, Scheme,
+    Authority, EncodedSlash, Host, HostPattern, Origin, OriginPattern, RequestHead, RequestTarget,
+    Scheme,
 };
 use crate::names::{SessionId, User};
 use crate::session::{Binding, Session};
@@ -98,6 +99,14 @@ impl Generation {
             hosts.into_iter().any(asks)
         });
         Some(scopes)
+    }
+
+    /// Whether some request to this origin could be permitted.
+    pub fn may_reach(&self, asker: &Asker, to: &Origin) -> bool {
+        let mut known = [&OF_ASKER[..], &OF_ORIGIN].concat();
+        known.push(Fact::Host);
+        let Authority { host, port } = to.authority.clone();
+        self.may_ask_with(asker, to.scheme, host, port, &known)
     }
 
     /// Whether a request with this head could be permitted, whatever else it has.

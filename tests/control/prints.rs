@@ -186,6 +186,12 @@ fn together(folder: &Path, config: &str, rows: &[Met], operate: impl FnOnce(&Pat
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let said = text(&output.stdout);
     assert!(!said.contains(CANARY) && !text(&output.stderr).contains(CANARY));
+    // No program is told where the gateway keeps its state, or where it is asked.
+    let run = folder.join("run").display().to_string();
+    for own in [".local/state", "user.db", &run] {
+        let line = said.lines().find(|line| line.contains(own));
+        assert_eq!(line, None, "{own}");
+    }
     let parts: Vec<&str> = said.split('\u{1}').collect();
     let parts = parts[1..].chunks(3);
     assert_eq!(parts.len(), rows.len(), "{said}\n{}", text(&output.stderr));

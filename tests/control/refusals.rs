@@ -34,7 +34,6 @@ fn the_command_that_a_refusal_names_makes_the_next_request_work() {
         let mut command = user_command(folder.path(), 0);
         command.args([
             "exec",
-            "-q",
             "--config",
             "../gateway.toml",
             "--",
@@ -76,9 +75,24 @@ fn the_command_that_a_refusal_names_makes_the_next_request_work() {
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(said.contains("context.port == 8080"), "{said}");
     assert!(said.contains("as generation 2"), "{said}");
+    // From then on nobody is told to allow it once more.
+    for command in [&["why", "--last"][..], &["allow", "--last"]] {
+        let mut again = user_command(folder.path(), 0);
+        let again = again.args(command).output().unwrap();
+        let said = [again.stdout, again.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(
+            said.contains("it is allowed meanwhile"),
+            "{command:?}: {said}"
+        );
+        assert!(said.contains("send it again"), "{command:?}: {said}");
+    }
     fs::write(project.join("go"), "").unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.stdout, b"ok", "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("it is allowed meanwhile"), "{said}");
+    assert!(!said.contains("permits it"), "{said}");
 }
 
 /// Threats H10, O01: the pages show the session's own facts, and neither a secret nor a phantom.

@@ -191,6 +191,12 @@ fn an_origin_without_a_good_certificate_gets_no_secret(rig: &Rig) {
             );
             let told = format!("the origin's certificate {why}");
             assert!(answer.text().contains(&told), "{host} {answer:?}");
+            // A person must trust it before.
+            let again = (
+                answer.text().contains("\"retry\":false"),
+                answer.text().contains("Do not retry before."),
+            );
+            assert_eq!(again, (true, true), "{host} {answer:?}");
             assert_eq!(record["cause"], format!("{told}."));
             // The refusal names the host in canonical form, and nothing else of the request.
             assert!(!answer.text().contains("secret-looking"), "{answer:?}");

@@ -6,9 +6,13 @@ use std::sync::Arc;
 
 use crate::app::write::write;
 use crate::app::{App, Terminal, safe};
+use crate::audit::find;
 use crate::cli::log::logs;
 use crate::gateway::{Proposal, ProposalState, RequestedAccess};
+use crate::grant::request;
 use crate::launch::repository::{Found, Left};
+use crate::names::ExchangeId;
+use crate::policy::Asker;
 use crate::session::{EndReason, Session};
 
 /// Prints that an operator ended the session, if one did.
@@ -36,6 +40,7 @@ pub fn print_refused(terminal: &Terminal, app: &App) {
         let denied = crate::names::join(denied.map(RequestedAccess::shown), ", ");
         let allow = match counted.is_grantable && !host.is_empty() {
             _ if !denied.is_empty() => format!("; a person refused {denied}"),
+            true if is_allowed(app, counted.first) => "; it is allowed meanwhile".to_owned(),
             true => format!("; `gateway allow {host}` permits it"),
             false => String::new(),
         };
@@ -53,6 +58,18 @@ pub fn print_refused(terminal: &Terminal, app: &App) {
         let more = refused.len() - SHOWN;
         terminal.entry("refused", &format!("{more} more kinds, in the audit log"));
     }
+}
+
+/// Whether what was refused is permitted by now, as the log says what it was.
+fn is_allowed(app: &App, id: ExchangeId) -> bool {
+    let log = app.shared.log.path().map(Path::to_owned);
+    let found = log.and_then(|log| find(&[log], id).ok().flatten());
+    let session = app.shared.sessions.all().into_iter().next();
+    let generation = app.shared.current().policies.current();
+    found.zip(session).is_some_and(|(found, session)| {
+        let asker = Asker::of(&session, None, generation.number());
+        request::is_allowed(&found.exchange, &generation, &asker)
+    })
 }
 
 /// How many kinds of refusals are shown at the end.

@@ -115,6 +115,9 @@ pub enum StoreError {
     /// What is kept of a login cannot be used. The file, the cause and the remedy.
     #[error("{0}")]
     LoginUnusable(Box<str>),
+    /// What the gateway itself keeps of logins cannot be used. May name files of its state.
+    #[error("{0}")]
+    LoginState(Box<str>),
     /// The issuer of a login renews it no more. The cause and the remedy.
     #[error("the login is over: {0}")]
     LoginOver(Box<str>),

@@ -17,7 +17,7 @@ pub(super) fn of_state(why: &StateError) -> StoreError {
             _ => "let the state folder and all in it belong to you alone",
         }
     );
-    StoreError::LoginUnusable(text.into())
+    StoreError::LoginState(text.into())
 }
 
 /// The error for a program's file that cannot be used.

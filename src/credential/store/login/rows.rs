@@ -52,7 +52,7 @@ impl SealedRows {
     pub(super) async fn key(&self) -> Result<Arc<SealingKey>, StoreError> {
         let found = self.key.get_or_try_init(|| (self.find)()).await;
         found.cloned().map_err(|why| {
-            StoreError::LoginUnusable(format!("there is no key for logins: {why}").into())
+            StoreError::LoginState(format!("there is no key for logins: {why}").into())
         })
     }
 
