@@ -10,6 +10,7 @@ mod own_file;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -697,28 +698,89 @@ fn a_scoped_package_passes_by_the_preset_of_npm_alone() {
 #[test]
 fn a_slash_that_a_services_own_library_escapes_is_data() {
     let desk = Desk::new();
-    let ask = |url: &str| {
-        let get = [
-            "-q",
-            "--preset",
+    // As the libraries of the services write them, one for each preset that has such paths.
+    let services = [
+        (
+            "bitbucket",
+            "https://api.bitbucket.org/2.0/repositories/w/r/src/a%2Fb/x",
+        ),
+        (
+            "cloudflare",
+            "https://api.cloudflare.com/client/v4/accounts/a/r2/buckets/b/objects/a%2Fb",
+        ),
+        (
             "github",
-            "--",
-            "curl",
-            "-sS",
-            "--path-as-is",
-            url,
-        ];
-        said(desk.command("one", &get))
+            "https://api.github.com/repos/o/r/git/ref/heads%2Fmain",
+        ),
+        (
+            "gitlab",
+            "https://gitlab.com/api/v4/projects/group%2Fproject",
+        ),
+        (
+            "google",
+            "https://storage.googleapis.com/storage/v1/b/b/o/a%2Fb",
+        ),
+        (
+            "huggingface",
+            "https://huggingface.co/api/models/o/r/tree/refs%2Fpr%2F1",
+        ),
+        (
+            "netlify",
+            "https://api.netlify.com/api/v1/sites/s/files/a%2Fb",
+        ),
+        ("npm", "https://registry.npmjs.org/@types%2Fnode"),
+        (
+            "sentry",
+            "https://sentry.io/api/0/projects/o/p/releases/a%2Fb/",
+        ),
+    ];
+    let presets = Path::new(env!("CARGO_MANIFEST_DIR")).join("policies/services");
+    let has_slashes = |path: &PathBuf| {
+        let text = fs::read_to_string(path).unwrap();
+        text.contains("encoded_slash = ")
     };
-    // Nothing answers here: what passes is refused for its name.
-    let kept = ask("https://api.github.com/repos/o/r/git/ref/heads%2Fmain");
-    assert!(
-        kept.contains("\"message\"") && !kept.contains("[path "),
-        "{kept}"
-    );
+    let presets = fs::read_dir(presets)
+        .unwrap()
+        .map(|one| one.unwrap().path());
+    let known = presets.filter(has_slashes);
+    let known = known.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned());
+    let mut known: Vec<String> = known.collect();
+    known.sort();
+    assert_eq!(known, services.map(|(name, _)| name));
+    // Nothing answers there: what passes is refused for that.
+    let hosts = services.map(|(_, url)| url.split('/').nth(2).unwrap());
+    let origins = hosts
+        .map(|host| format!("[[origin]]\nmatch = \"https://{host}\"\nconnect = \"127.0.0.1:1\"\n"));
+    desk.write("home/gateway.toml", &origins.concat());
+    let config = desk.at("home/gateway.toml");
+    let ask = |flags: &[&str], script: &str| {
+        let common = ["-q", "--config", config.to_str().unwrap()];
+        let run = ["--", "sh", "-c", script];
+        said(desk.command("one", &[&common, flags, &run].concat()))
+    };
+    for (name, url) in services {
+        let host = url.split('/').nth(2).unwrap();
+        let kept = ask(
+            &["--preset", name, "--allow", host],
+            &format!("curl -sS --path-as-is '{url}'"),
+        );
+        let is_kept = kept.contains("unreachable") && !kept.contains("[path");
+        assert!(is_kept, "{name}: {kept}");
+    }
     // Where pushes are known by their paths, no other spelling of them passes.
-    let pushed = ask("https://github.com/o%2Fr/git-receive-pack");
+    let push = "curl -sS --path-as-is https://github.com/o%2Fr/git-receive-pack";
+    let pushed = ask(&["--preset", "github"], push);
     assert!(pushed.contains("\"reason\":\"path\""), "{pushed}");
+    // What is data there no rule says: a setting of the origin does, which is named.
+    let id = pushed.split_once("\"request_id\":\"").unwrap().1;
+    let allow = said(desk.gateway("one", &["allow", &id[..20], "--yes"]));
+    for part in [
+        "no rule would allow it",
+        "refused for `path`",
+        "encoded_slash = true",
+    ] {
+        assert!(allow.contains(part), "{allow}");
+    }
 }
 
 #[test]
