@@ -658,10 +658,12 @@ const EASE: [Row; 19] = [
         17,
         "Small things of commands: names, questions, messages, `sidecar check`, the install.",
         Left(
-            "the project's name, the repeated question, probes in the workload's page, the install",
+            "no binary can be fetched, and how long `cargo install` takes is measured by no test",
             &[
                 "presets_are_listed_and_told_one_by_one",
                 "the_short_line_of_the_summary_says_no_more_than_there_is_and_what_is_missing_each_time",
+                "known_secrets_are_lent_once_a_person_said_so_and_aws_by_a_word_of_its_own",
+                "a_session_sees_its_own_latest_refusals_alone",
                 "each_command_stands_in_one_group_of_the_help_and_on_one_line",
             ],
         ),

@@ -1,6 +1,7 @@
 //! The latest refusals of each session, for the pages that its workload sees of itself.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::time::SystemTime;
 
@@ -37,7 +38,13 @@ impl Default for RecentRefusals {
 }
 
 impl RecentRefusals {
+    /// Remembers a refusal, unless it is of an address of documentation (RFC 5737, RFC 3849). Such
+    /// are those that `gateway sidecar check` tries, and no workload needs one.
     pub(super) fn add(&self, session: &SessionId, refusal: RecentRefusal) {
+        let to = refusal.to.as_ref().and_then(|to| to.authority.host.ip());
+        if to.is_some_and(is_of_documentation) {
+            return;
+        }
         let mut all = self.0.lock();
         let own = all.get_or_insert_mut(session.clone(), VecDeque::new);
         if own.len() >= MOST {
@@ -56,6 +63,13 @@ impl RecentRefusals {
         let all = self.0.lock();
         let own = all.peek(session).into_iter().flatten();
         own.rev().cloned().collect()
+    }
+}
+
+fn is_of_documentation(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => matches!(ip.octets(), [192, 0, 2, _]),
+        IpAddr::V6(ip) => matches!(ip.segments(), [0x2001, 0xdb8, ..]),
     }
 }
 
@@ -89,6 +103,11 @@ mod tests {
         assert_eq!(latest, (MOST, Some(origin("h99.test"))));
         let other = Some(origin("other.test"));
         assert!(ours.iter().all(|one| one.to != other));
+        assert_eq!(recent.of(&sessions[1]).len(), 1);
+        // What `sidecar check` tries is none of the workload's.
+        for probe in ["192.0.2.1", "[2001:db8::1]"] {
+            recent.add(&sessions[1], refusal(String::from(probe)));
+        }
         assert_eq!(recent.of(&sessions[1]).len(), 1);
     }
 }

@@ -948,6 +948,16 @@ fn the_short_line_of_the_summary_says_no_more_than_there_is_and_what_is_missing_
     assert!(!run(&["--", "true"]).contains("example.com"), "{removed}");
     let none = said(desk.gateway("one", &["login", "list"]));
     assert!(none.contains("no login is kept"), "{none}");
+    // Below the project's root, it is the project that is named.
+    for part in ["HEAD", "config", "objects/info/x", "refs/heads/x"] {
+        desk.write(&format!("one/.git/{part}"), "");
+    }
+    desk.write("one/.git/HEAD", "ref: refs/heads/main\n");
+    desk.write("one/below/file", "");
+    let below = || said(desk.gateway("one/below", &["exec", "--", "true"]));
+    let told = [below(), below()].concat();
+    let project = format!("{}, in below; -v tells all", desk.at("one").display());
+    assert!(told.contains(&project), "{told}");
 }
 
 #[test]

@@ -584,8 +584,10 @@ fn known_secrets_are_lent_once_a_person_said_so_and_aws_by_a_word_of_its_own() {
     for flag in ["GITHUB_TOKEN (`--secret GITHUB_TOKEN`)", "(`--aws`)"] {
         assert!(unasked.contains(flag), "{unasked}");
     }
-    let (_, first) = typed_with(at, &shell, show, "what\n1\nno\n");
+    let (_, first) = typed_with(at, &shell, show, "what\n\n1\nno\n");
     for told in [
+        "`what` is none of the answers",
+        "an empty line is none of the answers",
         "GITHUB_TOKEN: opens https://api.github.com",
         "sign requests to AWS",
         "got=ghp_",

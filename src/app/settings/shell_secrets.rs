@@ -200,10 +200,15 @@ fn asked<T>(question: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
             Ok(0) | Err(_) => return None,
             Ok(_) => {}
         }
-        if let Some(answer) = read(line.trim()) {
+        let line = line.trim();
+        if let Some(answer) = read(line) {
             return Some(answer);
         }
-        writeln!(error, "gateway: that is none of the answers").ok()?;
+        let line = match line {
+            "" => String::from("an empty line"),
+            line => format!("`{}`", safe(line)),
+        };
+        writeln!(error, "gateway: {line} is none of the answers").ok()?;
     }
 }
 

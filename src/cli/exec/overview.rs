@@ -1,5 +1,7 @@
 //! The summary of `exec` before the command starts: what applies, and what a person might miss.
 
+use std::path::Path;
+
 use crate::app::login::run_logins;
 use crate::app::login::run_logins::UnusedLogin;
 use crate::app::settings::profile;
@@ -112,11 +114,15 @@ impl Overview<'_> {
             ([], ..) => String::from("nothing"),
             _ => some_of(&there, LENT_SHOWN, ", "),
         };
-        let folder = &self.plan.mounts.working_directory;
+        let (project, below) = self.project();
         let home = self.plan.mounts.home.path();
-        let folder = match folder.strip_prefix(home) {
+        let project = match project.strip_prefix(home) {
             Ok(below) => format!("~/{}", below.display()),
-            Err(_) => folder.display().to_string(),
+            Err(_) => project.display().to_string(),
+        };
+        let folder = match below {
+            Some(below) => format!("{project}, in {}", below.display()),
+            None => project,
         };
         (hosts, format!("lends {names}; {folder}; -v tells all"))
     }
@@ -274,6 +280,14 @@ impl Overview<'_> {
         joined(self.resolved.unfit.iter().map(one))
     }
 
+    /// The project, and the folder in it where the command starts, if it is another.
+    fn project(&self) -> (&Path, Option<&Path>) {
+        let start = self.plan.mounts.working_directory.as_path();
+        let project = self.plan.mounts.project().unwrap_or(start);
+        let below = start.strip_prefix(project).ok();
+        (project, below.filter(|below| !below.as_os_str().is_empty()))
+    }
+
     /// The host's own directories, that of the working directory first.
     fn projects(&self) -> impl Iterator<Item = String> {
         let mounts = &self.plan.mounts;
@@ -286,15 +300,10 @@ impl Overview<'_> {
             true => format!("changes persist{git}"),
             false => String::from("changes are dropped at the end"),
         };
-        let start = mounts.working_directory.as_path();
-        let project = mounts.project().unwrap_or(start);
-        let own = match start.strip_prefix(project) {
-            Ok(below) if !below.as_os_str().is_empty() => {
-                let (project, below) = (project.display(), below.display());
-                format!("{project}, started in {below} ({persists})")
-            }
-            _ => format!("{} ({persists})", project.display()),
-        };
+        let (project, below) = self.project();
+        let started = below.map(|below| format!(", started in {}", below.display()));
+        let started = started.unwrap_or_default();
+        let own = format!("{}{started} ({persists})", project.display());
         let further = mounts.projects.iter();
         let further = further.filter(move |one| *one != project);
         let further = further.map(|one| format!("{} (too; changes persist)", one.display()));
