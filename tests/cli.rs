@@ -1578,3 +1578,44 @@ fn root_names_the_commands_user_by_name_or_by_numbers() {
         );
     }
 }
+
+#[test]
+fn doctor_looks_at_what_each_listener_of_a_configuration_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let free = || {
+        let bound = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        bound.local_addr().unwrap()
+    };
+    let listener = |address: &str, session: &str, more: &str| {
+        format!(
+            "[[listener]]\nkind = \"proxy\"\naddress = \"{address}\"\nsession = \"{session}\"\n{more}\n"
+        )
+    };
+    let fine = listener(&free().to_string(), "fine", "");
+    let jwt = "who = [\"jwt\"]\njwt = { issuer = \"https://i.test\", audience = \"gateway\", keys = \"http://127.0.0.1:1/jwks\" }";
+    let tailnet = "who = [\"tailnet\"]\ntailnet_socket = \"tailscaled.sock\"";
+    let each = "{caller}";
+    let rest = [
+        listener("192.0.2.1:3128", each, tailnet),
+        listener(&format!("unix:{}/none/own.sock", at.display()), "files", ""),
+        listener(&free().to_string(), each, jwt),
+    ];
+    let doctor = ["doctor", "--config", "gateway.toml"];
+    fs::write(at.join("gateway.toml"), &fine).unwrap();
+    ends_with(&doctor, at, 0, &["ok ", "session fine"]);
+    fs::write(at.join("gateway.toml"), fine + &rest.concat()).unwrap();
+    let told = [
+        "it cannot listen there",
+        "/none` cannot be used",
+        "the keys at http://127.0.0.1:1/jwks cannot be had",
+        "tailscaled gives no answer",
+    ];
+    let said = ends_with(&doctor, at, 1, &told);
+    assert_eq!(said.matches("fails ").count(), 3, "{said}");
+    let json = [&doctor[..], &["--json"]].concat();
+    let said = ends_with(&json, at, 1, &[]);
+    let all: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    let lacks = |one: &&Value| one["lacks"].is_string();
+    assert_eq!(all.as_array().unwrap().iter().filter(lacks).count(), 3);
+}

@@ -672,10 +672,11 @@ const EASE: [Row; 19] = [
         "ease",
         18,
         "One can leave, check all of a configuration, and is told the next step.",
-        Left(
-            "`forget --all`, `doctor` beyond credentials, and the start line of `serve`",
-            &[],
-        ),
+        Mended(&[
+            "a_workload_whose_login_is_gone_is_told_how_its_user_logs_in_again",
+            "doctor_looks_at_what_each_listener_of_a_configuration_needs",
+            "serve_runs_by_flags_alone_and_warns_of_nothing_that_is_not_so",
+        ]),
     ),
     (
         "ease",

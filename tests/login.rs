@@ -351,7 +351,18 @@ fn a_workload_whose_login_is_gone_is_told_how_its_user_logs_in_again() {
     let served = Served::start(folder.path(), &address, &device);
     let answer = served.ask();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    ends(gateway(folder.path(), &["login", "forget", "crm"]), 0);
+    // As one leaves: what is kept beside the logins is named, with what removes it.
+    let said = ends(gateway(folder.path(), &["login", "forget", "--all"]), 0);
+    let state = folder.path().join(".local/state/gateway");
+    let removal = format!("`rm -r {}` removes it", state.display());
+    for part in ["forgotten: crm; ", &removal, "`gateway secret list`"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(state.exists());
+    let said = ends(gateway(folder.path(), &["login", "forget", "--all"]), 0);
+    assert!(said.contains("no login was kept"), "{said}");
+    let said = ends(gateway(folder.path(), &["login", "list"]), 0);
+    assert!(said.contains("no login is kept"), "{said}");
     let until = Instant::now() + Duration::from_secs(10);
     let answer = loop {
         match served.ask() {

@@ -1,5 +1,6 @@
 //! `gateway serve`: runs the data path behind the configured listeners, for any sandbox.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -23,9 +24,10 @@ use crate::app::settings::shell_secrets::ShellLoans;
 use crate::app::terminal::standard_error::InBackground;
 use crate::app::{App, Code, Context as _, Failure, RunFlags, Terminal};
 use crate::cli::refusal_lines::RefusalLines;
-use crate::config::{Config, SandboxFlags, state};
+use crate::config::{Config, Listener, SandboxFlags, state};
 use crate::credential::unexpected_reach;
 use crate::gateway::Worker;
+use crate::intercept::Evidence;
 use crate::launch::service;
 
 /// Serve the listeners of a configuration, for any sandbox
@@ -136,6 +138,30 @@ fn note_reach(resolved: &ResolvedConfig, terminal: &Terminal) {
     }
 }
 
+/// How a client is pointed at the listeners, if a command does that.
+fn next_step(listeners: &[Listener]) -> Option<String> {
+    let proxies = listeners.iter().filter(|one| one.has_proxy_url());
+    let sessions: BTreeSet<_> = proxies
+        .clone()
+        .filter_map(|one| one.session.one())
+        .collect();
+    let mut sessions = sessions.into_iter();
+    match (sessions.next(), sessions.next()) {
+        (Some(_), None) => Some("`eval \"$(gateway env)\"` in the shell of a client".to_owned()),
+        (Some(first), Some(_)) => Some(format!(
+            "`eval \"$(gateway env --session {first})\"` in the shell of a client"
+        )),
+        (None, _)
+            if proxies
+                .into_iter()
+                .any(|one| one.who.contains(&Evidence::Token)) =>
+        {
+            Some("`gateway session create NAME --env` for each client".to_owned())
+        }
+        _ => None,
+    }
+}
+
 /// A `serve` with its addresses.
 struct Served<'a> {
     app: &'a Arc<App>,
@@ -199,6 +225,9 @@ impl Served<'_> {
                 self.terminal
                     .note(format!("gateway: session `{id}` on {address}"));
             }
+        }
+        if let Some(next) = next_step(&self.app.config.listeners).filter(|_| !self.quiet) {
+            self.terminal.note(format!("gateway: next: {next}"));
         }
         self.manager.ready();
         tokio::spawn(self.manager.clone().reassure());

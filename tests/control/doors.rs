@@ -252,7 +252,7 @@ fn serve_runs_by_flags_alone_and_warns_of_nothing_that_is_not_so() {
             .unwrap();
         let said = || fs::read_to_string(at.join("said")).unwrap();
         let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        while !said().contains(" on 127") && std::time::Instant::now() < until {
+        while !said().contains("gateway: next: ") && std::time::Instant::now() < until {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         serve.kill().unwrap();
@@ -262,6 +262,8 @@ fn serve_runs_by_flags_alone_and_warns_of_nothing_that_is_not_so() {
             said.contains(&format!("session `default` on {listen}")),
             "{said}"
         );
+        let next = "gateway: next: `eval \"$(gateway env)\"` in the shell of a client";
+        assert!(said.contains(next), "{said}");
         let is_warned = said.contains("there are listeners, and nothing is permitted");
         assert_eq!(is_warned, warned, "{arguments:?}: {said}");
     }

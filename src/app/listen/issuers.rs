@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 use crate::app::listen::listeners::OpenListener;
 use crate::app::store_clients;
 use crate::app::{App, Failure};
+use crate::config::Config;
 use crate::credential::login::TokenEndpoint;
 use crate::gateway::chain;
 use crate::intercept::JwtKeys;
@@ -26,7 +27,8 @@ impl App {
                 else {
                     continue;
                 };
-                let keys = self.keys_at(url).await;
+                let config = self.reloading.latest.lock().await.read.config.clone();
+                let keys = keys_at(&config, url).await;
                 let why = keys.as_ref().err().map(ToString::to_string);
                 if by.answered(keys.ok(), Instant::now())
                     && let Some(why) = why
@@ -37,18 +39,21 @@ impl App {
             tokio::time::sleep(LOOK).await;
         }
     }
+}
 
-    async fn keys_at(&self, url: &TokenEndpoint) -> Result<JwtKeys, Failure> {
-        let config = self.reloading.latest.lock().await.read.config.clone();
-        let client = store_clients::issuer(&config, &url.origin)?;
-        let request = Request::get(&url.path).body(Zeroizing::default());
-        let request = request.map_err(|error| Failure::new(error.to_string()))?;
-        let answer = client.send(&url.origin, request).await;
-        let answer = answer.map_err(|error| Failure::new(chain(&error)))?;
-        match answer.status {
-            StatusCode::OK => JwtKeys::read(&answer.content).map_err(Failure::new),
-            status => Err(Failure::new(format!("its status is {status}"))),
-        }
+/// The keys that an issuer of JWTs publishes.
+///
+/// # Errors
+/// Returns a [`Failure`] if they cannot be had.
+pub(crate) async fn keys_at(config: &Config, url: &TokenEndpoint) -> Result<JwtKeys, Failure> {
+    let client = store_clients::issuer(config, &url.origin)?;
+    let request = Request::get(&url.path).body(Zeroizing::default());
+    let request = request.map_err(|error| Failure::new(error.to_string()))?;
+    let answer = client.send(&url.origin, request).await;
+    let answer = answer.map_err(|error| Failure::new(chain(&error)))?;
+    match answer.status {
+        StatusCode::OK => JwtKeys::read(&answer.content).map_err(Failure::new),
+        status => Err(Failure::new(format!("its status is {status}"))),
     }
 }
 

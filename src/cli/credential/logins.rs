@@ -1,5 +1,6 @@
 //! `gateway login`: the logins that the gateway holds, and which of them are kept.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -11,11 +12,12 @@ use tokio::runtime::Runtime;
 use zeroize::Zeroizing;
 
 use crate::app::login::stores as login_stores;
+use crate::app::terminal::text::as_argument;
 use crate::app::{App, ConfigFile, Failure, Terminal, safe};
 use crate::cli::confirm::confirmed_aside;
 use crate::config::{self, Config};
 use crate::credential::login::{Issuer, Login, LoginPlace, TokenKind, Tokens, file};
-use crate::credential::{Logins, RowLogin, StoreError, Stores, UnreadRow, preset};
+use crate::credential::{Forgotten, Logins, RowLogin, StoreError, Stores, UnreadRow, preset};
 use crate::files;
 use crate::names::CredentialName;
 use crate::state::{GrantId, RowName};
@@ -27,6 +29,29 @@ pub(crate) struct LoginName {
     name: String,
     #[command(flatten)]
     config: ConfigFile,
+}
+
+/// Names a login to forget, or all.
+#[derive(Args)]
+pub(crate) struct ForgetLogin {
+    /// Its name, as `gateway login list` shows it
+    #[arg(required_unless_present = "all")]
+    name: Option<String>,
+    /// All that are kept; says what else is kept for you, and how to remove that
+    #[arg(long, conflicts_with = "name")]
+    all: bool,
+    #[command(flatten)]
+    config: ConfigFile,
+}
+
+impl ForgetLogin {
+    pub(super) async fn run(self, terminal: &Terminal) -> Result<(), Failure> {
+        let (name, config) = (self.name, self.config);
+        match name {
+            Some(name) => LoginName { name, config }.forget(terminal).await,
+            None => forget_all(&self::config(&config)?, terminal).await,
+        }
+    }
 }
 
 /// A login that is listed.
@@ -76,11 +101,7 @@ impl LoginName {
 
     pub(super) async fn forget(&self, terminal: &Terminal) -> Result<(), Failure> {
         let (config, name) = (config(&self.config)?, self.login()?);
-        let rows = opened(&config, &[])?.rows(|row| row.login == name).await;
-        let rows = rows.unwrap_or_default().into_iter().flatten();
-        let issued: Vec<Login> = rows.map(|row| row.login).collect();
-        let forgotten = opened(&config, &issued)?.forget(&name).await;
-        let forgotten = forgotten.map_err(|error| failed("nothing was forgotten", &error))?;
+        let forgotten = forgotten(&config, &name).await?;
         if !forgotten.was_kept {
             let file = in_files(terminal).into_iter().find(|one| one.name == name);
             let failure = Failure::new(format!("no login `{name}` is kept"));
@@ -93,13 +114,8 @@ impl LoginName {
                 None => failure.next("`gateway login list` lists them"),
             });
         }
-        let told = match forgotten.is_revoked {
-            true => "its issuer ended it",
-            false => "its issuer was not told: end it at the service, too",
-        };
-        let document =
-            json!({ "name": name.as_str(), "forgotten": true, "revoked": forgotten.is_revoked });
-        terminal.answer(&document, format!("forgotten: {name}; {told}"));
+        let (document, line) = told(&name, forgotten.is_revoked);
+        terminal.answer(&document, line);
         Ok(())
     }
 
@@ -110,6 +126,59 @@ impl LoginName {
             failure.next("`gateway login list` lists them")
         })
     }
+}
+
+/// Forgets what is kept of a login, and ends it at its issuer.
+async fn forgotten(config: &Config, name: &CredentialName) -> Result<Forgotten, Failure> {
+    let rows = opened(config, &[])?.rows(|row| row.login == *name).await;
+    let rows = rows.unwrap_or_default().into_iter().flatten();
+    let issued: Vec<Login> = rows.map(|row| row.login).collect();
+    let forgotten = opened(config, &issued)?.forget(name).await;
+    forgotten.map_err(|error| failed("nothing was forgotten", &error))
+}
+
+/// What is said of a login that was forgotten, as a document and as a line.
+fn told(name: &CredentialName, is_revoked: bool) -> (Value, String) {
+    let told = match is_revoked {
+        true => "its issuer ended it",
+        false => "its issuer was not told: end it at the service, too",
+    };
+    let document = json!({ "name": name.as_str(), "forgotten": true, "revoked": is_revoked });
+    (document, format!("forgotten: {name}; {told}"))
+}
+
+/// Forgets every login that is kept, and says what else is kept for the user.
+async fn forget_all(config: &Config, terminal: &Terminal) -> Result<(), Failure> {
+    let rows = opened(config, &[])?.rows(|_| true).await;
+    let rows = rows.map_err(|error| failed("the logins cannot be listed", &error))?;
+    let names = rows.into_iter().map(|row| match row {
+        Ok(row) => row.name.login,
+        Err(unread) => unread.name.login,
+    });
+    let mut documents = Vec::new();
+    for name in names.collect::<BTreeSet<_>>() {
+        let (document, line) = told(&name, forgotten(config, &name).await?.is_revoked);
+        if !terminal.json() {
+            terminal.line(line);
+        }
+        documents.push(document);
+    }
+    let kept = config::state::directory().filter(|folder| folder.exists());
+    if terminal.json() {
+        terminal.document(&json!({ "forgotten": documents, "kept": kept }));
+        return Ok(());
+    }
+    if documents.is_empty() {
+        terminal.line("no login was kept");
+    }
+    if let Some(folder) = kept.map(|folder| as_argument(&folder)) {
+        terminal.line(format!(
+            "left: {folder} has phantoms, logs and the homes that agents kept; once no gateway \
+             runs, `rm -r {folder}` removes it"
+        ));
+    }
+    terminal.line("left: secrets of the key ring: `gateway secret list`, `gateway secret rm NAME`");
+    Ok(())
 }
 
 /// Keeps the tokens of a login that a person made outside a sandbox.

@@ -10,7 +10,7 @@ use clap::Subcommand;
 use crate::app::process::serving;
 use crate::app::{Code, ConfigFile, Failure, Terminal};
 use login::AddLogin;
-use logins::LoginName;
+use logins::{ForgetLogin, LoginName};
 
 /// The commands about logins.
 #[derive(Subcommand)]
@@ -27,7 +27,7 @@ pub(crate) enum LoginCommand {
         grant: Option<String>,
     },
     /// Forget what is kept, and end it at its issuer, if that takes it
-    Forget(LoginName),
+    Forget(ForgetLogin),
 }
 
 impl LoginCommand {
@@ -39,7 +39,7 @@ impl LoginCommand {
                 Self::Add(command) => command.run(terminal).await,
                 Self::List(named) => logins::list(&logins::config(&named)?, terminal).await,
                 Self::Keep { login, grant } => login.keep(grant, terminal).await,
-                Self::Forget(named) => named.forget(terminal).await,
+                Self::Forget(named) => named.run(terminal).await,
             }
         })?;
         Ok(Code::Ok)

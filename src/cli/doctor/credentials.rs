@@ -1,10 +1,12 @@
-//! `gateway doctor --config FILE`: reports what the credentials of a configuration lack, before the
-//! first request needs one.
+//! `gateway doctor --config FILE`: reports what the credentials and listeners of a configuration
+//! lack, before the first request needs one.
 
 use std::path::Path;
 
 use serde::Serialize;
+use serde_json::json;
 
+use super::listeners;
 use crate::app::process::serving;
 use crate::app::reload::generation;
 use crate::app::settings::resolve::ResolvedConfig;
@@ -42,10 +44,10 @@ pub(crate) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
     let credentials = generation::credentials(&config, resolved.stored, &resolved.logins)?;
     let session = SessionId::new("doctor").expect("`doctor` is a name");
     let key = PhantomKey::random().map_err(Failure::no_randomness)?;
-    let checked = serving::runtime()?.block_on(async {
+    let (checked, listeners) = serving::runtime()?.block_on(async {
         let checked = credentials.check(&session, &key).await;
         credentials.stores().close().await;
-        checked
+        (checked, listeners::check(&config).await)
     });
     let findings: Vec<CredentialFinding> = credentials
         .bindings()
@@ -54,11 +56,18 @@ pub(crate) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
         .map(|(binding, checked)| finding(binding, checked))
         .collect();
     if terminal.json() {
-        terminal.document(&findings);
+        let findings = findings.iter().map(|finding| json!(finding));
+        let listeners = listeners.iter().map(|finding| json!(finding));
+        terminal.document(&findings.chain(listeners).collect::<Vec<_>>());
     } else {
         findings.iter().for_each(|finding| show(terminal, finding));
+        for finding in &listeners {
+            let line = format!("{:<20} session {}", finding.listener, finding.session);
+            show_line(terminal, &line, finding.lacks.as_deref());
+        }
     }
-    let lacking = findings.iter().any(|finding| finding.lacks.is_some());
+    let lacking = findings.iter().any(|finding| finding.lacks.is_some())
+        || listeners.iter().any(|finding| finding.lacks.is_some());
     let failed = lacking || !config.unusable().is_empty();
     Ok(if failed { Code::Failed } else { Code::Ok })
 }
@@ -81,16 +90,20 @@ fn finding(binding: &Binding, checked: &CheckedCredential) -> CredentialFinding 
 }
 
 fn show(terminal: &Terminal, finding: &CredentialFinding) {
-    let (paint, word) = match finding.lacks {
+    let credential = safe(&finding.credential);
+    let (from, way) = (safe(&finding.from), safe(&finding.way));
+    let line = format!("{credential:<20} {from}  {way}");
+    show_line(terminal, &line, finding.lacks.as_deref());
+}
+
+fn show_line(terminal: &Terminal, line: &str, lacks: Option<&str>) {
+    let (paint, word) = match lacks {
         Some(_) => (Paint::Red, "fails "),
         None => (Paint::Green, "ok    "),
     };
     let word = terminal.paint(paint, word);
-    let credential = safe(&finding.credential);
-    let (from, way) = (safe(&finding.from), safe(&finding.way));
-    let line = format!("{word}  {credential:<20} {from}  {way}");
-    terminal.line(line.trim_end());
-    if let Some(lacks) = &finding.lacks {
+    terminal.line(format!("{word}  {}", line.trim_end()));
+    if let Some(lacks) = lacks {
         terminal.line(format!("        why: {}", safe(lacks)));
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod escape;
 
 mod checks;
 mod credentials;
+mod listeners;
 mod origin;
 
 use std::path::PathBuf;
@@ -27,13 +28,14 @@ pub const CLIENTS: &str = "__doctor-clients";
 /// Check that your tools work in the sandbox
 ///
 /// With --escape, try to break out of it; with --config, check that every credential can be
-/// fetched.
+/// fetched, and that every listener can listen and know its callers.
 #[derive(Args)]
 pub struct Doctor {
     /// Try every known way out of the sandbox, and print each result
     #[arg(long)]
     escape: bool,
-    /// Fetch each credential of this configuration, and say what is missing; nothing is sent
+    /// Fetch each credential of this configuration, look at what its listeners need, and say what
+    /// is missing; no secret is sent
     #[arg(long, value_name = "FILE", conflicts_with = "escape")]
     config: Option<PathBuf>,
 }
