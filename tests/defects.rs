@@ -293,14 +293,12 @@ const TOLD: [Row; 10] = [
         "B",
         26,
         "The advice of a refusal fits the port, the address and the door.",
-        Left(
-            "a `.git` that a command makes in a plain folder stays under its other name",
-            &[
-                "every_refusal_is_told_where_it_is_met",
-                "a_next_step_names_the_host_and_the_port_where_it_has_one",
-                "each_door_gives_its_caller_what_clients_need_and_a_stranger_no_phantom",
-            ],
-        ),
+        Mended(&[
+            "every_refusal_is_told_where_it_is_met",
+            "a_next_step_names_the_host_and_the_port_where_it_has_one",
+            "each_door_gives_its_caller_what_clients_need_and_a_stranger_no_phantom",
+            "a_folder_without_a_repository_has_nothing_of_ours_afterwards",
+        ]),
     ),
     (
         "B",
@@ -376,10 +374,7 @@ const SERVICES: [Row; 12] = [
         "C",
         35,
         "A folder that was a repository never becomes a silent part of its parent's.",
-        Left(
-            "no test has git act in the folder of a nested repository that was put away",
-            &[],
-        ),
+        Mended(&["a_folder_whose_repository_was_put_away_is_no_part_of_the_one_above"]),
     ),
     (
         "C",
@@ -405,7 +400,10 @@ const SERVICES: [Row; 12] = [
         "C",
         38,
         "A clone that an earlier run made can be removed inside.",
-        Left("see ease 16", &[]),
+        Mended(&[
+            "what_a_command_made_a_later_one_removes",
+            "what_a_command_made_runs_nothing_in_a_later_run",
+        ]),
     ),
     (
         "C",
@@ -481,10 +479,7 @@ const ATTACKS: [Row; 11] = [
         "attack",
         9,
         "The user's own settings of git are read-only where they lie in the project.",
-        Left(
-            "no test has the user's settings as a link into the project",
-            &[],
-        ),
+        Mended(&["no_way_of_settings_hooks_or_repositories_runs_anything"]),
     ),
     (
         "attack",
@@ -651,7 +646,10 @@ const EASE: [Row; 19] = [
         "ease",
         16,
         "What a command may create it may delete.",
-        Left("no test removes a clone of an earlier run", &[]),
+        Mended(&[
+            "what_a_command_made_a_later_one_removes",
+            "what_a_command_made_runs_nothing_in_a_later_run",
+        ]),
     ),
     (
         "ease",

@@ -220,6 +220,14 @@ an include that is there => touch inc; git config include.path ../inc => arm inc
 an include that is not there => git config include.path ../a/inc => mkdir -p a; arm a/inc
 an include of an include => touch a b; git config include.path ../a; git config -f a include.path b => arm b
 an include of the user's own => git config --global include.path ~/../work/project/inc => arm inc
+an include of a file outside => git config --global include.path ~/more; git config -f ~/more include.path $PWD/inc; touch inc => arm inc
+the user's own settings => mv ~/.gitconfig own; ln -s $PWD/own ~/.gitconfig => arm own
+the user's own settings, replaced => mv ~/.gitconfig own; ln -s $PWD/own ~/.gitconfig => cp own o; arm o; mv -f o own
+the user's own settings, by a link => mv ~/.gitconfig own; ln -s own link; ln -s $PWD/link ~/.gitconfig => cp own o; arm o; mv -f o link
+the user's own settings, by a folder => mkdir -p own/git; ln -s $PWD/own ~/.config => arm own/git/config
+the user's own settings that are not there => mv ~/.gitconfig own; ln -s $PWD/none ~/.gitconfig => arm none
+the user's own settings, without a repository => rm -rf .git; mv ~/.gitconfig own; ln -s $PWD/own ~/.gitconfig => arm own; git init -q sub; touch sub/x
+the user's own include, without a repository => rm -rf .git; git config --global include.path $PWD/inc => arm inc; git init -q sub; touch sub/x
 a conditional include => git config 'includeIf.gitdir:**.path' ../inc => arm inc
 a folder of hooks => mkdir hooks; git config core.hooksPath hooks => hook hooks/pre-commit; mv hooks gone; mkdir -p hooks; hook hooks/pre-commit
 a folder of hooks that is not there => git config core.hooksPath a/hooks => mkdir -p a/hooks; hook a/hooks/pre-commit
@@ -420,7 +428,7 @@ fn the_watch_is_quick() {
 #[test]
 fn a_command_that_goes_on_is_ended() {
     let host = Host::with_repository();
-    let script = "sub s; link sub; for i in $(seq 100); do cp -r s/. sub 2>/dev/null || mkdir sub; sleep 0.1; done; echo SURVIVED";
+    let script = "sub s; link sub; for i in $(seq 100); do rm -f sub/.git; cp -r s/. sub 2>/dev/null || mkdir sub; sleep 0.1; done; echo SURVIVED";
     let output = host.exec("work/project", &[], script).output().unwrap();
     assert_eq!(output.status.code(), Some(137), "{}", said(&output));
     assert!(
@@ -622,6 +630,15 @@ fn a_folder_without_a_repository_has_nothing_of_ours_afterwards() {
         "./.git\n./.git/hooks\n"
     );
     host.sh("work/project", "rm -r .git");
+    // One that may run something has another name, which is told, and a command may remove it.
+    let told = host.inside("work/project", &[], "git init -q; arm .git/config");
+    let put_off = "find . -mindepth 1 -maxdepth 1 -name '.git*'";
+    let name = host.sh("work/project", put_off);
+    let name = name.trim().strip_prefix("./").unwrap();
+    let wanted = format!("gateway  off      .git (now {name}): put away, since its settings have");
+    assert!(told.contains(&wanted), "{wanted}: {told}");
+    host.inside("work/project", &[], &format!("rm -r {name} evil-hooks"));
+    assert_eq!(host.sh("work/project", "ls -A"), "");
     // One that runs nothing stays, and is told.
     let told = host.inside(
         "work/project",
@@ -639,6 +656,165 @@ fn a_folder_without_a_repository_has_nothing_of_ours_afterwards() {
         assert_eq!(output.status.code(), Some(125), "{}", said(&output));
         assert_eq!(host.sh("work/project", "ls -A"), "");
     }
+}
+
+/// Repositories of commands go as they came: in the project, beside it and as a worktree.
+#[test]
+fn what_a_command_made_a_later_one_removes() {
+    let host = Host::with_repository();
+    host.sh("work", "mkdir shared; git clone -q project project/own");
+    let shared = host.at("work/shared").display().to_string();
+    let run = |script: &str| {
+        let script = format!("set -e; rm -r evil-hooks; {script}; echo done");
+        host.inside("work/project", &["--write", &shared], &script)
+    };
+    let make = format!(
+        "git clone -q . a/c; git init -q --bare b; git worktree add -q w 2> /dev/null; git clone -q . {shared}/c"
+    );
+    let told = run(&make);
+    let (_, new) = told.split_once("gateway  new git ").unwrap();
+    for name in [" b,", " w/.git", "shared/c/.git", " a/c/.git"] {
+        assert!(new.contains(name), "{name}: {told}");
+    }
+    // They stay without a word, as long as they are the same.
+    let told = run(
+        "cd a/c; echo 2 >> file; git commit -q -a -m two; cd ../../w; git commit -q --allow-empty -m w",
+    );
+    assert!(told.contains("done") && !told.contains("new git"), "{told}");
+    // What is made again in the place of another can be removed again.
+    for _ in 0..2 {
+        let told = run(&format!(
+            "rm -rf a {shared}/c; rm -r b; git worktree remove w; git update-ref -d refs/heads/w; {make}"
+        ));
+        assert!(told.contains("done"), "{told}");
+    }
+    let told = run(&format!("rm -r -f a b {shared}/c; git worktree remove w"));
+    assert!(told.contains("done"), "{told}");
+    assert_eq!(host.sh("work", "ls shared; ls project"), "file\nown\n");
+    // A person's own is guarded.
+    let told = run("rm -rf own");
+    assert!(
+        told.contains("Device or resource busy") && !told.contains("done"),
+        "{told}"
+    );
+    host.sh("work/project/own", "cat .git/config");
+}
+
+/// What a command made before: a name, what the person has, what the first command does, what the
+/// person does then, what the second command does, and what the summary says of that.
+const MADE: &str = r#"
+armed => true => git clone -q . sub => true => arm sub/.git/config => gateway  off      sub/.git
+replaced => true => git clone -q . sub => true => sub evil; rm -rf sub; mv evil sub => gateway  off      sub/.git
+a hook => true => git clone -q . sub => true => hook sub/.git/hooks/pre-commit => gateway  off      sub/.git
+a bare one => true => git clone -q --bare . sub => true => git -C sub config core.bare false; git -C sub config core.worktree .; arm sub/config => gateway  off      sub/HEAD
+a worktree => true => git worktree add -q wt => true => cp -r .git own; rm own/commondir; arm own/config; echo ../../../own > .git/worktrees/wt/commondir => gateway  off      wt/.git
+of the person's settings => true => git clone -q . sub => git -C sub config alias.st status => arm sub/.git/config => Read-only file system
+made again by the person => true => git clone -q . sub => rm -rf sub; git clone -q . sub => arm sub/.git/config => Read-only file system
+a submodule meanwhile => true => git clone -q . sub; git add sub 2> /dev/null; git commit -q -m sub => true => arm sub/.git/config => Read-only file system
+another .git of the person's worktree => git worktree add -q wt => mkdir sub; cp wt/.git sub => true => cp -r .git own; arm own/config; echo ../../../own > .git/worktrees/wt/commondir => Read-only file system
+the project's own => rm -rf .git => git init -q; git commit -q --allow-empty -m x => true => arm .git/config => Read-only file system
+"#;
+
+#[test]
+fn what_a_command_made_runs_nothing_in_a_later_run() {
+    for row in MADE.lines().filter(|row| !row.is_empty()) {
+        let [name, before, first, then, second, wanted] =
+            row.split(" => ").collect::<Vec<_>>().try_into().unwrap();
+        let host = Host::with_repository();
+        host.sh("work/project", before);
+        let told = host.inside("work/project", &[], first);
+        assert!(
+            told.contains("new git") && !told.contains("gateway  off "),
+            "{name}: {told}"
+        );
+        host.sh("work/project", then);
+        let mut meanwhile_ran = false;
+        let told = meanwhile(
+            &host,
+            "work/project",
+            &format!("{second}; sleep 0.3"),
+            || {
+                let watched = ["work/project", "work/project/sub"];
+                meanwhile_ran =
+                    name != "a hook" && watched.iter().any(|folder| host.git_runs(folder));
+            },
+        );
+        assert!(said(&told).contains(wanted), "{name}: {}", said(&told));
+        let mut folders = ["work/project", "work/project/sub", "work/project/wt"].iter();
+        let ran = folders.any(|folder| host.git_runs(folder));
+        assert!(
+            !ran && !meanwhile_ran,
+            "{name}, {meanwhile_ran}: {}",
+            said(&told)
+        );
+    }
+}
+
+/// Git in a folder whose repository was put away fails with the reason, and changes nothing above.
+#[test]
+fn a_folder_whose_repository_was_put_away_is_no_part_of_the_one_above() {
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "mkdir src; echo 1 > src/x; git add src; git commit -q -m src; git sparse-checkout set src",
+    );
+    let script = "sub sub; echo 1 > sub/f; git init -q --bare bare; arm bare/config
+        sub real; mkdir linked; mv real/.git x; ln -s ../x linked/.git; git worktree add -q wt 2> /dev/null";
+    let told = host.inside("work/project", &[], script);
+    // Settings of a sparse worktree run nothing, so it stays.
+    assert!(told.contains("new git  wt/.git"), "{told}");
+    let top = host.sh("work/project/wt", "git rev-parse --show-toplevel");
+    assert_eq!(top.trim(), host.at("work/project/wt").display().to_string());
+    let state = || {
+        host.sh(
+            "work/project",
+            "git log --all --format=%H; git ls-files; git stash list",
+        )
+    };
+    let before = state();
+    let folders = ["sub", "bare", "linked"];
+    let fails = |told: &str, folder: &str| {
+        let other = if folder == "bare" {
+            "HEAD.off-"
+        } else {
+            ".git.off-"
+        };
+        let wanted = format!("put away by gateway, see {other}");
+        assert!(told.contains(&wanted), "{folder}: {told}");
+    };
+    for folder in folders {
+        for words in [
+            &["status"][..],
+            &["add", "-A"],
+            &["commit", "-qam", "x"],
+            &["reset", "--hard"],
+            &["stash"],
+        ] {
+            let mut git = host.command("/usr/bin/git", &format!("work/project/{folder}"));
+            let output = git.args(words).output().unwrap();
+            assert_eq!(output.status.code(), Some(128), "{}", said(&output));
+            fails(&said(&output), folder);
+        }
+    }
+    assert_eq!(state(), before);
+    // So it is inside; what is put in that place is judged, and all of it can be removed.
+    for folder in folders {
+        let told = host.inside("work/project", &[], &format!("git -C {folder} status"));
+        fails(&told, folder);
+        assert!(!told.contains("gateway  off "), "{told}");
+    }
+    let told = host.inside(
+        "work/project",
+        &[],
+        "sub z; mv z/.git y; echo gitdir: ../y > sub/.git",
+    );
+    assert!(told.contains("gateway  off      sub/.git"), "{told}");
+    assert!(!host.git_runs("work/project/sub"), "{told}");
+    let told = host.inside("work/project", &[], "rm -r sub bare linked && echo gone");
+    assert!(
+        told.contains("gone\n") && !told.contains("gateway  off "),
+        "{told}"
+    );
 }
 
 /// What cannot be guarded is said, with the flag that goes on without; the rest works.
@@ -683,7 +859,7 @@ fn a_launcher_that_is_killed_leaves_nothing_that_runs() {
     assert_eq!(first_line(&mut child), "armed\n");
     child.kill().unwrap();
     child.wait().unwrap();
-    until(|| !host.at("work/project/s/.git").exists());
+    until(|| !host.at("work/project/s/.git").is_dir());
     until(|| !host.at("work/project/.git/commondir").exists());
     assert!(!host.git_runs("work/project") && !host.git_runs("work/project/s"));
     // Killed with its gateway process, the next run looks through what it left, and says so.

@@ -1,6 +1,7 @@
 //! Folders that a command may have written, by their open descriptors and never through a link.
 
 use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -170,6 +171,15 @@ impl AsFd for Folder {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+/// Opens a file to read it, and none that a link leads to. It does not wait for who writes a pipe.
+///
+/// # Errors
+/// The kernel's error.
+pub fn open_file(folder: impl AsFd, name: impl Arg) -> Result<File, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::openat(folder, name, flags, Mode::empty()).map(File::from)
 }
 
 /// Whether everybody, so also its owner, may list a folder and look at its entries.

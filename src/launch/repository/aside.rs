@@ -1,16 +1,18 @@
 //! Puts what git would obey where git does not find it. All of it goes through open folders and
 //! never through a link: another sandbox may still write there.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use gateway_names::hex;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
 
-use crate::folder::{Folder, kind_of};
+use super::walk::{LONGEST, MARK, OFF, is_bare};
+use crate::folder::{Folder, kind_of, open_file};
 
 /// Renames an entry to `NAME.off-XXXX`. The command cannot know the new name before.
 ///
@@ -27,10 +29,29 @@ pub fn put_off(project: &Path, path: &Path) -> io::Result<OsString> {
     Ok(new)
 }
 
-/// Whether a repository was put off: it is none unless a person goes into it.
-pub fn is_off(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().as_bytes();
-    name.starts_with(&[b".git", OFF].concat())
+/// Makes git fail in a folder whose repository was put off, and say so, where it would take the
+/// folder for a part of a repository above.
+///
+/// # Errors
+/// The error of making it.
+pub fn mark(project: &Path, path: &Path, new: &OsStr) -> io::Result<()> {
+    let top = path.parent().unwrap_or(path);
+    let is_repository = |above: &Path| {
+        let has = |name: &CStr| above.join(OsStr::from_bytes(name.to_bytes())).exists();
+        has(c".git") || is_bare(has)
+    };
+    if !top.ancestors().skip(1).any(is_repository) {
+        return Ok(());
+    }
+    let (folder, _) = Folder::around(project, path)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o644);
+    let mut file = match rustix::fs::openat(&folder, c".git", flags, mode) {
+        // Another one, which is judged by itself.
+        Err(Errno::EXIST) => return Ok(()),
+        made => File::from(made?),
+    };
+    file.write_all(&[MARK, new.as_bytes(), b"\n"].concat())
 }
 
 /// Moves a file or a link to the state's folder, and returns its new path. A folder, and what is
@@ -55,8 +76,7 @@ pub fn move_to(state: &Path, project: &Path, path: &Path, room: &mut u64) -> io:
         let target = rustix::fs::readlinkat(&folder, name, Vec::new())?;
         std::os::unix::fs::symlink(OsStr::from_bytes(target.to_bytes()), &new)?;
     } else {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let from = File::from(rustix::fs::openat(&folder, name, flags, Mode::empty())?);
+        let from = open_file(&folder, name)?;
         // The command may still append to it.
         io::copy(&mut from.take(size), &mut File::create_new(&new)?)?;
     }
@@ -76,6 +96,3 @@ pub fn unforeseen() -> io::Result<String> {
 
 /// The space that an entry takes besides its content.
 const OF_ENTRY: u64 = 4096;
-const OFF: &[u8] = b".off-";
-/// How much of a name is kept when it is extended.
-const LONGEST: usize = 200;

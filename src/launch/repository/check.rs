@@ -1,23 +1,22 @@
 //! Looks at what the command made in repositories: what git outside would run or write through is
 //! put where git does not find it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, OsString};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use super::aside::{move_to, put_off};
-use super::found::{is_sha256, text_of};
-use super::git::{Git, IndexContent, Neutral};
+use super::aside::{mark, move_to, put_off};
+use super::git::{Git, IndexContent, Neutral, is_sha256, text_of};
 use super::guard::is_ours;
 use super::record::{Guard, Moment, Repositories};
-use super::walk::{Entry, Kind, is_bare, is_of_objects};
-use crate::folder::{Folder, To, kind_of, path_in};
+use super::walk::{Entry, Kind, is_bare, is_mark, is_of_objects};
+use crate::folder::{Folder, To, kind_of, open_file, path_in};
 use crate::list;
 use crate::paths::lexical;
 
@@ -57,6 +56,10 @@ pub struct Checker {
     pub entries: BTreeMap<PathBuf, Entry>,
     /// The findings.
     pub found: BTreeMap<PathBuf, Found>,
+    /// New repositories that stay.
+    pub new: BTreeSet<PathBuf>,
+    /// Those that earlier commands made.
+    made: Vec<Entry>,
     /// How often something was put away.
     pub acted: usize,
     /// What the command cannot write. At the end all is looked at.
@@ -88,6 +91,8 @@ impl Checker {
                 .map(|entry| (entry.path.clone(), entry.clone()))
                 .collect(),
             found: BTreeMap::new(),
+            new: BTreeSet::new(),
+            made: repositories.made.clone(),
             acted: 0,
             guards: repositories.guards.clone(),
             is_over: false,
@@ -122,11 +127,15 @@ impl Checker {
                     _ => entry.path.clone(),
                 };
                 self.found.remove(&entry.path);
+                self.new.remove(&entry.path);
                 self.put_off(&path, why);
                 return None;
             }
         };
-        self.found.insert(entry.path.clone(), Found::NewRepository);
+        self.new.insert(entry.path.clone());
+        if !self.made.contains(entry) {
+            self.found.insert(entry.path.clone(), Found::NewRepository);
+        }
         let submodules = self.directory(&directory, entry.top());
         Some((directory, submodules))
     }
@@ -224,7 +233,12 @@ impl Checker {
     /// Renames what git would obey.
     pub fn put_off(&mut self, path: &Path, why: String) {
         self.put_away(path, |_, project, _| {
-            Ok(Found::Off(put_off(project, path)?, why))
+            let new = put_off(project, path)?;
+            let why = match mark(project, path, &new) {
+                Ok(()) => why,
+                Err(error) => format!("{why}; git there may act on a repository above: {error}"),
+            };
+            Ok(Found::Off(new, why))
         });
     }
 
@@ -315,7 +329,10 @@ impl Checker {
     }
 
     /// Returns the directory of a new repository that runs nothing, or why another may.
-    fn why_armed(&self, entry: &Entry) -> Result<PathBuf, String> {
+    ///
+    /// # Errors
+    /// Why it may run something.
+    pub fn why_armed(&self, entry: &Entry) -> Result<PathBuf, String> {
         match entry.kind {
             Kind::Link => Err("it is a link".to_owned()),
             Kind::Directory | Kind::Bare => self.is_plain(&entry.path).map(|()| entry.path.clone()),
@@ -363,20 +380,15 @@ impl Checker {
 
     fn is_plain_worktree(&self, directory: &Path) -> Result<(), String> {
         let folder = self.open(directory).ok_or("it cannot be read")?;
-        match folder.look(c"config.worktree") {
-            Ok(_) => Err("it has settings of its own".to_owned()),
-            Err(_) => Ok(()),
-        }
+        self.has_plain_settings(&folder, c"config.worktree")
     }
 
     /// Whether a repository's directory has nothing that runs: few plain settings, no hooks, no
     /// other repositories.
     fn is_plain(&self, directory: &Path) -> Result<(), String> {
         let folder = self.open(directory).ok_or("it cannot be read")?;
-        for name in [c"commondir", c"config.worktree"] {
-            if folder.look(name).is_ok() {
-                return Err(format!("it has `{}`", name.to_string_lossy()));
-            }
+        if folder.look(c"commondir").is_ok() {
+            return Err("it has `commondir`".to_owned());
         }
         for name in [c"hooks", c"modules", c"worktrees"] {
             let is_sample = |name: &CStr| name.to_bytes().ends_with(b".sample");
@@ -396,17 +408,17 @@ impl Checker {
                 Ok(_) => return Err(format!("its `{}` is no folder", name.to_string_lossy())),
             }
         }
-        self.has_plain_settings(&folder)
+        let mut files = [c"config", c"config.worktree"].into_iter();
+        files.try_for_each(|file| self.has_plain_settings(&folder, file))
     }
 
-    fn has_plain_settings(&self, folder: &Folder) -> Result<(), String> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let config = match rustix::fs::openat(folder, c"config", flags, Mode::empty()) {
+    fn has_plain_settings(&self, folder: &Folder, file: &CStr) -> Result<(), String> {
+        let config = match open_file(folder, file) {
             Err(Errno::NOENT) => return Ok(()),
             config => config.map_err(|_| "its settings cannot be read")?,
         };
         let git = self.git.as_ref().ok_or("no git of root's can read it")?;
-        let settings = git.settings_in(config.into());
+        let settings = git.settings_in(config);
         let settings = settings.map_err(|_| "its settings cannot be read")?;
         match settings.iter().find(|one| !is_plain_key(&one.key)) {
             Some(armed) => Err(format!("its settings have `{}`", armed.key)),
@@ -437,6 +449,7 @@ fn entries_in(project: &Path, top: &Path) -> Vec<Entry> {
         file: (found.st_dev, found.st_ino),
     };
     let own = folder.look(c".git").ok();
+    let own = own.filter(|found| !kind_of(*found).is_file() || !is_mark(&folder, c".git"));
     let own = own.map(|found| entry(top.join(".git"), kind_of(found).into(), found));
     let is_there = is_bare(|name| folder.look(name).is_ok());
     let bare = folder.look(c".").ok().filter(|_| is_there);

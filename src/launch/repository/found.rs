@@ -2,19 +2,19 @@
 //! change. Git itself reads the settings.
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, OsStr, OsString};
+use std::ffi::{CStr, OsString};
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Stat;
+use rustix::fs::{CWD, Stat};
 use rustix::time::ClockId;
 
-use super::git::{Git, Neutral, SETTINGS_BYTES, Setting};
+use super::check::Checker;
+use super::git::{Git, Neutral, content_of, has, is_sha256, mentions, text_of};
 use super::record::{Guard, Repositories};
-use super::walk::{Kind, SearchVisitor, Walk};
+use super::walk::{Entry, Kind, SearchVisitor, Walk, is_mark};
 use crate::error::Error;
 use crate::failure::{Failure, Step};
 use crate::folder::{Folder, To, path_in};
@@ -23,11 +23,12 @@ use crate::mount_plan::MountPlan;
 use crate::paths::lexical;
 use crate::program::{links, real};
 
-/// Finds the repositories of a plan's projects, and their guarded parts.
+/// Finds the repositories of a plan's projects, and their guarded parts. Those that commands `made`
+/// are not guarded as long as they run nothing: what a command may create it may delete.
 ///
 /// # Errors
 /// A [`Step::Git`] failure that names what cannot be guarded.
-pub fn find(plan: &MountPlan, state: &Path) -> Result<Repositories, Error> {
+pub fn find(plan: &MountPlan, state: &Path, made: &[PathBuf]) -> Result<Repositories, Error> {
     // The clock by which the kernel notes changes.
     let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
     let mut search = Search {
@@ -40,6 +41,7 @@ pub fn find(plan: &MountPlan, state: &Path) -> Result<Repositories, Error> {
             ..Repositories::default()
         },
         own: own_settings(),
+        submodules: BTreeSet::new(),
     };
     if plan.guard_git || plan.guard_tools {
         let visitor = Tools {
@@ -51,8 +53,8 @@ pub fn find(plan: &MountPlan, state: &Path) -> Result<Repositories, Error> {
         let tools = walk.visitor.found.iter();
         tools.for_each(|path| search.guard_target(path, Guard::ReadOnly));
         if plan.guard_git {
-            search.found.entries = walk.entries;
-            search.entries()?;
+            search.own_settings()?;
+            search.entries(walk.entries, made)?;
         }
     }
     for path in plan.read_only.iter().filter(|path| path.exists()) {
@@ -80,29 +82,93 @@ struct Search<'a> {
     state: &'a Path,
     git: Option<Git>,
     found: Repositories,
-    /// The user's own files of settings, and the system's.
+    /// The user's own files of settings, and the system's, whether or not they are there.
     own: Vec<PathBuf>,
+    /// The folders of submodules that are checked out.
+    submodules: BTreeSet<PathBuf>,
 }
 
 impl Search<'_> {
-    fn entries(&mut self) -> Result<(), Failure> {
-        let entries = self.found.entries.clone();
-        for entry in &entries {
-            let directory = match entry.kind {
-                Kind::File => named_by(&entry.path),
-                Kind::Directory | Kind::Bare => Some(entry.path.clone()),
-                Kind::Link => Some(real(&entry.path)),
-            };
-            match entry.kind {
-                Kind::File => self.guard(&entry.path, Guard::ReadOnly),
-                Kind::Link => self.guard_target(&entry.path, Guard::Pinned),
-                Kind::Directory | Kind::Bare => self.guard(&entry.path, Guard::Pinned),
-            }
-            if let Some(directory) = directory.filter(|one| self.is_inside(one)) {
-                self.directory(&directory, entry.top(), 0)?;
+    /// Guards the user's own settings where they lie in a project, and what they name there.
+    fn own_settings(&mut self) -> Result<(), Failure> {
+        for file in self.own.clone() {
+            self.guard_target(&file, Guard::File);
+            for project in self.projects {
+                self.named(&file, project, DEEPEST)?;
             }
         }
         Ok(())
+    }
+
+    fn entries(&mut self, all: Vec<Entry>, made: &[PathBuf]) -> Result<(), Failure> {
+        // The repository of a project is a person's, whoever made it.
+        let is_own = |entry: &Entry| self.projects.iter().any(|one| one == entry.top());
+        let is_made = |entry: &Entry| made.contains(&entry.path) && !is_own(entry);
+        let (mut made, known): (Vec<_>, Vec<_>) = all.into_iter().partition(is_made);
+        self.found.entries = known;
+        made.sort_by(|one, other| one.top().cmp(other.top()));
+        let plain = self.plain(&made);
+        let directories = plain.iter().flatten();
+        self.found.made_directories = directories.cloned().collect();
+        for entry in self.found.entries.clone() {
+            self.entry(&entry)?;
+        }
+        for (entry, directory) in made.into_iter().zip(plain) {
+            match directory {
+                // Git outside enters a submodule by itself.
+                Some((_, top)) if !self.submodules.contains(Path::new(&top)) => {
+                    self.found.made.push(entry);
+                }
+                directory => {
+                    let directories = &mut self.found.made_directories;
+                    directory.and_then(|(directory, _)| directories.remove(&directory));
+                    self.entry(&entry)?;
+                    self.found.entries.push(entry);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The directories, with their tops, of those that run nothing: only so many are watched.
+    fn plain(&self, made: &[Entry]) -> Vec<Option<(PathBuf, OsString)>> {
+        let known = self.found.entries.iter();
+        let known = known.filter(|entry| matches!(entry.kind, Kind::Directory | Kind::Bare));
+        let known = Repositories {
+            directories: known
+                .map(|entry| (entry.path.clone(), entry.top().into()))
+                .collect(),
+            ..self.found.clone()
+        };
+        let checker = Checker::of(self.projects.to_vec(), &known);
+        let is_its = |entry: &Entry, directory: &Path| {
+            let back = text_of(&directory.join("gitdir"), b"");
+            let back = back.map(|back| lexical(&directory.join(back)));
+            entry.kind != Kind::File || back.as_ref() == Some(&entry.path)
+        };
+        let plain = made.iter().enumerate().map(|(at, entry)| {
+            let directory = (at < MOST_MADE).then(|| checker.why_armed(entry).ok());
+            let directory = directory.flatten().filter(|one| is_its(entry, one))?;
+            Some((directory, entry.top().into()))
+        });
+        plain.collect()
+    }
+
+    fn entry(&mut self, entry: &Entry) -> Result<(), Failure> {
+        let directory = match entry.kind {
+            Kind::File => named_by(&entry.path),
+            Kind::Directory | Kind::Bare => Some(entry.path.clone()),
+            Kind::Link => Some(real(&entry.path)),
+        };
+        match entry.kind {
+            Kind::File => self.guard(&entry.path, Guard::ReadOnly),
+            Kind::Link => self.guard_target(&entry.path, Guard::Pinned),
+            Kind::Directory | Kind::Bare => self.guard(&entry.path, Guard::Pinned),
+        }
+        match directory.filter(|one| self.is_inside(one)) {
+            Some(directory) => self.directory(&directory, entry.top(), 0),
+            None => Ok(()),
+        }
     }
 
     /// Guards a repository's directory, and those of its submodules and worktrees.
@@ -127,6 +193,9 @@ impl Search<'_> {
         let worktrees = fs::read_dir(directory.join("worktrees"));
         for worktree in worktrees.into_iter().flatten().flatten() {
             let path = worktree.path();
+            if self.found.made_directories.contains_key(&path) {
+                continue;
+            }
             // Its `gitdir` names the `.git` of the working tree.
             let top = text_of(&path.join("gitdir"), b"").map(|named| path.join(named));
             let top = top.as_deref().and_then(Path::parent).unwrap_or(&path);
@@ -178,10 +247,10 @@ impl Search<'_> {
                 "core.hookspath" => top,
                 _ => file.parent().unwrap_or(file),
             };
-            let path = real(&lexical(&base.join(at_home(&value))));
-            if key == "core.hookspath" && self.is_inside(&path) {
+            let path = lexical(&base.join(at_home(&value)));
+            if key == "core.hookspath" {
                 self.hooks(&path);
-            } else if key != "core.hookspath" && self.is_inside(&path) {
+            } else {
                 self.guard_target(&path, Guard::File);
                 self.named(&path, top, depth - 1)?;
             }
@@ -225,8 +294,12 @@ impl Search<'_> {
             .unwrap_or_default()
         {
             let folder = top.join(submodule);
-            if self.is_inside(&folder) && fs::symlink_metadata(folder.join(".git")).is_err() {
+            let git = folder.join(".git");
+            let is_absent = fs::symlink_metadata(&git).is_err() || is_mark(CWD, &git);
+            if is_absent && self.is_inside(&folder) {
                 self.guard(&folder, Guard::Folder);
+            } else if !is_absent {
+                self.submodules.insert(folder);
             }
         }
         Ok(())
@@ -324,19 +397,6 @@ fn is_linked(directory: &Path) -> bool {
         && directory.join("commondir").is_file()
 }
 
-/// Whether a repository names its objects by SHA-256, as git reads its settings.
-pub fn is_sha256(directory: &Path, git: &Git) -> bool {
-    let common = text_of(&directory.join("commondir"), b"").map(|named| directory.join(named));
-    let config = common
-        .unwrap_or_else(|| directory.to_owned())
-        .join("config");
-    let is_it = |one: &Setting| one.key == "extensions.objectformat" && one.value == "sha256";
-    mentions(&config, &[b"sha256"])
-        && git
-            .settings(&config)
-            .is_ok_and(|settings| settings.iter().any(is_it))
-}
-
 /// Returns the repositories below a folder of repositories, whose names may contain slashes.
 fn repositories_in(folder: &Path, depth: usize) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -357,34 +417,6 @@ pub fn named_by(file: &Path) -> Option<PathBuf> {
     fs::canonicalize(file.parent()?.join(text_of(file, b"gitdir: ")?)).ok()
 }
 
-/// Returns what a short file says after this beginning, as git reads it: without newlines at the
-/// end, and with all others.
-pub fn text_of(file: &Path, beginning: &[u8]) -> Option<OsString> {
-    let is_short = fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() < 8192);
-    let content = is_short.then(|| fs::read(file).ok()).flatten()?;
-    let mut text = content.strip_prefix(beginning)?;
-    while let [rest @ .., b'\n' | b'\r'] = text {
-        text = rest;
-    }
-    Some(OsStr::from_bytes(text).to_owned())
-}
-
-/// Whether a file may name such a thing, in any case of letters: then git is asked.
-fn mentions(file: &Path, words: &[&[u8]]) -> bool {
-    let content = content_of(file).to_ascii_lowercase();
-    words.iter().any(|word| has(&content, word))
-}
-
-fn has(content: &[u8], word: &[u8]) -> bool {
-    memchr::memmem::find(content, word).is_some()
-}
-
-fn content_of(file: &Path) -> Vec<u8> {
-    let is_file = fs::metadata(file).is_ok_and(|found| found.is_file());
-    let content = is_file.then(|| fs::read(file).ok()).flatten();
-    content.unwrap_or_default()
-}
-
 fn is_short(file: &Path, most: u64) -> bool {
     fs::symlink_metadata(file).is_ok_and(|found| found.is_file() && found.len() <= most)
 }
@@ -399,8 +431,7 @@ fn own_settings() -> Vec<PathBuf> {
     let named = named.into_iter().filter_map(set).map(PathBuf::from);
     let mut files: Vec<PathBuf> = of_home.chain(of_configuration).chain(named).collect();
     files.push(PathBuf::from("/etc/gitconfig"));
-    files.retain(|file| is_short(&real(file), SETTINGS_BYTES));
-    files.iter().map(|file| real(file)).collect()
+    files
 }
 
 /// Replaces `~/` or `~NAME/` at the start of a path.
@@ -429,6 +460,8 @@ const OWN: [&str; 2] = [".gitconfig", ".config/git/config"];
 const GITLINK: &[u8] = b"\x00\x00\xe0\x00";
 /// How large an index may be in which submodules are looked for.
 const INDEX_BYTES: u64 = 256 << 20;
+/// How many repositories of commands are watched. The others are guarded as a person's are.
+const MOST_MADE: usize = 128;
 /// How deep repositories lie in others, and includes in files.
 const DEEPEST: usize = 16;
 /// Why a file is none that this user reads.

@@ -10,8 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::CWD;
 
+use crate::folder::open_file;
 use crate::program;
 use crate::wait::timespec;
 
@@ -48,8 +49,7 @@ impl Git {
     /// # Errors
     /// An error if the file is no regular file of settings, or has more than 1 MiB.
     pub fn settings(&self, file: &Path) -> io::Result<Vec<Setting>> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        self.settings_in(rustix::fs::open(file, flags, Mode::empty())?.into())
+        self.settings_in(open_file(CWD, file)?)
     }
 
     /// Returns the settings of an open file.
@@ -240,6 +240,49 @@ fn read_records(child: &mut Child, each: &mut impl FnMut(&[u8])) -> io::Result<(
             return Err(ErrorKind::InvalidData.into());
         }
     }
+}
+
+/// Whether a repository names its objects by SHA-256, as git reads its settings.
+pub fn is_sha256(directory: &Path, git: &Git) -> bool {
+    let common = text_of(&directory.join("commondir"), b"").map(|named| directory.join(named));
+    let config = common
+        .unwrap_or_else(|| directory.to_owned())
+        .join("config");
+    let is_it = |one: &Setting| one.key == "extensions.objectformat" && one.value == "sha256";
+    mentions(&config, &[b"sha256"])
+        && git
+            .settings(&config)
+            .is_ok_and(|settings| settings.iter().any(is_it))
+}
+
+/// Returns what a short file says after this beginning, as git reads it: without newlines at the
+/// end, and with all others.
+pub fn text_of(file: &Path, beginning: &[u8]) -> Option<OsString> {
+    let is_short = fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() < 8192);
+    let content = is_short.then(|| fs::read(file).ok()).flatten()?;
+    let mut text = content.strip_prefix(beginning)?;
+    while let [rest @ .., b'\n' | b'\r'] = text {
+        text = rest;
+    }
+    Some(OsStr::from_bytes(text).to_owned())
+}
+
+/// Whether a file may name such a thing, in any case of letters: then git is asked.
+pub fn mentions(file: &Path, words: &[&[u8]]) -> bool {
+    let content = content_of(file).to_ascii_lowercase();
+    words.iter().any(|word| has(&content, word))
+}
+
+/// Whether a word stands in a content.
+pub fn has(content: &[u8], word: &[u8]) -> bool {
+    memchr::memmem::find(content, word).is_some()
+}
+
+/// Returns what a file holds; nothing if it is none.
+pub fn content_of(file: &Path) -> Vec<u8> {
+    let is_file = fs::metadata(file).is_ok_and(|found| found.is_file());
+    let content = is_file.then(|| fs::read(file).ok()).flatten();
+    content.unwrap_or_default()
 }
 
 /// How an entry of an index begins that is a submodule's.

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::found::{named_by, text_of};
-use super::git::Git;
+use super::found::named_by;
+use super::git::{Git, text_of};
 
 /// Returns the repository outside `projects` that a project's `.git` file belongs to, if that
 /// repository confirms it.

@@ -15,6 +15,8 @@ use crate::folder::{Folder, path_in};
 pub struct Left {
     /// The findings, by path.
     pub found: BTreeMap<PathBuf, Found>,
+    /// New repositories that stay: commands made them.
+    pub made: BTreeSet<PathBuf>,
     /// Folders that were not searched.
     pub missed: BTreeSet<PathBuf>,
     /// Whether the command was ended because it went on.
@@ -65,6 +67,7 @@ impl Checker {
         }
         Left {
             found: self.found,
+            made: self.new,
             missed: walk.missed,
             was_ended: false,
         }

@@ -3,16 +3,18 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr};
+use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
+use rustix::path::Arg;
 use serde::{Deserialize, Serialize};
 
-use super::aside::is_off;
 use super::tools::Within;
 use crate::exact;
-use crate::folder::{Folder, To, path_in};
+use crate::folder::{Folder, To, open_file, path_in};
 
 /// How git finds a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -129,6 +131,9 @@ impl<V: SearchVisitor> Walk<V> {
     }
 
     fn note(&mut self, folder: &Folder, path: &Path, name: &CStr, kind: Kind) {
+        if kind == Kind::File && is_mark(folder, name) {
+            return;
+        }
         if let Ok(found) = folder.look(name) {
             let path = match kind {
                 Kind::Bare => path.to_owned(),
@@ -138,6 +143,23 @@ impl<V: SearchVisitor> Walk<V> {
             self.entries.push(Entry { path, kind, file });
         }
     }
+}
+
+/// Whether a file is one of those that stand for a repository which was put off, and nothing else.
+pub fn is_mark(folder: impl AsFd, name: impl Arg) -> bool {
+    let mut text = Vec::new();
+    let most = (MARK.len() + LONGEST) as u64;
+    let read = open_file(folder, name).map(|file| file.take(most).read_to_end(&mut text));
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-".contains(byte);
+    let named = text.strip_prefix(MARK);
+    let named = named.and_then(|rest| rest.strip_suffix(b"\n"));
+    read.is_ok_and(|read| read.is_ok()) && named.is_some_and(|named| named.iter().all(is_plain))
+}
+
+/// Whether a repository was put off: it is none unless a person goes into it.
+fn is_off(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    name.starts_with(&[b".git", OFF].concat())
 }
 
 /// Whether git takes a folder with such names for a repository.
@@ -152,6 +174,12 @@ pub fn is_of_objects(folder: &Path, name: &CStr) -> bool {
 }
 
 const GIT: &CStr = c".git";
+/// Nothing is ever below this device, so git fails with these words.
+pub const MARK: &[u8] = b"gitdir: /dev/null/put away by gateway, see ";
+/// What stands between the name of what was put off and letters that nobody foresees.
+pub const OFF: &[u8] = b".off-";
+/// How much of a name is kept when it is extended.
+pub const LONGEST: usize = 200;
 /// How many entries are looked at, how deep, and how many repositories are noted.
 const ENTRIES: usize = 2_000_000;
 const DEEPEST: usize = 128;
