@@ -107,7 +107,7 @@ const MEETINGS: [Row; 17] = [
         6,
         "An issuer is asked only if what it answers can be kept.",
         Left(
-            "the files of tools beside Claude Code, and a row of the state, have no test of it",
+            "a row of the state has no test of it",
             &["what_an_issuer_gives_is_kept_or_it_is_not_asked"],
         ),
     ),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import server
 import programs
-from server import CLAUDE, Issuer, handler
+from server import CLAUDE, CODEX, Issuer, handler
 from stand_ins import Desk
 
 FULL = os.environ.get("GATEWAY_LOGINS") == "full"
@@ -390,7 +390,41 @@ def unkept(gateway, clients):
         threading.Timer(7, lambda: mount("-o", "remount,rw", folder)).start()
         round_("a folder that turns read-only once the issuer was asked", seconds="12")
         subprocess.run(["umount", folder], check=True)
+        # The files of other tools.
+        for name, (client, endpoint, at, form) in TOOLS.items():
+            file, asked = lab.home / at, len(lab.issuer.renewals)
+            lab.put(at, form({**lab.issuer.grant(endpoint, client=client), "expires_in": -5}))
+            mount("--bind", file, file)
+            mount("-o", "remount,bind,ro", file)
+            _, said = lab.does("true", flags=["--login", name])
+            lab.judge(f"{name}: a read-only mount: the issuer is not asked, and it is told why",
+                      "" if len(lab.issuer.renewals) == asked and "could not be kept" in said else said)
+            mount("-o", "remount,bind,rw", file)
+            _, said = lab.does("true", flags=["--login", name])
+            kept = [token for token in lab.issuer.refresh if token in file.read_text()]
+            lab.judge(f"{name}: a mount of its own: the new refresh token is in the file",
+                      "" if len(lab.issuer.renewals) > asked and kept and lab.issuer.is_current(kept[-1]) and not lab.issuer.reused else said)
+            subprocess.run(["umount", file], check=True)
     return lab.failed
+
+
+def codex_over(pair):
+    """The access token says its end itself."""
+    head, who, rest = pair["access_token"].split(".")
+    who = json.loads(base64.urlsafe_b64decode(who + "=="))
+    over = f"{head}.{server.b64({**who, 'exp': int(time.time()) - 5})}.{rest}"
+    return programs.codex_file({**pair, "access_token": over})
+
+
+# The logins of tools besides Claude Code that have a file and an issuer: client, endpoint, file, and what stands there.
+TOOLS = {
+    "codex": (CODEX, "auth.openai.com/oauth/token", ".codex/auth.json", codex_over),
+    "gemini-cli": (None, "oauth2.googleapis.com/token", ".gemini/oauth_creds.json", programs.gemini_file),
+    "opencode-openai": (CODEX, "auth.openai.com/oauth/token", ".local/share/opencode/auth.json", lambda pair: json.dumps(
+        {"openai": {"type": "oauth", "access": pair["access_token"], "refresh": pair["refresh_token"], "expires": PAST, "accountId": "account-1"}})),
+    "gcloud-adc": (None, "oauth2.googleapis.com/token", ".config/gcloud/application_default_credentials.json", lambda pair: json.dumps(
+        {"type": "authorized_user", "client_id": "own", "client_secret": "own", "refresh_token": pair["refresh_token"]})),
+}
 
 
 def kill(running):
