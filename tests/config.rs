@@ -325,6 +325,39 @@ fn interfaces_are_evidence_where_all_is_captured_and_the_kernel_tells_them() {
     );
 }
 
+/// A guest without IP comes by a Unix socket, and a sandbox that forwards to a URL not at all.
+#[test]
+fn there_is_no_door_by_vsock_nor_one_to_which_a_sandbox_forwards() {
+    let door = |kind: &str, address: &str, more: &str| {
+        format!("[[listener]]\nkind = \"{kind}\"\naddress = \"{address}\"\n{more}")
+    };
+    read(&door(
+        "proxy",
+        "unix:/run/vm/v.sock_3128",
+        "session = \"vm\"\n",
+    ))
+    .unwrap();
+    refused(
+        &door("proxy", "vsock:3:3128", ""),
+        &[
+            "3:11: `address` of [[listener]] is `vsock:3:3128` | there is no door by vsock, nor by a URL that a sandbox forwards to | listen on a Unix socket",
+        ],
+    );
+    let aliases = "aliases = { openai = \"https://api.openai.com\" }\n";
+    let tls = format!("{aliases}tls = {{ certificate = \"door.pem\", key = \"door.key\" }}\n");
+    let mistakes = read(&door("base", "127.0.0.1:1", &tls))
+        .unwrap_err()
+        .concat();
+    assert!(
+        mistakes.contains("`tls` contradicts `kind = \"base\"`"),
+        "{mistakes}"
+    );
+    refused(
+        &door("base", "0.0.0.0:1", aliases),
+        &["3:11: a `base` listener listens beyond loopback"],
+    );
+}
+
 #[test]
 fn a_base_listener_has_an_origin_for_each_alias_and_stays_on_this_machine() {
     let file = |address: &str, more: &str| {

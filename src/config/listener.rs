@@ -234,6 +234,10 @@ fn address(text: &str) -> Result<ListenerAddress, Hint> {
             refused!("nothing can listen there"; "write an address of this machine")
         }
         Ok(address) => Ok(ListenerAddress::Tcp(address)),
+        Err(_) if text.starts_with("vsock:") => {
+            refused!("there is no door by vsock, nor by a URL that a sandbox forwards to";
+                "listen on a Unix socket, and let `socat` or the monitor lead the guest's port there")
+        }
         Err(_) => refused!("it is no address and port; names are not looked up";
             "write for example `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/gateway/agents.sock`"),
     }

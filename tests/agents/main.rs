@@ -990,6 +990,53 @@ fn what_git_and_package_managers_read_in_the_project_is_named_where_it_holds_a_c
             "{told}"
         );
     }
+    // In a URL of git's, a password, a key: each is named, and none is shown.
+    desk.write("two/.git/HEAD", "ref: refs/heads/main\n");
+    let url = "https://me:hunter22hunter22@github.com/x/y.git";
+    let remote = format!("[core]\n\tbare = false\n[remote \"origin\"]\n\turl = {url}\n");
+    desk.write("two/.git/config", &remote);
+    desk.write("two/.netrc", "machine a.test login me password hunter22\n");
+    desk.write(
+        "two/.pypirc",
+        "[pypi]\nusername = me\npassword = hunter22\n",
+    );
+    desk.write("two/tls.key", "-----BEGIN PRIVATE KEY-----\nMIGHhunter22\n");
+    let told = said(desk.command("two", &["--", "true"]));
+    let mut lines = told.lines();
+    let line = lines.find(|line| line.contains("holds what looks like a secret"));
+    let line = line.unwrap_or_else(|| panic!("{told}"));
+    for file in [
+        "/two/.git/config (`url`)",
+        "/two/.netrc",
+        "/two/.pypirc (`password`)",
+        "/two/tls.key",
+    ] {
+        assert!(line.contains(file), "{file}: {told}");
+    }
+    assert!(!told.contains("hunter22"), "{told}");
+}
+
+#[test]
+fn an_agents_own_sandbox_is_told_by_its_name() {
+    let desk = Desk::new();
+    desk.write("tools/codex", "#!/bin/sh\nexec true\n");
+    let tools = desk.at("tools").display().to_string();
+    let told = |flags: &[&str], program: &str| {
+        let shown = [flags, &["--see", &tools, "--", program]].concat();
+        let told = said(desk.command("one", &shown));
+        let line = told.lines().find(|line| line.contains("careful"));
+        line.unwrap_or_default().to_owned()
+    };
+    let line = told(&[], "codex");
+    for wanted in [
+        "codex: its own sandbox",
+        "`--allow-userns`",
+        "danger-full-access",
+    ] {
+        assert!(line.contains(wanted), "{line}");
+    }
+    assert_eq!(told(&["--allow-userns"], "codex"), "");
+    assert_eq!(told(&[], "true"), "");
 }
 
 #[test]
