@@ -34,6 +34,14 @@ fn a_company_is_reached_by_its_proxy_and_its_own_roots_as_the_users_own_file_say
 }
 
 #[test]
+fn a_real_agent_that_is_logged_in_outside_shows_its_ready_screen_in_a_terminal_in_two_projects() {
+    run(Command::new(clients().join("venv/bin/python"))
+        .arg(rig().join("screen.py"))
+        .arg(env!("CARGO_BIN_EXE_gateway"))
+        .env("GATEWAY_CLIENTS", clients()));
+}
+
+#[test]
 fn every_client_shows_a_refusal_with_its_host_and_the_command_behind_every_door() {
     run(Command::new(rig().join("refused.py"))
         .arg(env!("CARGO_BIN_EXE_gateway"))

@@ -505,9 +505,11 @@ const EASE: [Row; 19] = [
         1,
         "An agent that is logged in outside is ready inside, in each project, from the first run on.",
         Left(
-            "Claude Code's settings are read by the test; no agent's own screen, in a terminal, is",
+            "of seven agents one shows its own screen in a terminal: Claude Code; Codex and Gemini CLI \
+             have none of theirs tried, and the others are not there to try",
             &[
                 "an_agent_that_is_logged_in_outside_is_ready_inside_in_every_project_from_the_first_run_on",
+                "a_real_agent_that_is_logged_in_outside_shows_its_ready_screen_in_a_terminal_in_two_projects",
             ],
         ),
     ),
