@@ -106,10 +106,10 @@ const MEETINGS: [Row; 17] = [
         "A",
         6,
         "An issuer is asked only if what it answers can be kept.",
-        Left(
-            "a row of the state has no test of it",
-            &["what_an_issuer_gives_is_kept_or_it_is_not_asked"],
-        ),
+        Mended(&[
+            "what_an_issuer_gives_is_kept_or_it_is_not_asked",
+            "an_issuer_is_asked_only_if_the_row_of_the_state_can_be_written",
+        ]),
     ),
     (
         "A",

@@ -100,6 +100,17 @@ impl LoginRows {
             .put(name.key(), [&version[..], &sealed].concat())?)
     }
 
+    /// Proves that a row of this length could be written, before there is anything to lose.
+    ///
+    /// # Errors
+    /// [`StateError::Unfit`] if it cannot be written.
+    pub fn check_writable(&self, length: usize) -> Result<(), StateError> {
+        let room = UserTable::of(self.rows.database().to_owned(), &ROOM);
+        room.put("", vec![0; length])?;
+        room.remove("")?;
+        Ok(())
+    }
+
     /// Removes a row. Returns whether there was one.
     ///
     /// # Errors
@@ -231,6 +242,13 @@ const MARK: UserKind = UserKind {
     version: 1,
     what: "the mark of the key of logins",
     anew: "`gateway login forget` each login",
+};
+
+const ROOM: UserKind = UserKind {
+    name: "login room",
+    version: 1,
+    what: "whether a login can be kept",
+    anew: "",
 };
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::super::StoreError;
 use super::super::file::blocking;
 use super::super::leased::{Held, Moment};
 use super::super::material::{Lease, Material};
-use super::fault::{of_file, unfit};
+use super::fault::{of_file, of_state, unfit};
 use super::lock::{LoginLock, digest};
 use super::rows::SealedRows;
 use crate::credential::login::{Login, LoginFile, TokenKind, Tokens, UNTOLD, file};
@@ -178,17 +178,29 @@ impl TokenPlace {
     }
 
     /// Proves that tokens could be replaced, before the issuer is asked for any.
-    pub(super) async fn check(&self, before: &HeldTokens) -> Result<(), StoreError> {
-        let (Self::File(file), PlaceStamp::Text(text)) = (self, &before.stamp) else {
-            return Ok(());
-        };
-        let length = replaced(file, text, &before.tokens)?.len() + GROWTH;
-        let file = file.clone();
-        blocking(move || {
-            let (real, _) = own(&file)?;
-            files::check_replaceable(&real, length).map_err(|error| unwritable(&file, &error))
-        })
-        .await
+    pub(super) async fn check(
+        &self,
+        rows: Option<&SealedRows>,
+        before: &HeldTokens,
+    ) -> Result<(), StoreError> {
+        match (self, &before.stamp, rows) {
+            (Self::File(file), PlaceStamp::Text(text), _) => {
+                let length = replaced(file, text, &before.tokens)?.len() + GROWTH;
+                let file = file.clone();
+                blocking(move || {
+                    let (real, _) = own(&file)?;
+                    let proven = files::check_replaceable(&real, length);
+                    proven.map_err(|error| unwritable(&file, &error))
+                })
+                .await
+            }
+            (Self::Row(_), _, Some(rows)) => {
+                let rows = rows.rows.clone();
+                let proven = move || rows.check_writable(2 * GROWTH);
+                blocking(move || proven().map_err(|why| of_state(&why))).await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Replaces the tokens, if the place is as it was read. They are on the disk when this returns.

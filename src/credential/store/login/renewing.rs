@@ -182,7 +182,8 @@ impl LoginRenewal<'_> {
         if held.unkept.is_some() {
             return Ok(());
         }
-        self.place.check(held).await.map_err(|cause| {
+        let proven = self.place.check(self.held.rows.as_ref(), held).await;
+        proven.map_err(|cause| {
             let why = "is not renewed, since its new tokens could not be kept";
             StoreError::LoginUnusable(format!("login `{}` {why}: {cause}", self.login.name).into())
         })

@@ -733,3 +733,29 @@ async fn a_busy_issuer_of_one_login_is_not_that_of_another() {
     assert!(said(had(&stores, "three").await).contains("busy until"));
     assert_eq!(stage.asked(), 2);
 }
+
+#[tokio::test]
+async fn an_issuer_is_asked_only_if_the_row_of_the_state_can_be_written() {
+    let stage = Stage::new();
+    let (stores, one) = (stage.stores(), session("one"));
+    let (logins, login) = (stores.logins(), stage.login());
+    let tokens = Tokens {
+        access: access(1).into(),
+        refresh: Some(refresh(1).into()),
+        expires: Some(SystemTime::now()),
+        ..Tokens::default()
+    };
+    logins.take(&one, &login, tokens).await.unwrap();
+    // As a disk that takes nothing: who reads is answered, and who writes waits in vain.
+    let database = stage.folder.path().join("sessions/user.db");
+    let blocked = rusqlite::Connection::open(database).unwrap();
+    blocked.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let why = said(had(&stores, "one").await);
+    assert!(why.contains("its new tokens could not be kept"), "{why}");
+    assert_eq!(stage.asked(), 0);
+    blocked.execute_batch("ROLLBACK").unwrap();
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!((had(&stores, "one").await, stage.asked()), (Ok(2), 1));
+    let kept = &rows(&logins).await[0].tokens;
+    assert_eq!(**kept.refresh.as_ref().unwrap(), refresh(2));
+}
