@@ -829,6 +829,84 @@ fn policy_check_and_test_judge_what_serve_has_in_force_with_the_configuration() 
 }
 
 #[test]
+fn policy_check_tells_names_that_the_configuration_lacks_and_refuses_values_that_no_fact_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let listener = |session: &str, more: &str| {
+        format!(
+            "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\nsession = \"{session}\"\n{more}"
+        )
+    };
+    let config = |listener: &str| {
+        let credential = "[[credential]]\nname = \"A\"\norigins = [\"https://api.example.com\"]\n";
+        // The second has rules of its own, which name the group that lifts them.
+        let presets = "presets = [\"stripe\", \"anthropic\"]\n";
+        let policy = format!("[policy]\nfiles = [\"names.cedar\"]\n{presets}");
+        let text = format!("{policy}{credential}{listener}");
+        fs::write(at.join("gateway.toml"), text).unwrap();
+    };
+    let rule = |principal: &str, credential: &str| {
+        format!(
+            "permit(principal {principal}, action == Gateway::Action::\"lend\",\n\
+             resource == Gateway::Credential::\"{credential}\")\n\
+             when {{ context.origin == Gateway::Host::\"api.example.com\" }};\n"
+        )
+    };
+    let check = ["policy", "check", "--config", "gateway.toml"];
+    let group = |name: &str| format!("in Gateway::Group::\"{name}\"");
+    let session = |name: &str| format!("== Gateway::Session::\"{name}\"");
+    let one = listener("agent-1", "groups = [\"readers\"]\n");
+    let tokens = listener("{caller}", "who = [\"token\"]\n");
+    for (listener, principal, credential, lacks) in [
+        (&one, session("agent-1"), "A", None),
+        (&one, group("readers"), "stripe", None),
+        // What evidence or a login inside gives is known when it comes.
+        (&one, group("groups:readers"), "mcp.example.com", None),
+        (&one, group("writers"), "A", Some("group `writers`")),
+        (&one, session("agent-2"), "A", Some("session `agent-2`")),
+        (
+            &one,
+            session("agent-1"),
+            "github",
+            Some("credential `github`"),
+        ),
+        // An operator makes sessions in any group for a listener that takes tokens.
+        (&tokens, group("writers"), "A", None),
+        (&tokens, session("ci-1"), "A", None),
+        (&tokens, session("ci-1"), "B", Some("credential `B`")),
+    ] {
+        config(listener);
+        fs::write(at.join("names.cedar"), rule(&principal, credential)).unwrap();
+        let said = ends_with(&check, at, 0, &[]);
+        let told =
+            lacks.map(|lacks| format!("names the {lacks}, which the configuration does not have"));
+        assert_eq!(
+            said.contains("names the"),
+            told.is_some(),
+            "{principal} {credential}: {said}"
+        );
+        assert!(told.is_none_or(|told| said.contains(&told)), "{said}");
+    }
+    // In a condition, too.
+    let inside = "permit(principal, action == Gateway::Action::\"GET\", resource == Gateway::Host::\"a.example.com\")\n\
+                  unless { principal in Gateway::Group::\"writers\" };\n";
+    config(&one);
+    fs::write(at.join("names.cedar"), inside).unwrap();
+    ends_with(&check, at, 0, &["names the group `writers`"]);
+    let json = [&["--json"], &check[..]].concat();
+    ends_with(&json, at, 0, &["\"unknown\":[\"policy"]);
+    for condition in [
+        "context.method == \"get\"",
+        "context.entry == \"tailnet\"",
+        "context.git.refs.contains(\"update main\")",
+    ] {
+        let rule = format!("forbid(principal, action, resource) when {{ {condition} }};\n");
+        fs::write(at.join("names.cedar"), rule).unwrap();
+        ends_with(&check, at, 1, &["never matches"]);
+    }
+}
+
+#[test]
 fn policy_test_judges_decision_files_by_the_policies_beside_them() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -620,13 +620,11 @@ const EASE: [Row; 19] = [
         "ease",
         13,
         "A name in a policy exists, and a value that a fact cannot have is an error.",
-        Left(
-            "no test names a credential, group or session that the configuration lacks",
-            &[
-                "a_form_that_no_request_has_is_at_fault_and_its_neighbour_is_not",
-                "what_never_matches_is_refused",
-            ],
-        ),
+        Mended(&[
+            "a_form_that_no_request_has_is_at_fault_and_its_neighbour_is_not",
+            "what_never_matches_is_refused",
+            "policy_check_tells_names_that_the_configuration_lacks_and_refuses_values_that_no_fact_has",
+        ]),
     ),
     (
         "ease",

@@ -11,6 +11,7 @@ use super::context::{Reads, context};
 use super::decision_cache::DecisionCache;
 use super::fact::{Fact, OF_PATH, Reader};
 use super::fault::Fault;
+use super::generate::lifting;
 use super::index::Index;
 use super::load::load;
 use super::question::{Facts, LendQuestion, Principal};
@@ -134,6 +135,18 @@ impl Generation {
     /// Policies that may not do what is intended at some servers.
     pub fn notes(&self) -> &[Lint] {
         &self.notes
+    }
+
+    /// The sessions, groups and credentials that each policy names, by type, but for the group that
+    /// lifts a preset's own rule.
+    pub fn entities(&self) -> impl Iterator<Item = (&PolicyId, &'static str, String)> {
+        let rules = self.rules.iter();
+        rules.flat_map(|rule| {
+            let group = lifting(&rule.id);
+            let named = rule.entities().into_iter();
+            let named = named.filter(move |(_, name)| group.as_ref() != Some(name));
+            named.map(|(kind, name)| (&rule.id, kind, name))
+        })
     }
 
     /// How many policies there are.

@@ -1,5 +1,7 @@
 //! One policy, split for judging: its scope for the index, its conditions for Cedar.
 
+use std::collections::BTreeSet;
+
 use cedar_policy::pst::{self, Clause, EntityOrSlot};
 use cedar_policy::{
     ActionConstraint, Effect, EntityTypeName, EntityUid, Policy, PrincipalConstraint,
@@ -88,6 +90,30 @@ impl Rule {
             guard,
             id,
         })
+    }
+
+    /// The sessions, groups and credentials that it names, by type.
+    pub fn entities(&self) -> BTreeSet<(&'static str, String)> {
+        let entities = self.judged.entity_literals();
+        let inside = entities.iter().filter_map(|one| {
+            let kinds = [
+                (&SESSION, "session"),
+                (&GROUP, "group"),
+                (&CREDENTIAL, "credential"),
+            ];
+            let kind = kinds.iter().find(|(kind, _)| *one.type_name() == ***kind)?;
+            Some((kind.1, id(one)))
+        });
+        let principal = match &self.principal {
+            Who::Session(id) => Some(("session", id.clone())),
+            Who::Group(id) => Some(("group", id.clone())),
+            _ => None,
+        };
+        let resource = match &self.resource {
+            What::Credential(id) => Some(("credential", id.clone())),
+            _ => None,
+        };
+        inside.chain(principal).chain(resource).collect()
     }
 
     /// Whether a condition reads content.

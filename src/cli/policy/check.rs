@@ -8,6 +8,8 @@ use serde_json::json;
 use super::load::{load, problem_json, tell};
 use crate::app::{Code, ConfigFile, Failure, Paint, Terminal, counted};
 use crate::config::Config;
+use crate::credential::preset::{self, Preset};
+use crate::intercept::Evidence;
 use crate::message::HostPattern;
 use crate::policy::{Generation, HostScope};
 
@@ -38,16 +40,26 @@ impl PolicyCheck {
             return Ok(Code::Failed);
         };
         let generation = policies.current();
-        let unreachable = config
-            .as_ref()
-            .map(|config| unreachable(config, &generation))
-            .unwrap_or_default();
-        report(terminal, &generation, &unreachable);
+        let about = |told: fn(&Config, &Generation) -> Vec<String>| {
+            let config = config.as_ref();
+            config
+                .map(|config| told(config, &generation))
+                .unwrap_or_default()
+        };
+        report(
+            terminal,
+            &generation,
+            (&about(unreachable), &about(unknown)),
+        );
         Ok(Code::Ok)
     }
 }
 
-fn report(terminal: &Terminal, generation: &Generation, unreachable: &[String]) {
+fn report(
+    terminal: &Terminal,
+    generation: &Generation,
+    (unreachable, unknown): (&[String], &[String]),
+) {
     if terminal.json() {
         let [lints, notes] = [generation.lints(), generation.notes()].map(|all| {
             let shown = all.iter();
@@ -57,7 +69,7 @@ fn report(terminal: &Terminal, generation: &Generation, unreachable: &[String]) 
         });
         return terminal.document(&json!({
             "holds": true, "policies": generation.len(), "warnings": lints, "notes": notes,
-            "unreachable": unreachable,
+            "unreachable": unreachable, "unknown": unknown,
         }));
     }
     // Those of presets know their services.
@@ -71,7 +83,7 @@ fn report(terminal: &Terminal, generation: &Generation, unreachable: &[String]) 
     for lint in generation.lints() {
         tell(terminal, Paint::Yellow, "warning", &lint.at);
     }
-    for text in unreachable {
+    for text in unreachable.iter().chain(unknown) {
         let word = terminal.paint(Paint::Yellow, "warning");
         terminal.line(format!("{word}: {text}"));
     }
@@ -80,7 +92,7 @@ fn report(terminal: &Terminal, generation: &Generation, unreachable: &[String]) 
     } else {
         ""
     };
-    let warnings = generation.lints().len() + unreachable.len();
+    let warnings = generation.lints().len() + unreachable.len() + unknown.len();
     let policies = counted(generation.len() as u64, "policy loads", "policies load");
     let warnings = counted(warnings as u64, "warning", "warnings");
     terminal.line(format!("{policies}, {warnings}{nothing}"));
@@ -103,6 +115,58 @@ fn unreachable(config: &Config, generation: &Generation) -> Vec<String> {
         }
     }
     found
+}
+
+/// Returns what policies name and nothing of the configuration is. A rule of it never applies.
+fn unknown(config: &Config, generation: &Generation) -> Vec<String> {
+    let found = generation.entities().filter(|(_, kind, name)| match *kind {
+        "credential" => !has_credential(config, name),
+        _ => !has_caller(config, kind, name),
+    });
+    let told = found.map(|(policy, kind, name)| {
+        format!(
+            "policy `{policy}` names the {kind} `{name}`, which the configuration does not have"
+        )
+    });
+    told.collect()
+}
+
+fn has_credential(config: &Config, name: &str) -> bool {
+    let own = config.credentials.iter().map(|one| one.name.as_str());
+    let logins = config.logins.iter().map(|one| one.login.name.as_str());
+    let mut own = own
+        .chain(logins)
+        .chain(config.named_logins.iter().map(String::as_str));
+    // A command may be lent whatever flags name.
+    let is_any = config.listeners.is_empty();
+    let mut presets = preset::names().filter_map(preset::named);
+    let of_preset = |one: &Preset| {
+        let mut credentials = one.credentials.iter();
+        (is_any || config.presets.contains(&one.name))
+            && credentials.any(|one| {
+                one.name.as_str() == name || one.variables.iter().any(|variable| variable == name)
+            })
+    };
+    // What a session logs in to has the name of its server.
+    name.contains('.')
+        || own.any(|known| known == name)
+        || is_any && preset::login_named(name).is_some()
+        || presets.any(of_preset)
+}
+
+/// Whether a session or a group is one of a listener. Evidence, and an operator with a listener for
+/// tokens, make any: names that evidence gives have a colon.
+fn has_caller(config: &Config, kind: &str, name: &str) -> bool {
+    let mut listeners = config.listeners.iter();
+    name.contains(':')
+        || config.listeners.is_empty()
+        || listeners.any(|one| {
+            let is_its = match kind {
+                "session" => one.session.as_str() == name,
+                _ => one.groups.iter().any(|group| group == name),
+            };
+            is_its || one.who.contains(&Evidence::Token)
+        })
 }
 
 fn reaches(scope: &HostScope, pattern: &HostPattern) -> bool {
