@@ -1,4 +1,4 @@
-//! What a reason code is: the enum and its lookups are made from the table of `reason.rs`.
+//! The reason code: an enum and its lookups, generated from the table in `reason.rs`.
 
 crate::words! {
     /// The side at fault when an exchange is refused or cut.
@@ -56,8 +56,8 @@ macro_rules! reasons {
                 }
             }
 
-            /// Returns what to do next, and who does it. `HOST`, `ADDRESS`, `ID` and `SESSION`
-            /// stand for those of a refusal.
+            /// Returns the next step, and who takes it. `HOST`, `ADDRESS`, `ID` and `SESSION` are
+            /// placeholders for the values of a refusal.
             pub const fn next_step(self) -> &'static str {
                 match self {
                     $(Self::$name => $next,)*
@@ -87,8 +87,8 @@ macro_rules! reasons {
                 first.to_uppercase() + rest
             }
 
-            /// Returns the next step of one refusal of a request to a host, with its port if it is
-            /// not the usual one. An empty `to` leaves the word as it is.
+            /// Returns the next step for one refusal. `to` is the host, with its port if that is
+            /// not the usual one. An empty `to` leaves `HOST` as it is.
             pub fn next_step_for(self, to: &str, id: &str) -> String {
                 let step = self.next_step().replace(" ID`", &format!(" {id}`"));
                 if to.is_empty() {
@@ -103,7 +103,7 @@ macro_rules! reasons {
                     Ok(_) => step.replace("ADDRESS", address),
                     Err(_) => step,
                 };
-                // A service that is spoken to otherwise has its own port there.
+                // The host serves https at a port of its own, so the port in `to` is left out.
                 let step = step.replace("https://HOST/", &format!("https://{host}/"));
                 step.replace("HOST", to)
             }

@@ -1,5 +1,5 @@
-//! Macros for what is declared once: texts for serde, names, refusals, what is concealed, and the
-//! methods that a stream's wrapper leaves as they are.
+//! Macros for serde texts, enumerations with names, refusals, `Debug` without secrets, and the
+//! methods that a stream's wrapper delegates.
 
 /// Has serde write a type as a text, and read it back.
 #[macro_export]
@@ -33,15 +33,15 @@ macro_rules! words {
         $vis enum $kind { $($(#[$each])* $word,)* }
 
         impl $kind {
-            /// Every one, in the order of the declaration.
+            /// Every variant, in the order of the declaration.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$word),*];
 
-            /// The name.
+            /// The variant's name.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$word => $name,)* }
             }
 
-            /// The one of this name.
+            /// The variant with this name.
             pub fn named(text: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|one| one.as_str() == text)
             }
@@ -55,7 +55,7 @@ macro_rules! words {
     };
 }
 
-/// Lets a type be printed without what it holds, but for the members that are named.
+/// Implements `Debug` for a type, showing only the members that are listed.
 #[macro_export]
 macro_rules! concealed {
     ($kind:ident $(, $member:ident)*) => {
@@ -69,9 +69,9 @@ macro_rules! concealed {
     };
 }
 
-/// Declares why something is refused: an enumeration of errors, each with its reason code and its
-/// text. With `inner` or the name of a member it has the code of the error there, and with
-/// `transparent` its text.
+/// Declares an enumeration of errors, each with its reason code and its text. With `inner` or the
+/// name of a member, an error has the code of the error there, and with `transparent` that error's
+/// text.
 #[macro_export]
 macro_rules! faults {
     (@each $head:tt [$($variants:tt)*] [$($arms:tt)*]
@@ -129,7 +129,7 @@ macro_rules! faults {
     };
 }
 
-/// The methods of a stream's wrapper that its inner stream, `io`, does unchanged.
+/// Delegates methods of a stream's wrapper to its inner stream, `io`.
 #[macro_export]
 macro_rules! delegated {
     ($($method:ident)*) => { $($crate::delegated!(@$method);)* };

@@ -1,5 +1,5 @@
 //! Names that every crate uses: sessions, exchanges, credentials and policies. Also hexadecimal
-//! digits, of which names are made, where the system's certificates are, and real paths.
+//! digits, the system's certificate bundles, and real paths.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 pub use real_path::real_path;
 pub use reason::{Blame, ReasonCode};
 
-/// How the text of a token of a gateway begins.
+/// The prefix of a gateway token's text.
 pub const TOKEN_PREFIX: &str = "gwt1_";
 
 /// A hash map for the path of a request. Its hash is keyed at random and costs a tenth of the
@@ -48,8 +48,8 @@ pub struct ExchangeId([u8; 10]);
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct CredentialName(Arc<str>);
 
-/// What a person calls a secret: a credential's name, a variable, or the place that it is read
-/// from.
+/// A person's name for a secret: a credential's name, a variable, or the place from which the
+/// secret is read.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SecretLabel(Arc<str>);
 
@@ -60,27 +60,27 @@ pub struct SecretLabel(Arc<str>);
 pub struct Identity {
     /// The session.
     pub session: SessionId,
-    /// How many sessions had its name before: one that follows is another identity.
+    /// How many sessions had its name before. A later one of that name is another identity.
     pub before: u64,
     /// The credentials, in the order of their injection.
     pub credentials: Arc<[CredentialName]>,
 }
 
-/// Says whether the connections to origins are those of one client's connection alone.
+/// Whether the connections to origins belong to one client connection alone.
 ///
-/// Some logins (NTLM, Negotiate) are of a connection and not of a request: whoever uses such a
-/// connection next would be taken for the one who logged in.
+/// Some logins (NTLM, Negotiate) authenticate a connection and not a request: its next user would
+/// be taken for the one who logged in.
 #[derive(Debug, Default)]
 pub struct Tie(OnceLock<u64>);
 
 impl Tie {
-    /// From now on they are, and have this number.
+    /// Ties them from now on, and returns the number of the client's connection.
     pub fn tie(&self) -> u64 {
         static TIED: AtomicU64 = AtomicU64::new(0);
         *self.0.get_or_init(|| TIED.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The number of the client's connection, if they are.
+    /// The number of the client's connection, if they are tied.
     #[must_use]
     pub fn tied(&self) -> Option<u64> {
         self.0.get().copied()
@@ -140,7 +140,7 @@ macro_rules! as_text {
 }
 
 impl User {
-    /// Takes a text of 1 to 256 visible ASCII characters without `"` and `\`; `None` for another.
+    /// Takes a text of 1 to 256 visible ASCII characters without `"` and `\`; else `None`.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
@@ -150,7 +150,7 @@ impl User {
 }
 
 impl SecretLabel {
-    /// Takes a text of 1 to 1,024 bytes without control characters; `None` for another.
+    /// Takes a text of 1 to 1,024 bytes without control characters; else `None`.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let fits = (1..=1024).contains(&text.len()) && !text.chars().any(char::is_control);
@@ -208,13 +208,13 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes values one behind the other, with a text between two.
+/// Joins values, with a text between each two.
 pub fn join(all: impl IntoIterator<Item: ToString>, between: &str) -> String {
     let all: Vec<String> = all.into_iter().map(|one| one.to_string()).collect();
     all.join(between)
 }
 
-/// Reads a list of words, with one space between two, when the program is compiled.
+/// Splits a text at its single spaces into words, at compile time.
 ///
 /// # Panics
 /// Panics unless there are exactly `N` words: then nothing is compiled.

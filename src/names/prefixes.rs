@@ -1,6 +1,6 @@
 //! The prefixes that mark services' credentials, in one table for everything that looks for them.
 
-/// What follows a prefix in a credential of its format.
+/// The form of a credential after its prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {
     /// Anything.
@@ -18,7 +18,7 @@ pub enum Tail {
 pub struct Match<'a> {
     /// The prefix.
     pub prefix: &'static str,
-    /// What follows it in a credential.
+    /// The form of a credential after the prefix.
     pub tail: Tail,
     /// The rest of this text.
     pub rest: &'a [u8],

@@ -6,10 +6,10 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Returns the real path of what exists. `fs::canonicalize` asks for each of its parts, this once.
+/// Returns the real path of a file or folder in one lookup; `fs::canonicalize` has one per part.
 ///
 /// # Errors
-/// That of opening it.
+/// The error of opening the path.
 pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     let path = path.as_ref();
     let mut options = File::options();

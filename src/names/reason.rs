@@ -222,7 +222,7 @@ Revoked "revoked" FORBIDDEN Policy "http_request_denied"
     "The policies now in force do not allow the request, which was under way."
     "Ask your user to run, outside the sandbox: `gateway why ID`."
 
-// What the client presents as a credential.
+// Credentials that the client presents.
 Batch "batch" FORBIDDEN Credential "http_request_denied"
     "The request holds several requests, and its credential is for some methods or paths alone."
     "Send the requests one by one."
