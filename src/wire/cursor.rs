@@ -10,7 +10,7 @@ pub struct Incomplete;
 pub struct Cursor<'b>(&'b [u8]);
 
 impl<'b> Cursor<'b> {
-    /// Before the first of these bytes.
+    /// Starts before the first byte.
     pub fn new(bytes: &'b [u8]) -> Self {
         Self(bytes)
     }
@@ -34,7 +34,7 @@ impl<'b> Cursor<'b> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// As many bytes as the byte before them says.
+    /// Reads bytes whose count comes before them, in one byte.
     pub(crate) fn vec8(&mut self) -> Result<&'b [u8], Incomplete> {
         let length = self.u8()?;
         let split = self.0.split_at_checked(length.into());

@@ -1,4 +1,4 @@
-//! DNS messages: questions are read, replies written. What a reply says is not decided here.
+//! DNS messages: questions are read, replies written. The caller decides the content of a reply.
 
 use gateway_message::Host;
 use hickory_proto::op::{Edns, Header, Message, MessageType, OpCode, ResponseCode};
@@ -32,7 +32,7 @@ pub enum Unread {
 /// # Errors
 /// [`Unread`]
 pub fn read(bytes: &[u8], transport: Transport) -> Result<Message, Unread> {
-    // Read first, so that a message can be refused before the rest of it is.
+    // The header comes first, so that a message can be refused before its rest is decoded.
     let header = Header::read(&mut BinDecoder::new(bytes)).map_err(|_| Unread::Silent)?;
     let bare = |code| {
         let mut reply = Message::error_msg(header.id, header.op_code, code);

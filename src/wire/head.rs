@@ -8,7 +8,7 @@ use super::lines::{
 use super::malformed::WireMalformed;
 use gateway_message::Authority;
 
-/// What marks the end of a request's content (RFC 9112 §6.3).
+/// The framing that ends a request's content (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
     /// There is no content.
@@ -59,7 +59,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<ParsedHead<'_>>, WireMalformed>
     Ok(length.map(|length| reader.head(bytes, length)))
 }
 
-/// Refuses what no method begins with before its line is complete: binary protocols have no lines.
+/// Refuses bytes that begin no method before the line is complete: binary protocols have no lines.
 fn check_start(bytes: &[u8]) -> Result<(), WireMalformed> {
     let mut start = bytes.iter().take(LONGEST_METHOD);
     match start.find(|byte| !is_token_byte(**byte)) {
@@ -125,7 +125,7 @@ impl HeadReader {
         Ok(None)
     }
 
-    /// How the content ends.
+    /// The framing of the content.
     pub fn framing(&self) -> Framing {
         match self.length {
             _ if self.chunked => Framing::Chunked,
@@ -308,7 +308,7 @@ fn check_target(method: &[u8], target: &[u8]) -> Result<(), WireMalformed> {
         [b'/', ..] if target.iter().all(|b| is_plain_target_byte(*b)) => return Ok(()),
         _ => {}
     }
-    // Otherwise hyper would refuse, without a record, what `http` does not accept.
+    // hyper would refuse a target that `http` does not accept, without a record.
     let uri = Uri::try_from(target).map_err(|_| WireMalformed::Target)?;
     match uri.scheme_str() {
         _ if target[0] == b'/' => Ok(()),

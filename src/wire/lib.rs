@@ -1,8 +1,8 @@
-//! Readers of what comes over a connection, from bytes: ClientHello, SOCKS5, DNS, frames of
-//! WebSocket, and HTTP/1 by its strictest reading. No socket and no clock.
+//! Parsers of the bytes of a connection: ClientHello, SOCKS5, DNS, WebSocket frames, and HTTP/1 by
+//! its strictest reading. No socket and no clock.
 //!
 //! Each reader checks lengths once, through [`Cursor`] or line by line, and returns a plain value
-//! that owns its parts or borrows them. It tells apart what is wrong from what is not complete yet.
+//! that owns its parts or borrows them. It distinguishes malformed input from incomplete input.
 //! Each has a property test or a fuzz target (`fuzz/targets`) that states what holds for all bytes.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]

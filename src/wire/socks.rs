@@ -19,7 +19,7 @@ pub const NO_METHOD: u8 = 0xff;
 /// The only command that the gateway serves.
 pub const CONNECT: u8 = 1;
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SocksFault {
     /// More bytes must arrive.
@@ -51,7 +51,7 @@ pub fn login<'b>(cursor: &mut Cursor<'b>) -> Result<(&'b [u8], &'b [u8]), SocksF
     Ok((cursor.vec8()?, cursor.vec8()?))
 }
 
-/// Where the client wants to go.
+/// The destination that a client requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SocksTarget {
     /// A name: the gateway resolves it after authorization.
@@ -64,7 +64,7 @@ pub enum SocksTarget {
 /// A client's request (RFC 1928 §4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocksRequest {
-    /// The number of what it asks for.
+    /// The number of the command.
     pub command: u8,
     /// The destination; `None` if the host or port is not a canonical authority.
     pub target: Option<SocksTarget>,
@@ -147,7 +147,7 @@ mod tests {
         .concat()
     }
 
-    /// What is read from a message and what follows it; nothing less than the whole message reads.
+    /// Reads a message with bytes after it, and checks that no shorter part of it reads.
     fn whole<T>(
         message: &[u8],
         behind: &[u8],

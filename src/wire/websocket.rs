@@ -11,7 +11,7 @@ pub struct FrameHeaders {
     fragmented: bool,
 }
 
-/// What a frame's header says.
+/// A parsed header of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// [`CONTINUATION`], [`TEXT`], [`BINARY`], or a control frame's.
@@ -20,7 +20,7 @@ pub struct FrameHeader {
     pub last: bool,
     /// The length of the payload.
     pub length: u64,
-    /// The header as it came.
+    /// The header's bytes, unchanged.
     pub raw: Bytes,
 }
 
@@ -55,7 +55,7 @@ impl FrameHeaders {
         }
     }
 
-    /// Whether no part of a header is known.
+    /// Whether no byte of the next header was read yet.
     #[must_use]
     pub fn is_between(&self) -> bool {
         self.header.is_empty()
@@ -71,7 +71,7 @@ impl FrameHeaders {
                 return Ok(None);
             }
             self.header.push(rest.get_u8());
-            // Told at once: what a mask would be may never come.
+            // Refused at once: the bytes where a mask would be may never come.
             if self.header.len() == 2 && (self.header[1] & 0x80 != 0) != self.masked {
                 return Err(FrameMalformed::Masked);
             }
