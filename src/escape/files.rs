@@ -87,7 +87,7 @@ pub fn unmount(_: &Targets) -> Verdict {
     all_refused(attempts)
 }
 
-/// Detaches what covers the host's files.
+/// Detaches the mounts that cover the host's files.
 pub fn uncover() -> Verdict {
     let attempts = covers().map(|point| {
         let arguments = [point.as_ptr() as usize, libc::MNT_DETACH as usize];
@@ -97,7 +97,7 @@ pub fn uncover() -> Verdict {
     all_refused(attempts)
 }
 
-/// Where something may cover the host's files.
+/// The mount points that may cover the host's files.
 fn covers() -> impl Iterator<Item = CString> {
     let home = std::env::var_os("HOME").unwrap_or_default();
     let points = words(COVERS).map(|path| path.as_bytes().to_vec());

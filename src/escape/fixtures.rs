@@ -24,7 +24,7 @@ use super::targets::{CANARY_VARIABLE, LATE, OpenedPorts, PLANTED, TARGETS_VARIAB
 #[derive(Default)]
 pub struct Fixtures {
     targets: Targets,
-    /// What a hit would be, and how to see it; each owns what it watches.
+    /// Each possible hit and the check for it, which owns the thing that it watches.
     watches: Vec<(String, Watch)>,
     /// The file that becomes the sandbox's standard input.
     input: PathBuf,
@@ -71,7 +71,7 @@ impl Fixtures {
     /// The error of listening.
     pub fn plant_ports(&mut self) -> io::Result<()> {
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        // Another process could take it until the gateway does, which then says so.
+        // Another process could take the port before the gateway does; the gateway then says so.
         let published = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let ports = OpenedPorts {
             host: server.local_addr()?.port(),
@@ -79,7 +79,7 @@ impl Fixtures {
             published: published.port(),
             inside: INSIDE,
         };
-        // It is meant to be reached, and ends with this process.
+        // The server is meant to be reached, and ends with this process.
         drop(greet(server, ports.greeting.clone())?);
         self.targets.ports = Some(ports);
         Ok(())
@@ -106,11 +106,11 @@ impl Fixtures {
         Ok(())
     }
 
-    /// Tells a command that starts the sandbox where the targets are: by variables, and by its
-    /// standard input.
+    /// Passes the targets to the command that starts the sandbox: in variables, and as its standard
+    /// input.
     ///
     /// # Errors
-    /// The error of opening the file for that.
+    /// The error of opening the file for the standard input.
     pub fn tell(&self, command: &mut Command) -> io::Result<()> {
         let secrets = self.targets.variables.iter();
         command
@@ -135,7 +135,7 @@ impl Fixtures {
     fn plant_network(&mut self) -> io::Result<()> {
         let mut addresses: Vec<IpAddr> =
             vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-        // The address from which the host would reach the world; asking sends nothing.
+        // The address from which the host would reach the world; connecting sends nothing.
         let outward = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
             socket.connect("192.0.2.1:9")?;
             socket.local_addr()
@@ -197,7 +197,7 @@ impl Fixtures {
 
     fn plant_input(&mut self) -> io::Result<()> {
         let path = std::env::temp_dir().join(self.name(".input"));
-        // If the sandbox's user is another, they could write it if they could open it.
+        // Mode 0666, so that a sandbox with another user could write the file if it could open it.
         self.input = self.write_nonce(path.clone(), 0o666)?;
         self.targets.input = true;
         self.watch_text(path, "the file of a standard stream was changed");
@@ -210,10 +210,10 @@ impl Fixtures {
         let Some(beside) = project.parent() else {
             return Ok(());
         };
-        // Not the name of a file of ours: the project may lie in `/tmp` itself.
+        // Not the name of a planted file: the project may be in `/tmp` itself.
         let folder = beside.join(self.name("-folder"));
         match fs::create_dir(&folder) {
-            // In this case, no user that the command could have may write there.
+            // Then no user that the command could run as may write there either.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
             made => made?,
         }
@@ -310,7 +310,7 @@ impl Fixtures {
 
 impl Drop for Fixtures {
     fn drop(&mut self) {
-        // Servers that nobody asked end as well.
+        // Also ends the servers whose watches did not run.
         self.breaches();
         for path in &self.files {
             let _ = fs::remove_file(path);
@@ -321,7 +321,7 @@ impl Drop for Fixtures {
     }
 }
 
-/// Greets every client, in a thread; what is returned ends it and tells whether there was one.
+/// Greets every client, in a thread. The result ends the thread and returns whether one came.
 fn greet(server: TcpListener, greeting: String) -> io::Result<impl FnOnce() -> bool + 'static> {
     let own = server.try_clone()?;
     let thread = std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! Probes of git: ways to make the user's own git, outside and later, run one of the command's
-//! programs.
+//! Probes of git: ways to make the user's own git run a program of the command, later and outside
+//! the sandbox.
 //!
 //! The host's side plants a repository for each way, and runs git in it after the sandbox has
 //! ended.
@@ -133,7 +133,7 @@ fn refused(
     }
 }
 
-/// Makes what only git shows later.
+/// Judges an attempt whose effect only git shows later.
 fn told_later(
     targets: &Targets,
     name: &str,
@@ -200,7 +200,7 @@ fn plant_way(name: &str, top: &Path) -> io::Result<()> {
     }
 }
 
-/// Runs git in the repository of a way, and returns whether it ran what the probe had put there.
+/// Runs git in the repository of a way, and returns whether it ran the probe's program.
 pub fn runs_what_was_planted(git: &Path, folder: &Path, name: &str) -> bool {
     let top = folder.join(name);
     for place in [top.join("sub"), top].iter().filter(|place| place.is_dir()) {
@@ -214,7 +214,7 @@ pub fn runs_what_was_planted(git: &Path, folder: &Path, name: &str) -> bool {
                 .env_clear()
                 .env("PATH", "/usr/bin:/bin")
                 .env("GIT_CONFIG_NOSYSTEM", "1")
-                // What is no repository here must not lead git to the user's own above.
+                // If this is no repository, git must not find the user's own above it.
                 .env("GIT_CEILING_DIRECTORIES", folder)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -225,7 +225,7 @@ pub fn runs_what_was_planted(git: &Path, folder: &Path, name: &str) -> bool {
     fs::remove_file(folder.join(MARK)).is_ok()
 }
 
-/// Creates what git treats as a repository.
+/// Creates the files by which git takes a folder for a repository.
 fn repository(git: &Path) -> io::Result<()> {
     for name in ["objects", "refs"] {
         fs::create_dir_all(git.join(name))?;

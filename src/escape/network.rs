@@ -71,7 +71,7 @@ pub fn udp_anywhere(_: &Targets) -> Verdict {
 }
 
 /// Sending without an error does not mean receiving: the host's side sees what arrives. Its
-/// loopback is not ours, so what is sent there says nothing here.
+/// loopback is not ours, so datagrams to that address are not judged here.
 pub fn udp_host(targets: &Targets) -> Verdict {
     let sent = targets.udp.iter().map(|address| {
         let sent = send_datagram(*address, targets.nonce.as_bytes());
@@ -103,7 +103,7 @@ pub fn host_port(targets: &Targets) -> Verdict {
     }
 }
 
-/// Whoever reaches the published port of the host comes back at a server of the sandbox.
+/// A client of the host's published port arrives at a server in the sandbox.
 pub fn publish(targets: &Targets) -> Verdict {
     let Some(ports) = &targets.ports else {
         return not_applicable(NO_PORT);

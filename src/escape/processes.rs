@@ -50,7 +50,7 @@ pub fn first_process(_: &Targets) -> Verdict {
 
 pub fn ptrace(_: &Targets) -> Verdict {
     let mut byte = 0_u8;
-    // struct iovec: a place and its length
+    // struct iovec: an address and a length
     let (here, there) = ([(&raw mut byte) as usize, 1], [0x1000_usize, 1]);
     let vectors = [1, address(&here), 1, address(&there), 1, 0];
     calls_refused(&[
@@ -172,8 +172,8 @@ pub fn standard_files(targets: &Targets) -> Verdict {
     let streams = [0, 1, 2].map(|fd| format!("/proc/self/fd/{fd}"));
     paths_refused(streams, |path| {
         found(fs::metadata(path)?.is_file())?;
-        // The host's side sees whether it was overwritten. If another person's file refuses, its
-        // permissions did that.
+        // The host's side sees whether it was overwritten. Another person's file may refuse because
+        // of its permissions.
         let _ = fs::write(path, "forged");
         Ok(())
     })

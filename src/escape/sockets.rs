@@ -58,7 +58,7 @@ pub fn families(_: &Targets) -> Verdict {
     )
 }
 
-/// Held if no such socket can be opened: what it is called, family, kind and protocol.
+/// Held if none of these sockets can be opened: each is a name, a family, a kind and a protocol.
 fn sockets_refused<S: Into<String>>(
     sockets: impl IntoIterator<Item = (S, i32, i32, i32)>,
 ) -> Verdict {

@@ -3,8 +3,8 @@
 
 use super::probe::words;
 
-/// Paths relative to the home directory. More than the names to hide, because that list is not what
-/// keeps them away.
+/// Paths relative to the home directory. More than the list of names to hide, because the sandbox
+/// does not rely on that list.
 pub fn stores() -> impl Iterator<Item = &'static str> {
     words(STORES)
 }

@@ -58,7 +58,7 @@ pub struct OpenedPorts {
 }
 
 impl Targets {
-    /// What the host's side tells in [`TARGETS_VARIABLE`]; without that, nothing was planted.
+    /// Reads the targets from [`TARGETS_VARIABLE`]; without the variable, nothing was planted.
     ///
     /// # Errors
     /// If the variable has another form.
