@@ -7,7 +7,7 @@ use super::authority::{Authority, AuthorityMalformed};
 use super::host::Host;
 use super::{Origin, Scheme};
 
-/// What the connection said before its first request.
+/// The claims that a connection made before its first request.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionClaims<'a> {
     /// The scheme: [`Scheme::Https`] exactly if the gateway terminated TLS on this connection.
@@ -44,7 +44,7 @@ gateway_names::faults! {
         SniTunnelMismatch = SniConnectMismatch "the tunnel and the server name differ",
         /// The path begins with no alias of a `base` listener.
         Alias = Alias "the path begins with no alias of this listener",
-        /// A web page asks through a `base` listener.
+        /// A web page sends a request through a `base` listener.
         Browser = Browser "a browser asks, or for another name than the listener's",
         /// The request is for another host or port than the connection.
         Misdirected = AuthorityMismatch "the request is for another authority than the connection",

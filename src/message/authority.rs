@@ -52,8 +52,8 @@ impl Authority {
         })
     }
 
-    /// Returns the host, with the port unless that is 443: as `gateway allow` takes it, and a shell
-    /// that would look for files by brackets.
+    /// Returns the host, with the port unless that is 443: as `gateway allow` accepts it. A host
+    /// alone has no brackets, which a shell would expand.
     pub fn shown(&self) -> String {
         match self.port {
             443 => self.host.as_str().to_owned(),

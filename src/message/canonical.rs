@@ -141,10 +141,10 @@ fn has_hidden_separator(path: &[u8]) -> bool {
 /// Refuses a resolved path that becomes a different one if an origin decodes it again, however
 /// often.
 ///
-/// What the first decoding reveals is data within a segment, including a kept `%2F`, but it must
-/// not be a dot segment. Later decodings must not reveal a dot segment, separator or control, nor a
-/// character that was never to be escaped (`%2561dmin`). A name with a percent sign (`per%25cent`)
-/// may decode to bytes that are not text.
+/// Bytes that the first decoding reveals are data within a segment, including a kept `%2F`, but
+/// must not form a dot segment. Later decodings must not reveal a dot segment, separator or
+/// control, nor a character that needs no escape (`%2561dmin`). A name with a percent sign
+/// (`per%25cent`) may decode to bytes that are not text.
 fn check_deeper(path: &[u8]) -> Result<(), TargetMalformed> {
     let mut separators = None;
     let mut text = path.to_vec();
@@ -215,7 +215,7 @@ fn read_loosely(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The character of an escape such as `%u002e`, and the text behind it.
+/// The character of an escape such as `%u002e`, and the text after it.
 pub(super) fn iis_escape(bytes: &[u8]) -> Option<(char, &[u8])> {
     let [b'%', b'u' | b'U', rest @ ..] = bytes else {
         return None;

@@ -22,7 +22,7 @@ impl Pointer {
         &self.0
     }
 
-    /// The same place in a value that is itself below these members of a document.
+    /// The pointer from the root of a document whose value at `members` this one points into.
     #[must_use]
     pub fn below(&self, members: impl Iterator<Item = String>) -> Self {
         Self(members.chain(self.0.iter().cloned()).collect())
@@ -104,7 +104,7 @@ impl FromStr for FormName {
 
 /// Splits a name into parts, folded so that most spellings become equal.
 pub fn parts(name: &str) -> Vec<String> {
-    // Some stop at NUL.
+    // Some readers stop at NUL.
     let name = name.split('\0').next().unwrap_or_default();
     // `a[b]c` is `a[b]` to PHP, and `[a][b]` is `a[b]` to Rack.
     let name = name.trim_start_matches(|letter: char| !letter.is_ascii_alphanumeric());

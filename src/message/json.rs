@@ -1,8 +1,7 @@
-//! One strict reading of a JSON document (RFC 8259): what is wanted of it, and where that stands.
+//! A strict JSON parser (RFC 8259) that keeps only the wanted values, with their positions.
 //!
-//! A document that two readers could take for different ones is not read: a name that occurs twice
-//! in an object, anything behind the document, a number without a finite value, half a surrogate
-//! pair.
+//! Refuses what two parsers could read differently: a name that occurs twice in an object, bytes
+//! after the document, a number without a finite value, half a surrogate pair.
 
 mod wanted;
 
@@ -14,7 +13,7 @@ use memchr::memchr2;
 use super::folded;
 pub use wanted::{MOST_TEXTS, Wanted, Watch};
 
-/// A document, of which what was wanted is kept.
+/// A parsed document. Only the wanted values are kept.
 #[derive(Debug)]
 pub struct Json<'t> {
     text: &'t str,
@@ -22,21 +21,21 @@ pub struct Json<'t> {
     is_seen: bool,
 }
 
-/// Why a text is not read.
+/// Why a document is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JsonFault {
-    /// It is not one JSON document, for the byte at this place.
+    /// It is not one JSON document. Holds the offset of the first bad byte.
     #[error("it is not one JSON document, at byte {0}")]
     Malformed(usize),
     /// A name occurs twice in an object.
     #[error("a name occurs twice in one object")]
     Doubled,
-    /// It has more names, or more of what is wanted, than is kept.
+    /// It has too many names in open objects, or too many wanted values.
     #[error("it has too many names")]
     Excess,
 }
 
-/// A value that was kept, and what was kept below it.
+/// A kept value, with the kept values below it.
 #[derive(Debug)]
 struct Kept {
     at: Range<usize>,
@@ -89,19 +88,19 @@ impl<'t> Json<'t> {
         }
     }
 
-    /// Whether a name came that was watched for.
+    /// Whether a watched name occurs in the document.
     pub fn is_seen(&self) -> bool {
         self.is_seen
     }
 }
 
 impl<'j> Value<'j> {
-    /// Where it stands: a string with its quotation marks.
+    /// Its range in the document; that of a string includes the quotation marks.
     pub fn at(self) -> Range<usize> {
         self.kept.at.clone()
     }
 
-    /// As it is written.
+    /// Its bytes in the document, unchanged.
     pub fn raw(self) -> &'j str {
         &self.text[self.at()]
     }
@@ -127,19 +126,19 @@ impl<'j> Value<'j> {
             .starts_with(|c: char| c == '-' || c.is_ascii_digit())
     }
 
-    /// The text, if it is one, without escapes.
+    /// The unescaped text, if it is a string.
     pub fn text(self) -> Option<Cow<'j, str>> {
         let inner = self.raw().strip_prefix('"')?.strip_suffix('"')?;
         unescaped(inner)
     }
 
-    /// The number, if it is a whole one in its shortest form.
+    /// The number, if it is an integer in its shortest form.
     pub fn number(self) -> Option<i64> {
         let raw = self.raw();
         raw.parse().ok().filter(|_| raw != "-0")
     }
 
-    /// The truth value, if it is one.
+    /// The boolean, if it is one.
     pub fn flag(self) -> Option<bool> {
         self.raw().parse().ok()
     }
@@ -213,7 +212,7 @@ impl<'w> Walk<'w> {
         Ok(())
     }
 
-    /// Reads the value that begins here. `is_watched`: it is below a name that is watched.
+    /// Reads the value that begins here. `is_watched` says whether it is below a watched name.
     fn value(&mut self, wanted: &[&Wanted<'_>], is_watched: bool) -> Result<Kept, JsonFault> {
         let start = self.at;
         let (mut members, mut elements) = (Vec::new(), Vec::new());
@@ -341,7 +340,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Notes a name. Returns whether what is below it is watched.
+    /// Checks a name against the watch. Returns whether the values below it are watched.
     fn note(&mut self, name: &str, is_watched: bool) -> bool {
         let Some(watch) = self.watch else {
             return false;
@@ -412,7 +411,7 @@ impl<'w> Walk<'w> {
     }
 }
 
-/// The text of a string without its escapes. `None` if one is not well-formed.
+/// Unescapes a string. `None` if an escape is malformed.
 fn unescaped(text: &str) -> Option<Cow<'_, str>> {
     let Some(mut at) = memchr::memchr(b'\\', text.as_bytes()) else {
         return Some(Cow::Borrowed(text));
@@ -432,7 +431,7 @@ fn unescaped(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(out))
 }
 
-/// The escape that stands first, and its length.
+/// The character of the escape at the start of the text, and the length of the escape.
 fn escape(rest: &[u8]) -> Option<(char, usize)> {
     let hex = |at: usize| {
         let digits = rest.get(at..at + 4)?.iter();
@@ -461,9 +460,9 @@ fn escape(rest: &[u8]) -> Option<(char, usize)> {
     Some((letter, 2))
 }
 
-/// The most lists and objects in one another.
+/// The deepest nesting of lists and objects.
 const DEEPEST: usize = 127;
-/// The most names in all open objects together, which bounds memory whatever is sent.
+/// The most names in all open objects together. Bounds memory for any document.
 const MOST_OPEN_NAMES: usize = 65_536;
 /// The most values that are kept.
 const MOST_KEPT: usize = 16_384;

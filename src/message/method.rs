@@ -3,7 +3,7 @@
 use http::Method;
 
 gateway_names::faults! {
-    /// Why a method is refused before policy is asked.
+    /// Why a method is refused before policy is evaluated.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
     pub enum MethodRefused {
         /// A token with a lower-case letter or an unusual character, or longer than 32 bytes.

@@ -1,4 +1,4 @@
-//! Fields that name a second path: what a request copies, or where it moves it to.
+//! Fields that name a second path: the source of a copy, or the destination of a move.
 
 use http::{HeaderMap, HeaderValue};
 
@@ -15,10 +15,10 @@ pub fn names_path(fields: &HeaderMap) -> bool {
     fields.keys().any(|name| is_path_field(name.as_str()))
 }
 
-/// The paths that fields name, as paths of the origin that the request is for. `None` stands for
-/// one that leads elsewhere, or that is not written in its canonical form.
+/// The paths that fields name, as paths of the origin that the request is for. `None` stands for a
+/// path at another origin, or one that is not in canonical form.
 ///
-/// Whoever judges a request by its path judges it by these too, and refuses `None`.
+/// A caller that judges a request by its path must judge these too, and refuse `None`.
 pub fn named_paths<'a>(
     fields: &'a HeaderMap,
     origin: (Scheme, &'a Host, u16),
@@ -30,14 +30,14 @@ pub fn named_paths<'a>(
 }
 
 impl Origin {
-    /// The origin in its parts.
+    /// The scheme, host and port of the origin.
     pub fn parts(&self) -> (Scheme, &Host, u16) {
         (self.scheme, &self.authority.host, self.authority.port)
     }
 }
 
-/// WebDAV's `Destination`, the copies and renames of object stores, and what Next.js takes for the
-/// path that it serves.
+/// WebDAV's `Destination`, the fields of copies and renames in object stores, and the fields from
+/// which Next.js takes the path to serve.
 fn is_path_field(name: &str) -> bool {
     let name = folded_name(name);
     name.ends_with("-copy-source")
@@ -61,12 +61,12 @@ fn named_path(
             }
             path.to_owned()
         }
-        // Stores take `bucket/key` and `/bucket/key` for one.
+        // Stores read `bucket/key` and `/bucket/key` as the same path.
         None if text.starts_with('/') => text.to_owned(),
         None => format!("/{text}"),
     };
     let target = RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).ok()?;
-    // This also leaves out a query, which some read as a part of the name.
+    // This also refuses a query, which some stores read as a part of the name.
     (target.path() == path && !path.starts_with("//")).then_some(target)
 }
 

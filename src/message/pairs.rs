@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str};
 
 use super::canonical::iis_escape;
 
-/// What is escaped in a name or a value: everything but the unreserved characters (RFC 3986 §2.3).
+/// The bytes that are escaped in a name or a value: all but unreserved ones (RFC 3986 §2.3).
 pub const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Whether some origin drops the character at the start of a name: PHP and Rack white space, Rack
-/// and qs brackets, `URLSearchParams` one `?`, and many what cannot be seen.
+/// Whether some origin drops the character at the start of a name: PHP and Rack drop white space,
+/// Rack and qs brackets, `URLSearchParams` one `?`, and many invisible ones.
 fn is_dropped(letter: char) -> bool {
     letter.is_whitespace() || letter.is_control() || "+[]?\u{feff}\u{200b}".contains(letter)
 }
@@ -11,8 +11,8 @@ fn is_dropped(letter: char) -> bool {
 /// Every name under which some origin reads a parameter, beginning with the name as it is.
 ///
 /// PHP reads `a.b`, `a b` and `a[b` as `a_b`. PHP, Rack and qs read `a[]`, `a[x]` and `a[x]y` as a
-/// member of `a`. Some drop what stands before it (`is_dropped`). Readers that use C strings stop
-/// at NUL. A policy that restricts must see all of these, and one that permits must see no second.
+/// member of `a`. Some drop characters before it (`is_dropped`). Readers that use C strings stop at
+/// NUL. A policy that restricts must see all of these, one that permits only single readings.
 pub fn parameter_names(name: &str) -> Vec<Cow<'_, str>> {
     let mut all = vec![Cow::Borrowed(name)];
     if is_plain(name) {
@@ -66,16 +66,16 @@ pub fn folded_parameters(name: &str) -> Vec<String> {
     all
 }
 
-/// Folds the name of a parameter, so that all that some origin takes for one become equal: its
-/// letters and digits, [`folded`]. Origins read `Token`, `$token` and ` token` as `token`,
-/// `private.token` and `privateToken` as `private_token`.
+/// Folds the name of a parameter, so that all names that some origin treats as one become equal.
+/// Keeps its letters and digits, [`folded`]. Origins read `Token`, `$token` and ` token` as
+/// `token`, `private.token` and `privateToken` as `private_token`.
 pub fn folded_parameter(name: &str) -> String {
     let mut name = folded(name);
     name.retain(char::is_alphanumeric);
     name
 }
 
-/// Folds the name of a member of JSON, so that all that some origin takes for one become equal.
+/// Folds the name of a JSON member, so that names that some origin treats as one become equal.
 ///
 /// Readers without case distinction, such as Go's `encoding/json`, also read `ſ` (U+017F) as `s`
 /// and the Kelvin sign as `k`. Readers that use C strings stop at NUL. The JSON form of Protocol
@@ -86,7 +86,7 @@ pub fn folded(name: &str) -> String {
     letters.flat_map(in_one_case).collect()
 }
 
-/// A name without case distinction.
+/// Folds the letter case of a name alone.
 pub fn in_lower_case(name: &str) -> String {
     name.chars().flat_map(in_one_case).collect()
 }

@@ -12,7 +12,7 @@ use super::target_form::EncodedSlash;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PathPlace(Box<str>);
 
-/// Why a text is no such place: it is not canonical, or has not one `{}`, in its last segment.
+/// Why a text is not a path place: not canonical, or without exactly one `{}`, in its last segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the path of a place has `{{}}` once, in its last segment, as in `/bot{{}}/`")]
 pub struct PathPlaceMalformed(());
@@ -24,7 +24,7 @@ impl PathPlace {
         let mut at = 1;
         let mut there = path[1..].split('/');
         for wanted in self.0[1..].split('/') {
-            // A slash at its end asks that something follows.
+            // A slash at the end of the place requires another segment.
             let segment = there.next()?;
             match wanted.split_once(LENT) {
                 Some((before, after)) => {
@@ -33,7 +33,7 @@ impl PathPlace {
                     found = Some(from..from + inner.len());
                 }
                 None if wanted.is_empty() || wanted == segment => {}
-                // One that no reader splits or leaves out.
+                // `*` stands only for a segment that no reader splits or leaves out.
                 None if wanted == "*" && !segment.is_empty() && !segment.contains(['%', ';']) => {}
                 None => return None,
             }
@@ -42,8 +42,8 @@ impl PathPlace {
         found
     }
 
-    /// What stands in the place in the reading of the most lenient origin, as [`super::Route`] has
-    /// it. Empty or `{}` is nothing.
+    /// The range of the place in the reading of the most lenient origin, as in [`super::Route`].
+    /// `None` if that is empty or `{}`.
     pub fn loosely(&self, path: &str) -> Option<Range<usize>> {
         let mut there = segments(path);
         for wanted in self.0[1..].split('/') {

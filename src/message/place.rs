@@ -32,7 +32,7 @@ pub enum Place {
     Cookie(String),
     /// The decoded value of the query parameter with this decoded name.
     Query(String),
-    /// A part of a segment of the path. From [`RequestTarget::lending`](super::RequestTarget) on, `{}`
+    /// A part of a path segment. From [`RequestTarget::lending`](super::RequestTarget) on, `{}`
     /// stands there.
     Path(PathPlace),
     /// The value in a form (`application/x-www-form-urlencoded`).
@@ -93,7 +93,7 @@ impl Place {
         matches!(self, Self::Form(_) | Self::Json(_) | Self::Multipart(_))
     }
 
-    /// Whether it is in what follows a request of its kind, a WebSocket.
+    /// Whether it is in the messages of a WebSocket, which follow the request.
     pub fn is_in_messages(&self) -> bool {
         matches!(self, Self::WebSocket(_))
     }
@@ -127,13 +127,13 @@ pub enum PlaceMalformed {
          that place"
     )]
     Subprotocol,
-    /// The path is not that of a place.
+    /// The path is not the path of a place.
     #[error(transparent)]
     Path(#[from] PathPlaceMalformed),
-    /// The name in a form has other characters.
+    /// The name in a form has a character that is not allowed there.
     #[error(transparent)]
     Form(#[from] FormNameMalformed),
-    /// It is no pointer.
+    /// The text is not a JSON Pointer.
     #[error(transparent)]
     Pointer(#[from] PointerMalformed),
     /// The scheme, cookie or parameter name is empty or contains a character that is not allowed

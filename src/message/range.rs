@@ -1,5 +1,5 @@
-//! A range of bytes that is asked for with a margin around it, so that a secret across its border
-//! is read whole (RFC 9110 §14).
+//! Byte ranges (RFC 9110 §14). A range is requested with a margin around it, so that a secret
+//! across its border is read whole.
 
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE};
 use http::{HeaderMap, HeaderValue};
@@ -9,16 +9,16 @@ use http::{HeaderMap, HeaderValue};
 pub enum ByteRange {
     /// From this byte on, to this one if it is given.
     From(u64, Option<u64>),
-    /// The last bytes, as many as this.
+    /// The last bytes: this many.
     Last(u64),
 }
 
-/// Which bytes of an answer with a margin are the client's.
+/// The client's part of a response with a margin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// How many bytes come before them.
+    /// How many bytes come before the client's part.
     pub skip: u64,
-    /// How many they are; none if the content has no byte of the range.
+    /// Its length in bytes; 0 if the content has no byte of the range.
     pub length: u64,
 }
 
@@ -39,7 +39,7 @@ impl ByteRange {
         }
     }
 
-    /// The field's value that asks for the range with as many bytes more on both sides.
+    /// The value of a `Range` field for the range with `margin` more bytes on both sides.
     #[must_use]
     pub fn with_margin(self, margin: u64) -> HeaderValue {
         let text = match self {
@@ -54,9 +54,9 @@ impl ByteRange {
         HeaderValue::try_from(text).expect("digits are valid in a field")
     }
 
-    /// Finds the range in an answer with partial content, and writes its fields for it alone.
+    /// Finds the range in a response with partial content, and rewrites the fields for it alone.
     ///
-    /// `None` if the answer does not say which bytes it has, or has not those before the range.
+    /// `None` if the response does not say which bytes it has, or begins after the range does.
     pub fn of_answer(self, fields: &mut HeaderMap) -> Option<Part> {
         let (from, to, total) = content_range(fields)?;
         let (first, last) = match self {
@@ -80,7 +80,7 @@ impl ByteRange {
     }
 }
 
-/// Whether an answer has a part of content that is no longer than this as a whole.
+/// Whether a response has a part of content whose whole length is unknown or at most `most`.
 #[must_use]
 pub fn is_part_of(fields: &HeaderMap, most: u64) -> bool {
     content_range(fields).is_some_and(|(from, to, total)| {
@@ -90,7 +90,7 @@ pub fn is_part_of(fields: &HeaderMap, most: u64) -> bool {
     })
 }
 
-/// The first and the last byte of the part that an answer has, and of how many.
+/// The first and the last byte of the part that a response has, and the whole length as written.
 fn content_range(fields: &HeaderMap) -> Option<(u64, u64, String)> {
     let mut ranges = fields.get_all(CONTENT_RANGE).iter();
     let (Some(given), None) = (ranges.next(), ranges.next()) else {
@@ -117,7 +117,7 @@ mod tests {
         ByteRange::parse(&HeaderValue::from_str(text).unwrap())
     }
 
-    /// The part of an answer with this `Content-Range`, and what the client is told of it.
+    /// The part of a response with this `Content-Range`, and the one that the client gets.
     fn part(asked: &str, given: &str) -> Option<(u64, u64, String)> {
         let given = HeaderValue::from_str(given).unwrap();
         let mut fields = HeaderMap::from_iter([(CONTENT_RANGE, given)]);

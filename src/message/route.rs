@@ -67,8 +67,8 @@ pub fn readings(path: &str) -> Vec<String> {
     all
 }
 
-/// Whether some server may take both paths for one: a reading of one is a reading of the other.
-/// Here encoded slashes are slashes, and one at the end says nothing. Letter case is kept.
+/// Whether some server may treat both paths as the same: a reading of one is a reading of the
+/// other. Encoded slashes count as slashes, and a slash at the end is ignored. Letter case is kept.
 pub fn may_be_same(one: &str, other: &str) -> bool {
     let others = readings(other);
     let is_among = |one: &String| others.iter().any(|other| segments(one).eq(segments(other)));

@@ -160,13 +160,13 @@ pub fn credential_protocol(protocols: &str) -> Option<&str> {
     None
 }
 
-/// Words that make a name that ends with one suggest a credential.
+/// A name that ends with one of these words suggests a credential.
 const LAST_WORDS: [&str; 14] = word_list(
     "authorization authentication auth token tokens apikey secret password passwd passphrase jwt \
      bearer credential credentials",
 );
 
-/// Words that make a name before `key` suggest a credential.
+/// A name that ends with one of these words before `key` suggests a credential.
 const KEY_WORDS: [&str; 14] = word_list(
     "api access app application auth account client functions license master private secret \
      service subscription",

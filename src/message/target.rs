@@ -26,7 +26,7 @@ use super::target_form::{EncodedSlash, TargetMalformed};
 #[derive(Clone)]
 pub struct RequestTarget {
     canonical: PathAndQuery,
-    /// What the client wrote, if different. The client may have signed that.
+    /// The target as the client wrote it, if different. The client may have signed that one.
     sent: Option<Box<PathAndQuery>>,
 }
 
@@ -114,7 +114,7 @@ impl RequestTarget {
     /// from a client, and stays one segment.
     ///
     /// # Errors
-    /// [`TargetMalformed::NoSuchParameter`] if nothing is lent there, and else by cause.
+    /// [`TargetMalformed::NoSuchParameter`] without a [`LENT`], otherwise by cause.
     pub fn with_lent(&self, text: &str) -> Result<RequestTarget, TargetMalformed> {
         let (before, after) = self
             .canonical
@@ -331,11 +331,11 @@ const METHOD_PARAMETERS: [&str; 5] = [
 /// Query parameters that make Google's services use other fields (Cloud APIs, "System parameters";
 /// Closure's `HttpCors`).
 const FIELD_PARAMETERS: [&str; 4] = ["$httpHeaders", "$.httpHeaders", "$ct", "$.ct"];
-/// What stands in a path for a credential that is lent there. No client can write it: braces are
-/// always escaped in a canonical path.
+/// The placeholder in a path for a credential that is lent there. No client can write it: braces
+/// are always escaped in a canonical path.
 pub const LENT: &str = "{}";
 const ESCAPED_LENT: &str = "%7B%7D";
-/// What is escaped within a segment (RFC 3986 §3.3). Some origins cut a segment at a `;`.
+/// The bytes to escape within a segment (RFC 3986 §3.3). Some origins cut a segment at a `;`.
 const IN_SEGMENT: &AsciiSet = &ESCAPED
     .remove(b':')
     .remove(b'@')

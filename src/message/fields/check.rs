@@ -65,7 +65,7 @@ pub fn check(fields: &HeaderMap, version: Version) -> Result<(), FieldsMalformed
 }
 
 /// Removes white space at the ends of values, as readers of HTTP/1.1 do (RFC 9110 §5.5), so that
-/// both versions of HTTP carry one value. Clients send it over HTTP/2 all the same (gh 2.23).
+/// both versions of HTTP carry one value. Some clients send such white space over HTTP/2 (gh 2.23).
 pub fn trim(fields: &mut HeaderMap) {
     for value in fields.values_mut() {
         let edge = |byte: Option<&u8>| byte.is_some_and(|b| matches!(b, b' ' | b'\t'));

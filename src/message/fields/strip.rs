@@ -4,7 +4,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::names::{is_end_to_end, is_hop_by_hop, is_override, is_steering};
 
-/// What the removed hop-by-hop fields said.
+/// Information from the removed hop-by-hop fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HopByHop {
     /// Whether there was `TE: trailers`. A gRPC origin refuses requests without it, so the gateway

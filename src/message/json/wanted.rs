@@ -1,15 +1,15 @@
-//! What is kept of a document.
+//! The selection of the values to keep of a document.
 
 use crate::folded;
 
-/// What is wanted of a value. Without anything, the value itself alone.
+/// The parts of a value to keep. Empty, it keeps the value itself alone.
 ///
-/// Names are compared folded, so that all spellings of a wanted name are kept: whoever asks for
-/// one sees the others too.
+/// Names are compared folded, so that all spellings of a wanted name are kept, and a caller sees
+/// every one.
 #[derive(Default)]
 pub struct Wanted<'a> {
     below: Vec<Below<'a>>,
-    /// Whether each element of a list is wanted as the list is.
+    /// Whether this selection also applies to each element of a list.
     is_list_open: bool,
     /// Whether every name is kept.
     has_names: bool,
@@ -17,29 +17,29 @@ pub struct Wanted<'a> {
     has_texts: bool,
     is_whole: bool,
     is_asked: Option<&'a dyn Fn(&str) -> bool>,
-    /// What is wanted of the elements of a list, of which those are kept that have some of it.
+    /// The selection for the elements of a list. Keeps the elements in which it selects a member.
     elements: Option<Box<Self>>,
     watch: Option<Watch>,
 }
 
 struct Below<'a> {
-    /// The name, folded, and the index in a list that it tells.
+    /// The folded name, and the list index that it spells, if any.
     name: String,
     nth: Option<usize>,
     wanted: Wanted<'a>,
 }
 
-/// Names that matter wherever they stand below some other names.
+/// Names to look for at any depth below some other names.
 #[derive(Clone, Copy)]
 pub struct Watch {
-    /// The names below which it is watched.
+    /// The names below which the others are watched for.
     pub below: &'static [&'static str],
     /// The names that are watched for.
     pub names: &'static [&'static str],
 }
 
 impl<'a> Wanted<'a> {
-    /// Everything, down to the innermost values.
+    /// Keeps everything, down to the innermost values.
     pub fn whole() -> Self {
         Self {
             is_whole: true,
@@ -47,7 +47,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// What is wanted of a member, or of the element with this index.
+    /// The selection for a member, or for the element with this index.
     pub fn member_of<'s>(&'s mut self, name: &str) -> &'s mut Self {
         let name = folded(name);
         let known = self.below.iter().position(|one| one.name == name);
@@ -61,13 +61,13 @@ impl<'a> Wanted<'a> {
         &mut self.below[at].wanted
     }
 
-    /// What these names and indices lead to.
+    /// The selection for the value at these names and indices.
     pub fn at<'s>(&'s mut self, names: impl IntoIterator<Item = &'s String>) -> &'s mut Self {
         let names = names.into_iter();
         names.fold(self, |wanted, name| wanted.member_of(name))
     }
 
-    /// Also wants each element of a list as the list itself is wanted.
+    /// Also applies this selection to each element of a list.
     pub fn each(&mut self) -> &mut Self {
         self.is_list_open = true;
         self
@@ -85,7 +85,7 @@ impl<'a> Wanted<'a> {
         self
     }
 
-    /// Also wants the members that this asks for, of an object or of the objects in a list.
+    /// Also wants the members that `is_asked` accepts, of an object or of the objects in a list.
     pub fn asked(&mut self, is_asked: &'a dyn Fn(&str) -> bool) {
         self.is_asked = Some(is_asked);
         self.elements = Some(Box::new(Self {
@@ -103,7 +103,7 @@ impl<'a> Wanted<'a> {
         self.watch.as_ref()
     }
 
-    /// Adds what is wanted of a member. Returns whether its name is kept.
+    /// Adds the selections for a member. Returns whether its name is kept.
     pub(super) fn member<'s>(&'s self, name: &str, below: &mut Vec<&'s Self>) -> bool {
         if !self.below.is_empty() {
             let spelt = folded(name);
@@ -114,7 +114,7 @@ impl<'a> Wanted<'a> {
         self.has_names || self.is_asked.is_some_and(|is_asked| is_asked(name))
     }
 
-    /// Adds what is wanted of an element. Returns whether it is kept.
+    /// Adds the selections for an element. Returns whether it is kept.
     pub(super) fn element<'s>(&'s self, nth: usize, below: &mut Vec<&'s Self>) -> bool {
         let named = self.below.iter().filter(|one| one.nth == Some(nth));
         below.extend(named.map(|one| &one.wanted));
