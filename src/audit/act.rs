@@ -1,4 +1,4 @@
-//! Records what an operator of the gateway did.
+//! Records the acts of the gateway's operators.
 
 use super::error::Error;
 use super::log::Log;
@@ -7,20 +7,20 @@ use super::texts::show;
 use super::words::Decision;
 use gateway_names::SessionId;
 
-/// What an operator did, or tried to do, through the control socket.
+/// An operator's act, or attempt, through the control socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Act<'a> {
-    /// What they asked for, such as `session.end`.
+    /// The name of the act, such as `session.end`.
     pub name: &'static str,
-    /// Who they are, such as `uid:1000`.
+    /// The operator, such as `uid:1000`.
     pub operator: &'a str,
-    /// The session that it was about.
+    /// The session that the act concerned.
     pub session: Option<&'a SessionId>,
-    /// What else it was about, such as a policy; never a secret, a phantom or content.
+    /// What else the act concerned, such as a policy; never a secret, a phantom or content.
     pub subject: &'a str,
-    /// Whether they might.
+    /// Whether the operator was allowed to act.
     pub decision: Decision,
-    /// Whether it was not done after all. The act has another record of before.
+    /// Whether the act was not done after all. It also has an earlier record, from before.
     pub failed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The logs in a folder: which are in use, what they take, and the removal of closed ones.
+//! The logs in a folder: which are in use, their sizes, and the removal of closed ones.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -19,9 +19,9 @@ use super::private::{is_at, is_ours, lock, opening, options, private_directory};
 pub struct StoredLog {
     /// The log's own file.
     pub path: PathBuf,
-    /// All its files, oldest first; the last is its own.
+    /// All files of the log, oldest first; the last is `path`.
     pub files: Vec<PathBuf>,
-    /// What they take on the disk, in bytes.
+    /// The bytes that the files take on the disk.
     pub bytes: u64,
     /// When it was last written.
     pub written: SystemTime,
@@ -29,7 +29,7 @@ pub struct StoredLog {
     pub live: bool,
 }
 
-/// What is kept of a folder's logs. Everything that is not limited is kept.
+/// The limits within which a folder's logs are kept. Without a limit, all are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Keep {
     /// Logs that were written within this time.
@@ -40,7 +40,7 @@ pub struct Keep {
     pub logs: Option<usize>,
 }
 
-/// What a removal did.
+/// The outcome of a removal.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Pruned {
     /// The logs that were removed, or would be, the newest first.
@@ -59,7 +59,7 @@ pub fn stored(folder: &Path) -> Result<Vec<StoredLog>, Error> {
     stored_but(folder, |_| false)
 }
 
-/// Lists the logs but those that are `left_out`, by their paths.
+/// Lists the logs except those whose path is `left_out`.
 fn stored_but(folder: &Path, left_out: impl Fn(&Path) -> bool) -> Result<Vec<StoredLog>, Error> {
     let mut logs = Vec::new();
     if !folder.exists() {
@@ -83,8 +83,8 @@ fn stored_but(folder: &Path, left_out: impl Fn(&Path) -> bool) -> Result<Vec<Sto
 /// Removes the closed logs of a folder that need not be kept, each as a whole. With `dry`, removes
 /// nothing.
 ///
-/// A log that is being written is never removed, nor one that somebody named: only those whose
-/// names a session chose. No link is followed.
+/// Never removes a log that is being written, nor one that a person named: only logs with a name
+/// that a session chose. No link is followed.
 ///
 /// # Errors
 /// As [`stored`].
@@ -127,8 +127,8 @@ pub fn prune(folder: &Path, keep: Keep, dry: bool) -> Result<Pruned, Error> {
 }
 
 impl Keep {
-    /// Whether nothing is to be done about a log, by what can be seen without opening it. There are
-    /// many, and each `exec` looks.
+    /// Whether a log needs neither removal nor repair. Does not open it: there are many logs, and
+    /// each `exec` checks all.
     fn keeps_as_it_is(self, path: &Path, now: SystemTime) -> bool {
         let is_recent = |about: &Metadata| {
             let written = about.modified().ok();
@@ -155,12 +155,12 @@ fn is_of_a_session(path: &Path) -> bool {
     })
 }
 
-/// Describes a log. A file that cannot be opened, is no regular file, or belongs to somebody else
-/// is none.
+/// Describes a log. `None` for a file that cannot be opened, is not regular, or belongs to another
+/// user.
 fn look(path: &Path, names: &BTreeSet<OsString>) -> Option<StoredLog> {
     let (file, about) = own_file(path).ok()?;
     let mut files = siblings_of(path, names);
-    // An empty file beside full ones is a log that turns over just now.
+    // An empty file next to full ones is a log during its rotation.
     let turns = about.len() == 0 && !files.is_empty();
     let live = turns || lock(&file).is_err();
     let older: Vec<Metadata> = files.iter().filter_map(|file| regular(file)).collect();
@@ -203,7 +203,7 @@ fn close_off(log: &StoredLog) -> io::Result<Option<File>> {
     Ok(is_closed.then_some(file))
 }
 
-/// Removes a log, its oldest file first, so that what a crash leaves is still found as this log.
+/// Removes a log, its oldest file first, so that files that a crash leaves still belong to it.
 fn remove(directory: &File, log: &StoredLog) -> io::Result<bool> {
     let Some(_held) = close_off(log)? else {
         return Ok(false);
@@ -215,7 +215,7 @@ fn remove(directory: &File, log: &StoredLog) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Gives back what a crash left reserved behind a log's end. Its age stays.
+/// Frees the space that a crash left reserved after a log's end. Keeps its modification time.
 fn mend(log: &StoredLog) -> io::Result<u64> {
     let about = fs::symlink_metadata(&log.path)?;
     if reserved(&about) == 0 {
@@ -230,12 +230,12 @@ fn mend(log: &StoredLog) -> io::Result<u64> {
     Ok((about.blocks().saturating_sub(now)) * BLOCK)
 }
 
-/// How many bytes are reserved behind the end of a file.
+/// How many bytes are reserved after the end of a file.
 fn reserved(about: &Metadata) -> u64 {
     (about.blocks() * BLOCK).saturating_sub(about.len() + SLACK)
 }
 
 /// The unit of `st_blocks`.
 const BLOCK: u64 = 512;
-/// What a file system may keep beyond a file's length without a reservation.
+/// The bytes that a file system may keep beyond a file's length without a reservation.
 const SLACK: u64 = 64 << 10;

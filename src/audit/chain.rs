@@ -25,7 +25,7 @@ pub struct Head {
     pub(super) hash: HexHash,
 }
 
-/// What a sealed line says about its place in the chain.
+/// The place of a sealed line in the chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Link<'a> {
     /// The record's own number and hash.
@@ -59,7 +59,7 @@ pub enum LinkBroken {
 pub struct HeadMalformed(());
 
 impl Head {
-    /// The head with this hash, if that is one.
+    /// The head with this hash; `None` if the hash is malformed.
     pub(super) fn new(seq: u64, hash: &str) -> Option<Self> {
         let hash = hex_hash(hash.as_bytes())?;
         Some(Self { seq, hash })

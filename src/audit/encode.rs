@@ -24,8 +24,8 @@ impl<'a> Object<'a> {
         Self { out, start }
     }
 
-    /// Writes a member. Its key is given as it stands between two members, `,"key":`, and must need
-    /// no escapes.
+    /// Writes a member. `key` has the form `,"key":` of a key between two members, and must need no
+    /// escapes.
     pub(super) fn member(&mut self, key: &'static str, value: &impl Value) {
         if !value.is_unset() {
             self.out.extend_from_slice(key.as_bytes());
@@ -104,7 +104,7 @@ impl Value for SocketAddr {
 
     fn write(&self, out: &mut Vec<u8>) {
         match self {
-            // Most addresses are these, and the formatter would take ten times as long.
+            // Most addresses are IPv4, and the formatter would take ten times as long.
             Self::V4(address) => {
                 let mut before = b'"';
                 for octet in address.ip().octets() {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What the log could not do. Never repeats a record's text.
+/// A failure of the log. Never repeats a record's text.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The file, its directory or its lock could not be opened, created or read.

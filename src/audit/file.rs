@@ -32,8 +32,8 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens or creates the log, and finds the end of its chain. With true, that is in an older
-    /// file, and the current one is empty.
+    /// Opens or creates the log, and finds the end of its chain. If the last value is true, the end
+    /// is in an older file, and the current one is empty.
     ///
     /// # Errors
     /// [`Error::Exposed`] if other users can reach it, [`Error::Locked`] if another process uses
@@ -85,8 +85,8 @@ impl LogFile {
         }
         fs::rename(&self.path, &older)?;
         let made = options().create_new(true).open(&self.path);
-        // Another process may have opened it meanwhile. It lets go as soon as it has seen the lock
-        // on the file before.
+        // Another process may have locked the new file meanwhile. It lets go as soon as it has seen
+        // the lock on the previous file.
         let made = made.and_then(|made| lock(&made).map(|()| made));
         if made.is_err() {
             fs::rename(older, &self.path)?;
@@ -124,7 +124,7 @@ impl Drop for LogFile {
 
 /// Gives back the space after a file's end. Only for the holder of its lock.
 pub(super) fn give_back(file: &File) -> io::Result<()> {
-    // Cutting a file at its end removes nothing but what was reserved behind it.
+    // Truncating a file to its length frees only the space reserved after it.
     file.set_len(file.metadata()?.len())
 }
 
@@ -252,7 +252,7 @@ fn find_end(path: &Path) -> Result<(File, Scan, bool), Error> {
         return Ok((file, found, false));
     };
     let full = private_file(&older)?;
-    // Its writer is between two files.
+    // If that is locked, its writer is rotating.
     lock(&full).map_err(|_| Error::Locked {
         path: path.to_owned(),
     })?;
@@ -323,8 +323,8 @@ pub(super) fn folder_of(path: &Path) -> &Path {
         .unwrap_or(Path::new("."))
 }
 
-/// Whether a file without records may hold a first record that was cut short: at most one line, and
-/// that unfinished.
+/// Whether a file without records may hold a first record that was cut short: at most one line,
+/// without its end.
 fn is_torn_beginning(file: &File, len: u64) -> io::Result<bool> {
     use std::os::unix::fs::FileExt;
     let mut content =

@@ -20,7 +20,7 @@ pub struct Found {
     pub exchange: Record,
     /// The `end` record, if the exchange did not end as announced.
     pub end: Option<Record>,
-    /// How many callers were refused for the same cause since, who were told the same id.
+    /// How many later callers were refused for the same cause, with the same id.
     pub again: u64,
 }
 

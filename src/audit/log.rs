@@ -55,24 +55,24 @@ pub struct Event<'a> {
     pub count: u64,
 }
 
-/// Callers that a listener refused for the same cause as one before.
+/// Callers that a listener refused for the same cause as an earlier one.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusedAgain<'a> {
-    /// The first one, which has a record of its own.
+    /// The exchange of the earlier caller, which has a record of its own.
     pub first: ExchangeId,
-    /// How they came in.
+    /// How they connected.
     pub entry: &'static str,
-    /// Where they came from.
+    /// The address that they connected from.
     pub address: Option<IpAddr>,
-    /// Who they are, if other evidence says so.
+    /// Their user, if other evidence names one.
     pub user: Option<&'a User>,
-    /// The host and port that the last one asked for.
+    /// The host and port that the last caller requested.
     pub asked: Option<(&'a str, u16)>,
     /// The reason code.
     pub reason: ReasonCode,
-    /// The cause, in words of the gateway's own.
+    /// The cause, in the gateway's own words.
     pub cause: &'a str,
-    /// How many they are.
+    /// How many callers these are.
     pub count: u64,
 }
 
@@ -85,7 +85,7 @@ struct Handle {
     path: Option<PathBuf>,
     shared: Arc<Shared>,
     syncing: Option<JoinHandle<()>>,
-    /// Whether it has its last record.
+    /// Whether the log has its last record.
     closed: AtomicBool,
 }
 
@@ -137,8 +137,8 @@ impl Log {
         self.0.path.as_deref()
     }
 
-    /// Says that the log ends here. Call it when nothing else is to be written; without it, the
-    /// last handle does so.
+    /// Writes the log's last record. Call it when nothing else is to be written; otherwise the last
+    /// handle does so when it is dropped.
     pub fn close(&self) {
         self.0.close();
     }
@@ -183,7 +183,7 @@ impl Log {
         self.append(&record, event.reason.is_some()).map(drop)
     }
 
-    /// Writes a record of callers that were refused as one before.
+    /// Writes a record of callers that were refused like an earlier one.
     ///
     /// # Errors
     /// As [`Log::event`].
@@ -210,7 +210,7 @@ impl Log {
         account.admit(shared.promise.read().allowance, &shared.disk, now)
     }
 
-    /// Charges a session for what was written.
+    /// Charges a session for written bytes.
     pub(super) fn charge(&self, account: &Account, bytes: u64) {
         account.charge(bytes, &self.0.shared.disk);
     }
@@ -238,19 +238,19 @@ impl Log {
         self.event(event).inspect_err(|_| account.suppress(count))
     }
 
-    /// The refusals that are written from now on, and what ends the wait for them. `None` if they
-    /// were asked for before.
+    /// The refusals that are written from now on, and a handle that ends the wait for them. `None`
+    /// on a second call.
     #[must_use]
     pub fn refusals(&self) -> Option<(Refusals, RefusalStop)> {
         self.0.shared.lock().refused.open()
     }
 
-    /// Adds a record to the next write. [`Log::flushed`] tells what became of it.
+    /// Adds a record to the next write. [`Log::flushed`] returns the outcome.
     pub(super) fn queue(&self, record: &Record, refuses: bool) -> Result<Queued, Error> {
         self.0.shared.with(|writer| writer.queue(record, refuses))
     }
 
-    /// What became of a queued record. If nobody has written it yet, writes all that are queued.
+    /// The outcome of a queued record. If it is not written yet, writes all queued records.
     pub(super) fn flushed<'a>(&self, queued: &'a Queued) -> &'a Flushed {
         if queued.flushed.get().is_none() {
             self.0.shared.with(Writer::flush);
@@ -263,8 +263,8 @@ impl Log {
         self.0.shared.with(|writer| writer.append(record, refuses))
     }
 
-    /// What an exchange holds until it has its record. If others hold it too, records can leave
-    /// together.
+    /// A reference that an exchange holds until it has its record. If others hold one too, their
+    /// records can be written together.
     pub(super) fn unrecorded(&self) -> Arc<()> {
         self.0.shared.unrecorded.clone()
     }

@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 use super::record::{Injected, Text};
 use super::texts::{MOST_LISTED, push};
 
-/// Gathers them while the content passes, each once. The exchange's records tell them.
+/// Collects these credentials while the content passes, each once, for the exchange's records.
 pub struct Noted {
     seen: Mutex<Seen>,
-    /// How many there can be.
+    /// How many credentials there can be.
     most: usize,
 }
 
@@ -21,7 +21,7 @@ struct Seen {
 }
 
 impl Noted {
-    /// Nothing yet, of this many credentials.
+    /// Starts empty, for up to this many credentials.
     #[must_use]
     pub fn of(most: usize) -> Self {
         let seen = Mutex::default();
@@ -36,7 +36,7 @@ impl Noted {
         }
     }
 
-    /// Adds those that no record has yet to the lists of a record.
+    /// Adds the credentials that no record has yet to the list of a record.
     pub fn tell(&self, list: &mut Vec<Injected>, more: &mut Option<u64>) {
         let mut seen = self.seen.lock();
         for credential in &seen.credentials[seen.told..] {
@@ -46,7 +46,7 @@ impl Noted {
         seen.told = seen.credentials.len();
     }
 
-    /// Whether every one is in a record.
+    /// Whether every credential is in a record.
     pub(super) fn is_told(&self) -> bool {
         let seen = self.seen.lock();
         seen.told == seen.credentials.len()
@@ -58,5 +58,5 @@ impl Noted {
     }
 }
 
-/// Where they stand, as records say it.
+/// Their place, as records name it.
 const PLACE: &str = "content";

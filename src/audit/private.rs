@@ -76,7 +76,7 @@ pub(super) fn options() -> OpenOptions {
 /// # Errors
 /// [`Error::Locked`] if another process uses it, else as [`private_file`].
 pub(super) fn lock_at(path: &Path) -> Result<File, Error> {
-    // `gateway log prune` holds the lock of a log that it looks at for a moment.
+    // `gateway log prune` briefly holds the lock of each log that it checks.
     for _ in 0..TRIES {
         let file = private_file(path)?;
         match lock(&file) {

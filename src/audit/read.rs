@@ -1,4 +1,4 @@
-//! Reads the records of a log: those that are there, and those that come.
+//! Reads the records of a log: the existing ones, and new ones as they are written.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -12,8 +12,8 @@ use super::private::opening;
 use super::record::Record;
 use super::scan::{Lines, find_in, open, scan};
 
-/// Hands over each record of the files, in their order. Lines that do not match their hash are left
-/// out: [`super::verify()`] tells of those.
+/// Passes each record of the files to `each`, in their order. Skips lines that do not match their
+/// hash: [`super::verify()`] reports those.
 ///
 /// # Errors
 /// [`Error::Open`] for the first file that cannot be read.
@@ -31,7 +31,7 @@ pub fn read(paths: &[PathBuf], mut each: impl FnMut(Record)) -> Result<(), Error
 pub struct Follower {
     path: PathBuf,
     file: File,
-    /// The beginning of a line whose end is not there yet.
+    /// The beginning of a line whose end is not written yet.
     part: Vec<u8>,
     /// The number of the last record that was read.
     last: Option<u64>,
@@ -68,8 +68,8 @@ impl Follower {
         })
     }
 
-    /// Follows the log from behind this very record; `None` if the log does not have it. A log that
-    /// has another record of the same number is another log.
+    /// Follows the log from after this record; `None` if the log does not have it. A log that has
+    /// another record of the same number is another log.
     ///
     /// # Errors
     /// [`Error::Open`] if a file cannot be read.
@@ -111,7 +111,7 @@ impl Follower {
         }
     }
 
-    /// Returns nothing only where nothing more is written.
+    /// Returns nothing only if nothing more is written.
     fn next_whole_lines(&mut self) -> io::Result<Vec<u8>> {
         loop {
             let turned = self.has_turned();
@@ -141,14 +141,14 @@ impl Follower {
         (&self.file).take(READ_BYTES).read_to_end(&mut self.part)
     }
 
-    /// Whether the log goes on in another file. All of this one is written then. An empty file that
-    /// somebody put there is not written yet.
+    /// Whether the log continues in another file; this one is then complete. An empty file at the
+    /// path does not count: the log has written nothing to it.
     fn has_turned(&self) -> bool {
         let current = std::fs::metadata(&self.path);
         current.is_ok_and(|about| about.len() > 0 && Some(about.ino()) != inode(&self.file))
     }
 
-    /// Goes on with the file that follows this one, which may have been removed or moved.
+    /// Continues with the next file. The current one may have been removed or moved.
     fn turn(&mut self) -> io::Result<()> {
         let of_this = inode(&self.file);
         let following = steady(&self.path, |all| {
@@ -168,7 +168,7 @@ impl Follower {
     }
 }
 
-/// Finds something in the files of a log, and again if they changed meanwhile.
+/// Runs `find` on the files of a log, and again if they changed meanwhile.
 pub(super) fn steady<T, E: From<Error>>(
     path: &Path,
     find: impl Fn(&[PathBuf]) -> Result<T, E>,
@@ -193,7 +193,7 @@ fn first_of(path: &Path) -> Option<u64> {
 /// Where a record of a file ends; `None` if the file does not have it.
 fn end_of(mut file: &File, head: Head) -> io::Result<Option<u64>> {
     file.rewind()?;
-    // Only what has the hash's digits is hashed.
+    // Only lines with the hash's digits are hashed.
     let digits = memchr::memmem::Finder::new(head.hash());
     Lines::new(file).find(|piece| {
         digits.find(piece.bytes)?;
@@ -201,7 +201,7 @@ fn end_of(mut file: &File, head: Head) -> io::Result<Option<u64>> {
     })
 }
 
-/// How often the files of a log may change while one is looked for.
+/// How often the files of a log may change during one search.
 const MOST_CHANGES: usize = 8;
 
 fn inode(file: &File) -> Option<u64> {

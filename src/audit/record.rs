@@ -16,7 +16,7 @@ use super::words::Phase;
 /// A word of this program: borrowed when written, owned when read.
 pub type Word = Cow<'static, str>;
 
-/// Any other text. Short ones, which most are, need no allocation.
+/// Any other text. Most are short, and need no allocation.
 pub type Text = SmolStr;
 
 /// A JSON object. Its one list of keys both writes and reads it; an unset key is absent.
@@ -66,7 +66,7 @@ Record {
     user: Option<Text>,
     /// Id of the token that was presented.
     token_id: Option<Text>,
-    /// Groups that its evidence shows.
+    /// Groups that the connection's evidence shows.
     groups: Vec<Text>,
     /// How many groups are not shown.
     groups_more: Option<u64>,
@@ -114,7 +114,7 @@ Record {
     lent_more: Option<u64>,
     /// Credential that no policy lent, and where it was.
     unlent: Option<Injected>,
-    /// Credential for which it was refused, and where it or its phantom was.
+    /// Credential for which the exchange was refused, and where it or its phantom was.
     misplaced: Option<Injected>,
     /// Credentials whose phantoms the content has outside of their places.
     noted: Vec<Injected>,
@@ -124,7 +124,7 @@ Record {
     dialled: Option<SocketAddr>,
     /// Origin's protocol.
     origin_protocol: Option<Word>,
-    /// How it ended.
+    /// How the exchange or its content ended.
     outcome: Option<Word>,
     /// Status sent to the client.
     status: Option<u16>,
@@ -142,9 +142,9 @@ Record {
     scrubbed: Option<u64>,
     /// Microseconds from accept to each phase.
     us: PhaseTimes,
-    /// What happened.
+    /// Name of the event or act.
     name: Option<Word>,
-    /// Who did it, on the control socket.
+    /// Operator who acted, on the control socket.
     operator: Option<Text>,
     /// What an event or an act is about.
     subject: Option<Text>,
@@ -190,7 +190,7 @@ PhaseTimes {
 }
 
 impl PhaseTimes {
-    /// The time of a phase; nobody reaches the first one, which is where time begins.
+    /// The time of a phase. `None` for the first one, where the time begins.
     pub(super) fn of(&mut self, phase: Phase) -> Option<&mut Option<u64>> {
         Some(match phase {
             Phase::Accept => return None,

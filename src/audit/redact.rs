@@ -1,11 +1,10 @@
-//! What the log needs from a session.
+//! The log's view of a session.
 
 use std::ops::Range;
 
 use super::share::Account;
 
-/// What the log needs to know about a session: what to redact, its phantoms, and how much it has
-/// written.
+/// The log's view of a session: the texts to redact, such as phantoms, and how much it has written.
 ///
 /// `session` implements this. Every client text passes through it before it is written.
 pub trait Redact: Send + Sync {

@@ -1,5 +1,5 @@
-//! Hands the refusals that are written to a log to a thread of the same process, which need not
-//! read the file for them.
+//! Hands the refusals that are written to a log to a thread of the same process, so that it need
+//! not read the file.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -8,19 +8,19 @@ use std::time::Instant;
 
 use super::record::Record;
 
-/// The refusals that were written since they were asked for.
+/// Receives the refusals that were written since [`crate::Log::refusals`].
 pub struct Refusals {
     written: Receiver<Message>,
     missed: Arc<AtomicU64>,
 }
 
-/// What a thread that waits for refusals wakes for.
+/// The reason for which a thread that waits for refusals wakes.
 pub enum NextRefusal {
     /// A refusal. Its place in the chain is not known.
     Record(Box<Record>),
-    /// None came in time.
+    /// No refusal came in time.
     Late,
-    /// Nobody waits for more.
+    /// The wait was ended.
     Stopped,
 }
 
@@ -32,20 +32,20 @@ enum Message {
     Stop,
 }
 
-/// Where a log puts its refusals, once somebody asked for them.
+/// The sender of a log's refusals. Empty until it is opened.
 #[derive(Default)]
 pub(super) struct RefusalTap(OnceLock<(SyncSender<Message>, Arc<AtomicU64>)>);
 
 impl RefusalStop {
-    /// Those that were written before are taken first.
+    /// Ends the wait. Refusals that were written before are still received first.
     pub fn stop(self) {
-        // Without a receiver, nobody waits.
+        // Without a receiver, no thread waits.
         let _ = self.0.send(Message::Stop);
     }
 }
 
 impl Refusals {
-    /// Waits for the next one, until a time or for ever.
+    /// Waits for the next refusal, until a time or for ever.
     #[must_use]
     pub fn next(&self, until: Option<Instant>) -> NextRefusal {
         let written = match until {
@@ -66,7 +66,7 @@ impl Refusals {
         }
     }
 
-    /// How many there were since the last call that nobody took in time.
+    /// How many refusals were dropped since the last call, because the queue was full.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed.swap(0, Ordering::Relaxed)
@@ -74,7 +74,7 @@ impl Refusals {
 }
 
 impl RefusalTap {
-    /// `None` if they were asked for before.
+    /// Opens the tap. `None` on a second call.
     pub(super) fn open(&self) -> Option<(Refusals, RefusalStop)> {
         let (sender, written) = sync_channel(MOST_WAITING);
         let missed = Arc::new(AtomicU64::new(0));
@@ -83,7 +83,7 @@ impl RefusalTap {
         Some((Refusals { written, missed }, stop))
     }
 
-    /// Never waits: what nobody takes in time is counted.
+    /// Sends a refusal. Never waits: counts the refusal if the queue is full.
     pub(super) fn put(&self, record: &[u8]) {
         if let Some((sender, missed)) = self.0.get()
             && sender.try_send(Message::Record(record.to_vec())).is_err()

@@ -41,7 +41,7 @@ pub(super) struct Torn {
     hash: Sha256,
 }
 
-/// What a file tells about its chain.
+/// A file's part of the chain.
 #[derive(Default)]
 pub(super) struct Scan {
     /// The chain's id, from the first record that names it.
@@ -92,7 +92,7 @@ impl<R: Read> Lines<R> {
         }))
     }
 
-    /// Returns the first thing that is found in a line or piece.
+    /// Returns the first result of `look` for a line or piece.
     ///
     /// # Errors
     /// The I/O error if the file cannot be read.
@@ -110,7 +110,7 @@ impl<R: Read> Lines<R> {
 }
 
 impl Piece<'_> {
-    /// What the line says about its place in the chain; `None` if it does not match its hash.
+    /// The line's place in the chain; `None` if it does not match its hash.
     pub(super) fn link(&self) -> Option<Link<'_>> {
         unseal(self.bytes).ok().filter(|_| self.at_start)
     }
@@ -149,7 +149,7 @@ pub(super) fn open(path: &Path) -> Result<File, Error> {
     File::open(path).map_err(opening(path))
 }
 
-/// Returns the first thing that is found in a line of a file.
+/// Returns the first result of `look` for the lines of a file.
 ///
 /// # Errors
 /// [`Error::Open`] if the file cannot be read.
@@ -215,7 +215,7 @@ fn rewound(mut file: &File, to: u64) -> io::Result<&File> {
     Ok(file)
 }
 
-/// What a recovery writes after torn bytes. A line feed alone would complete a record that lacks
-/// only that.
+/// The end mark that a recovery writes after torn bytes. A line feed alone would complete a record
+/// that lacks only its line feed.
 pub(super) const TORN_END: &[u8] = b"~\n";
 const READ_BYTES: usize = 256 * 1024;

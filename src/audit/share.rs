@@ -77,7 +77,7 @@ impl Account {
         Ok(())
     }
 
-    /// Charges the session for what was written.
+    /// Charges the session for written bytes.
     pub(super) fn charge(&self, bytes: u64, disk: &FreeSpace) {
         let mut written = self.written();
         written.level = written.level.saturating_add(bytes);
@@ -145,7 +145,7 @@ impl FreeSpace {
         disk
     }
 
-    /// Asks the file system.
+    /// Measures the free space.
     ///
     /// If that fails, the last known room is kept; a write to a full disk then fails by itself.
     pub(super) fn look(&self) {
@@ -167,7 +167,7 @@ impl FreeSpace {
         let short = free < (size / SHORT_PART).min(SHORT_BYTES);
         let known = self.changes.load(Ordering::Relaxed);
         if short != (known % 2 == 1) {
-            // Otherwise, another thread saw it too.
+            // If this fails, another thread saw the change too.
             let (now, order) = (known + 1, Ordering::Relaxed);
             let _ = self.changes.compare_exchange(known, now, order, order);
         }

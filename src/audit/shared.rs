@@ -23,7 +23,7 @@ pub enum Durability {
     Always,
 }
 
-/// What the log promises about records, which may change while it is open.
+/// The log's promises about records, which may change while it is open.
 pub(super) struct Promise {
     pub(super) sync: Durability,
     pub(super) allowance: Allowance,
@@ -40,7 +40,7 @@ pub(super) struct Shared {
     pub(super) lasting: watch::Sender<Lasting>,
     pub(super) promise: RwLock<Promise>,
     pub(super) disk: FreeSpace,
-    /// Each exchange that has no record yet holds one.
+    /// Each exchange that has no record yet holds a clone.
     pub(super) unrecorded: Arc<()>,
 }
 
@@ -51,7 +51,7 @@ impl Shared {
         self.writer.lock()
     }
 
-    /// Changes the writer, then tells the others what that changed.
+    /// Changes the writer, then publishes the change to other threads.
     pub(super) fn with<T>(&self, change: impl FnOnce(&mut Writer) -> T) -> T {
         let mut writer = self.lock();
         let was_dirty = writer.dirty;
@@ -94,7 +94,7 @@ pub(super) fn keep_synced(shared: &Shared) {
         let moved = files.last().is_some_and(|file| file.is_moved());
         writer = shared.lock();
         writer.synced(well);
-        // After a turn, the answer is about the previous file.
+        // After a rotation, `moved` is about the previous file.
         writer.moved |= moved && writer.turns == turns;
         shared.tell_room(&writer);
         shared

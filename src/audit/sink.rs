@@ -1,4 +1,4 @@
-//! Where sealed lines are written: a file, or the memory of a test.
+//! The destination of sealed lines: a file, or the memory of a test.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) trait Sink: Send {
     /// Begins new files at this size from now on.
     fn rotate_at(&mut self, bytes: u64);
 
-    /// What must be synced, in order, to make everything appended so far durable.
+    /// The files and folders to sync, in order, to make everything appended so far durable.
     fn durable(&mut self) -> Vec<Arc<dyn Durable>>;
 }
 

@@ -94,8 +94,8 @@ pub(super) fn show(text: &mut Text, most: usize, redact: Option<&dyn Redact>) {
     }
 }
 
-/// Where a client wrote what shows who it is, in a place that no door reads: tokens of gateways,
-/// and signed JWTs. Whoever reads the record could use them.
+/// The ranges of tokens of gateways and signed JWTs that a client wrote in a place where none is
+/// read. Any reader of the record could use them.
 fn evidence(text: &[u8]) -> Vec<Range<usize>> {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.=".contains(byte);
     let of = |start: &'static str| {
@@ -136,7 +136,7 @@ fn redacted(whole: &[u8], places: &[Range<usize>], concealed: &[u8]) -> String {
 
 const PHANTOM: &[u8] = b"[phantom]";
 const EVIDENCE: &[u8] = b"[evidence]";
-/// How the head of a JWT begins: `{"` in base64.
+/// The first characters of a JWT's head: `{"` in base64.
 const JWT_PREFIX: &str = "eyJ";
 /// More than the shown part plus any phantom, so that no phantom is cut before it is found.
 const MOST_KEPT: usize = 32 * 1024;

@@ -32,7 +32,7 @@ pub struct Trail {
     draft: Box<Draft>,
 }
 
-/// What moves with an exchange only as a pointer.
+/// The state of a trail, boxed so that an exchange moves only a pointer.
 struct Draft {
     record: Record,
     redact: Option<Arc<dyn Redact>>,
@@ -48,7 +48,7 @@ struct Draft {
 enum Stage {
     /// Nothing is written yet.
     Open,
-    /// The record leaves with those that are ready in the same turn.
+    /// The record is written together with others that are ready at the same time.
     Queued(Length, Queued),
     /// The record is written; the content may still be in transit.
     Answered(Length),
@@ -120,7 +120,7 @@ impl Trail {
         self.draft.redact = Some(redact);
     }
 
-    /// Sets who is behind the connection, as its evidence shows, and by which token.
+    /// Sets the user and groups that the connection's evidence shows, and the id of its token.
     pub fn caller(&mut self, user: Option<&User>, token: Option<String>, groups: &[Arc<str>]) {
         let record = &mut self.draft.record;
         record.token_id = token.map(Into::into);
@@ -235,15 +235,15 @@ impl Trail {
         self.draft.record.unlent = Some(Injected::new(credential, place));
     }
 
-    /// Notes where a credential or its phantom was that the request may not have there. It has no
-    /// name if it is none of the session's.
+    /// Notes a credential or its phantom, and the place where the request may not have it. The
+    /// credential is `None` if it is none of the session's.
     pub fn misplace(&mut self, credential: Option<&CredentialName>, place: String) {
         let credential = credential.map_or("", CredentialName::as_str).into();
         let place = place.into();
         self.draft.record.misplaced = Some(Injected { credential, place });
     }
 
-    /// Tells what is noted there, in each record as far as it is known then.
+    /// Adds the noted credentials to each record, as far as they are known then.
     pub fn tell(&mut self, noted: Arc<Noted>) {
         self.draft.noted = Some(noted);
     }
@@ -272,7 +272,7 @@ impl Trail {
         self.draft.record.blame = Some(reason.blame().as_str().into());
     }
 
-    /// Notes in words what failed. They hold no text from the request or the origin.
+    /// Notes in words what failed. The words must hold no text from the request or the origin.
     pub fn cause(&mut self, mut words: String) {
         words.truncate(words.floor_char_boundary(MOST_CAUSE));
         self.draft.record.cause = Some(words.into());
@@ -325,7 +325,7 @@ impl Trail {
         let refuses = self.draft.record.reason.is_some();
         self.draft.stage = Stage::Queued(length, self.log.queue(&self.draft.record, refuses)?);
         let unrecorded = self.draft.unrecorded.take();
-        // Those of the log and of this exchange.
+        // Two references are the log's and this exchange's.
         if unrecorded.is_some_and(|all| Arc::strong_count(&all) > 2) {
             tokio::task::yield_now().await;
         }
@@ -336,7 +336,7 @@ impl Trail {
             .inspect_err(|_| self.draft.stage = Stage::Unsettled)
     }
 
-    /// What became of a queued record. Writes it, with all that are queued, if nobody else did.
+    /// The number of a queued record, or 0. Writes all queued records if this one is not written.
     fn written(&mut self) -> Result<u64, Error> {
         let (length, queued) = match std::mem::replace(&mut self.draft.stage, Stage::Refused) {
             Stage::Queued(length, queued) => (length, queued),
@@ -363,7 +363,7 @@ impl Trail {
     /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the end is not recorded, and is
     /// counted as lost.
     pub fn end(&mut self, end: End) -> Result<(), Error> {
-        // What becomes of a queued record decides what its end must say.
+        // The outcome of a queued record decides what its `end` record must say.
         let _ = self.written();
         let stage = std::mem::replace(&mut self.draft.stage, Stage::Closed);
         let done = match stage {
@@ -509,7 +509,7 @@ impl Drop for Trail {
     }
 }
 
-/// Approximate bytes of a line beside its fields: version, number, two hashes.
+/// Approximate bytes of a line besides its members: version, number, two hashes.
 const FRAME_BYTES: u64 = 176;
 /// The cause of a refusal, in bytes.
 const MOST_CAUSE: usize = 400;

@@ -373,7 +373,7 @@ fn a_full_disk_refuses_the_answer_and_recovers_by_itself() {
             (Some(503), Some("audit_unavailable"))
         );
     }
-    // What the first try said of its time is not said twice.
+    // The time that the first try recorded is not recorded twice.
     let text = String::from_utf8(memory.bytes()).expect("text");
     assert!(
         text.lines()
@@ -382,7 +382,7 @@ fn a_full_disk_refuses_the_answer_and_recovers_by_itself() {
     assert_eq!(of(&memory, "recover").len(), 4);
 }
 
-/// Six exchanges whose answers are ready in one turn of the loop, and what became of each.
+/// Six exchanges whose answers are ready in one turn of the loop, and the outcome of each.
 fn turn(log: &Log, first: u8) -> Vec<(Trail, Result<(), Error>)> {
     let answers = (first..first + 6).map(|number| {
         let mut trail = Trail::begin(log, ExchangeId::from_bytes([number; 10]), "connect");
@@ -408,7 +408,7 @@ fn records_that_are_ready_together_leave_in_one_write() {
         (memory.writes(), of(&memory, "exchange").len()),
         (before + 1, 6)
     );
-    // One that is alone does not wait for others.
+    // A single exchange does not wait for others.
     let mut trail = begin(&log);
     let mut alone = std::pin::pin!(trail.answer(200, Length::Known(4)));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -446,7 +446,7 @@ fn a_failed_write_refuses_all_of_its_turn() {
         assert!(done.iter().all(is_refused), "room {room}");
         memory.leave_room(None);
         drop(done);
-        // Those that were written whole say in a second record that they were not answered.
+        // Exchanges with a complete record say in a second one that they were not answered.
         let records = memory.records().into_iter();
         let refused =
             records.filter(|record| record.reason.as_deref() == Some("audit_unavailable"));

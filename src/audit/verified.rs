@@ -1,4 +1,4 @@
-//! Records from which a rule may be made: those of a log that holds.
+//! Verified records, from which a rule may be made: those of a log without faults.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::read::steady;
 use super::record::Record;
 use super::verify::{Expected, Fault, Problem, verify_each};
 
-/// A record of a log that holds. Only [`verified`] makes one.
+/// A record of a log without faults. Only [`verified`] and [`verified_chain`] make one.
 pub struct VerifiedRecord(Record);
 
 impl Deref for VerifiedRecord {
@@ -21,7 +21,7 @@ impl Deref for VerifiedRecord {
     }
 }
 
-/// Why nothing is made from a log.
+/// Why a log yields no verified records.
 #[derive(Debug, thiserror::Error)]
 pub enum Unverified {
     /// A file cannot be read.
@@ -32,11 +32,11 @@ pub enum Unverified {
     Fault(Problem),
 }
 
-/// Reads the log at `path` with the files that it was rotated into, and returns what `each` made of
-/// its records: only if all of it holds, and `head` is in it.
+/// Reads the log at `path` with its rotated files, and returns the value that `each` built from the
+/// records, if the whole log is without faults and has `head`.
 ///
-/// A last line without an end is no record. Earlier files may be missing if there is a `head`: all
-/// that is left leads to it.
+/// Ignores a last line without an end. Earlier files may be missing if there is a `head`: the rest
+/// of the chain leads to it.
 ///
 /// # Errors
 /// [`Unverified`] with the first fault.
@@ -48,8 +48,8 @@ pub fn verified<T: Default>(
     steady(path, |files| whole(files, head, &each))
 }
 
-/// As [`verified`] without a head, of the files of one chain, of which the last is the log itself.
-/// Where they stand together, those that the log is rotated into meanwhile are read too.
+/// As [`verified`] without a head, for the files of one chain; the last is the log itself. If all
+/// are files of that log, files from a rotation meanwhile are read too.
 ///
 /// # Errors
 /// As [`verified`].
@@ -110,7 +110,7 @@ mod tests {
         let head = log.head();
         assert_eq!(ids(&path, head).unwrap().len(), 3);
         let whole = std::fs::read_to_string(&path).unwrap();
-        // What is not written whole yet is no record.
+        // A line that is not written whole yet is no record.
         std::fs::write(&path, format!("{whole}{{\"v\":1,")).unwrap();
         assert_eq!(ids(&path, head).unwrap().len(), 3);
         let chain = [path.clone()];

@@ -130,7 +130,7 @@ pub fn verify(paths: &[PathBuf], expected: Expected) -> Result<Report, Error> {
     verify_each(paths, expected, None)
 }
 
-/// As [`verify`], and hands over each record.
+/// As [`verify`], and passes each record to `each`.
 pub(super) fn verify_each(
     paths: &[PathBuf],
     expected: Expected,

@@ -1,4 +1,4 @@
-//! What a trail learns about an exchange, and the words for it in a record.
+//! The phases, decisions and outcomes of an exchange, and their words in a record.
 
 use http::Version;
 
@@ -46,7 +46,7 @@ gateway_names::words! {
     }
 }
 
-/// What the answer's head says about the length of its content.
+/// The length of the content that the answer's head announces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
     /// This many bytes follow; also 0 if the method or the status has no content.

@@ -35,15 +35,15 @@ pub(super) struct Writer {
     pub(super) moved: bool,
     /// The last handle to the log is gone.
     pub(super) closing: bool,
-    /// Where written refusals go besides.
+    /// Receives each written refusal too.
     pub(super) refused: RefusalTap,
 }
 
-/// Records that leave in the next write, as they were made: their place in the chain is not known.
+/// Records for the next write, not sealed yet: their place in the chain is not known.
 #[derive(Default)]
 struct Queue {
     bytes: Vec<u8>,
-    /// Where each is, and whether it tells of a refusal.
+    /// The range of each record, and whether it records a refusal.
     records: Vec<(Range<usize>, bool)>,
     flushed: Arc<OnceLock<Flushed>>,
 }
@@ -51,19 +51,19 @@ struct Queue {
 /// A record that waits for its write.
 pub(super) struct Queued {
     pub(super) flushed: Arc<OnceLock<Flushed>>,
-    /// Its place among those of the same write.
+    /// The record's index in its write.
     pub(super) place: u64,
     /// Its length.
     pub(super) bytes: u64,
 }
 
-/// What became of the records of one write.
+/// The outcome of one write.
 pub(super) struct Flushed {
-    /// The number of the first one.
+    /// The number of its first record.
     pub(super) first: u64,
-    /// How many are in the chain now.
+    /// How many of its records are in the chain now.
     pub(super) kept: u64,
-    /// Why not all of them are. None of their answers may leave then.
+    /// Why the others are not. None of the write's answers may be released then.
     pub(super) failed: Option<Error>,
 }
 
@@ -252,8 +252,8 @@ impl Writer {
         self.put([&bytes[..]].into_iter(), behind_torn)
     }
 
-    /// Seals records and writes them at once. If that fails, those that are whole are in the chain;
-    /// the bytes behind them are remembered as torn.
+    /// Seals records and writes them at once. If that fails, complete records are in the chain; the
+    /// bytes after them are remembered as torn.
     fn put<'a>(
         &mut self,
         records: impl Iterator<Item = &'a [u8]>,
@@ -279,7 +279,7 @@ impl Writer {
         done.map_err(|short| Error::from_write(short.cause))
     }
 
-    /// Takes note of a write that stopped behind these bytes.
+    /// Takes note of a write that stopped after these bytes.
     fn tear(&mut self, mut at: u64, written: &[u8]) {
         self.failed.get_or_insert(Cause::Refused);
         for line in written.split_inclusive(|byte| *byte == b'\n') {
@@ -306,7 +306,7 @@ impl Writer {
     /// Begins a new file if the old one is full or gone.
     ///
     /// If rotation by size fails, the old file stays in use. A file that was taken away must be
-    /// replaced, unless it is back: its disk was mounted anew.
+    /// replaced, unless it is back because its disk was mounted again.
     fn turn(&mut self) -> Result<(), Error> {
         self.moved = self.moved && self.sink.is_away();
         let sound = self.torn.is_none() && !self.begins_file;
@@ -339,5 +339,5 @@ impl Writer {
 /// Room for the rest of a line: more than its braces, version, number, two hashes and line feed
 /// need.
 const FRAME_BYTES: usize = 256;
-/// How many bytes wait for a write at most.
+/// The most bytes that wait for a write.
 const MOST_QUEUED: usize = 64 << 10;
