@@ -53,8 +53,8 @@ impl Coding {
         Self::list(fields, &[b"identity"])
     }
 
-    /// As [`Coding::parse_list`], of an answer: servers also write names there that say nothing of
-    /// the content.
+    /// As [`Coding::parse_list`], for a response: servers also write names there that are no
+    /// codings.
     ///
     /// # Errors
     /// As [`Coding::parse_list`].

@@ -49,12 +49,12 @@ impl Meter {
         self.unclosed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it did.
+    /// Whether a response's content ended so.
     pub fn is_unclosed(&self) -> bool {
         self.unclosed.load(Ordering::Relaxed)
     }
 
-    /// Why the request's content was cut off, if it was not what it must be.
+    /// Why the request's content was cut off, if it failed a check.
     pub fn fault(&self) -> Option<&TransformFault> {
         self.fault.get()
     }
@@ -65,7 +65,7 @@ impl Meter {
         self.moved.store(true, Ordering::Relaxed);
     }
 
-    /// Counts none of these bytes: they are sent again.
+    /// Subtracts bytes that are sent again.
     fn take_up(&self, bytes: usize) {
         self.up.fetch_sub(bytes as u64, Ordering::Relaxed);
         self.up_ended.store(false, Ordering::Relaxed);
@@ -138,7 +138,7 @@ pub struct Content {
     keeps: usize,
     /// Content that was taken back, and is sent before all else.
     again: Bytes,
-    /// How many bytes the connection was promised, if it was; known once it asked for the first.
+    /// The exact length that the connection was given, if any; known once it polled first.
     promised: Option<Option<u64>>,
     ended: bool,
 }
@@ -147,7 +147,7 @@ pub struct Content {
 const MOST_KEPT: usize = 64 << 10;
 
 enum Source {
-    /// As it arrives, behind what was buffered of it.
+    /// As it arrives, after the part that was buffered.
     Client(Option<Box<Held>>, Incoming),
     /// Complete, in memory.
     Held(Box<Held>),
@@ -156,7 +156,7 @@ enum Source {
 /// The transformation or check that the content passes through, and its output so far.
 struct Transforming {
     transform: Box<dyn BodyTransform>,
-    /// How many bytes pass before it sees any.
+    /// How many bytes pass before the first that it sees.
     known: usize,
     ready: Vec<Bytes>,
     given: usize,
@@ -184,13 +184,13 @@ impl Content {
         }
     }
 
-    /// Keeps what is sent, up to 64 KiB, so that it can be sent again. Otherwise that is possible
-    /// only before the first byte.
+    /// Keeps the sent content, up to 64 KiB, so that it can be sent again. Otherwise, it can be
+    /// sent again only before its first byte is sent.
     pub fn keep(&mut self) {
         self.keeps = MOST_KEPT;
     }
 
-    /// Shows every piece that is sent.
+    /// Passes every sent piece to `watch`.
     pub fn watch(&mut self, watch: Watch) {
         self.watch = Some(watch);
     }
@@ -199,7 +199,7 @@ impl Content {
         self.kept = None;
     }
 
-    /// The same content from its first byte, if that was kept.
+    /// The same content from its first byte, if all sent content was kept.
     pub(super) fn whole_again(mut self) -> Option<Self> {
         let kept = self.kept.replace(BytesMut::new())?;
         self.meter.take_up(kept.len());
@@ -221,7 +221,7 @@ impl Content {
             // Trailers are not sent twice.
             _ => self.kept = None,
         }
-        // Whoever sends this asks for no more once it has the last byte, or the trailers.
+        // A connection polls no more once it has the last byte, or the trailers.
         let is_whole = self.promised == Some(Some(self.meter.up()));
         if is_whole || frame.is_trailers() || self.is_end_stream() {
             self.meter.up_ended.store(true, Ordering::Relaxed);
@@ -243,8 +243,8 @@ impl Content {
         }
     }
 
-    /// Buffers the content: all of it, or the beginning that `prefix` asks for. The first read
-    /// tells a client that waits for 100 (Continue) to go on.
+    /// Buffers the content: all of it, or the beginning that `prefix` needs. The first read sends
+    /// 100 (Continue) to a client that waits for it.
     ///
     /// # Errors
     /// [`HoldFault`] by cause, among them more than `limit`. What was buffered is then dropped.
@@ -332,7 +332,7 @@ impl Content {
         }
     }
 
-    /// What is buffered of the content, be it all of it or its beginning.
+    /// The buffered part of the content: all of it, or its beginning.
     pub fn ahead(&self) -> Option<&Held> {
         match &self.source {
             Source::Held(held) => Some(held),
@@ -340,7 +340,7 @@ impl Content {
         }
     }
 
-    /// Replaces what is buffered of the content, of which only what was read may change.
+    /// Replaces the buffered part of the content. Only values that were read may differ.
     pub fn replace(&mut self, content: Bytes) {
         let held = match &mut self.source {
             Source::Held(held) => Some(held),
@@ -360,12 +360,12 @@ impl Content {
         self.pass_through(transform, 0);
     }
 
-    /// Passes every piece behind what is buffered now through `check`.
+    /// Passes every piece after the buffered part through `check`.
     pub fn follow(&mut self, check: Box<dyn BodyTransform>) {
         self.pass_through(check, self.ahead().map_or(0, Held::len));
     }
 
-    /// Removes what may come in trailers.
+    /// Drops all trailers.
     pub fn drop_trailers(&mut self) {
         self.trailers = HeaderMap::clear;
     }
@@ -477,7 +477,7 @@ impl Transforming {
     }
 }
 
-// Prints nothing of it: content must not reach logs.
+// `Debug` shows no member: content must not reach logs.
 gateway_names::concealed!(Content);
 
 impl Body for Content {
@@ -520,7 +520,7 @@ impl Body for Content {
             }
             Some(Err(error)) => {
                 self.kept = None;
-                // Over HTTP/2 the connection does not tell it.
+                // Over HTTP/2 the connection does not report the fault.
                 if let ContentFault::Transform(fault) = &error {
                     let _ = self.meter.fault.set(fault.clone());
                 }

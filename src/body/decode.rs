@@ -20,11 +20,11 @@ pub struct DecodeBody<B> {
     decoder: Decoder,
     trailers: Option<HeaderMap>,
     state: State,
-    /// What waits until a block is full, if blocks are asked for.
+    /// The unfinished block, if the output is in blocks.
     block: Option<BytesMut>,
-    /// Whether a block that is not full goes when the body pauses.
+    /// Whether an unfinished block is output when the body pauses.
     pauses: bool,
-    /// A frame that was looked at, and is output first.
+    /// A frame that was put back, and is output first.
     first: Option<Frame<Bytes>>,
 }
 
@@ -70,8 +70,8 @@ impl<B> DecodeBody<B> {
     }
 
     /// Makes the body output blocks of 16 KiB and one shorter at the end, so that the lengths of
-    /// its frames do not tell where the coded pieces ended. With `pauses`, a block also ends where
-    /// the body pauses, as between two events.
+    /// its frames do not reveal where the coded pieces ended. With `pauses`, a block also ends
+    /// where the body pauses, as between two events.
     #[must_use]
     pub fn in_blocks(self, pauses: bool) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl<B> DecodeBody<B> {
         }
     }
 
-    /// Takes a decoded piece, and returns what may be output.
+    /// Takes a decoded piece, and returns a piece that may be output.
     fn settle(&mut self, piece: Bytes) -> Option<Bytes> {
         match &mut self.block {
             None => Some(piece),
@@ -97,7 +97,7 @@ impl<B> DecodeBody<B> {
         (block.len() >= BLOCK).then(|| block.split_to(BLOCK).freeze())
     }
 
-    /// The bytes of a block that is not full at the end.
+    /// The bytes of the unfinished block at the end.
     fn rest(&mut self) -> Option<Bytes> {
         let rest = self.block.take()?;
         (!rest.is_empty()).then(|| rest.freeze())

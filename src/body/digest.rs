@@ -6,7 +6,7 @@ use http::header::CONTENT_RANGE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256, Sha512};
 
-/// Whether content may be sent with other bytes: every digest of it can be made anew.
+/// Whether content may be changed: every digest of it can be recomputed.
 pub fn may_change(fields: &HeaderMap, trailers: Option<&HeaderMap>) -> bool {
     let has = |fields: &HeaderMap, names: &[HeaderName]| {
         names.iter().any(|name| fields.contains_key(name))
@@ -17,12 +17,12 @@ pub fn may_change(fields: &HeaderMap, trailers: Option<&HeaderMap>) -> bool {
     !has(fields, &FIXED) && !in_trailers && !is_part && are_known
 }
 
-/// Whether there are digests that can be made anew, of the whole content.
+/// Whether there are digests of the whole content, which can be recomputed.
 pub fn is_stated(fields: &HeaderMap) -> bool {
     ANEW.iter().any(|name| fields.contains_key(name))
 }
 
-/// Makes the digests of the content anew.
+/// Recomputes the digests of the content.
 pub fn make_anew(fields: &mut HeaderMap, content: &[u8]) {
     for name in &ANEW {
         let digests: Vec<String> = algorithms(fields, name)

@@ -1,7 +1,7 @@
 //! The content of a request, read once: JSON, a form, a form in parts, or text.
 //!
-//! Who reads it says first what will be asked ([`Questions`]), so that memory is bounded by that
-//! and not by the content. One pass then gives what every reader finds there, or a doubt.
+//! A caller first names the values that it needs ([`Questions`]), so that memory is bounded by
+//! these and not by the content. One pass then finds them, if all readers agree on them.
 
 use gateway_message::json::{Json, JsonFault, Value, Wanted, begins_as_json};
 use gateway_message::{FormName, Place};
@@ -14,7 +14,7 @@ use crate::fact::{
 };
 use crate::{FormFault, FormKind, Member};
 
-/// What will be asked of a document.
+/// The values that are needed from a document.
 #[derive(Default)]
 pub struct Questions<'a> {
     json: Wanted<'a>,
@@ -26,7 +26,7 @@ pub struct Questions<'a> {
 type IsAsked<'a> = dyn Fn(&str) -> bool + 'a;
 
 impl<'a> Questions<'a> {
-    /// A fact.
+    /// Asks for a fact.
     pub fn fact(&mut self, location: &Location, kind: FactType) {
         match location {
             Location::Json(pointer) => {
@@ -40,12 +40,12 @@ impl<'a> Questions<'a> {
         }
     }
 
-    /// What is wanted of a document of JSON.
+    /// The selection of values in a JSON document.
     pub(crate) fn json(&mut self) -> &mut Wanted<'a> {
         &mut self.json
     }
 
-    /// What stands in a place.
+    /// Asks for the value at a place.
     pub fn place(&mut self, place: &Place) {
         match place {
             Place::Form(name) => self.names.push(name.clone()),
@@ -54,21 +54,21 @@ impl<'a> Questions<'a> {
         }
     }
 
-    /// The outermost members with the names that this asks for.
+    /// Asks for the outermost members whose names `is_asked` accepts.
     pub fn members(&mut self, is_asked: &'a IsAsked<'a>) {
         self.json.asked(is_asked);
         self.is_asked = Some(is_asked);
     }
 }
 
-/// The content of a request, which was read.
+/// The content of a request, parsed.
 pub struct Document<'c> {
     fields: &'c HeaderMap,
     query: &'c str,
     content: &'c Plain,
     is_asked: Option<&'c IsAsked<'c>>,
     kind: Option<FormKind>,
-    /// The format, if it is declared so that every reader takes it for that.
+    /// The declared format, if every reader understands the declaration alike.
     declared: Option<ContentKind>,
     json: Option<Result<Json<'c>, FormFault>>,
     pairs: Option<Pairs>,
@@ -127,7 +127,7 @@ impl<'c> Document<'c> {
         self.query
     }
 
-    /// The content as it came.
+    /// The content that was read.
     pub fn content(&self) -> &'c Plain {
         self.content
     }
@@ -152,8 +152,8 @@ impl<'c> Document<'c> {
         }
     }
 
-    /// What stands in a place, which may be once in content of its kind. A form or a form in parts
-    /// that readers may disagree about has nothing there.
+    /// The value at a place, which content of its kind may have once. `None` in a form, of either
+    /// kind, that readers may disagree about.
     ///
     /// # Errors
     /// [`Unclear`] if the place is in JSON, and the content is JSON that readers may disagree
@@ -179,7 +179,7 @@ impl<'c> Document<'c> {
                     json::spot(json.root(), pointer, self.query)
                 }
                 (Some(Err(_)), Some(ContentKind::Json)) => Err(Unclear),
-                // Some readers do not ask for the type.
+                // Some readers ignore the type.
                 _ if begins_as_json(&self.content.bytes) => Err(Unclear),
                 _ => Ok(None),
             },
@@ -187,7 +187,7 @@ impl<'c> Document<'c> {
         }
     }
 
-    /// The members that were asked for. In a form, all that any reader may take for one.
+    /// The members that were asked for. In a form, all pairs that any reader may read as one.
     ///
     /// # Errors
     /// [`FormFault`] if readers may disagree about JSON, or about the parts of a form.
@@ -231,12 +231,12 @@ impl<'c> Document<'c> {
         std::str::from_utf8(bytes).ok().map(str::to_owned)
     }
 
-    /// Whether it is a form in parts that some reader may split otherwise.
+    /// Whether the content is a form in parts that some reader may split differently.
     pub fn is_unsplit(&self) -> bool {
         self.kind == Some(FormKind::Parts) && self.parts.is_none()
     }
 
-    /// The JSON document, if every reader takes the content for it.
+    /// The JSON document, if every reader reads the content as one.
     pub(crate) fn json(&self) -> Option<Value<'_>> {
         match &self.json {
             Some(Ok(json)) if self.is_json() => Some(json.root()),
@@ -244,17 +244,17 @@ impl<'c> Document<'c> {
         }
     }
 
-    /// Whether the content is declared as JSON, and no reader takes it for anything else.
+    /// Whether the content is declared as JSON, and no reader reads it as anything else.
     pub(crate) fn is_json(&self) -> bool {
         self.declared() == Some(ContentKind::Json)
     }
 
-    /// Whether a name came in it that was watched for.
+    /// Whether a watched name occurs in the document.
     pub(crate) fn is_seen(&self) -> bool {
         matches!(&self.json, Some(Ok(json)) if json.is_seen())
     }
 
-    /// The format that is declared for the content, unless some reader would take it for another.
+    /// The format that is declared for the content, unless some reader would read another.
     fn declared(&self) -> Option<ContentKind> {
         // Some readers skip the byte order mark (U+FEFF), others read it as the first character.
         let has_mark = self.content.bytes.starts_with(b"\xef\xbb\xbf");
@@ -277,7 +277,7 @@ impl<'c> Document<'c> {
     fn text(&self) -> Option<&'c str> {
         let is_plain = is_text(self.fields) && self.content.coded.is_empty();
         let text = std::str::from_utf8(&self.content.bytes).ok()?;
-        // What some readers take for JSON, or for a form where no type is declared.
+        // Some readers would read this as JSON, or as a form if no type is declared.
         let is_other = begins_as_json(text.as_bytes())
             || !self.fields.contains_key(CONTENT_TYPE) && text.contains(['=', '&', '%']);
         (is_plain && !is_other && !text.starts_with('\u{feff}')).then_some(text)
@@ -302,7 +302,7 @@ mod tests {
 
     use crate::read::{Asked, Protocol};
 
-    // How many documents of JSON this thread read.
+    // How many JSON documents this thread read.
     thread_local!(static WALKS: Cell<usize> = const { Cell::new(0) });
 
     pub(super) fn count_walk() {

@@ -10,7 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::content::Gate;
 use super::{Content, ContentFault};
 
-/// What a connection is given to send. A clone is the sender's handle to the same content.
+/// Content for a connection to send. A clone is the sender's handle to the same content.
 #[derive(Clone)]
 pub struct Outgoing(Arc<Mutex<Option<Content>>>);
 
@@ -43,7 +43,7 @@ impl Outgoing {
         self.content().take()?.whole_again()
     }
 
-    /// Keeps no more of what has been sent: there is an answer.
+    /// Drops the kept content, because there is an answer.
     pub fn keep_no_more(&self) {
         if let Some(content) = &mut *self.content() {
             content.keep_nothing();

@@ -41,7 +41,7 @@ pub enum ContentFault {
     /// It was taken back from a connection that failed.
     #[error("the content is sent on another connection")]
     TakenBack,
-    /// The content is not what it must be.
+    /// The content failed a check.
     #[error(transparent)]
     Transform(#[from] TransformFault),
 }

@@ -1,4 +1,4 @@
-//! What streams of a multipart form behind the part of it that was read.
+//! The rest of a multipart form, which streams after the part that was read.
 
 use bytes::Bytes;
 use gateway_names::ReasonCode;
@@ -8,17 +8,17 @@ use super::multipart::{Parts, Unsplit};
 use crate::{BodyTransform, TransformFault};
 
 /// Lets the rest of a multipart form pass, in constant memory, and cuts it off before a field that
-/// was not judged, or where readers may split it otherwise.
+/// was not judged, or where readers may split it differently.
 pub struct Behind {
     parts: Parts,
     is_asked: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    /// The last piece, which waits for the next one: behind the announced length nobody asks.
+    /// The last piece, held until the next: a connection stops polling at the announced length.
     last: Option<Bytes>,
 }
 
 impl Behind {
-    /// What comes behind this beginning. `is_asked` knows the names of fields that may not come.
-    /// `None` if readers may split the beginning otherwise.
+    /// Follows the content after this beginning. `is_asked` knows the names of fields that must not
+    /// follow. `None` if readers may split the beginning differently.
     pub fn new(
         fields: &HeaderMap,
         beginning: &[u8],
@@ -30,7 +30,7 @@ impl Behind {
             last: None,
         };
         behind.parts.push(beginning).ok()?;
-        // What it names was judged.
+        // The fields in the beginning were judged.
         drop(behind.parts.take());
         Some(behind)
     }
@@ -94,8 +94,8 @@ mod tests {
         format!("--b-1\r\nContent-Disposition: form-data; {head}\r\n\r\n{value}\r\n")
     }
 
-    /// What passes of content that comes in these pieces, if it is not cut off, and of which so
-    /// much was read before.
+    /// The output for content that comes in these pieces after the first `read` bytes, unless it is
+    /// cut off.
     fn passed(
         content: &[u8],
         read: usize,
@@ -171,7 +171,7 @@ mod tests {
         for byte in line.trim_end_matches("\r\n").bytes() {
             behind.piece(vec![byte].into(), &mut out).unwrap();
         }
-        // As it is written, and decoded.
+        // Once as it is written, and once decoded.
         assert_eq!(asked.load(Ordering::Relaxed), 2);
         for nth in 0..500 {
             let part = format!("\r\n{}", part(&format!("name=\"x{nth}\""), "v"));

@@ -1,4 +1,4 @@
-//! Questions to a form (`application/x-www-form-urlencoded`).
+//! Reads values of a form (`application/x-www-form-urlencoded`).
 
 use std::ops::Range;
 
@@ -23,9 +23,9 @@ struct Seen {
     name: String,
     parts: Vec<String>,
     value: String,
-    /// Where the value stands in the form, still escaped, if all readers agree on it.
+    /// The range of the value in the form, still escaped, if all readers agree on it.
     at: Option<Range<usize>>,
-    /// Whether it stands in the content, as it is read.
+    /// Whether it is in the decoded content, not in the query or the coded bytes.
     is_content: bool,
 }
 
@@ -40,8 +40,8 @@ struct Pair<'a> {
 }
 
 impl Pairs {
-    /// Reads a form: the query and the coded bytes too, which some readers take for more of it.
-    /// Kept are the pairs that some reader may take for one of the names, or that are asked for.
+    /// Reads a form, with the query and the coded bytes, which some readers treat as more of it.
+    /// Keeps the pairs that some reader may find under one of the names, or that are asked for.
     pub fn read(
         (query, content, coded): (&str, &[u8], &[u8]),
         names: &[FormName],
@@ -62,7 +62,7 @@ impl Pairs {
             // Some readers use this pair as the charset of the other pairs. Each splits a name with
             // loose brackets and broken escapes in its own way (`%u0061` is `a` to ASP).
             let is_charset = name.text.trim().eq_ignore_ascii_case("_charset_");
-            // Some stop after a number of pairs and ignore the rest.
+            // Some readers stop after a number of pairs and ignore the rest.
             let is_odd = is_charset || !name.clear || !is_plain(&name.text) || nth == MOST_PAIRS;
             pairs.is_clear &= !is_odd;
             let parts = parts(&name.text);
@@ -105,7 +105,7 @@ impl Pairs {
         }
     }
 
-    /// The value of a name and where it stands, if every reader finds it, and finds it once.
+    /// The value of a name and its range, if every reader finds it exactly once.
     pub fn one(&self, name: &FormName) -> Option<(&str, Range<usize>)> {
         let mut named = self.seen.iter();
         let mut named = named
@@ -119,7 +119,7 @@ impl Pairs {
         }
     }
 
-    /// The members that are asked for. Those beyond the maximum, which no honest client reaches,
+    /// The members that are asked for. Members beyond the maximum, which no honest client reaches,
     /// count as one that is not text.
     pub fn members(&self, is_asked: &dyn Fn(&str) -> bool) -> impl Iterator<Item = Member> {
         let asked = self.seen.iter();
@@ -152,7 +152,7 @@ fn split_pairs(content: &[u8]) -> impl Iterator<Item = Pair<'_>> {
     })
 }
 
-/// Where a part of the content stands in it.
+/// The range of `part`, which is a slice of the content, in the content.
 fn range_of(content: &[u8], part: &[u8]) -> Range<usize> {
     let from = part.as_ptr().addr() - content.as_ptr().addr();
     from..from + part.len()
@@ -175,7 +175,7 @@ pub(super) fn may_be(wanted: &[String], seen: &[String]) -> bool {
 
 /// The defaults of PHP's `max_input_vars` and qs's `parameterLimit`.
 const MOST_PAIRS: usize = 1_000;
-/// Tomcat reads no parameters of a form over 2 MiB, PHP none over 8 MiB, and both go on.
+/// Tomcat reads no parameters of a form over 2 MiB, PHP none over 8 MiB; neither refuses it.
 const MOST_BYTES: usize = 1 << 20;
 /// Encoded bytes contain a separator by chance now and then. Reading more would be endless work.
 const MOST_CODED_PAIRS: usize = 65_536;

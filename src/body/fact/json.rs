@@ -1,5 +1,5 @@
-//! Questions to a JSON document (RFC 8259): what is at a JSON Pointer (RFC 6901), and the outermost
-//! members.
+//! Reads values of a JSON document (RFC 8259): the value at a JSON Pointer (RFC 6901), and the
+//! outermost members.
 
 use gateway_message::content_name::part;
 use gateway_message::json::{Json, MOST_TEXTS, Value, Wanted, begins_as_json};
@@ -46,7 +46,7 @@ pub(crate) fn fact(
     }
 }
 
-/// What stands at a pointer, in any spelling.
+/// The value at a pointer, in any spelling.
 pub(crate) fn spot(
     root: Value<'_>,
     pointer: &Pointer,
@@ -72,7 +72,7 @@ pub(crate) fn spot(
     }))
 }
 
-/// Finds what stands at the pointer of a text message, which may be JSON.
+/// Finds the value at a pointer in a text message, which may be JSON.
 ///
 /// # Errors
 /// [`Unclear`] if it begins as JSON does, and readers may disagree about it.
@@ -102,8 +102,8 @@ pub(crate) fn members(root: Value<'_>, is_asked: &dyn Fn(&str) -> bool) -> Vec<M
     members.map(member).collect()
 }
 
-/// The value below this one that has the name or index, in any spelling, and whether it is in this
-/// one.
+/// The member or element with this name or index, in any spelling, and whether the spelling is
+/// exact.
 fn below<'j>(value: Value<'j>, token: &str) -> Result<Option<(Value<'j>, bool)>, Unclear> {
     let wanted = folded(token);
     let named = value.members();

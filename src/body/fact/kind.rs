@@ -1,4 +1,4 @@
-//! Which readable format a request declares for its content.
+//! The readable format that a request declares for its content.
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;

@@ -15,30 +15,30 @@ use super::form::{is_named, may_be};
 pub(crate) struct Part {
     /// Its name, as it is written.
     pub name: String,
-    /// Where its value stands, if it is a field that all readers see alike, and no file.
+    /// The range of its value, if it is a field that all readers see alike, and no file.
     pub value: Option<Range<usize>>,
     /// The name of its file, as it is written.
     pub file_name: Option<String>,
 }
 
 impl Part {
-    /// Its name, in the reading that is asked for. Some readers decode it, as browsers encode it.
+    /// Its name, in the reading that `is_asked` accepts. Some readers decode names.
     pub fn asked_as(&self, is_asked: impl Fn(&str) -> bool) -> Option<String> {
         let decoded = percent_decode_str(&self.name).decode_utf8_lossy();
         let mut readings = [&*self.name, &*decoded].into_iter();
         readings.find(|name| is_asked(name)).map(str::to_owned)
     }
 
-    /// The same, where a credential may stand: readers that look for `name=` alone find it in
-    /// `filename=` too.
+    /// As [`Part::asked_as`], for a name that may hold a credential: readers that look for `name=`
+    /// alone also find it in `filename=`.
     pub fn guarded_as(&self, is_asked: impl Fn(&str) -> bool) -> Option<String> {
         let in_file_name = || self.file_name.clone().filter(|name| is_asked(name));
         self.asked_as(&is_asked).or_else(in_file_name)
     }
 }
 
-/// The parts of a form. `None` if some reader may split the content otherwise, as far as it is
-/// here: with `streams`, more comes behind it.
+/// The parts of a form. `None` if some reader may split the content differently. With `streams`, it
+/// is only a beginning, and more follows.
 pub(crate) fn multipart_parts(
     head: &HeaderMap,
     content: &[u8],
@@ -49,13 +49,13 @@ pub(crate) fn multipart_parts(
     is_read.then_some(parts.seen)
 }
 
-/// Whether some reader may take a field of this name for the other.
+/// Whether some reader may read a field named `seen` as `name`.
 pub fn is_multipart_name(name: &FormName, seen: &str) -> bool {
-    // Some readers take the charset of all fields from that one (RFC 7578 §4.6).
+    // Some readers take the charset of all fields from `_charset_` (RFC 7578 §4.6).
     may_be(name.parts(), &parts(seen)) || seen.trim().eq_ignore_ascii_case("_charset_")
 }
 
-/// Where the value of a field stands that is there once, in whichever reading.
+/// The range of the value of a field that occurs once, counting every reading of a name.
 pub(crate) fn multipart_fact(query: &str, name: &FormName, all: &[Part]) -> Option<Range<usize>> {
     let mut named = all.iter();
     let mut named = named.by_ref().filter(|part| {
@@ -70,37 +70,37 @@ pub(crate) fn multipart_fact(query: &str, name: &FormName, all: &[Part]) -> Opti
     }
 }
 
-/// Some reader may split the content otherwise.
+/// Some reader may split the content differently.
 #[derive(Debug)]
 pub(crate) struct Unsplit;
 
-/// Splits content as it comes.
+/// Splits content as it arrives.
 pub(crate) struct Parts {
     delimiter: String,
-    /// What has come and is not behind us, and where in the content it begins.
+    /// The bytes that arrived and were not passed yet, and their offset in the content.
     rest: Vec<u8>,
     at: usize,
     state: State,
     count: usize,
-    /// The parts whose heads came. The value of the last one may be still to come.
+    /// The parts whose heads arrived. The value of the last one may be incomplete.
     seen: Vec<Part>,
 }
 
 enum State {
     /// Before the first delimiter.
     Start,
-    /// Behind a delimiter.
+    /// After a delimiter.
     Delimiter,
     /// In the head of a part.
     Head,
-    /// In the value of a part that begins there.
+    /// In the value of a part, which begins at this offset.
     Value(Head, usize),
-    /// Behind the last delimiter.
+    /// After the last delimiter.
     End,
 }
 
 impl Parts {
-    /// `None` if it is no such form, or some reader may find another boundary.
+    /// `None` if the content is no such form, or some reader may find another boundary.
     pub fn of(head: &HeaderMap) -> Option<Self> {
         Some(Self {
             delimiter: format!("--{}", boundary(head)?),
@@ -115,7 +115,7 @@ impl Parts {
     /// Takes more of the content.
     ///
     /// # Errors
-    /// [`Unsplit`]. What comes next means nothing then.
+    /// [`Unsplit`]. This cannot be used afterwards.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), Unsplit> {
         for piece in piece.chunks(AT_ONCE) {
             self.rest.extend_from_slice(piece);
@@ -129,7 +129,7 @@ impl Parts {
         self.seen.is_empty()
     }
 
-    /// Hands over the parts whose heads came since the last call.
+    /// Returns the parts whose heads arrived since the last call.
     pub fn take(&mut self) -> Vec<Part> {
         std::mem::take(&mut self.seen)
     }
@@ -145,7 +145,7 @@ impl Parts {
         matches!(&self.state, State::Value(head, from) if !head.is_field || far(*from))
     }
 
-    /// Goes on to the next state. Whether there is more to do with what is here.
+    /// Advances to the next state. Returns whether these bytes may allow another step.
     fn step(&mut self) -> Result<bool, Unsplit> {
         let next = match &mut self.state {
             State::Start => match self.rest.get(..self.delimiter.len()) {
@@ -182,7 +182,7 @@ impl Parts {
         self.at += bytes;
     }
 
-    /// The state behind the head of a part, and the head's length, if it is whole.
+    /// The state after the head of a part, and the head's length, if it is whole.
     fn head(&mut self) -> Result<Option<(State, usize)>, Unsplit> {
         let end = memmem::find(&self.rest, b"\r\n\r\n");
         let head = &self.rest[..end.unwrap_or(self.rest.len())];
@@ -196,13 +196,13 @@ impl Parts {
         Ok(Some((State::Value(head, self.at + end + 4), end + 4)))
     }
 
-    /// The state behind the value of a part, and what is passed, if the value ends here.
+    /// The state after the value of a part, and the number of passed bytes, if the value ends here.
     fn value(&mut self) -> Result<Option<(State, usize)>, Unsplit> {
         let State::Value(head, from) = &self.state else {
             return Ok(None);
         };
         let Some(start) = memmem::find(&self.rest, self.delimiter.as_bytes()) else {
-            // The delimiter may have begun, behind the line's end that belongs to it.
+            // The delimiter, with the line end before it, may have begun.
             let passed = self.rest.len().saturating_sub(self.delimiter.len() + 1);
             self.pass(passed);
             return Ok(None);
@@ -244,7 +244,7 @@ fn boundary(head: &HeaderMap) -> Option<String> {
 struct Head {
     /// Whether it is a field that all readers see alike, and no file.
     is_field: bool,
-    /// How long it says that its value is.
+    /// The length of the value, if the head states one.
     length: Option<usize>,
 }
 
@@ -263,13 +263,13 @@ fn head_of(head: &str) -> Option<(Part, Head)> {
                 let value = value.to_ascii_lowercase().replace(' ', "");
                 is_plain &= matches!(&*value, "text/plain" | "text/plain;charset=utf-8");
             }
-            // Some readers go by it.
+            // Some readers rely on this length.
             "content-length" if length.is_none() => {
                 length = Some(value.parse().ok()?);
                 is_plain = false;
             }
             "content-transfer-encoding" => is_plain = false,
-            // Some readers find a name in others, or take a line for more of the one before.
+            // Some readers find a name in other fields, or read a line as a part of the one before.
             _ => return None,
         }
     }

@@ -8,7 +8,7 @@ use crate::{Coding, Decoder, Held, HoldFault, Limit, Share, Step};
 /// Content as different readers may see it.
 #[derive(Clone, Default)]
 pub struct Plain {
-    /// Decoded.
+    /// The decoded content.
     pub bytes: Bytes,
     /// Still encoded, as seen by readers that do not decode it. Empty if there is no content
     /// coding.

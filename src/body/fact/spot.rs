@@ -1,4 +1,4 @@
-//! Where credentials stand in content: found if every reader finds the same value there.
+//! The places of credentials in content, found if every reader finds the same value there.
 
 use std::ops::Range;
 
@@ -6,11 +6,11 @@ use gateway_message::Place;
 use gateway_message::pairs::ESCAPED;
 use percent_encoding::utf8_percent_encode;
 
-/// A value that stands in a place of content.
+/// The value at a place in content.
 pub struct Spot {
-    /// Its bytes, still escaped: those of a string of JSON with its quotation marks.
+    /// The range of its bytes, still escaped. That of a JSON string includes the quotation marks.
     pub at: Range<usize>,
-    /// What they say; `None` if that is no text.
+    /// The unescaped text; `None` if the value is no text.
     pub text: Option<String>,
     /// Whether its names are written as in the place.
     pub is_exact: bool,

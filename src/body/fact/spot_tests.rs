@@ -8,7 +8,7 @@ use super::*;
 use crate::fact::Plain;
 use crate::{Document, Questions};
 
-/// What stands in the places.
+/// The values at the places.
 fn spots(
     fields: &HeaderMap,
     query: &str,
@@ -32,7 +32,7 @@ fn plain(content: &str) -> Plain {
     }
 }
 
-/// What stands in the place: the raw bytes and the text. `Err` if readers may disagree.
+/// The value at the place: the raw bytes and the text. `Err` if readers may disagree.
 fn seen(
     kind: &str,
     query: &str,
@@ -189,7 +189,7 @@ proptest! {
         ];
         for (kind, place, write) in cases {
             let own: Place = place.parse().unwrap();
-            // A line of its own that begins with the delimiter ends a part: no phantom does.
+            // A line that begins with the delimiter ends a part: no phantom begins so.
             let ends = |text: &str| place == "multipart:token" && text.contains("--b");
             if ends(&phantom) {
                 continue;

@@ -34,7 +34,7 @@ impl FormKind {
         }
     }
 
-    /// The same for content whose coding is undone.
+    /// As [`FormKind::of`], for decoded content.
     ///
     /// # Errors
     /// [`FormFault::Charset`].
@@ -56,7 +56,7 @@ impl FormKind {
         let mut charsets = parameters
             .split(';')
             .filter_map(|parameter| parameter.trim().strip_prefix("charset"))
-            // Nothing else begins so but `charset*=` (RFC 2231), which few readers know.
+            // No other parameter begins so but `charset*=` (RFC 2231), which few readers know.
             .map(|rest| rest.trim_start().strip_prefix('='))
             .map(|charset| charset.map(|charset| charset.trim().trim_matches('"')));
         if charsets.all(|charset| charset.is_some_and(|charset| CHARSETS.contains(&charset))) {
@@ -92,7 +92,7 @@ const BINARY: [&str; 23] = gateway_names::word_list(
      vnd.google.protobuf vnd.rar wasm x-7z-compressed x-bzip2 x-compressed x-gzip x-msgpack \
      x-protobuf x-rpm x-tar x-xz zip zstd",
 );
-/// Beginnings of such types: gRPC streams, and what git sends.
+/// Beginnings of such types: those of gRPC streams, and of git.
 const BINARY_BEGINNINGS: [&str; 2] = ["grpc", "x-git-"];
 
 #[cfg(test)]

@@ -12,10 +12,10 @@ pub enum FormFault {
     /// It is not JSON.
     #[error("it is no JSON")]
     Json,
-    /// A credential stands in it, and readers could disagree about where.
+    /// It has a credential, and readers could disagree about its place.
     #[error("readers may disagree about a credential in it")]
     Disputed,
-    /// A member that may stand in it once stands in it twice, or is not text.
+    /// A member that may occur once occurs twice, or is not text.
     #[error("a member that may stand in it once stands in it twice, or is not text")]
     Twice,
 }

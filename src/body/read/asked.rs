@@ -1,4 +1,4 @@
-//! A request to read, and what readers give.
+//! A request to read, and the result of reading it.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ pub struct Asked<'a> {
     pub method: &'a Method,
     /// Its canonical path.
     pub path: &'a str,
-    /// Whether it changes to another protocol, whose messages nobody reads.
+    /// Whether it changes to another protocol, whose messages are not read.
     pub upgrades: bool,
-    /// Its content, of which the protocol's facts were asked.
+    /// Its content, which was read for the protocol's facts.
     pub content: &'a Document<'a>,
 }
 
-/// What was read: the name of each fact, and its value or why there is none.
+/// The result of reading a request: the name of each fact, and its value or why there is none.
 pub type Found = Vec<(&'static str, Result<FactValue, Unread>)>;
 
 /// Why a fact was not read, in words that hold no value of the request.

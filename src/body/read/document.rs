@@ -1,4 +1,4 @@
-//! One JSON document, of which only the wanted members are kept.
+//! One JSON document, in which only the wanted members are kept.
 
 use gateway_message::json::{Value, Wanted};
 use gateway_message::{folded, folded_parameter};
@@ -6,7 +6,7 @@ use gateway_message::{folded, folded_parameter};
 use super::asked::{Asked, Unread};
 use crate::fact::{FactValue, is_named, of_string};
 
-/// The members of an object that are kept, each with those of its own. A list is transparent: its
+/// The members of an object that are kept, each with a shape of its own. A list is transparent: its
 /// elements have the shape of the list.
 #[derive(Clone, Copy)]
 pub(super) struct Shape(pub &'static [(&'static str, Shape)]);
@@ -26,8 +26,7 @@ impl Shape {
         }
     }
 
-    /// Checks that no name is another spelling of one that is wanted, which some origins read and
-    /// others not.
+    /// Checks that no name is another spelling of a wanted one, which only some origins would read.
     fn check(self, value: Value<'_>) -> bool {
         let mut listed = value.elements();
         let mut members = value.members();
@@ -56,7 +55,7 @@ pub(super) fn member<'v>(value: Value<'v>, name: &str) -> Option<Value<'v>> {
     value.member(name).filter(|one| !one.is_null())
 }
 
-/// The text, if it is one that is read.
+/// The text, if the value is a string that is read.
 pub(super) fn text(value: Value<'_>) -> Option<String> {
     match of_string(&value.text()?)? {
         FactValue::String(text) => Some(text),

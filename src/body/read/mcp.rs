@@ -13,7 +13,7 @@ use crate::Held;
 
 use super::document::{LEAF, Shape, document, member, text};
 
-/// The facts that it gives.
+/// The facts of this protocol.
 pub(super) const FACTS: [&str; 2] = ["mcp.methods", "mcp.tools"];
 
 pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
@@ -25,11 +25,11 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
     ])
 }
 
-/// Where the arguments of a tool are in the content, as the members that lead there. `None` unless
-/// the request calls the tool once.
+/// The members that lead to the arguments of a tool in the content. `None` unless the request calls
+/// the tool once.
 pub(super) fn arguments(asked: &Asked<'_>, tool: &str) -> Option<Vec<String>> {
     let said = said(asked).ok()?;
-    // A server may know it by another spelling, too.
+    // A server may accept another spelling of the tool, too.
     let mut calls = said
         .tools
         .iter()
@@ -53,7 +53,7 @@ pub(super) fn arguments(asked: &Asked<'_>, tool: &str) -> Option<Vec<String>> {
 fn said(asked: &Asked<'_>) -> Result<Said, Unread> {
     let mut said = Said::default();
     match *asked.method {
-        // A client opens a stream for what the server sends, or ends its session.
+        // A client opens a stream of the server's messages, or ends its session.
         Method::GET | Method::DELETE if asked.content.content().bytes.is_empty() => {}
         Method::POST => {
             let frame = document(asked, SHAPE)?;
@@ -72,7 +72,7 @@ fn said(asked: &Asked<'_>) -> Result<Said, Unread> {
 #[derive(Default)]
 struct Said {
     methods: BTreeSet<String>,
-    /// The calls of each tool: where the frame is in a batch.
+    /// The calls of each tool, by the index of the frame in a batch.
     tools: BTreeMap<String, Vec<Option<usize>>>,
 }
 
@@ -98,10 +98,10 @@ impl Said {
     }
 }
 
-/// A call by JSON-RPC 2.0, of which a refusal is told in an answer of JSON-RPC.
+/// A JSON-RPC 2.0 call, whose refusal is a JSON-RPC response.
 #[derive(Debug)]
 pub struct Call {
-    /// Its id, as it wrote it.
+    /// Its id, as the client wrote it.
     pub id: String,
 }
 

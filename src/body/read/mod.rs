@@ -1,6 +1,6 @@
-//! What a request does, read from its content, at endpoints whose protocol is known.
+//! Reads from its content what a request does, at endpoints whose protocol is known.
 //!
-//! A request that one origin could read otherwise than another is not read at all.
+//! A request that two origins could read differently is not read at all.
 
 mod asked;
 mod document;
@@ -36,18 +36,18 @@ gateway_names::words! {
     }
 }
 
-/// The beginning of content, followed as it comes until it is enough for the reader.
+/// The beginning of content, followed as it arrives until it is enough for the reader.
 pub struct Prefix(Beginning);
 
 enum Beginning {
     Git(git::Beginning),
-    /// A multipart form that is split in one way so far, and how much of it is still waited for.
+    /// A multipart form that all readers split alike so far, and how many bytes are still needed.
     Parts(Option<Parts>, usize),
 }
 
 impl Prefix {
-    /// Follows a multipart form until a file streams: the fields before it, and what comes behind a
-    /// short one, are read. `None` if the whole is read, of at most `limit`.
+    /// Follows a multipart form until a file streams. Reads the fields before it, and all after a
+    /// short file. `None` if the whole form is read, of at most `limit`.
     pub fn of_parts(fields: &HeaderMap, limit: Limit) -> Option<Self> {
         let limit = usize::try_from(limit.as_bytes() / 2).unwrap_or(usize::MAX);
         let parts = Parts::of(fields).filter(|_| is_plain(fields) && !digest::is_stated(fields));
@@ -55,7 +55,7 @@ impl Prefix {
         parts.map(follow)
     }
 
-    /// Takes more of the content. Whether it is enough.
+    /// Takes more of the content. Returns whether the beginning is enough.
     pub fn take(&mut self, piece: &[u8]) -> bool {
         match &mut self.0 {
             Beginning::Git(beginning) => beginning.take(piece),
@@ -68,7 +68,7 @@ impl Prefix {
     }
 }
 
-/// So much of a multipart form is read before a file streams.
+/// How many bytes of a multipart form are read before a file streams.
 const MOST_AHEAD: usize = 1 << 20;
 
 /// Whether the content has no coding.
@@ -82,7 +82,7 @@ fn is_plain(fields: &HeaderMap) -> bool {
 pub struct ProtocolUnknown(());
 
 impl Protocol {
-    /// The facts that it gives.
+    /// The facts of the protocol.
     pub fn facts(self) -> &'static [&'static str] {
         match self {
             Self::Git => &git::FACTS,
@@ -92,7 +92,7 @@ impl Protocol {
         }
     }
 
-    /// Asks for its facts.
+    /// Asks for the protocol's facts.
     pub fn ask(self, questions: &mut Questions<'_>) {
         let wanted = questions.json();
         match self {
@@ -126,15 +126,15 @@ impl Protocol {
         found.unwrap_or_else(none)
     }
 
-    /// Where the arguments of a tool are in the content of a request, as the members that lead
-    /// there. `None` unless it calls the tool, and that once.
+    /// The members that lead to the arguments of a tool in the content of a request. `None` unless
+    /// the request calls the tool exactly once.
     pub fn arguments(self, asked: &Asked<'_>, tool: &str) -> Option<Vec<String>> {
         let is_read = self == Self::Mcp && !asked.upgrades;
         is_read.then(|| mcp::arguments(asked, tool)).flatten()
     }
 
-    /// How the beginning of a request's content is followed, if nothing behind it is read.
-    /// `None` if the whole is read.
+    /// Follows the beginning of a request's content, if nothing after it is read. `None` if the
+    /// whole is read.
     pub fn prefix(self, method: &Method, path: &str, fields: &HeaderMap) -> Option<Prefix> {
         let is_push = self == Self::Git && git::is_push(method, path, fields);
         (is_push && is_plain(fields)).then(|| Prefix(Beginning::Git(git::Beginning::default())))
@@ -162,7 +162,7 @@ mod tests {
     use crate::Document;
     use crate::fact::{FactValue, Plain};
 
-    /// The facts that a request with this JSON gives, joined, or why there is one that it does not.
+    /// The facts that a request with this JSON gives, joined, or why it does not give one of them.
     pub(super) fn ask(
         protocol: Protocol,
         method: &Method,

@@ -1,7 +1,7 @@
 //! Requests to models, as OpenAI (chat completions, responses), Anthropic (messages) and Google
 //! (`generateContent`) take them: which model, which tools, and how long the answer may be.
 //!
-//! What is not known counts as a tool that the provider runs, by its name: new ones come every
+//! An unknown member counts as a tool that the provider runs, by its name: new ones come every
 //! month.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use super::asked::{Asked, Found, Unread, names};
 use super::document::{LEAF, Shape, document, member, members, text};
 use crate::fact::{FactValue, of_number};
 
-/// The facts that it gives.
+/// The facts of this protocol.
 pub(super) const FACTS: [&str; 4] = [
     "model.name",
     "model.tools",
@@ -114,7 +114,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Adds a tool of the provider's. Google takes `googleSearch` and `google_search` for one name.
+    /// Adds a tool that the provider runs. To Google, `googleSearch` and `google_search` are one.
     fn host(&mut self, name: &str) {
         let mut plain = String::new();
         for letter in name.chars() {
@@ -147,7 +147,7 @@ fn model(path: &str, content: Value<'_>) -> Result<FactValue, Unread> {
     Ok(FactValue::String(name))
 }
 
-/// By the names that the endpoint takes: others would bound nothing. Each answer has that bound.
+/// The bound of each answer, by the names that the endpoint accepts: others would bound nothing.
 fn max_tokens(path: &str, content: Value<'_>) -> Result<FactValue, Unread> {
     let generation = member(content, "generationConfig");
     let of_generation = |name| generation.and_then(|all| member(all, name));
