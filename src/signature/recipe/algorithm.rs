@@ -2,7 +2,7 @@
 
 use super::hash::MacHash;
 
-/// How the text to sign becomes a signature.
+/// The algorithm that signs a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// HMAC; client and service hold the same key.

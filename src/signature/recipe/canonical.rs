@@ -41,8 +41,8 @@ impl Selection {
         self.list
     }
 
-    /// The names. A list alone is used as it is, because it is itself signed; otherwise the names
-    /// are sorted, and only those present.
+    /// The names. A list alone is used unchanged, because it is itself signed; otherwise the names
+    /// are sorted, without those of absent fields.
     pub(super) fn of(&self, head: &RequestHead, listed: &str) -> Vec<String> {
         let listed = listed
             .split([';', ',', ' '])
@@ -70,7 +70,7 @@ impl Selection {
     }
 }
 
-/// How selected fields are written.
+/// The format of selected fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum FieldStyle {
@@ -190,7 +190,7 @@ impl Parameters {
     }
 }
 
-/// How parameters are written.
+/// The format of parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum ParameterStyle {

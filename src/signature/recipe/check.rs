@@ -92,7 +92,7 @@ fn check_sent(recipe: &Recipe, loader: &mut Loader) {
     }
 }
 
-/// Checks that each value and each part that is sent can be read from what a client has signed.
+/// Checks that each value and each part that is sent can be read from a client's signed request.
 fn check_read(recipe: &Recipe, loader: &mut Loader) {
     let readable = || {
         let places = recipe.places.iter().filter(|place| place.readable);
@@ -100,8 +100,7 @@ fn check_read(recipe: &Recipe, loader: &mut Loader) {
     };
     let is_read =
         |wanted: Name| readable().any(|template| template.names().any(|name| name == wanted));
-    // What is inside a computed value need not be parsed: that value is taken as the client made
-    // it.
+    // A name inside a computed value need not be parsed: that value is taken as the client made it.
     let is_inside = |wanted: Name| {
         readable().any(|template| rests_on(recipe, template, &|name| name == wanted))
     };

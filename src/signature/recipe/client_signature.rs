@@ -1,4 +1,4 @@
-//! What a client says about its signature, read from the request before anything is verified.
+//! The claims of a client's signature, read from the request before anything is verified.
 
 use super::evaluate::{Evaluator, Inputs};
 use super::fault::Fault;
@@ -14,7 +14,7 @@ pub(super) struct Used {
     pub(super) template: usize,
 }
 
-/// What a client says about its signature, before anything is verified.
+/// The claims of a client's signature, before anything is verified.
 pub struct ClientSignature {
     /// For each place, the slot and the template that the client used.
     pub(super) used: Vec<Option<Used>>,
@@ -42,7 +42,7 @@ impl ClientSignature {
         self.values[index].as_deref()
     }
 
-    /// Keeps what was read from a place; `None` if another place says otherwise.
+    /// Keeps the texts that were read from a place; `None` if another place has a different one.
     fn take(&mut self, read: ReadTexts) -> Option<()> {
         for (name, value) in read {
             let standing = match name {
@@ -60,11 +60,11 @@ impl ClientSignature {
 }
 
 impl Recipe {
-    /// Finds what a client signed by this recipe; `None` if the head has nothing of it.
+    /// Finds the claims of a client that signed by this recipe; `None` if the head has none.
     ///
     /// # Errors
     /// [`Fault::Ambiguous`] and [`Fault::Malformed`]. [`Recipe::verify`], which sees the content,
-    /// reports what is missing.
+    /// reports missing places.
     pub fn claim(&self, head: &RequestHead) -> Result<Option<ClientSignature>, Fault> {
         let mut claim = ClientSignature {
             used: vec![None; self.places.len()],
@@ -83,8 +83,8 @@ impl Recipe {
         Ok(found.then_some(claim))
     }
 
-    /// Reads the places that were not read yet: without content those in the head, with content
-    /// those in it.
+    /// Reads the places that were not read yet: those in the head without `content`, those in the
+    /// content with it.
     pub(super) fn gather(
         &self,
         claim: &mut ClientSignature,
@@ -152,7 +152,7 @@ impl Recipe {
 /// The texts that a template reads from a place, by name.
 type ReadTexts = Vec<(Name, Vec<u8>)>;
 
-/// The template that reads a place's text, and what it reads; nothing if the place is only written.
+/// The template that reads a place's text, and the texts read; none if the place is only written.
 fn read_place(place: &Placement, text: &[u8]) -> Option<(usize, ReadTexts)> {
     if !place.readable {
         return Some((0, Vec::new()));

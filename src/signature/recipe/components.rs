@@ -10,11 +10,11 @@ use super::nonce::{Nonce, NonceFormat};
 use super::timestamp::Timestamp;
 use gateway_message::RequestHead;
 
-/// How to rewrite the value of `Signature-Input`.
+/// The rules for rewriting the value of `Signature-Input`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Components {
-    /// What must be covered besides what the client covered: `@` names always, fields if the
-    /// request has them.
+    /// The components to cover besides the client's: `@` names always, fields if the request has
+    /// them.
     pub(super) wanted: Vec<String>,
     /// The `alg` that the client may name.
     pub(super) algorithm: String,
@@ -30,8 +30,8 @@ pub(super) struct Fresh<'a> {
 }
 
 impl Components {
-    /// The value for our own signature: what the client covered and what must be covered, with our
-    /// time, key and nonce.
+    /// The value for our own signature: the client's components and the wanted ones, with our time,
+    /// key and nonce.
     pub(super) fn renewed(
         &self,
         claimed: &str,
@@ -52,7 +52,7 @@ impl Components {
         Ok(out)
     }
 
-    /// The identifiers of what the client covered, and of what must be covered.
+    /// The identifiers of the client's components, and of the wanted ones.
     fn covered(&self, input: &Input<'_>, head: &RequestHead) -> Vec<String> {
         let items = input.items.iter();
         let mut covered: Vec<String> = items.map(|item| item.text.to_owned()).collect();
@@ -67,8 +67,8 @@ impl Components {
         covered
     }
 
-    /// A parameter of the client's as we write it; empty for `created` and `keyid`, which are
-    /// always written.
+    /// A client's parameter as we write it; empty for `created` and `keyid`, which are always
+    /// written.
     fn parameter(&self, name: &str, value: &str, fresh: &Fresh<'_>) -> Result<String, Fault> {
         Ok(match name {
             "created" | "keyid" => String::new(),

@@ -23,13 +23,13 @@ use gateway_message::RequestHead;
 /// Bytes that may contain a secret or something derived from one.
 pub(super) type Text = Zeroizing<Vec<u8>>;
 
-/// What is known besides the request.
+/// The inputs besides the request.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a> {
     pub(super) parts: &'a Parts<'a>,
     /// By index; values computed from the request are `None` until they are needed.
     pub(super) values: &'a [Option<Vec<u8>>],
-    /// The client's version of a list that is written anew.
+    /// The client's version of a list that is rewritten.
     pub(super) claimed: &'a [Option<Vec<u8>>],
     pub(super) time: Option<Timestamp>,
     pub(super) signature: Option<&'a [u8]>,
@@ -38,7 +38,7 @@ pub(super) struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// What is known of a request that a client signed.
+    /// The inputs for a request that a client signed.
     pub(super) fn read(
         parts: &'a Parts<'a>,
         values: &'a [Option<Vec<u8>>],
@@ -113,7 +113,7 @@ impl<'a> Evaluator<'a> {
                 Filter::When(name, text) if **self.named(*name)? != *text.as_bytes() => Vec::new(),
                 filter => {
                     let result = filter.apply(&value, self.head.method.as_str());
-                    // A value that does not fit its filter is a part's, or the client's.
+                    // A value that does not fit its filter comes from a part or from the client.
                     result.ok_or_else(|| match term {
                         Term::Name(Name::Part(part)) => {
                             Fault::Key(self.recipe.parts[*part].name.clone())
@@ -286,7 +286,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Whether a parameter would read as another one, or as two, if each has its own line.
+/// Whether a parameter on a line of its own could be read as another one, or as two.
 fn is_not_of_a_line((name, value): &NameAndValue) -> bool {
     name.contains(&b':') || name.iter().chain(value).any(u8::is_ascii_control)
 }

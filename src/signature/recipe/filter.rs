@@ -1,4 +1,4 @@
-//! Filters: what a template does to a value, in order; and the reverse, when a template is parsed.
+//! Filters: the transformations of a value in a template, in order, and their inverses for parsing.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -53,7 +53,7 @@ pub(super) enum Filter {
     First(usize),
     /// The first segments of a path, up to this many.
     Segments(usize),
-    /// What follows this text, otherwise empty.
+    /// The rest of a value that starts with this text, otherwise empty.
     After(Box<str>),
     /// Empty unless the method is one of these.
     Only(Vec<Box<str>>),

@@ -12,7 +12,7 @@ use super::name::named_variant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Hash {
-    /// For content alone: it is broken, and no code of authentication is made with it.
+    /// For content alone: it is broken, so no MAC is made with it.
     Md5,
     Sha1,
     Sha256,

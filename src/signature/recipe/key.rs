@@ -1,5 +1,5 @@
-//! Private keys as they are kept: what kind one is and in what encoding, and a phantom key of the
-//! same kind and encoding.
+//! Private keys as they are kept: the kind and encoding of each, and a phantom key of the same kind
+//! and encoding.
 
 use aws_lc_rs::agreement::{ECDH_P256, ECDH_P384, PrivateKey};
 use aws_lc_rs::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RsaKeyPair};
@@ -15,8 +15,8 @@ use super::key_fault::KeyFault;
 use super::keytext::{Bytes, Coding};
 use super::rsa;
 
-/// What a private key is, without its value: enough to read it, and to make another of the same
-/// kind and encoding.
+/// The kind and encoding of a private key, without its value: enough to read it, and to make
+/// another of the same form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyForm {
     kind: Kind,
@@ -59,7 +59,7 @@ enum Frame {
     Pair,
 }
 
-/// A private key that was read.
+/// A parsed private key.
 pub(super) enum SigningKey {
     Ed25519(Ed25519KeyPair),
     Ecdsa(EcdsaKeyPair),
@@ -86,7 +86,7 @@ impl KeyForm {
         }
     }
 
-    /// Whether a text has PEM's marks around it, as no other secret has.
+    /// Whether a text has PEM's marks, which no other secret has.
     pub fn is_pem(text: &[u8]) -> bool {
         memchr::memmem::find(text, b"-----BEGIN ").is_some()
     }
@@ -106,10 +106,10 @@ impl KeyForm {
         })
     }
 
-    /// Another key of this form, made of a seed: it signs, and opens nothing. One seed gives one
-    /// key.
+    /// Derives a phantom key of this form from a seed: it signs, but gives no access. The same seed
+    /// gives the same key.
     ///
-    /// `None` for the rare seed that is no key. RSA's primes are searched for, which takes a
+    /// `None` for the rare seed that gives no key. RSA's primes are searched for, which takes a
     /// moment.
     pub fn phantom(&self, seed: &[u8; 32]) -> Option<Zeroizing<String>> {
         let bytes = match self.kind {
@@ -201,8 +201,8 @@ fn read(algorithm: Algorithm, text: &[u8]) -> Result<(KeyForm, SigningKey), KeyF
             if !(RSA_BITS[0]..=RSA_BITS[2]).contains(&bits) {
                 return Err(KeyFault::Size(bits));
             }
-            // What aws-lc reads of PKCS #8 excludes keys that are marked for PSS (RFC 4055 §1.2);
-            // the key inside is the same.
+            // aws-lc reads no PKCS #8 key that is marked for PSS (RFC 4055 §1.2); the key inside is
+            // the same.
             SigningKey::Rsa(RsaKeyPair::from_der(inner).map_err(|_| KeyFault::Damaged)?)
         }
         (_, kind) => {
@@ -231,7 +231,7 @@ fn wanted(algorithm: Algorithm) -> Result<&'static str, KeyFault> {
     })
 }
 
-/// What is in the bytes of a text: the kind, the frame, and the key within the frame.
+/// Finds the kind, the frame and the key within the frame in the bytes of a text.
 fn arranged<'a>(coding: &Coding, bytes: &'a [u8]) -> Result<(Kind, Frame, &'a [u8]), KeyFault> {
     match coding {
         Coding::Pem { label, .. } => framed(label, bytes),
@@ -243,8 +243,8 @@ fn arranged<'a>(coding: &Coding, bytes: &'a [u8]) -> Result<(Kind, Frame, &'a [u
 fn ed25519(frame: &Frame, bytes: &[u8]) -> Result<Ed25519KeyPair, KeyFault> {
     let pair = match frame {
         Frame::Seed => Ed25519KeyPair::from_seed_unchecked(bytes),
-        // Refused where the halves do not belong together: clients that sign with the public half
-        // would sign something else.
+        // Refused if the halves do not belong together: clients that use the public half would make
+        // other signatures.
         Frame::Pair => Ed25519KeyPair::from_seed_and_public_key(&bytes[..32], &bytes[32..]),
         _ => Ed25519KeyPair::from_pkcs8_maybe_unchecked(bytes),
     };
@@ -263,7 +263,7 @@ fn ecdsa(
     pair.map_err(|_| KeyFault::Damaged)
 }
 
-/// What is in a PEM block with this label: the kind, the frame, and the key within the frame.
+/// Finds the kind, the frame and the key within the frame in a PEM block with this label.
 fn framed<'a>(label: &str, der: &'a [u8]) -> Result<(Kind, Frame, &'a [u8]), KeyFault> {
     match label {
         "EC PRIVATE KEY" => {
@@ -336,7 +336,7 @@ const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1
 const RSA_PSS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.10");
 const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
-/// The accepted sizes of RSA keys, in bits: those that services ask for.
+/// The accepted sizes of RSA keys, in bits: those that services require.
 const RSA_BITS: [usize; 3] = [2048, 3072, 4096];
 
 #[cfg(test)]
@@ -347,8 +347,8 @@ mod tests {
         Algorithm::named(name).unwrap()
     }
 
-    /// Keys that OpenSSL made (`openssl genpkey`, `ecparam`, `genrsa -traditional`), of which
-    /// nothing is signed.
+    /// Keys that OpenSSL made (`openssl genpkey`, `ecparam`, `genrsa -traditional`), which sign
+    /// nothing real.
     fn kept() -> Vec<(Algorithm, String)> {
         let text = include_str!("../../../tests/signing_recipes/keys.json");
         let found: std::collections::BTreeMap<String, (String, String)> =
@@ -392,7 +392,7 @@ mod tests {
     fn another_seed_gives_another_key_and_one_beyond_the_curve_none() {
         for (algorithm, key) in kept() {
             let form = KeyForm::of(algorithm, key.as_bytes()).unwrap();
-            // RSA's are shown to be so where they are made.
+            // The test of their generation shows it for RSA keys.
             if !matches!(form.kind, Kind::Rsa { .. }) {
                 assert_eq!(
                     *form.phantom(&[7; 32]).unwrap(),
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn no_changed_key_makes_a_panic() {
         for (algorithm, key) in kept() {
-            // RSA's are dear to check.
+            // RSA keys are slow to check.
             let step = if key.len() > 1000 { 29 } else { 1 };
             for at in (0..key.len()).step_by(step) {
                 let mut changed = key.clone().into_bytes();

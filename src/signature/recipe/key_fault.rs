@@ -9,7 +9,7 @@ pub enum KeyFault {
          or 64 with the public key, in base64 or hexadecimal"
     )]
     Form,
-    /// It is locked with a passphrase.
+    /// It is encrypted with a passphrase.
     #[error(
         "the private key is encrypted; keep it without a passphrase: `openssl pkey -in KEY -out PLAIN`"
     )]
@@ -22,15 +22,15 @@ pub enum KeyFault {
     /// It is a public key or a certificate.
     #[error("it is a public key or a certificate; the private key is needed")]
     Public,
-    /// There are several.
+    /// There are several keys.
     #[error("there is more than one private key in it")]
     Several,
     /// It is another kind of key than the algorithm signs with.
     #[error("it is {is}, and the service is signed for with {wanted}")]
     Kind {
-        /// What it is.
+        /// The kind of the key.
         is: &'static str,
-        /// What it should be.
+        /// The kind that the algorithm needs.
         wanted: &'static str,
     },
     /// It is too small or too large, or of an odd size.

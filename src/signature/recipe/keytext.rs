@@ -1,4 +1,4 @@
-//! How the bytes of a private key are written as text: PEM (RFC 7468), base64 or hexadecimal.
+//! The encodings of a private key as text: PEM (RFC 7468), base64 or hexadecimal.
 
 use base64::Engine as _;
 use base64::engine::GeneralPurpose;
@@ -84,7 +84,7 @@ fn read_pem(text: &str) -> Result<(Coding, Bytes), KeyFault> {
             .find(|label| **label == found)
             .ok_or(KeyFault::Form)?,
     };
-    // RFC 1421 §4.6.1.1: fields before the key, which OpenSSL writes for those that are encrypted.
+    // RFC 1421 §4.6.1.1: fields before the key, which OpenSSL writes for encrypted keys.
     if rest.contains("Proc-Type:") {
         return Err(KeyFault::Encrypted);
     }

@@ -28,7 +28,7 @@ impl Recipe {
         let mut loader = Loader::new(&raw);
         loader.check_names();
         let mut recipe = recipe(raw, &mut loader);
-        // What follows walks the steps, so they must terminate.
+        // The checks below walk the steps, so they must terminate.
         if let Some(name) = check::endless(&recipe) {
             loader.wrong(name, "this rests on itself");
             return loader.finish(recipe);
@@ -39,7 +39,7 @@ impl Recipe {
     }
 }
 
-/// Everything that a description says, whatever is wrong with it.
+/// Loads everything in a description, even if some of it is wrong.
 fn recipe(raw: RawRecipe, loader: &mut Loader) -> Recipe {
     let algorithm = Algorithm::named(&raw.sign.algorithm);
     if algorithm.is_none() {
@@ -108,8 +108,8 @@ fn parts(raw: &RawRecipe, algorithm: Algorithm, loader: &mut Loader) -> Vec<Part
         part(name, part_raw, is_key.then_some(algorithm), loader)
     });
     let parts: Vec<Part> = parts.collect();
-    // Its phantom is a key of the same form, which can be derived from what is stored, and not from
-    // what is computed from it.
+    // Its phantom is a key of the same form, which can be derived from the stored text, but not
+    // from a value that is computed from it.
     if signs && !parts.iter().any(|part| part.key_of.is_some()) {
         loader.wrong(
             "sign.key",
@@ -172,7 +172,7 @@ fn place(at: &str, raw: &RawPlace, loader: &mut Loader) -> Placement {
     place
 }
 
-/// What is wrong with a place, whatever the rest of the recipe is.
+/// The mistakes in a place, whatever the rest of the recipe is.
 fn mistakes_in(place: &Placement) -> impl Iterator<Item = &'static str> {
     let json = (place.slots.iter()).any(|slot| matches!(slot, Slot::Json(_)));
     let templates = place.templates.len();

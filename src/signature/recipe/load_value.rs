@@ -8,7 +8,7 @@ use super::raw::RawValue;
 use super::timestamp::TimeFormat;
 use super::value::ValueKind;
 
-/// What a value is.
+/// Loads the kind of a value.
 pub(super) fn value(at: &str, raw: &RawValue, loader: &mut Loader) -> ValueKind {
     for mistake in mistakes_in(raw) {
         loader.wrong(at, mistake);
@@ -89,7 +89,7 @@ fn time(at: &str, form: &str, raw: &RawValue, loader: &mut Loader) -> ValueKind 
     }
 }
 
-/// What is wrong with the keys of a value: those that are there, and those that go with them.
+/// The mistakes in the keys of a value: in the keys present, and in the keys that they require.
 fn mistakes_in(raw: &RawValue) -> impl Iterator<Item = &'static str> {
     let kinds = [
         raw.time.is_some(),

@@ -12,9 +12,9 @@ use super::template::Template;
 /// A mistake in a description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where: `part.key`, `let.scope`, `place 2`.
+    /// The place of the mistake: `part.key`, `let.scope`, `place 2`.
     pub at: String,
-    /// What.
+    /// The mistake itself.
     pub what: String,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// What a description names, and the mistakes found in it so far.
+/// The names in a description, and the mistakes found in it so far.
 pub(super) struct Loader {
     parts: Vec<String>,
     values: Vec<String>,
@@ -42,7 +42,7 @@ impl Loader {
         }
     }
 
-    /// What was loaded, unless there was a mistake in it.
+    /// Returns the loaded value, unless there were mistakes.
     pub(super) fn finish<T>(self, loaded: T) -> Result<T, Vec<Mistake>> {
         if self.mistakes.is_empty() {
             Ok(loaded)
@@ -94,7 +94,7 @@ impl Loader {
         slots
     }
 
-    /// Checks that every name is spelled as a name, and stands for one thing.
+    /// Checks that every name is well-formed, not reserved, and used once.
     pub(super) fn check_names(&mut self) {
         let names: Vec<String> = [&self.parts, &self.values, &self.steps]
             .into_iter()

@@ -1,4 +1,4 @@
-//! What a recipe consists of, and what its users ask of it.
+//! The data of a recipe, and the properties that callers query.
 
 use super::algorithm::Algorithm;
 use super::fault::Fault;
@@ -28,7 +28,7 @@ pub struct Recipe {
     pub(super) whole: bool,
 }
 
-/// Where a part, a value or the signature is written, and read from what a client signed.
+/// A place where a part, a value or the signature is written, and read from a client's request.
 #[derive(Debug, Clone)]
 pub(super) struct Placement {
     /// Alternatives; a client uses one.
@@ -67,7 +67,7 @@ impl Recipe {
         &self.parts
     }
 
-    /// What it needs of [`Nonce`](super::Nonce).
+    /// The kind of [`Nonce`](super::Nonce) that it needs.
     pub fn nonce(&self) -> NonceKind {
         let kinds = self.values.iter().find_map(|value| match value.kind {
             ValueKind::Nonce(form) => Some(form.kind()),
@@ -161,7 +161,7 @@ impl Recipe {
             })
     }
 
-    /// The template that a step or a computed value is made by.
+    /// The template of a step or a computed value.
     pub(super) fn made(&self, name: Name) -> Option<&Template> {
         match name {
             Name::Step(index) => Some(&self.steps[index].1),

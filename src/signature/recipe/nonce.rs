@@ -11,14 +11,14 @@ pub struct Nonce {
     pub counter: u64,
 }
 
-/// What a recipe needs of [`Nonce`].
+/// The kind of [`Nonce`] that a recipe needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NonceKind {
     /// The recipe has no nonce.
     None,
     /// Any value that was not used before.
     Random,
-    /// A number that must increase with every request of a credential, whoever sends them; the
+    /// A number that must increase with every request of a credential, across all senders; the
     /// recipe chooses the unit.
     Increasing {
         /// How much the client's own numbers grow per second, so that ours have the same magnitude:
@@ -27,7 +27,7 @@ pub enum NonceKind {
     },
 }
 
-/// How a nonce is written.
+/// The format of a nonce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NonceFormat {
     Hex(usize),

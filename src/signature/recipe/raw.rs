@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRecipe {
     pub(super) name: String,
-    /// What it is called, for its readers.
+    /// The recipe's title, for its readers.
     #[serde(rename = "title")]
     _title: String,
     /// The service's own description of its signatures, for its readers.

@@ -1,7 +1,7 @@
-//! RSA keys made of a seed: the same seed gives the same key, which AWS-LC's generator does not do.
+//! RSA keys derived from a seed: the same seed gives the same key, unlike AWS-LC's generator.
 //!
-//! They are for phantoms alone. Such a key must load in every client and must not be guessed by
-//! another session; it never guards anything of its own.
+//! They are for phantoms alone. Such a key must load in every client, and another session must not
+//! guess it; it never protects anything else.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
@@ -13,14 +13,14 @@ use crypto_primes::{Flavor, is_prime, sieve_and_find};
 /// highest first.
 pub(super) type Numbers = [Box<[u8]>; 8];
 
-/// A key whose modulus has so many bits: a multiple of 128.
+/// Derives a key whose modulus has this many bits: a multiple of 128.
 ///
-/// `None` for the rare seed that is no key.
+/// `None` for the rare seed that gives no key.
 pub(super) fn key_of_seed(bits: usize, seed: &[u8; 32]) -> Option<Numbers> {
     let bits = u32::try_from(bits).ok()?;
     let mut rng = ChaCha20Rng::from_seed(*seed);
     let (one, other) = (prime(bits / 2, &mut rng)?, prime(bits / 2, &mut rng)?);
-    // As the generators of OpenSSL have it.
+    // In the order of OpenSSL's generator.
     let (p, q) = if other < one {
         (one, other)
     } else {
@@ -43,8 +43,8 @@ pub(super) fn key_of_seed(bits: usize, seed: &[u8; 32]) -> Option<Numbers> {
     Some(numbers.map(|number| number.to_be_bytes_trimmed_vartime()))
 }
 
-/// A prime of so many bits, the two highest of which are set: the product of two such has all its
-/// bits (FIPS 186-5 §A.1.3).
+/// A prime of this many bits, the two highest of which are set, so that the product of two has full
+/// length (FIPS 186-5 §A.1.3).
 fn prime(bits: u32, rng: &mut ChaCha20Rng) -> Option<BoxedUint> {
     let sieve = SmallFactorsSieveFactory::new(Flavor::Any, bits, SetBits::TwoMsb).ok()?;
     let exponent = NonZero::new(Limb::from(EXPONENT)).into_option()?;
@@ -59,7 +59,7 @@ fn less_one(number: &BoxedUint) -> Option<NonZero<BoxedUint>> {
     NonZero::new(number.wrapping_sub(BoxedUint::one())).into_option()
 }
 
-/// The public exponent that everybody uses; a prime.
+/// The usual public exponent, a prime.
 const EXPONENT: u64 = 65_537;
 
 #[cfg(test)]

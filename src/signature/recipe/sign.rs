@@ -158,7 +158,7 @@ impl Recipe {
                 .map(drop)
                 .map_err(|_| self.key_fault()),
             Err(fault @ (Fault::Part(_) | Fault::Key(_))) => Err(fault),
-            // What is missing belongs to a real request, not to the parts.
+            // Any other fault comes from the bare request, not from the parts.
             Err(_) => Ok(()),
         }
     }

@@ -119,7 +119,7 @@ impl TimeFormat {
     }
 }
 
-/// What was read of a time so far.
+/// The fields of a time that were read so far.
 struct DateAndTime {
     /// Year, month, day, hour, minute, second and millisecond.
     parts: [i64; 7],

@@ -30,7 +30,7 @@ pub(super) enum ValueKind {
         longest: u32,
     },
     Nonce(NonceFormat),
-    /// The fields that the client signed and those that must be signed.
+    /// The fields that the client signed, and the fields that must be signed.
     Fields {
         wanted: Selection,
         separator: String,
@@ -47,7 +47,7 @@ pub(super) enum ValueKind {
     },
     /// Computed from the request.
     Made(Template),
-    /// What a signature of RFC 9421 covers, with its parameters.
+    /// The components that an RFC 9421 signature covers, with its parameters.
     Components(Components),
 }
 

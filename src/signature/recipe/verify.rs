@@ -21,7 +21,7 @@ pub struct Verified {
     times: Times,
 }
 
-/// What the client says about time.
+/// The times that the client claims.
 #[derive(Default)]
 struct Times {
     signed: Option<Timestamp>,

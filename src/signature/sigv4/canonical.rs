@@ -207,7 +207,7 @@ fn is_recoded(mut rest: &[u8], part: UrlPart) -> bool {
             [] => return true,
             [byte, after @ ..] if is_itself(*byte) => rest = after,
             [b'%', digits @ ..] if part != UrlPart::Escaped => match digits.split_at_checked(2) {
-                // In another case, or of what needs no escape, it would be written otherwise.
+                // The service would rewrite an escape in lower case, or of a byte that needs none.
                 Some((digits, after))
                     if base16ct::upper::decode(digits, &mut [0])
                         .is_ok_and(|value| !value.iter().copied().all(is_itself)) =>

@@ -27,7 +27,7 @@ pub struct ChunkResigner {
     longest: usize,
     /// How many bytes of content have not arrived yet.
     missing: u64,
-    /// What `x-amz-trailer` announces.
+    /// The names that `x-amz-trailer` announces.
     announced: Vec<HeaderName>,
     state: ChunkState,
     /// A line that is not complete yet.

@@ -1,4 +1,4 @@
-//! What a client claims with its signature, before any of it is proven.
+//! The claims of a client's signature, before any of them is proven.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::payload::{CONTENT_SHA256, Payload, Streaming};
 use super::signed_fields::{DATE, EXPRESS_TOKEN, REGION_SET, TOKEN, check_signed, signed_names};
 use gateway_message::RequestHead;
 
-/// Where the signature is.
+/// The location of the signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Location {
     /// In `Authorization`.
@@ -199,7 +199,7 @@ impl ClientSignature {
         self.algorithm
     }
 
-    /// Where the signature is.
+    /// The location of the signature.
     pub fn location(&self) -> Location {
         self.location
     }
@@ -238,7 +238,7 @@ impl ClientSignature {
         &self.signed
     }
 
-    /// What the signature covers of the content.
+    /// How the signature covers the content.
     pub fn payload(&self) -> Payload {
         self.payload
     }

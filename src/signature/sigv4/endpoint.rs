@@ -1,4 +1,4 @@
-//! Endpoints: what an AWS host is, and for which service and region a request to it may be signed.
+//! Endpoints: the kind of an AWS host, and the service and region to sign a request to it for.
 //!
 //! A client chooses the scope of its signature freely, so the gateway never believes it. The host,
 //! on which every claim of the connection agreed, determines the service and the region by closed
@@ -38,7 +38,7 @@ pub(super) enum EndpointRegions {
     Set,
 }
 
-/// Which APIs answer.
+/// The APIs that answer at an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Apis {
     /// These, separated by commas.
@@ -67,7 +67,7 @@ pub(super) enum Style {
     },
 }
 
-/// What the operator declares about an endpoint that is not AWS's own.
+/// The operator's declaration of an endpoint that is not AWS's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnStyle<'a> {
     /// Not an object store.

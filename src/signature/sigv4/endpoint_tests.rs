@@ -1,4 +1,4 @@
-//! What hosts are, and what they are not.
+//! Tests of hosts: AWS's endpoints, and hosts that are not.
 
 use super::super::hosts::NotFirstParty;
 use super::*;

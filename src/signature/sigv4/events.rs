@@ -139,7 +139,7 @@ impl EventResigner {
         Ok(total - self.held.len())
     }
 
-    /// Verifies one message and writes it anew; returns whether it was the last.
+    /// Verifies one message and signs it again; returns whether it was the last.
     fn message(
         &mut self,
         message: &Bytes,

@@ -3,8 +3,8 @@
 use http::HeaderName;
 
 gateway_names::faults! {
-    /// What is wrong with a client's signature, or with the content that it covers. No variant
-    /// contains a value from the request.
+    /// A fault in a client's signature, or in the content that it covers. No variant contains a
+    /// value from the request.
     #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
     pub enum Fault {
         /// There is a signature in the fields and in the query (J05).

@@ -1,4 +1,4 @@
-//! Hosts: which endpoint one of AWS's hosts is.
+//! Hosts: the endpoint of each of AWS's hosts.
 
 use super::endpoint::{Endpoint, EndpointRegions, Style, is_account, is_bucket};
 use super::tables::{Partition, Tables};

@@ -4,8 +4,8 @@
 //! A request can say that in many places, and no list of them is complete. So every text is
 //! searched: any number of twelve digits may be an account, and any ARN names one, wherever it is
 //! and however deeply one encoding is nested in another. A number that is not an account is refused
-//! all the same. Only [`data`] is not searched: what a service stores or passes on without reading
-//! it.
+//! all the same. Only [`data`] is not searched: content that a service stores or passes on without
+//! reading it.
 
 pub(super) mod data;
 mod nested;
@@ -33,13 +33,13 @@ use gateway_message::pairs::form_text;
 pub(super) enum Format {
     /// As its content type says; `forms` means that the service accepts forms.
     Typed { forms: bool },
-    /// XML, whatever its type is called.
+    /// XML, under any content type.
     Xml,
-    /// JSON, whatever its type is called.
+    /// JSON, under any content type.
     Json,
 }
 
-/// The first in path or query; without data it is an object store, whose paths are keys.
+/// The first mention in path or query. Without `data`, it is an object store, whose paths are keys.
 ///
 /// # Errors
 /// [`Unreadable`] if encodings are nested more deeply than is searched.
@@ -67,7 +67,7 @@ pub(super) fn in_target(
     search.ended()
 }
 
-/// The first in AWS's own fields. What a client stores with an object means nothing to S3.
+/// The first mention in AWS's own fields. A client's metadata of an object means nothing to S3.
 ///
 /// # Errors
 /// As [`in_target`].
@@ -83,7 +83,7 @@ pub(super) fn in_fields(
     search.ended()
 }
 
-/// The first in content, except in the part that is data.
+/// The first mention in content, except in the part that is data.
 ///
 /// # Errors
 /// [`Unreadable`] for content of a type, or in a state, that cannot be searched.

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName};
 
 use super::Fault;
 
-/// What the signature covers of the content.
+/// How the signature covers the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload {
     /// `x-amz-content-sha256` names the hash.

@@ -1,9 +1,9 @@
-//! Scope: what a signing credential may be used for, whatever the client asks (threats J01, J03,
-//! J06).
+//! Scope: the permitted uses of a signing credential, whatever the client requests (threats J01,
+//! J03, J06).
 //!
-//! An empty list of pins pins nothing. What cannot be compared with a pin is refused: an unknown
-//! operation under pinned actions, an access point under pinned buckets, content that cannot be
-//! parsed under pinned accounts.
+//! An empty list of pins pins nothing. A request that cannot be compared with a pin is refused: an
+//! unknown operation under pinned actions, an access point under pinned buckets, content that
+//! cannot be parsed under pinned accounts.
 
 mod accounts;
 mod buckets;
@@ -24,7 +24,7 @@ use super::mentions::{self, Allowed, Data, Format};
 use super::tables::{Tables, is_listed};
 use gateway_message::RequestHead;
 
-/// What a client's signature is for.
+/// The scope of a client's signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignedFor<'a> {
     /// The service of its scope.
@@ -147,7 +147,7 @@ impl Scope {
         self.permits_head(endpoint, head, action)
     }
 
-    /// Checks what path, query and fields name against the pins.
+    /// Checks the names in path, query and fields against the pins.
     fn permits_head(
         &self,
         endpoint: &Endpoint,
@@ -165,7 +165,7 @@ impl Scope {
         })
     }
 
-    /// Calls with what may be named, if that is limited at all.
+    /// Calls `search` with the names that are allowed, if pins limit them at all.
     fn searching(
         &self,
         endpoint: &Endpoint,
@@ -260,7 +260,7 @@ impl Scope {
             && head.method != Method::HEAD
     }
 
-    /// Checks what the content names against the pins.
+    /// Checks the names in the content against the pins.
     ///
     /// # Errors
     /// [`OutOfScope`] for an account, a grantee or a bucket that is not pinned, and for everybody;
@@ -288,7 +288,7 @@ impl Scope {
                 Err(OutOfScope::named(found, Where::Content))
             })
         })?;
-        // What no text names: removing a guard against public access.
+        // Removing a guard against public access names nobody, so the search does not find it.
         let text = std::str::from_utf8(content).map_err(|_| mentions::Unreadable)?;
         let falls = action.operation() == Some("PutPublicAccessBlock")
             && !self.accounts.is_empty()
@@ -359,13 +359,13 @@ fn format(endpoint: &Endpoint, action: &Action) -> Format {
         (None, _) => Format::Typed {
             forms: apis.any(|api| api.speaks("query") || api.speaks("ec2")),
         },
-        // SDKs send no type to S3, which goes by the operation.
+        // SDKs send no content type to S3, which decides by the operation.
         (Some(_), Some("PutBucketPolicy")) => Format::Json,
         (Some(_), _) => Format::Xml,
     }
 }
 
-/// What keeps the public out of buckets, if each is true.
+/// The settings that keep the public out of buckets, if each is true.
 const PUBLIC_ACCESS: [&str; 4] = [
     "BlockPublicAcls",
     "BlockPublicPolicy",

@@ -16,7 +16,7 @@ use super::{
 };
 use gateway_message::RequestHead;
 
-/// What the request is signed again with.
+/// The parameters for signing the request again.
 pub struct SigningParams<'a> {
     /// The real access key id.
     pub access_key: &'a str,
@@ -108,8 +108,8 @@ pub fn sign(
     })
 }
 
-/// Removes what the client's signature left in the fields, including `Date`: a service would take
-/// it for the signing time.
+/// Removes the rest of the client's signature from the fields, including `Date`: a service would
+/// take it for the signing time.
 fn strip(head: &mut RequestHead, claim: &ClientSignature) {
     for name in [&DATE, &TOKEN, &EXPRESS_TOKEN, &http::header::DATE] {
         head.fields.remove(name);

@@ -1,4 +1,4 @@
-//! The fields of a signature: those that carry its parts, and those that it must cover.
+//! The fields of a signature: the fields that carry its parts, and the fields that it must cover.
 
 use http::{HeaderMap, HeaderName};
 

@@ -154,8 +154,8 @@ impl Tables {
         &TABLES
     }
 
-    /// What answers at `stem.region.suffix`; a stem with `-fips` at the end of a label means the
-    /// one without it.
+    /// The rows of `stem.region.suffix`; a stem with `-fips` at the end of a label means the one
+    /// without it.
     pub(super) fn regional(&self, stem: &str) -> &[Row] {
         if let Some(rows) = self.regional.get(stem) {
             return rows;
@@ -166,7 +166,7 @@ impl Tables {
         self.regional.get(plain.as_str()).map_or(&[], Vec::as_slice)
     }
 
-    /// What answers at exactly this host.
+    /// The rows of exactly this host.
     pub(super) fn exact(&self, host: &str) -> &[Row] {
         self.exact.get(host).map_or(&[], Vec::as_slice)
     }
@@ -224,7 +224,7 @@ impl Tables {
     }
 }
 
-/// What follows a word in a list; `None` if the list does not have it.
+/// The text after a word in a list; `None` if the list does not have it.
 pub(super) fn listed(list: &str, word: &str) -> Option<&'static str> {
     LISTS.get(&(list, word)).copied()
 }
@@ -242,7 +242,7 @@ fn sections(text: &'static str) -> impl Iterator<Item = Section> {
     sections.map(|section| section.split_once('\n').unwrap_or((section, "")))
 }
 
-/// What follows each word, by list and word.
+/// The text after each word, by list and word.
 static LISTS: LazyLock<HashMap<Section, &'static str>> = LazyLock::new(|| {
     let lists = sections(include_str!("../../../policies/aws/lists.txt"));
     let words = lists.flat_map(|(list, lines)| {

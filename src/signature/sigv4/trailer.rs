@@ -6,7 +6,7 @@ use http::header::{HeaderMap, HeaderName};
 use super::fault::Fault;
 use gateway_message::fields::is_request_trailer;
 
-/// What was read of a trailer.
+/// The part of a trailer that was read.
 #[derive(Default)]
 pub(super) struct Trailer {
     /// The fields in the form that is signed.
@@ -23,7 +23,7 @@ impl Trailer {
         self.signature.is_none() && self.raw.ends_with(b"\n") && !self.raw.ends_with(b"\r\n")
     }
 
-    /// Adds a field, which must have been announced, to what is signed.
+    /// Adds a field, which must have been announced, to the signed text.
     pub(super) fn add(
         &mut self,
         name: &str,

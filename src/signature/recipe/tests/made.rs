@@ -1,4 +1,4 @@
-//! What is made rather than read: tokens, whose content no verification of ours looks at.
+//! Values that are made rather than read: tokens, whose content our verification does not check.
 
 use serde_json::Value as Json;
 
@@ -41,7 +41,7 @@ fn a_token_has_the_members_that_the_services_own_library_gives_it() {
         let (mut head, content) = (judged.head(), judged.content());
         let (protected, claims) = token(&head, field);
         let verified = judged.verified(&head, &content, &judged.parts()).unwrap();
-        // With the same key, so that what stands for the key must be the same.
+        // With the same key, so that the members for the key must be the same.
         recipe
             .sign(verified, &mut head, None, &judged.parts(), now(), &NONCE)
             .unwrap();
@@ -92,7 +92,7 @@ fn the_gateway_sets_the_time_and_cuts_the_end() {
         query.contains("se=2023-11-14T22%3A18%3A20Z"),
         "five minutes later: {query}"
     );
-    // An end that is nearer stays as it is.
+    // A nearer expiry is kept.
     let verified = sas.verified(&sas.head(), &content, &sas.parts()).unwrap();
     let mut head = sas.head();
     sas.recipe()
@@ -146,7 +146,7 @@ fn a_request_with_the_key_alone_is_let_through_where_the_recipe_says_so() {
     assert!(signed.content.is_none());
     assert_eq!(head.target.query(), Some("symbol=LTCBTC"));
     assert_eq!(head.fields["x-mbx-apikey"], "real-key");
-    // Elsewhere a signature that is missing is missing.
+    // At other services, a missing signature is a fault.
     let mut okx = judged()
         .into_iter()
         .find(|judged| judged.recipe == "okx")
@@ -222,7 +222,7 @@ fn two_signatures_or_halves_of_one_are_refused() {
         twice.recipe().claim(&twice.head()),
         Err(Fault::Ambiguous(_))
     ));
-    // Once in the query and once in the form: seen when the content is.
+    // Once in the query and once in the form: found when the content is read.
     let mut both = binance.clone();
     both.content = "signature=00".to_owned();
     both.headers.insert(
@@ -332,7 +332,7 @@ fn a_time_is_put_back_where_a_service_takes_none_ahead_of_its_own() {
         .sign(verified, &mut head, None, &cos.parts(), now(), &NONCE)
         .unwrap();
     let written = head.fields["authorization"].to_str().unwrap();
-    // The client's own end is nearer than five minutes from now.
+    // The client's own expiry is nearer than five minutes from now.
     assert!(written.contains("&q-sign-time=1899999940;"), "{written}");
     assert!(written.contains("&q-key-time=1899999940;"), "{written}");
 }
@@ -351,7 +351,7 @@ fn a_private_key_is_told_from_a_shared_one() {
     assert_eq!(key_of("kraken"), None);
 }
 
-/// A token with one claim that is another's, signed with the key all the same.
+/// A token with one foreign claim, but signed with the right key.
 fn token_with(judged: &Judged, field: &str, claim: &str, value: Json) -> RequestHead {
     let mut head = judged.head();
     let (protected, mut claims) = token(&head, field);

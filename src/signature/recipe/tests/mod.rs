@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::*;
 use gateway_message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 
-/// A signed request and who vouches for it.
+/// A signed request, and the source that vouches for it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Judged {
@@ -25,7 +25,7 @@ struct Judged {
     url: String,
     headers: BTreeMap<String, String>,
     content: String,
-    /// How often the content stands there.
+    /// How often the content is repeated.
     #[serde(default = "once")]
     repeat: usize,
     parts: BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! Descriptions that are refused, and requests that make no panic.
+//! Descriptions that are refused, and requests that cause no panic.
 
 use proptest::prelude::*;
 
@@ -224,7 +224,7 @@ fn azure(account: &str, query: &str) -> Result<(), Fault> {
 
 #[test]
 fn what_is_signed_names_the_resource_of_the_request_and_no_other() {
-    // That the key is not the one of this request is found last.
+    // A key that did not sign this request is found last.
     assert_eq!(azure("myaccount", "").err(), Some(Fault::Mismatch));
     for account in [
         "myaccount/private",

@@ -2,7 +2,7 @@
 //!
 //! S3 itself requires further permissions for them ("Required permissions for Amazon S3 API
 //! operations"), and so do pins and policy. If anything is pinned, only known fields are accepted:
-//! a store may have a vendor field that unpacks, copies or deletes beside the key that was judged.
+//! a store may have a vendor field that unpacks, copies or deletes objects besides the judged key.
 
 use std::borrow::Cow;
 
@@ -12,8 +12,8 @@ use super::super::tables::is_listed;
 use super::s3_call::{CopySource, Level};
 use gateway_message::RequestHead;
 
-/// What a request asks for besides its operation, by the names of the AWS CLI or IAM; each once, in
-/// order.
+/// The actions that a request asks for besides its operation, by the names of the AWS CLI or IAM;
+/// each once, in order.
 pub(super) fn implied<'a>(
     head: &'a RequestHead,
     query: impl Iterator<Item = &'a Cow<'a, str>>,
@@ -59,10 +59,10 @@ fn of_field(name: &str, level: Level) -> Option<&'static str> {
     })
 }
 
-/// Whether a field is one of S3's, or one that means nothing to another's store.
+/// Whether a field is known: one of S3's, or one that means nothing to the store.
 pub(crate) fn is_known(name: &str, own: bool) -> bool {
     if let Some(kept) = name.strip_prefix("x-amz-meta-") {
-        // From AWS's Snowball, and MinIO's and RustFS's: an archive is unpacked under keys of its
+        // With such a field, AWS Snowball, MinIO and RustFS unpack an archive under keys of its
         // own.
         return !kept.contains("snowball");
     }

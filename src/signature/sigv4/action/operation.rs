@@ -31,8 +31,8 @@ pub enum ActionFault {
     /// The form that should name the operation is malformed.
     #[error("the form that should name the operation cannot be read")]
     Form,
-    /// Neither a bucket nor none: an empty or escaped first segment, or a name that no bucket can
-    /// have.
+    /// The path leaves the bucket unclear: an empty or escaped first segment, or a name that no
+    /// bucket can have.
     #[error("the path does not say one bucket")]
     Bucket,
     /// A key, or the source of a copy, that is not UTF-8 after decoding.
@@ -94,7 +94,7 @@ impl Action {
         self.operation.is_some()
     }
 
-    /// The part of an object store that is asked for.
+    /// The part of an object store that the request names.
     pub(crate) fn s3(&self) -> Option<&S3Call> {
         self.s3.as_deref()
     }

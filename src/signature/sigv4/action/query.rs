@@ -41,7 +41,7 @@ impl PendingForm {
         self.apis.iter().any(|api| is_minting(api))
     }
 
-    /// What is known before the form is parsed.
+    /// The action as far as it is known before the form is parsed.
     pub(crate) fn unread(&self) -> Action {
         Action::unknown(&self.apis)
     }
@@ -64,7 +64,7 @@ impl PendingForm {
     }
 }
 
-/// What a query or a form says about its operation.
+/// The operation and version that a query or a form names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) action: Option<String>,
@@ -136,7 +136,7 @@ pub(super) fn query(
 fn by_query(ids: &[&'static str], said: &Said) -> Action {
     let tables = Tables::get();
     let speaks = |api: &&'static Api| api.speaks("query") || api.speaks("ec2");
-    // Some answer at one host, and each has an operation of the same name.
+    // Some APIs share a host, and each has an operation of the same name.
     let is_meant = |api: &&'static Api| {
         let version = listed("versions", api.id);
         version.is_none_or(|version| said.version.as_deref() == Some(version))

@@ -65,7 +65,7 @@ fn json(
     target: &str,
     kind: Option<&str>,
 ) -> Result<Action, ActionFault> {
-    // A form beside a target would belong to the query protocol, and untyped content could be one.
+    // A form with a target would belong to the query protocol, and untyped content could be one.
     let takes_forms = apis
         .iter()
         .any(|api| api.speaks("query") || api.speaks("ec2"));
@@ -89,7 +89,7 @@ fn find(api: Option<&&'static Api>, operation: &str, ids: &[&'static str]) -> Ac
         .unwrap_or_else(|| Action::unknown(ids))
 }
 
-/// `/service/SHAPE/operation/NAME`, and `Smithy-Protocol: rpc-v2-cbor` beside it; neither without
+/// `/service/SHAPE/operation/NAME`, with the field `Smithy-Protocol: rpc-v2-cbor`; neither without
 /// the other.
 fn cbor_path(head: &RequestHead) -> Result<Option<(&str, &str)>, ActionFault> {
     let protocol = one(&head.fields, PROTOCOL, ActionFault::Ambiguous)?;

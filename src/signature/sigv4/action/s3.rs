@@ -171,7 +171,7 @@ fn operation(
         (Level::Object, "DELETE", []) => "DeleteObject",
         (Level::Object, "GET", ["uploadId"]) => "ListParts",
         (Level::Object, "POST", ["uploadId"]) => "CompleteMultipartUpload",
-        // The model has it without `uploadId`, and without that it means nothing.
+        // The model lists `CompleteMultipartUpload` without `uploadId`; it then means nothing.
         (Level::Object, "POST", []) => return Ok(None),
         (Level::Object, "DELETE", ["uploadId"]) => "AbortMultipartUpload",
         (Level::Bucket, "GET", ["list-type"])

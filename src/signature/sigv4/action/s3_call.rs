@@ -1,6 +1,6 @@
 //! The part of an object store that a request is about.
 
-/// The part of an object store that is meant.
+/// The part of an object store that a request names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct S3Call {
     /// The bucket; `None` for the service itself, and at access points, whose bucket is unknown.
@@ -39,7 +39,7 @@ pub(crate) enum CopySource {
     SameBucket(String),
 }
 
-/// What a request is about.
+/// The level of the resource that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
     Service,

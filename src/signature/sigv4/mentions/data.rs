@@ -1,4 +1,4 @@
-//! Which content is data: what a service stores or passes on, and does not read.
+//! Data: content that a service stores or passes on, and does not read.
 
 use super::super::tables::listed;
 

@@ -1,4 +1,4 @@
-//! Searches values, and what is encoded in them: JSON with the principals of policies, and escapes.
+//! Searches values, and texts encoded in them: JSON with the principals of policies, and escapes.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::search::{Search, Unreadable};
 use super::text;
 
 impl Search<'_> {
-    /// Searches a named value, decoded once: its literal text, and what is encoded in it.
+    /// Searches a named value, decoded once: its literal text, and the texts encoded in it.
     pub(super) fn value(&mut self, name: &str, value: &str) {
         // A name covers many values, and a longer one has no meaning to a service.
         let name = if name.len() > LONGEST_NAME { "" } else { name };
@@ -23,7 +23,7 @@ impl Search<'_> {
         self.inner(value);
     }
 
-    /// Searches a text, and what is encoded in it: JSON in a string, escapes in a form's value.
+    /// Searches a text, and the texts encoded in it: JSON in a string, escapes in a form's value.
     pub(super) fn inner(&mut self, value: &str) {
         if self.is_over() {
             return;
@@ -61,7 +61,7 @@ impl Search<'_> {
 /// Searches every string and number together with its name; a repeated name hides nothing.
 ///
 /// # Errors
-/// [`Unreadable`] for what is not JSON.
+/// [`Unreadable`] for text that is not JSON.
 pub(super) fn search_json(content: &str, search: &mut Search<'_>) -> Result<(), Unreadable> {
     let mut json = serde_json::Deserializer::from_str(content);
     let seed = Seed {
@@ -73,12 +73,12 @@ pub(super) fn search_json(content: &str, search: &mut Search<'_>) -> Result<(), 
     json.end().map_err(|_| Unreadable)
 }
 
-/// What a value means for its statement.
+/// The meaning of a value for its statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Says {
     /// `Deny`.
     Deny,
-    /// As a principal: everybody, or whoever signs in at a public identity provider.
+    /// As a principal: everybody, or every user of a public identity provider.
     Everybody,
     Nothing,
 }
@@ -172,7 +172,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_, '_> {
         }
     }
 
-    /// A statement that denies may name everybody; any other object that does lets everybody in.
+    /// A `Deny` statement may name everybody; any other object that names everybody lets them in.
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Says, A::Error> {
         let (mut everybody, mut effects, mut denials) = (false, 0, 0);
         while let Some(name) = members.next_key::<String>()? {

@@ -1,4 +1,4 @@
-//! Searches literal texts for whom they mention, and keeps the first finding.
+//! Searches literal texts for mentions, and keeps the first finding.
 
 use super::data::Data;
 use super::text;
@@ -8,7 +8,7 @@ use super::text;
 #[error("it is in a form in which the accounts and buckets that it names cannot be found")]
 pub struct Unreadable;
 
-/// Whom a request may name.
+/// The accounts and buckets that a request may name.
 #[derive(Clone, Copy)]
 pub(crate) struct Allowed<'a> {
     /// Accounts of twelve digits, and canonical user ids; `None` allows all.
@@ -29,7 +29,7 @@ pub(crate) enum Mention {
     Grantee,
     /// A bucket.
     Bucket(String),
-    /// Everybody, or whoever signs in somewhere.
+    /// Everybody, or every user of a public identity provider.
     Everybody,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Search<'a> {
         Ok(self.found)
     }
 
-    /// Whether the request is refused whatever else it says.
+    /// Whether the request is already certain to be refused.
     pub(super) fn is_over(&self) -> bool {
         self.lost || self.found.is_some()
     }
@@ -102,8 +102,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// If the name says that an account follows, a number of fewer digits has lost its leading
-    /// zeros.
+    /// Searches a value for an account without its leading zeros, if the name announces an account.
     pub(super) fn account_by_name(&mut self, name: &str, value: &str) {
         let value = value.trim();
         let digits = !value.is_empty()
@@ -148,5 +147,5 @@ impl<'a> Search<'a> {
 /// How often a text is searched, across the encodings that contain it: a policy in a template in a
 /// form is searched five times.
 const MOST_READINGS: usize = 8;
-/// Short texts may appear in more.
+/// Short texts may be searched more often.
 const LEAST_LOOKED_AT: usize = 64 << 10;

@@ -373,7 +373,7 @@ fn a_text_in_many_forms_is_looked_at_a_few_times_and_refused() {
         )),
         "unreadable"
     );
-    // What a template says in a form, escaped as its tools do, names nobody.
+    // A template in a form, escaped as its tools do, names nobody.
     let policy = format!(
         r#"{{"Effect":"Deny","Text":"\\u003c{}%20"}}"#,
         "a".repeat(1 << 20)

@@ -1,9 +1,9 @@
-//! What a literal text names: ARNs, numbers of twelve digits, grantees, buckets.
+//! Finds the names in a literal text: ARNs, numbers of twelve digits, grantees, buckets.
 
 use percent_encoding::percent_decode_str;
 
-/// The account of an ARN, unless it names none: that of AWS itself, of a bucket, or any (`*`). The
-/// last opens nothing in a resource, and AWS does not accept it as a principal.
+/// The account of an ARN. `None` for an ARN of AWS itself, of a bucket, or of any account (`*`).
+/// The last opens nothing in a resource, and AWS does not accept it as a principal.
 pub(crate) fn arn_account(text: &str) -> Option<&str> {
     let mut parts = text.strip_prefix("arn:")?.splitn(5, ':');
     // Partition, service and region precede the account.

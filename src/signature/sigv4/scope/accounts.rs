@@ -46,8 +46,8 @@ impl AccountPins {
         self.is_empty() || self.accounts.iter().any(|pin| pin == account)
     }
 
-    /// With pinned accounts, S3 is told whose bucket it must be. If the operation takes no such
-    /// field, only operations that create or list one's own buckets are allowed.
+    /// With pinned accounts, a field tells S3 whose bucket it must be. If the operation takes no
+    /// such field, only operations that create or list one's own buckets are allowed.
     pub(super) fn permit_owner(
         &self,
         endpoint: &Endpoint,

@@ -47,7 +47,7 @@ gateway_names::faults! {
         Grantee(Where) = SigV4Resource
             "{0} opens something to a canonical user id or an e-mail address that `accounts` \
              does not list",
-        /// It opens something to everybody, or to whoever signs in, and accounts are pinned.
+        /// It opens something to everybody, or to all signed-in users, and accounts are pinned.
         Everybody(Where) = SigV4Resource
             "{0} opens something to everybody, and accounts are pinned",
         /// A bucket other than the pinned ones is named.

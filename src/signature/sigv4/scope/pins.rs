@@ -1,4 +1,4 @@
-//! The pins as written, and what is wrong with them.
+//! The pins as written, and the mistakes in them.
 
 use super::super::action::{Action, names};
 use super::super::endpoint::{is_account, is_bucket};

@@ -1,5 +1,5 @@
-//! What SigV4 is tested against: AWS's published numbers, its own Rust signer as a client, and the
-//! list of refusals.
+//! Tests of SigV4 against AWS's published numbers, its own Rust signer as a client, and the list of
+//! refusals.
 
 mod differential;
 mod events;

@@ -242,7 +242,7 @@ fn a_session_of_s3_express_keeps_its_own_token_field() {
     proven(&head, with.secret, None).unwrap();
 }
 
-/// What the caller adds before signing is signed, and what it removes is not missed (J02, J06).
+/// A field that the caller adds is signed, and one that it removes is not missed (J02, J06).
 #[test]
 fn the_names_that_are_signed_follow_the_head() {
     let mut head = head(

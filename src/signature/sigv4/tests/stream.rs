@@ -1,4 +1,4 @@
-//! aws-chunked content: the published examples, every cut of them, and what is refused.
+//! aws-chunked content: the published examples, every cut of them, and refusals.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -392,7 +392,7 @@ fn chunks_lines_and_lengths_have_bounds() {
     let mut out = Vec::new();
     let end = (0..1000).try_for_each(|_| rechain.push(Bytes::from_static(b"0"), &mut out));
     assert!(matches!(end, Err(Fault::Framing(_))) && out.is_empty());
-    // After a fault nothing more is accepted, not even what would be right.
+    // After a fault nothing more is accepted, not even valid content.
     assert!(
         rechain
             .push(Bytes::from(chunked_content(false)), &mut out)

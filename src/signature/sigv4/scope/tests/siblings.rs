@@ -3,7 +3,7 @@
 use super::*;
 
 /// Variants of the known ways: each names a stranger, everybody or a bucket that is not pinned,
-/// unless `change` makes it name what is.
+/// unless `change` makes it name a pinned one.
 fn tried(change: &dyn Fn(&str) -> String) -> Vec<String> {
     let pins = || Pins {
         buckets: texts(&["mine"]),
