@@ -1,5 +1,5 @@
-//! What a person answered to a workload: a refusal holds in its session until the person undoes it,
-//! and what is allowed waits no more.
+//! How a person answered a workload's proposals: a refusal holds in its session until the person
+//! undoes it, and a proposal that is allowed waits no more.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::policy::{
     Asker, Declared, Generation, Operation, OwnedFacts, Policies, Principal, Source,
 };
 
-/// A credential, and where it stands in a request.
+/// A credential, and its place in a request.
 pub(super) type NamedLoan = (CredentialName, String);
 
-/// Loads a rule alone, to ask it: that two requests differ as texts says nothing. `None` if it does
-/// not load, and so permits nothing.
+/// Loads a rule alone, so that requests can be judged by it: comparing texts would prove nothing.
+/// Returns `None` if the rule does not load, and so permits nothing.
 pub(super) fn alone(rule: &str) -> Option<Arc<Generation>> {
     let sources = [Source::new("the rule", rule)];
     let loaded = Policies::load(&sources, Declared::default()).ok()?;
     Some(loaded.current())
 }
 
-/// Whether a rule permits what was refused, in any spelling of its path: the request, or a loan to
-/// it. Without a whole request it does where it permits anything at the host.
+/// Whether a rule permits a refused request, or a loan to it, in any spelling of its path. A
+/// refusal without a whole request counts as permitted if the rule permits anything at the host.
 fn permits(
     rule: &Generation,
     (session, wanted): (&SessionId, &RequestedAccess),
@@ -52,12 +52,12 @@ fn permits(
     })
 }
 
-/// What a person refused, as an audit log tells, by the id of the proposal.
+/// The refusals by a person that an audit log records, by the id of the proposal.
 #[derive(Default)]
 pub struct RecordedDenials(BTreeMap<String, (String, Vec<(SessionId, RequestedAccess)>)>);
 
 impl RecordedDenials {
-    /// Notes what a person refused, or took back.
+    /// Notes a refusal by a person, or that one was undone.
     pub fn note(&mut self, record: &Record) {
         let is_answer = record.name.as_deref() == Some(Operation::ProposalRefuse.as_str())
             && record.decision.as_deref() == Some("allow");
@@ -74,19 +74,19 @@ impl RecordedDenials {
         }
     }
 
-    /// Each as it was shown.
+    /// Returns each refusal as it was shown.
     pub(super) fn shown(&self) -> impl Iterator<Item = &str> {
         self.0.values().map(|(shown, _)| shown.as_str())
     }
 
-    /// What was refused and may be this request, as it was shown.
+    /// Returns the refusal, as it was shown, that may be of this request.
     pub fn of(&self, asked: &RequestedAccess) -> Option<&str> {
         let mut all = self.0.values();
         let found = all.find(|(_, all)| all.iter().any(|(_, one)| one.may_be_same(asked)));
         found.map(|(shown, _)| shown.as_str())
     }
 
-    /// Asks a rule, alone, about everything that was refused: it may cover many paths.
+    /// Judges every refused request by a rule alone, since the rule may cover many paths.
     pub(super) fn are_permitted_by(&self, rule: &str, loans: &[NamedLoan]) -> bool {
         let rule = alone(rule).filter(|_| !self.0.is_empty());
         let mut all = self.0.values().flat_map(|(_, all)| all);
@@ -96,7 +96,7 @@ impl RecordedDenials {
     }
 }
 
-/// Reads what the audit log shows of a refusal. That is without a scheme, so it is of both.
+/// Reads a refusal as the audit log shows it. It names no scheme, so it stands for both.
 fn read(shown: &str) -> Vec<RequestedAccess> {
     let first = shown.split(" or ").next().unwrap_or_default();
     let (method, to) = first.split_once(' ').unwrap_or(("", first));
@@ -124,7 +124,7 @@ impl Grants {
         permits(rule, denied, groups.as_deref().unwrap_or_default(), loans)
     }
 
-    /// Returns what a person refused to a session and a rule would permit.
+    /// Returns the proposals that a person refused to a session and that a rule would permit.
     pub(super) fn denied_by(
         &self,
         session: &SessionId,
@@ -152,9 +152,9 @@ impl Grants {
         refuse(&denied)
     }
 
-    /// Leaves out of granted rules those that were granted elsewhere and permit what a person
-    /// refused here, and says so. What `allowed` has is granted here. Returns whether there was
-    /// one.
+    /// Leaves out each granted rule that was granted elsewhere and would permit what a person
+    /// refused here, and warns of it. The rules of `allowed` count as granted here. Returns whether
+    /// any rule was left out.
     pub fn withhold(&self, granted: &mut [Source], allowed: &[Source]) -> bool {
         let mut denied = self.shared.proposals.all();
         denied.retain(|one| one.state == ProposalState::Refused);
@@ -186,16 +186,16 @@ impl Grants {
         withheld
     }
 
-    /// Marks as granted the proposals that are allowed now. Call it after a rule was applied.
+    /// Marks as granted the proposals that are allowed now. Call it after a rule is applied.
     pub fn settle(&self) {
         let proposals = &self.shared.proposals;
         let mut waiting = proposals.all();
-        // What was refused may be allowed too: a person named its host. That holds for a request.
-        // Of a refused host, any rule is only a part.
+        // A refused request may be allowed too: a person named its host. This holds for a request
+        // only; for a refused host, any rule covers only a part.
         waiting.retain(|one| one.state != ProposalState::Granted);
         let ids = waiting.iter().filter_map(|one| one.wanted.refused);
         let ids: HashSet<String> = ids.map(|id| id.to_string()).collect();
-        // The log, which may be large, is read once for all. What cannot be read still waits.
+        // The log, which may be large, is read once for all. If it cannot be read, all still wait.
         let read = |found: &mut HashMap<String, VerifiedRecord>, record: VerifiedRecord| {
             if let Some(id) = record.id.as_deref().filter(|id| ids.contains(*id)) {
                 found.insert(id.to_owned(), record);
@@ -216,7 +216,7 @@ impl Grants {
         }
     }
 
-    /// Whether a proposal of a live session is allowed, which may be of a refused exchange.
+    /// Whether a proposal, or the refused exchange behind it, is allowed now in a live session.
     fn is_allowed_now(&self, one: &Proposal, record: Option<&Record>) -> bool {
         let session = self.shared.sessions.get(&one.session);
         let Some(session) = session.filter(|session| !session.is_over()) else {
@@ -243,7 +243,7 @@ impl Grants {
         }
     }
 
-    /// Every credential, in each place that it may have.
+    /// Returns every credential with each of its places.
     fn loans(&self) -> Vec<NamedLoan> {
         let snapshot = self.shared.current();
         let bindings = snapshot.credentials.bindings().all();
@@ -255,7 +255,7 @@ impl Grants {
     }
 }
 
-/// Refuses a rule for what a person refused.
+/// Refuses a rule if it would permit any of these refused proposals.
 pub(super) fn refuse(denied: &[Proposal]) -> Result<(), ControlRefusal> {
     let Some(denied) = denied.first() else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What an operator is told whose command is refused.
+//! The error that tells an operator why a command is refused.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use http::StatusCode;
 use crate::files::Unfit;
 use crate::gateway::chain;
 
-/// Why the gateway does not do what an operator asked.
+/// Why the gateway refuses an operator's command.
 #[derive(Clone, Debug)]
 pub struct ControlRefusal {
     /// The status of the answer on the control socket.

@@ -1,5 +1,5 @@
-//! The file of granted rules: how it is written, read and changed, and how a rule of it ends. Each
-//! rule stands below a comment that says since when, and until when if it ends by itself.
+//! The file of granted rules: how it is written, read and changed, and how its rules expire. A
+//! comment above each rule gives the time of the grant, and of its end if it expires.
 
 use std::fs::{File, TryLockError};
 use std::ops::Range;
@@ -20,9 +20,9 @@ use crate::policy::Source;
 pub struct GrantedRule {
     /// The rule, in Cedar.
     pub rule: String,
-    /// Since when; `None` if its file does not say.
+    /// When it was granted; `None` if its file does not say.
     pub since: Option<OffsetDateTime>,
-    /// Until when, if it ends by itself.
+    /// When it expires, if it does.
     pub until: Option<OffsetDateTime>,
     /// Where the rule stands in the text.
     place: Range<usize>,
@@ -31,7 +31,7 @@ pub struct GrantedRule {
 }
 
 impl GrantedRule {
-    /// The grants of a file's text, in their order.
+    /// Returns the grants in a file's text, in their order.
     pub fn all(text: &str) -> Vec<Self> {
         let rules = Source::new("", text).rules();
         let mut all: Vec<Self> = rules.into_iter().map(|rule| Self::of(text, rule)).collect();
@@ -39,7 +39,7 @@ impl GrantedRule {
         all
     }
 
-    /// Those of a text's grants that end by themselves.
+    /// Returns the grants in a text that expire.
     pub(super) fn all_ending(text: &str) -> impl Iterator<Item = Self> {
         let ending = text.contains(UNTIL).then(|| Self::all(text));
         let all = ending.into_iter().flatten();
@@ -55,7 +55,7 @@ impl GrantedRule {
         Self {
             rule,
             since: parts.next().and_then(at),
-            // What cannot be read is over.
+            // A time that cannot be read is in the past.
             until: parts
                 .next()
                 .map(|text| at(text).unwrap_or(OffsetDateTime::UNIX_EPOCH)),
@@ -64,13 +64,13 @@ impl GrantedRule {
         }
     }
 
-    /// Whether it has ended by itself.
+    /// Whether it has expired.
     pub fn is_over(&self) -> bool {
         self.until
             .is_some_and(|until| until <= OffsetDateTime::now_utc())
     }
 
-    /// The rule in a line: the method, the host with its port and path, and what it lends.
+    /// Returns the rule in one line: the method, the host with port and path, and the credential.
     pub fn shown(&self) -> String {
         let rest = |name: &str| {
             self.rule
@@ -94,7 +94,7 @@ impl GrantedRule {
         parts.into_iter().flatten().collect()
     }
 
-    /// For whom the rule is: a session, a user or a group; `None` for everybody.
+    /// Returns the session, user or group that the rule is for; `None` if it is for all.
     pub fn whom(&self) -> Option<String> {
         let kinds = [
             ("principal == Gateway::Session::\"", "session"),
@@ -115,8 +115,8 @@ impl GrantedRule {
     }
 }
 
-/// Adds rules to a file's text. One that is there already stays for good if it does, else it ends
-/// when it is granted to now.
+/// Adds rules to a file's text. A known rule that never expires stays; the expiry of any other
+/// known rule is replaced.
 fn with(text: &str, rules: &str, until: Option<OffsetDateTime>) -> String {
     let time = |at: OffsetDateTime| at.format(&Rfc3339).unwrap_or_default();
     let until = until.map(|at| format!("{UNTIL}{}", time(at)));
@@ -135,7 +135,7 @@ fn with(text: &str, rules: &str, until: Option<OffsetDateTime>) -> String {
     text
 }
 
-/// Removes from a text what has ended.
+/// Removes expired rules from a text.
 pub(super) fn pruned(mut text: String) -> String {
     let ended = |text: &str| GrantedRule::all_ending(text).find(GrantedRule::is_over);
     while let Some(one) = ended(&text) {
@@ -144,7 +144,7 @@ pub(super) fn pruned(mut text: String) -> String {
     text
 }
 
-/// Leaves out of a source what has ended. All else stays where it is.
+/// Leaves expired rules out of a source. The others keep their places.
 pub fn leave_out_ended(source: &mut Source) {
     let ended = GrantedRule::all_ending(&source.text).filter(GrantedRule::is_over);
     let ended: Vec<_> = ended.map(|one| one.place).collect();
@@ -163,9 +163,9 @@ pub struct ChangedFile<'f> {
 }
 
 impl ChangedFile<'_> {
-    /// Takes the change back.
+    /// Undoes the change.
     pub(super) fn undo(&self) {
-        // What refused the rule is told. If this fails too, the next reload tells of the file.
+        // The caller reports the refusal. If this fails too, the next reload reports the file.
         let _ = match &self.before {
             Some(before) => self.file.write(before).map_err(drop),
             None => std::fs::remove_file(&self.file.0).map_err(drop),
@@ -174,7 +174,7 @@ impl ChangedFile<'_> {
 }
 
 impl GrantedFile {
-    /// The file with this path.
+    /// Will use the file at this path.
     pub fn new(path: PathBuf) -> Self {
         Self(path)
     }
@@ -184,10 +184,10 @@ impl GrantedFile {
         &self.0
     }
 
-    /// Whose rules it has, if it says so, and the rules.
+    /// Reads the file's rules, and the folder or configuration that they are for, if it says so.
     ///
     /// # Errors
-    /// Returns that it cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn read(&self) -> Result<(Option<String>, Vec<GrantedRule>), ControlRefusal> {
         let text = self.text()?;
         let of = text.lines().find_map(|line| line.strip_prefix(OF));
@@ -198,10 +198,10 @@ impl GrantedFile {
         files::read(&self.0, LARGEST_MIB).map_err(|unfit| ControlRefusal::unread(&self.0, &unfit))
     }
 
-    /// Adds a rule, for the folder or configuration that is named. What has ended goes.
+    /// Adds a rule for the named folder or configuration, and removes expired rules.
     ///
     /// # Errors
-    /// Returns that it cannot be kept.
+    /// Returns an error if the file cannot be written.
     pub async fn add(
         &self,
         policy: &str,
@@ -219,10 +219,10 @@ impl GrantedFile {
         .await
     }
 
-    /// Takes a rule back.
+    /// Removes a rule.
     ///
     /// # Errors
-    /// Returns that it is gone, or that the file cannot be changed.
+    /// Returns an error if the rule is gone, or the file cannot be changed.
     pub async fn remove(&self, rule: &str) -> Result<(), ControlRefusal> {
         let gone = ControlRefusal::conflict("it was taken back meanwhile").next("gateway grants");
         let without = |before: Option<String>| {
@@ -234,9 +234,9 @@ impl GrantedFile {
         self.change(without).await.map(drop)
     }
 
-    /// Changes the text. Several gateways may share the file: each holds it while it reads it,
-    /// writes it and takes back what is refused. What is locked is a file that no other user can
-    /// open: they may read the folder, and what one can open one can lock.
+    /// Changes the text. Several gateways may share the file, so each locks it until it has read,
+    /// written and, if a rule is refused, restored it. The lock is another file, which no other
+    /// user can open: others may read the folder, and whoever can open a file can lock it.
     pub(super) async fn change(
         &self,
         change: impl FnOnce(Option<String>) -> Result<String, ControlRefusal>,

@@ -1,4 +1,4 @@
-//! The grants of a running gateway: what they are made from, and the rules that are in force.
+//! The grants of a running gateway, and the state that they depend on.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -13,16 +13,16 @@ use crate::policy::Source;
 /// The grants of a running gateway.
 pub struct Grants {
     pub(super) shared: Arc<SharedState>,
-    /// Where granted rules are kept, if they are.
+    /// The file of granted rules, if there is one.
     pub(super) file: Option<GrantedFile>,
-    /// The file of the configuration, for what an operator is told.
+    /// The configuration file, which messages to an operator name.
     pub(super) config: Option<PathBuf>,
-    /// The granted rules in force, which stand whatever a person refuses afterwards.
+    /// The granted rules in force. A later refusal by a person does not end them.
     pub(super) standing: Mutex<HashSet<String>>,
 }
 
 impl Grants {
-    /// The grants of a gateway that begins with these rules.
+    /// Starts with these rules in force.
     pub fn new(
         shared: Arc<SharedState>,
         (file, config): (Option<PathBuf>, Option<PathBuf>),
@@ -36,7 +36,7 @@ impl Grants {
         }
     }
 
-    /// Follows the granted rules of a generation that is in force.
+    /// Takes over the granted rules of the generation now in force.
     pub fn follow(&self, granted: &[Source]) {
         *self.standing.lock() = rules(granted);
     }

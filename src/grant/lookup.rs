@@ -1,4 +1,4 @@
-//! Looks up a host that an operator names, whose addresses the gateway may not dial.
+//! Looks up a host that an operator names, to see whether the gateway may dial its addresses.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::origin::OriginSettings;
 use crate::origin::resolve::{Family, Resolve as _, StubResolver};
 use crate::origin::vet::vet;
 
-/// Returns the first address of a host and why it is prohibited, if all of them are. A lookup that
-/// fails or takes long tells nothing: each request is judged anyway. Blocks, on a thread that may.
+/// Returns the first address of a host and why it is prohibited, if all of them are. A failed or
+/// slow lookup proves nothing: each request is judged anyway. Blocks its thread.
 pub(super) fn prohibited(
     settings: &OriginSettings,
     origin: &Origin,

@@ -1,5 +1,5 @@
-//! Grants: what a person allows beside the policies of the configuration. A rule is made from a
-//! refusal, a proposal, a host that is named, or a run that was watched; one file keeps it.
+//! Grants: the rules that a person adds to the policies of the configuration. A rule is made from a
+//! refusal, a proposal, a named host or an observed run; one file keeps all rules.
 
 mod denials;
 mod error;

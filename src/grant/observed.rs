@@ -1,5 +1,5 @@
-//! What a run asked for, as its audit log tells: hosts, methods, paths and credentials; and the
-//! least rules by which it would have got them.
+//! The access that a run asked for, read from its audit log: hosts, methods, paths and credentials;
+//! and the narrowest rules that would have permitted it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,19 +16,19 @@ use crate::origin::OriginSettings;
 use crate::policy::OwnedFacts;
 use crate::policy::generate::{self, CoveredPath};
 
-/// What a run asked for.
+/// The access that a run asked for.
 #[derive(Default)]
 pub struct ObservedAccess {
     requests: BTreeMap<Origin, Methods>,
     lent: BTreeMap<ObservedLoan, Methods>,
     unlent: BTreeMap<ObservedLoan, Methods>,
-    /// The requests that were refused a loan, which no rule may lend.
+    /// The requests that were refused a loan. No learned rule may lend to them.
     refused: Vec<(OwnedFacts, NamedLoan)>,
-    /// The credentials whose refused loans are not known whole, or too many, and to which origins.
+    /// Credentials, by origin, with refused loans that are cut short or too many to keep.
     unclear: BTreeSet<(String, Origin)>,
-    /// What a person refused to the run.
+    /// The access that a person refused to the run.
     denied: RecordedDenials,
-    /// Methods and origins of requests of which no part of the path is known.
+    /// Methods and origins of requests whose paths the log does not show.
     unshown: BTreeSet<(String, Origin)>,
     /// Hosts that were only looked up.
     names: BTreeSet<String>,
@@ -45,10 +45,10 @@ type Methods = BTreeMap<String, BTreeSet<CoveredPath>>;
 type ObservedLoan = (String, String, Origin);
 
 impl ObservedAccess {
-    /// Reads what was asked for since a record of the log.
+    /// Reads the access that was asked for since a record of the log.
     ///
     /// # Errors
-    /// Returns that the log cannot be read, or does not hold.
+    /// Returns an error if the log cannot be read, or fails verification.
     pub fn of(log: &Path, after: u64) -> Result<Self, ControlRefusal> {
         let read = audit::verified(log, None, |observed: &mut Self, record| {
             if record.seq >= after && !observed.is_over {
@@ -89,7 +89,7 @@ impl ObservedAccess {
             Some(Some(ReasonCode::DnsName | ReasonCode::HostNotPermitted)) => {
                 put(&mut self.names, host.to_string());
             }
-            // A policy permitted it; what ended it is another's affair.
+            // A policy permitted the request; its later failure does not concern rules.
             Some(_) if record.decision.as_deref() == Some("allow") => self.ask(record, host),
             Some(_) => {
                 let code = record.reason.as_deref().unwrap_or_default();
@@ -140,8 +140,8 @@ impl ObservedAccess {
         self.requests.is_empty() && self.names.is_empty()
     }
 
-    /// Writes the least policies by which the run would have got all that a rule can give. What no
-    /// rule gives, and what was only wanted, stands in comments.
+    /// Writes the narrowest policies that would have given the run everything that a rule can give.
+    /// Access that no rule gives, and loans that were only wanted, stand in comments.
     pub fn rules(&self, settings: &OriginSettings) -> String {
         let mut text = String::new();
         for (origin, methods) in &self.requests {
@@ -164,7 +164,7 @@ impl ObservedAccess {
             }
         }
         for (loan, methods) in &self.lent {
-            // A loan is never widened to a folder: what else is there may need another answer.
+            // A loan is never widened to a folder: other paths there may need another decision.
             let is_named = methods
                 .values()
                 .all(|paths| paths.len() <= MOST_LENT && paths.iter().all(is_exact));
@@ -186,7 +186,7 @@ impl ObservedAccess {
         text
     }
 
-    /// The requests to an origin that a person refused, and the others.
+    /// Splits the requests to an origin into those that a person refused, and the others.
     fn parted(&self, to: &Origin, methods: &Methods) -> (Methods, Methods) {
         let (mut refused, mut others) = (Methods::new(), Methods::new());
         for (method, path) in methods
@@ -207,8 +207,8 @@ impl ObservedAccess {
         (refused, others)
     }
 
-    /// Why a rule for a loan is not in force: it is asked, alone, about everything that was
-    /// refused.
+    /// Returns why a rule for a loan is not in force. The rule, alone, is tried on every refused
+    /// request.
     fn why_not(
         &self,
         (credential, place, origin): &ObservedLoan,
@@ -256,14 +256,14 @@ impl ObservedAccess {
     }
 }
 
-/// Adds one of the things that are only named, of which few are kept.
+/// Adds an entry to a set of bounded size, for things that are only listed.
 fn put<T: Ord>(all: &mut BTreeSet<T>, one: T) {
     if all.len() < MOST_HOSTS {
         all.insert(one);
     }
 }
 
-/// Notes a loan that was refused: in each spelling of its path, or as one that is not known whole.
+/// Notes a refused loan, in each spelling of its path; as unclear if its path is cut short.
 fn refuse(
     refused: &mut Vec<(OwnedFacts, NamedLoan)>,
     unclear: &mut BTreeSet<(String, Origin)>,
@@ -280,7 +280,7 @@ fn refuse(
     refused.extend(named.map(|request| (request, (name.clone(), loan.place.to_string()))));
 }
 
-/// Adds a path to those of a method. Of too many methods, the rest are left out.
+/// Adds a path to those of a method. Beyond the limit, further methods are left out.
 fn note(methods: &mut Methods, method: &str, path: CoveredPath) {
     if methods.len() >= MOST_METHODS && !methods.contains_key(method) {
         return;
@@ -292,7 +292,7 @@ fn note(methods: &mut Methods, method: &str, path: CoveredPath) {
     }
 }
 
-/// Writes a rule; in comments if it is not in force.
+/// Writes a rule, commented out if it is not in force.
 fn put_rule(text: &mut String, why_not: Option<&str>, rule: &str) {
     let Some(why) = why_not else {
         return text.push_str(rule);
@@ -305,7 +305,7 @@ fn put_rule(text: &mut String, why_not: Option<&str>, rule: &str) {
     }
 }
 
-/// The methods that need the same paths, together.
+/// Groups the methods that need the same paths.
 fn by_paths(
     methods: &Methods,
     kept: fn(BTreeSet<CoveredPath>) -> BTreeSet<CoveredPath>,
@@ -321,7 +321,7 @@ fn by_paths(
     together
 }
 
-/// Covers paths by few rules: the deepest ones are replaced by their folder, until few are left.
+/// Narrows paths to few rules: the deepest paths are replaced by their folders, until few are left.
 fn narrowed(mut paths: BTreeSet<CoveredPath>) -> BTreeSet<CoveredPath> {
     let depth = |path: &CoveredPath| text(path).matches('/').count();
     while paths.len() > FEW_PATHS {
@@ -356,14 +356,14 @@ fn text(path: &CoveredPath) -> &str {
     }
 }
 
-/// The folder that a path is in, with its last `/`.
+/// Returns the folder of a path, with its last `/`.
 fn folder(path: &str) -> &str {
     let within = path.strip_suffix('/').unwrap_or(path);
     within.rfind('/').map_or("/", |at| &path[..=at])
 }
 
-/// The path of a record. One that is not shown as a whole stands for all that begin with what is
-/// shown; `None` if nothing is.
+/// Returns the path of a record. A path that is cut short stands for all paths that begin with the
+/// shown part; `None` if nothing is shown.
 fn covered(record: &Record) -> Option<CoveredPath> {
     let path = record.path.as_deref()?;
     let shown = path.split("[phantom]").next().unwrap_or(path);
@@ -385,15 +385,15 @@ fn lend((name, place, origin): &ObservedLoan, methods: &Methods, each_path: bool
         .collect()
 }
 
-/// With more, paths are covered by their folders.
+/// If a method has more paths, their folders stand for them.
 const FEW_PATHS: usize = 4;
 /// How many paths of one method are kept apart while the log is read.
 const MOST_PATHS: usize = 1024;
-/// On how many paths of one method a loan is learned, each by its name.
+/// How many paths of one method a loan is learned for, each by name.
 const MOST_LENT: usize = 64;
 const MOST_METHODS: usize = 32;
 const MOST_HOSTS: usize = 512;
-/// How many refused loans are asked about.
+/// How many refused loans are kept.
 const MOST_REFUSED: usize = 256;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Requests that are judged once more, read back from the audit log or as a workload proposes them;
-//! and the rule for one of the log, without asking a gateway.
+//! Requests that are judged again, read back from the audit log or proposed by a workload; and the
+//! rule for a logged refusal, without asking a gateway.
 
 use crate::audit::{Injected, Record};
 use crate::credential::preset;
@@ -10,10 +10,10 @@ use crate::names::{CredentialName, ReasonCode, SessionId, User};
 use crate::origin::OriginSettings;
 use crate::policy::{Asker, Explanation, Generation, OwnedFacts, Policies, Verdict, generate};
 
-/// Reads a record back into canonical types. `None` if it was refused before any policy saw it.
+/// Reads a record back into canonical types. `None` if it was refused before policy saw it.
 ///
-/// The record holds no groups, fields, content and actions. A policy that needs those allows less
-/// here than it did, or says so.
+/// The record holds no groups, fields, content and actions. A policy that needs them permits less
+/// here than it did then, or reports that it lacks them.
 pub fn of_record(record: &Record) -> Option<OwnedFacts> {
     let host = Host::parse(record.host.as_deref()?.as_bytes()).ok()?;
     let whole = record.path.as_deref();
@@ -34,7 +34,7 @@ pub fn of_record(record: &Record) -> Option<OwnedFacts> {
     Some(request)
 }
 
-/// The request that a workload proposes to be allowed; `None` if it is a host alone.
+/// Returns the request of a workload's proposal; `None` if the proposal is only for a host.
 pub fn of_access(session: &SessionId, access: &RequestedAccess) -> Option<OwnedFacts> {
     of(session, access, None)
 }
@@ -56,7 +56,7 @@ fn of(session: &SessionId, access: &RequestedAccess, length: Option<u64>) -> Opt
     Some(request)
 }
 
-/// Where a record's request went to; `None` if it was not known.
+/// Returns the origin of a record's request; `None` if it is not known.
 pub(super) fn to(record: &Record, host: Host) -> Option<Origin> {
     let scheme = match record.scheme.as_deref()? {
         "http" => Scheme::Http,
@@ -68,20 +68,20 @@ pub(super) fn to(record: &Record, host: Host) -> Option<Origin> {
     Some(Origin { scheme, authority })
 }
 
-/// The host and port of a refusal that is of no request, as a rule names them.
+/// Returns the host and port of a refusal without a request, as a rule names them.
 pub(super) fn host_alone(record: &Record) -> (&str, u16) {
     let port = record.port.filter(|port| *port != 0).unwrap_or(443);
     (record.host.as_deref().unwrap_or_default(), port)
 }
 
-/// Whether only a host was asked for: a name, or a tunnel. A request whose path could not be read
+/// Whether the refusal is of a host alone: a name, or a tunnel. A request with an unreadable path
 /// is more than that, and a rule for its host would permit more than the request.
 pub(super) fn is_host_alone(record: &Record) -> bool {
     let is_tunnel = |method: &str| method == "CONNECT";
     record.path.is_none() && record.method.as_deref().is_none_or(is_tunnel)
 }
 
-/// What is asked for by a request, as a workload would propose it.
+/// Returns the access that a request needs, as a workload would propose it.
 pub fn access(request: &OwnedFacts) -> RequestedAccess {
     let (scheme, host, port) = (request.scheme, request.host.clone(), request.port);
     let authority = Authority { host, port };
@@ -93,7 +93,7 @@ pub fn access(request: &OwnedFacts) -> RequestedAccess {
     }
 }
 
-/// The request, once for each spelling of its path; `None` if one of them is no path.
+/// Returns the request in each spelling of its path; `None` if one of them is not a path.
 pub(super) fn in_each_spelling(request: &OwnedFacts) -> Option<Vec<OwnedFacts>> {
     let read = |path: &String| {
         let target = RequestTarget::judged(path.as_bytes(), EncodedSlash::Keep).ok()?;
@@ -125,7 +125,7 @@ pub fn asked(generation: &Generation, request: &OwnedFacts) -> (Verdict, Explana
     (verdict, why)
 }
 
-/// Explains what policies say of a loan that was refused; `None` if the record is damaged.
+/// Judges a refused loan again and explains the verdict; `None` if the record is damaged.
 pub fn lent(
     generation: &Generation,
     request: &OwnedFacts,
@@ -187,7 +187,7 @@ pub fn rule_for(record: &Record, settings: &OriginSettings) -> Result<Option<Str
     Ok(Some(rule))
 }
 
-/// Whether something was refused because no rule permits it.
+/// Whether the refusal is for lack of a rule.
 pub(super) fn is_for_want_of_a_rule(code: &ReasonCode) -> bool {
     matches!(
         code,

@@ -1,5 +1,5 @@
-//! The narrowest rule for what was refused, proposed or named by an operator, and how it is put in
-//! force and ends.
+//! The narrowest rule for a refusal, a proposal or a host that an operator names; how it takes
+//! effect, and how it ends.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -31,19 +31,19 @@ pub struct AllowRequest {
     pub exchange: Option<String>,
     /// What the last refused exchange asked for.
     pub last: bool,
-    /// The session that may; of an exchange, its own.
+    /// The session that the rule is for; for an exchange, its own.
     pub session: Option<String>,
-    /// The user who may, in whatever session, in place of one session.
+    /// The user that the rule is for, in any session, instead of one session.
     pub user: Option<String>,
-    /// The group that may, likewise.
+    /// The group that the rule is for, likewise.
     pub group: Option<String>,
-    /// After how many seconds it ends by itself, if it does.
+    /// After how many seconds the rule expires, if it does.
     pub seconds: Option<u64>,
     /// The rule, as an earlier answer showed it. Without it, nothing is applied.
     pub policy: Option<String>,
 }
 
-/// A rule that allows what was refused.
+/// A rule that allows the request.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AllowAnswer {
     /// The rule, in Cedar.
@@ -54,17 +54,17 @@ pub struct AllowAnswer {
     pub generation: u64,
     /// Where it is kept for the next start.
     pub file: String,
-    /// When it ends by itself, in seconds since 1970, if it does.
+    /// When the rule expires, in seconds since 1970, if it does.
     pub until: Option<i64>,
-    /// What a person refused and the rule would permit, as it was shown.
+    /// The proposals that a person refused and the rule would permit, as they were shown.
     pub denied: Vec<String>,
-    /// What the host needs besides, if the rule alone does not let a request through.
+    /// The further change that the host needs, if the rule alone lets no request through.
     #[serde(default)]
     pub needs: Option<String>,
 }
 
 impl AllowAnswer {
-    /// A rule that is not in force, and ends after so many seconds, if it does.
+    /// Returns a rule that is not in force yet, and expires after so many seconds, if given.
     pub fn new(policy: String, file: &GrantedFile, seconds: Option<u64>) -> Self {
         let now = OffsetDateTime::now_utc().unix_timestamp();
         let until = |seconds| now.saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX));
@@ -80,10 +80,10 @@ impl AllowAnswer {
     }
 }
 
-/// Hosts and a port that an operator names, as the configuration reads them.
+/// The hosts and the port that an operator names, parsed as in the configuration.
 pub type Parsed = Result<(HostPattern, u16), ControlRefusal>;
 
-/// A rule, what a person refused before and it would permit, and what its host needs besides.
+/// A rule, the refused proposals that it would permit, and the further need of its host.
 type NewRule = (String, Vec<Proposal>, Option<String>);
 
 impl Grants {
@@ -93,12 +93,12 @@ impl Grants {
         file.ok_or_else(|| ControlRefusal::unavailable(what))
     }
 
-    /// Returns the narrowest rule that allows what is asked for, as it would be applied. `parse`
+    /// Returns the narrowest rule that allows the requested access, as it would be applied. `parse`
     /// reads a host as the configuration does.
     ///
     /// # Errors
-    /// Returns why no rule would allow it, or why nothing says what to allow; or that a person
-    /// refused the same, which holds until it is undone.
+    /// Returns why no rule would allow it, or that the request names nothing to allow, or that a
+    /// person refused the same, which holds until it is undone.
     pub fn rule(
         &self,
         asked: &AllowRequest,
@@ -156,8 +156,8 @@ impl Grants {
         })
     }
 
-    /// Returns the request of a proposal that is no refused exchange; `None` if no such proposal
-    /// has this id.
+    /// Returns the session and request of a proposal that names no refused exchange; `None` if no
+    /// such proposal has this id.
     fn proposed(&self, id: &str) -> Option<(SessionId, OwnedFacts)> {
         let all = self.shared.proposals.all();
         let named = |one: &&Proposal| one.wanted.refused.is_none() && one.id.to_string() == id;
@@ -166,7 +166,7 @@ impl Grants {
         Some((one.session.clone(), request))
     }
 
-    /// Returns the rule for hosts; without a named session, for the one that was refused them.
+    /// Returns the rule for hosts; if no session is named, for the session that was refused them.
     fn of_host(
         &self,
         (host, port): (HostPattern, u16),
@@ -197,7 +197,7 @@ impl Grants {
         Ok((policy, denied, needs))
     }
 
-    /// Refuses a rule for what the gateway refuses whatever policies permit.
+    /// Refuses a rule for an origin that the gateway refuses whatever policies permit.
     fn above_floor(&self, origin: &Origin) -> Result<(), ControlRefusal> {
         let Some(reason) = floor(origin, &self.shared.current().origins) else {
             return Ok(());
@@ -214,7 +214,7 @@ impl Grants {
         )
     }
 
-    /// Returns what an operator does about a reason, with the file that it is done in.
+    /// Returns the operator's remedy for a reason, naming the configuration file.
     fn step(&self, reason: ReasonCode, to: &str) -> String {
         let step = reason.step_for_operator(to, "");
         match &self.config {
@@ -226,7 +226,7 @@ impl Grants {
         }
     }
 
-    /// Returns the session that is named, else the only one.
+    /// Returns the named session, else the only one.
     fn session(&self, named: Option<&str>) -> Result<SessionId, ControlRefusal> {
         let mut all = self.shared.sessions.all();
         all.retain(|session| named.is_none_or(|named| session.id().as_str() == named));
@@ -244,8 +244,8 @@ impl Grants {
         }
     }
 
-    /// Returns the only session, else the only one that was refused a host. A refusal names the
-    /// host, and leaves the session to this.
+    /// Returns the only session, else the only one that was refused a host. The message of a
+    /// refusal names only the host; this finds the session.
     fn refused_at(&self, host: &Host, port: u16) -> Result<SessionId, ControlRefusal> {
         let all = self.shared.sessions.all();
         if all.len() < 2 {
@@ -259,15 +259,15 @@ impl Grants {
                 sessions.extend(record.session.as_deref().map(str::to_owned));
             }
         });
-        // Without the log, a person names the session.
+        // If the log cannot be read, a person must name the session.
         let mut refused = read.unwrap_or_default();
         refused.retain(|name| all.iter().any(|session| session.id().as_str() == name));
         let only = refused.pop_first().filter(|_| refused.is_empty());
         self.session(only.as_deref())
     }
 
-    /// Returns the last record of a refusal that fits. A policy may have refused it, or a name
-    /// server, or a proxy before there was a request.
+    /// Returns the last matching record of a refusal: by policy, by a name server, or by a proxy
+    /// before there was a request.
     fn last_refused(
         &self,
         fits: impl Fn(&Record) -> bool,
@@ -282,11 +282,11 @@ impl Grants {
         found.ok_or_else(|| none.next("`gateway log --refused` lists them"))
     }
 
-    /// Reads the whole log once, and returns what `each` made of the refused exchanges.
+    /// Reads the whole log once, and folds the refused exchanges with `each`.
     ///
     /// # Errors
-    /// Returns that it cannot be read, or does not hold: a rule is made from no record that
-    /// somebody may have put there.
+    /// Returns an error if the log cannot be read or fails verification: a forged record must not
+    /// become a rule.
     pub(super) fn refused<T: Default>(
         &self,
         each: impl Fn(&mut T, VerifiedRecord),
@@ -309,7 +309,7 @@ impl Grants {
         })
     }
 
-    /// Returns the rule for what a refused exchange asked for.
+    /// Returns the rule for a refused exchange.
     fn of_refusal(
         &self,
         record: &Record,
@@ -394,11 +394,11 @@ impl Grants {
         Ok((policy, Vec::new(), None))
     }
 
-    /// Puts a rule into the file, and the file into force by `reload`, which gets the rule and
-    /// returns the generation. If it is refused, the file stays as it was.
+    /// Adds a rule to the file, and puts it in force by `reload`, which receives the rule and
+    /// returns the generation. If `reload` refuses the rule, the file is restored.
     ///
     /// # Errors
-    /// Returns that the file cannot be written, or what `reload` refuses.
+    /// Returns that the file cannot be written, or the error of `reload`.
     pub async fn apply<E, F>(
         &self,
         rule: AllowAnswer,
@@ -420,15 +420,15 @@ impl Grants {
         })
     }
 
-    /// Has granted rules that have ended be in force no more, by `end` and as the clock says, for
-    /// ever, and removes them from their file.
+    /// Ends granted rules when they expire: removes them from the file for good, and puts the
+    /// change in force by `end`. Runs for ever.
     pub async fn end_grants<E, F>(&self, end: impl Fn() -> F)
     where
         E: std::fmt::Display,
         F: Future<Output = Result<(), E>>,
     {
         let Some(file) = &self.file else { return };
-        // A rule that had ended before was never in force here.
+        // A rule that had expired by now was never in force here.
         let (mut seen, mut pause) = (OffsetDateTime::now_utc(), LOOKED_AT_EVERY);
         loop {
             tokio::time::sleep(pause).await;
@@ -444,11 +444,11 @@ impl Grants {
             let left = to_come.and_then(|until| Duration::try_from(*until - now).ok());
             pause = left.map_or(pause, |left| pause.min(left + CLOCK_STEP));
             if ends.iter().any(|until| (seen..now).contains(until)) {
-                // Each gateway of the folder does the same. Until one has, the rule is left out.
+                // Every gateway of the folder does this. Until one has, the rule is left out.
                 let gone = ControlRefusal::conflict("it is gone");
                 let prune = |text: Option<String>| text.map(pruned).ok_or(gone);
                 let _ = file.change(prune).await;
-                // What fails is tried again: until then, the rule is in force.
+                // On failure, this is tried again: until then, the rule is in force.
                 if let Err(failure) = end().await {
                     tracing::error!(%failure, "a granted rule has ended, and is still in force");
                     continue;
@@ -461,7 +461,7 @@ impl Grants {
 
 /// How often the file of granted rules is looked at, if no rule ends before.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
-/// How long after its end a rule is found to have ended.
+/// How long after its expiry a rule is seen to have expired.
 const CLOCK_STEP: Duration = Duration::from_millis(2);
 /// How many digits an id has.
 const WHOLE_ID: usize = 20;
