@@ -1,4 +1,4 @@
-//! Answers the calls: who may make them, and what they do.
+//! Answers calls: who may make them, and their effects.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,7 +32,7 @@ use crate::names::SecretLabel;
 use crate::policy::Operation;
 use crate::session::{EndReason, HasEnded, SessionStatus};
 
-/// A page of metrics, with its place among the pages that are being read.
+/// A page of metrics, with its permit among the pages that are being read.
 struct MetricsPage {
     text: String,
     _place: OwnedSemaphorePermit,
@@ -44,7 +44,7 @@ impl AsRef<[u8]> for MetricsPage {
     }
 }
 
-/// The content of an answer.
+/// The content of a response.
 pub(super) enum Content {
     Whole(Full<Bytes>),
     Stream(Box<Events>),
@@ -78,7 +78,7 @@ impl<O: Operations> Control<O> {
         if head.uri.query().is_some() {
             return Err(bad("a query has no meaning here"));
         }
-        // The server has dropped a length that came with it.
+        // The server has already dropped a `Content-Length` beside it.
         if head.headers.contains_key(TRANSFER_ENCODING) {
             return Err(bad("the content has no one length").next("send `Content-Length` alone"));
         }
@@ -116,7 +116,7 @@ impl<O: Operations> Control<O> {
         }
     }
 
-    /// Returns the metrics. Their page has its place until it is written.
+    /// Returns the metrics. The page holds its permit until it is written.
     async fn metrics(&self) -> Answered {
         let place = self.pages.clone().try_acquire_owned();
         let place = place.map_err(|_| {
@@ -132,7 +132,7 @@ impl<O: Operations> Control<O> {
         Ok(page(exposition::MEDIA_TYPE, written))
     }
 
-    /// Asks the policies for operators. A refused act is recorded.
+    /// Checks the policies for operators. Records a refused act.
     async fn authorize(&self, called: &Routed, peer: Peer) -> Result<(), ControlRefusal> {
         let (route, session) = (called.route, called.session.as_ref());
         let (Some(operation), Peer::User(uid)) = (route.operation, peer) else {
@@ -145,7 +145,7 @@ impl<O: Operations> Control<O> {
             return Ok(());
         }
         if http::Method::GET != route.method {
-            // It is refused whether or not that can be recorded.
+            // The act is refused whether or not the refusal can be recorded.
             let secret = called.secret.as_ref().map(ToString::to_string);
             let token = || called.token.map(|id| id.to_string());
             let subject = secret.or_else(token).unwrap_or_default();
@@ -158,7 +158,7 @@ impl<O: Operations> Control<O> {
             .next("see `[control] policy` of the configuration"))
     }
 
-    /// Reads the content of a call, which is JSON.
+    /// Reads the JSON content of a call.
     async fn read(&self, fields: &HeaderMap, content: Incoming) -> Result<Bytes, ControlRefusal> {
         let read = Limited::new(content, MOST_CONTENT).collect().await;
         let content = read
@@ -215,8 +215,8 @@ impl<O: Operations> Control<O> {
         Ok(document(&self.operations.environment(id)?))
     }
 
-    /// Pauses, resumes or ends a session, and keeps that for the next start. What narrows is done
-    /// first, even if it cannot be recorded or kept.
+    /// Pauses, resumes or ends a session, and stores its status for the next start. Pausing and
+    /// ending take effect first, even if they cannot be recorded or stored.
     async fn change(&self, called: &Routed, content: &Bytes, peer: Peer) -> Answered {
         let asked: EndRequest = match content.is_empty() {
             true => EndRequest::default(),
@@ -253,7 +253,7 @@ impl<O: Operations> Control<O> {
                 let kept = self.operations.keep_status(id, SessionStatus::Active).await;
                 self.followed(&act, kept).await?;
                 if session.was_idle() {
-                    // Its leases were given back when it ended.
+                    // Its leases were given back when it became idle.
                     self.shared.current().credentials.begin(id);
                 }
                 let resumed = session.resume().map_err(ended);
@@ -271,7 +271,7 @@ impl<O: Operations> Control<O> {
         }
         if session.status() != SessionStatus::Active {
             let keeping = self.operations.keep_status(id, session.status());
-            // The thread that keeps it may wait for the log. It keeps it afterwards.
+            // The thread that stores it may wait for the log. It stores it afterwards.
             let kept = timeout(KEPT_WITHIN, keeping).await.unwrap_or_else(|_| {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 Err(ControlRefusal::new(status, "it takes too long"))
@@ -317,8 +317,8 @@ impl<O: Operations> Control<O> {
         Ok(document(&self.followed(&act, reloaded).await?))
     }
 
-    /// Revokes a secret, and keeps that. What narrows is done first, even if it cannot be recorded
-    /// or kept.
+    /// Revokes a secret, and stores that. The revocation takes effect first, even if it cannot be
+    /// recorded or stored.
     async fn revoke(&self, called: &Routed, peer: Peer) -> Answered {
         let label = called.secret.as_ref().ok_or_else(unknown_credential)?;
         let severed = self.shared.revoke(label);
@@ -328,7 +328,7 @@ impl<O: Operations> Control<O> {
             tracing::warn!(what = why.what, credential = name, "it is revoked");
         }
         let keeping = self.operations.keep_revoked(label);
-        // The thread that keeps it may wait for the disk. It keeps it afterwards.
+        // The thread that stores it may wait for the disk. It stores it afterwards.
         let kept = timeout(KEPT_WITHIN, keeping).await.unwrap_or_else(|_| {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             Err(ControlRefusal::new(status, "it takes too long"))
@@ -363,7 +363,7 @@ impl<O: Operations> Control<O> {
         ))
     }
 
-    /// Mints a token, and records its id before anybody has it.
+    /// Mints a token, and records its id before the token is returned.
     async fn mint_token(&self, called: &Routed, content: &Bytes, peer: Peer) -> Answered {
         let asked: MintRequest = serde_json::from_slice(content).map_err(|error| {
             bad("the content does not say what the token is for").because(error.to_string())
@@ -384,8 +384,8 @@ impl<O: Operations> Control<O> {
         })))
     }
 
-    /// Revokes a token, and keeps that. What narrows is done first, even if it cannot be recorded
-    /// or kept.
+    /// Revokes a token, and stores that. The revocation takes effect first, even if it cannot be
+    /// recorded or stored.
     async fn revoke_token(&self, called: &Routed, peer: Peer) -> Answered {
         let none = || not_found(StatusCode::NOT_FOUND);
         let id = called.token.ok_or_else(none)?;
@@ -444,8 +444,8 @@ impl<O: Operations> Control<O> {
     }
 }
 
-/// Refuses what a browser sends: with an `Origin`, or for a host that is not this one. A page could
-/// make a browser ask (threats O02).
+/// Refuses requests of browsers: with an `Origin`, or for a foreign host. A web page could make a
+/// browser send one (threats O02).
 fn refuse_browsers(fields: &HeaderMap, peer: Peer) -> Result<(), ControlRefusal> {
     let forbidden = |what| ControlRefusal::new(StatusCode::FORBIDDEN, what);
     if fields.contains_key(ORIGIN) {
@@ -461,7 +461,7 @@ fn refuse_browsers(fields: &HeaderMap, peer: Peer) -> Result<(), ControlRefusal>
     }
 }
 
-/// Whether an authority is this server.
+/// Whether an authority names this server.
 fn is_own(authority: &Authority, peer: Peer) -> bool {
     let host = authority.host();
     let is_address = || {
@@ -471,7 +471,7 @@ fn is_own(authority: &Authority, peer: Peer) -> bool {
     host == "localhost" || host == "gateway" || peer == Peer::Port && is_address()
 }
 
-/// Says what holds when authority was taken away, and the next start will not know.
+/// Returns the refusal for a revocation that holds now, and that the next start will not know.
 fn not_kept(what: String, why: ControlRefusal) -> ControlRefusal {
     let causes = [Some(why.what), why.why].into_iter().flatten();
     let causes: Vec<String> = causes.collect();
@@ -571,6 +571,6 @@ impl Body for Content {
     }
 }
 
-/// How long the answer to what narrows waits until it is kept for the next start.
+/// How long a revocation, pause or end waits to be stored for the next start.
 const KEPT_WITHIN: Duration = Duration::from_secs(5);
 const MOST_CONTENT: usize = 64 << 10;

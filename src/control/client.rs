@@ -16,7 +16,7 @@ use tokio::net::UnixStream;
 /// Why a gateway did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Unanswered {
-    /// Nobody serves the socket, or it may not be used.
+    /// No process serves the socket, or it may not be used.
     #[error("nobody answers at `{}`", path.display())]
     Unreachable {
         /// The socket.
@@ -47,15 +47,15 @@ pub enum Unanswered {
 #[derive(Clone, Debug)]
 pub struct Client {
     path: PathBuf,
-    /// Whether root named the socket itself, and so chose whose gateway it is.
+    /// Whether root named the socket, and may call a gateway of any user.
     any_owner: bool,
     within: Duration,
-    /// By which a call that is made again is known.
+    /// The idempotency key, by which a repeated call is recognised.
     key: Option<HeaderValue>,
 }
 
 impl Client {
-    /// Will call the gateway at this path, if it is this user's or root's.
+    /// Will call the gateway at this path, if it belongs to this user or root.
     pub fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -71,14 +71,14 @@ impl Client {
         Self { within, ..self }
     }
 
-    /// Makes calls that are known again by this key. Other texts than visible ASCII are no key.
+    /// Makes calls with this idempotency key. A key that is not visible ASCII is not sent.
     #[must_use]
     pub fn known_by(self, key: &str) -> Self {
         let key = HeaderValue::from_str(&format!("\"{key}\"")).ok();
         Self { key, ..self }
     }
 
-    /// Will call the gateway at a path that the user named. Root may name any user's.
+    /// Will call the gateway at a path that the user named. Root may call any user's gateway.
     pub fn named(path: &Path) -> Self {
         Self {
             any_owner: rustix::process::geteuid().is_root(),
@@ -86,12 +86,12 @@ impl Client {
         }
     }
 
-    /// The socket.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes a call, with JSON as its content, and returns the status and the JSON of the answer.
+    /// Makes a call with JSON content, and returns the status and the JSON of the response.
     ///
     /// # Errors
     /// [`Unanswered`] by cause.
@@ -109,7 +109,7 @@ impl Client {
         answered.map_err(|_| Unanswered::Late(self.within))?
     }
 
-    /// Follows the records of the audit log: returns the stream, or the answer of a gateway that
+    /// Follows the records of the audit log: returns the stream, or the response of a gateway that
     /// refuses.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl Client {
     }
 }
 
-/// Reads an answer of JSON.
+/// Reads a response of JSON.
 async fn read(answer: Response<Incoming>) -> Result<(StatusCode, Value), Unanswered> {
     let status = answer.status();
     let content = Limited::new(answer.into_body(), MOST_CONTENT)

@@ -1,5 +1,5 @@
-//! Makes sessions at run time, and lets them live longer. Their tokens, CAs and phantoms are shown
-//! to whoever asks for that, and to nobody later.
+//! Creates sessions at run time, and extends them. Their tokens, CAs and phantoms are returned
+//! once, to the caller that asks, and never later.
 
 use std::time::SystemTime;
 
@@ -21,7 +21,7 @@ use crate::policy::Operation;
 use crate::session::{Creation, SessionRequest};
 
 impl<O: Operations> Control<O> {
-    /// Makes a session, or shows the one once more that a request with the same key made.
+    /// Creates a session, or returns the one that a request with the same key created.
     pub(super) async fn create_session(
         &self,
         fields: &HeaderMap,
@@ -39,7 +39,7 @@ impl<O: Operations> Control<O> {
             (Some((one, _)), _) => one.id().clone(),
             (None, Some(name)) => name.clone(),
             (None, None) => {
-                // Of requests that overlap, the one that makes this name is first.
+                // Of overlapping requests with one key, the first creates this name.
                 let drawn = || self.shared.ids.next().to_string();
                 let name = format!("session-{}", key.clone().unwrap_or_else(drawn));
                 SessionId::new(&name).map_err(|_| unknown_session())?
@@ -62,7 +62,7 @@ impl<O: Operations> Control<O> {
         Ok(document(&answer))
     }
 
-    /// Lets a session that was made so live longer, and mints a token that does.
+    /// Extends a session that was created so, and mints a token that lives as long.
     pub(super) async fn extend_session(
         &self,
         called: &Routed,
@@ -82,7 +82,7 @@ impl<O: Operations> Control<O> {
         Ok(document(&self.granted(id, peer, (&token, ends)).await?))
     }
 
-    /// Records the id of a session's token before anybody has it.
+    /// Records the id of a session's token before the token is returned.
     async fn granted(
         &self,
         session: &SessionId,
@@ -101,12 +101,12 @@ impl<O: Operations> Control<O> {
     }
 }
 
-/// What is kept of an operator's key.
+/// Returns a digest of an operator's key, which is stored in its place.
 fn digest(peer: Peer, key: &str) -> String {
     hex(&Sha256::digest(format!("{peer} {key}"))[..16])
 }
 
-/// The key by which a repeated request is known: a String of RFC 9651 in `Idempotency-Key`.
+/// Returns the key of a repeated request: a String of RFC 9651 in `Idempotency-Key`.
 fn key(fields: &HeaderMap) -> Result<Option<String>, ControlRefusal> {
     let mut all = fields.get_all("idempotency-key").iter();
     let (Some(value), further) = (all.next(), all.next()) else {

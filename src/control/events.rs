@@ -1,4 +1,4 @@
-//! The stream of audit records: one a line, as they are written.
+//! The stream of audit records: one per line, as they are written.
 
 use std::io;
 use std::pin::Pin;
@@ -12,12 +12,12 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::audit::Follower;
 
-/// The content of `GET /v1/events`. A reader that is slow gets records later, and holds none in
-/// memory: they are read from the log's file when it takes them.
+/// The content of `GET /v1/events`. A slow reader gets records later and costs no memory: they are
+/// read from the log's file when the reader takes them.
 pub(super) struct Events {
     follower: Follower,
     tick: Interval,
-    /// Its place among the streams.
+    /// Its permit among the streams.
     _place: OwnedSemaphorePermit,
 }
 

@@ -9,8 +9,8 @@ use crate::gateway::{Distribution, ExportCounts, SharedState};
 /// The media type of the format.
 pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Returns every metric. The values of labels are words of this program and names of the
-/// configuration, so their number is bounded.
+/// Returns every metric. Label values are words of this program and names of the configuration, so
+/// their number is bounded.
 pub(super) fn metrics(shared: &SharedState) -> String {
     let mut page = Page::default();
     exchanges(&mut page, shared);
@@ -96,7 +96,7 @@ fn load(page: &mut Page, shared: &SharedState) {
     page.single("gateway_audit_backlog_records", what, shared.log.backlog());
 }
 
-/// What became of the records for each `[[export]]`. Those of one form to one server count as one:
+/// The fate of the records for each `[[export]]`. Exports of one format to one server count as one:
 /// a path may be a secret.
 fn exports(page: &mut Page, shared: &SharedState) {
     let all = shared.exports.lock().clone();
@@ -158,7 +158,7 @@ fn changes(page: &mut Page, shared: &SharedState) {
     page.family("gateway_build_info", "The version; always 1.", version);
 }
 
-/// Labels, and the value that they have.
+/// Labels and their value.
 type Sample<'a, const N: usize, V> = ([(&'a str, &'a str); N], V);
 
 /// The text so far.
@@ -166,7 +166,7 @@ type Sample<'a, const N: usize, V> = ([(&'a str, &'a str); N], V);
 struct Page(String);
 
 impl Page {
-    /// A metric with its samples. A counter's name ends in `_total`, no other's does.
+    /// Writes a metric with its samples. A counter's name ends in `_total`, no other's does.
     fn family<'a, const N: usize, V: Display>(
         &mut self,
         name: &str,
@@ -209,12 +209,12 @@ impl Page {
     }
 
     fn line(&mut self, text: std::fmt::Arguments<'_>) {
-        // A string takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.0, "{text}");
     }
 }
 
-/// Escapes a label's value. A name of this program needs none, and a later one may.
+/// Escapes a label's value. Today's names need no escaping; a later one may.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")

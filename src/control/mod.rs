@@ -1,4 +1,4 @@
-//! The control socket: how an operator asks a running gateway, and tells it what to do.
+//! The control socket: how an operator inspects a running gateway and gives it commands.
 //!
 //! HTTP/1.1 and JSON on a Unix socket that only the gateway's user and root can use.
 //! `docs/openapi.json` describes every route. No answer holds a secret or a phantom.

@@ -1,4 +1,4 @@
-//! What the control socket asks of the program, beyond what it sees itself.
+//! The operations of the control socket that the program implements.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -11,26 +11,26 @@ use crate::names::{SecretLabel, SessionId};
 use crate::session::{Creation, SessionStatus};
 use crate::token::{PrefixId, Token};
 
-/// What a revocation hit here.
+/// The effects of a revocation in this gateway.
 #[derive(Debug, Default)]
 pub struct RevocationHits {
-    /// The credentials, each with the place of its secret.
+    /// The credentials, each with the reference of its secret.
     pub lent: Vec<(String, String)>,
-    /// What the gateway itself goes on doing with what is revoked, each with its place.
+    /// The gateway's own uses that go on with the revoked secret, each with its reference.
     pub own: Vec<(String, String)>,
     /// How many connections to origins were severed.
     pub severed: usize,
 }
 
-/// What the program does when an operator asks for it. `cli` implements it.
+/// The program's part of an operator's commands. `app` implements it.
 pub trait Operations: Send + Sync + 'static {
     /// The addresses that the gateway listens on, each with its session.
     fn listeners(&self) -> impl Future<Output = Vec<(String, String)>> + Send;
 
-    /// Why a listener serves nobody now, if one does, and what to look at.
+    /// Why a listener does not serve now, if one does not, and where to look.
     fn unready(&self) -> impl Future<Output = Option<(String, &'static str)>> + Send;
 
-    /// What a client of a session's proxy needs.
+    /// Returns the settings that a client of a session's proxy needs.
     ///
     /// # Errors
     /// A refusal if the session has no proxy.
@@ -39,50 +39,50 @@ pub trait Operations: Send + Sync + 'static {
     /// Applies changed files, all or none.
     fn reload(&self) -> impl Future<Output = Result<Reloaded, ControlRefusal>> + Send;
 
-    /// Keeps for the next start what an operator made of a session.
+    /// Stores a session's status, as an operator set it, for the next start.
     fn keep_status(
         &self,
         session: &SessionId,
         status: SessionStatus,
     ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
 
-    /// Keeps, for every gateway of this user, that a secret is revoked, and obeys all that is kept.
+    /// Stores a secret's revocation for every gateway of this user, and applies all revocations.
     fn keep_revoked(
         &self,
         label: &SecretLabel,
     ) -> impl Future<Output = Result<RevocationHits, ControlRefusal>> + Send;
 
-    /// Takes each revocation back that is called so. Returns the labels of these.
+    /// Undoes each revocation with this label. Returns the labels of the undone ones.
     fn restore(
         &self,
         label: &SecretLabel,
     ) -> impl Future<Output = Result<Vec<SecretLabel>, ControlRefusal>> + Send;
 
-    /// Mints a token of a session. Nothing is kept of it.
+    /// Mints a token of a session. Nothing of it is stored.
     fn mint(
         &self,
         session: &SessionId,
         asked: &MintRequest,
     ) -> impl Future<Output = Result<MintedToken, ControlRefusal>> + Send;
 
-    /// Makes a session that no listener owns, and keeps it.
+    /// Creates a session that no listener owns, and stores it.
     fn create(
         &self,
         id: &SessionId,
         creation: Creation,
     ) -> impl Future<Output = Result<CreatedSession, ControlRefusal>> + Send;
 
-    /// Has a session, if an operator made it at another gateway that shares the state.
+    /// Loads a session, if an operator created it at another gateway that shares the state.
     fn learn(&self, id: &SessionId) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
 
-    /// Moves the end of a session that was made so, and mints a token that lives as long.
+    /// Moves the end of a session that was created so, and mints a token that lives as long.
     fn extend(
         &self,
         id: &SessionId,
         asked: MintRequest,
     ) -> impl Future<Output = Result<(MintedToken, SystemTime), ControlRefusal>> + Send;
 
-    /// Keeps, for every gateway of this user, that a token is revoked.
+    /// Stores a token's revocation for every gateway of this user.
     fn keep_revoked_token(
         &self,
         id: PrefixId,
@@ -108,36 +108,36 @@ pub trait Operations: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
 }
 
-/// What a token is to allow.
+/// A request for a token.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MintRequest {
     /// For how many seconds.
     pub seconds: u64,
-    /// What narrows it further.
+    /// The caveats that narrow it further.
     #[serde(default)]
     pub caveats: Vec<String>,
 }
 
-/// A token that was minted. No later answer has it.
+/// A new token. No later response has it.
 pub struct MintedToken {
     /// The token.
     pub token: Token,
-    /// The id that it is revoked by.
+    /// The id to revoke it by.
     pub id: PrefixId,
 }
 
-/// A session that was made, with all that its workload needs.
+/// A new session, with all that its workload needs.
 pub struct CreatedSession {
     /// The token that selects it.
     pub token: MintedToken,
     /// When both end.
     pub ends: SystemTime,
-    /// What its clients need.
+    /// The environment of its clients.
     pub environment: ClientEnvironment,
 }
 
-/// What a reload put in force.
+/// The outcome of a reload.
 #[derive(Debug, Serialize)]
 pub struct Reloaded {
     /// The generation now in force.
@@ -150,7 +150,7 @@ pub struct Reloaded {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EndRequest {
-    /// Whether no other one of its name may follow.
+    /// Whether no later session may have its name.
     #[serde(default)]
     pub(super) for_good: bool,
 }

@@ -1,4 +1,4 @@
-//! What workloads propose, as operators see and refuse it. To grant one, they allow its id.
+//! The proposals of workloads, as operators see and refuse them. To grant one, they allow its id.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -21,7 +21,7 @@ use crate::policy::Operation;
 struct RefusedProposal {
     /// Its id.
     id: String,
-    /// Whether it was refused, and is to wait again.
+    /// Whether to undo its refusal, so that it waits again.
     #[serde(default)]
     undo: bool,
 }
@@ -54,7 +54,7 @@ impl<O: Operations> Control<O> {
         self.record(&act).await?;
         let shared = self.shared.clone();
         let settle = move || shared.proposals.settle((&one.session, one.id), (from, to));
-        // Somebody may have answered it meanwhile.
+        // Another operator may have answered it meanwhile.
         let settled = self.beside(settle).await;
         let settled = settled.and_then(|one| one.ok_or_else(|| unknown(from)));
         let settled = self.followed(&act, settled).await?;
@@ -67,7 +67,7 @@ fn unknown(state: ProposalState) -> ControlRefusal {
     ControlRefusal::new(StatusCode::NOT_FOUND, what).next("gateway grants proposed --all")
 }
 
-/// What an operator sees. One that nobody answered ends with its session.
+/// Returns a proposal as an operator sees it. Without an answer, it ends with its session.
 fn view(one: &Proposal, shared: &SharedState) -> Value {
     let session = shared.sessions.get(&one.session);
     let over = session.is_none_or(|session| session.is_over());

@@ -1,5 +1,5 @@
-//! Records what operators do, and whatever else of a call may wait for the disk of the audit log:
-//! besides the thread that serves all calls, and no longer than a moment.
+//! Records operators' acts, and runs other work that may wait for the disk of the audit log: off
+//! the thread that serves all calls, and with a bound on the wait.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::grant::ControlRefusal;
 use crate::names::SessionId;
 use crate::policy::Operation;
 
-/// What an operator does, as it is recorded.
+/// An operator's act, as it is recorded.
 #[derive(Clone)]
 pub(super) struct OperatorAct {
     operation: Operation,
@@ -43,7 +43,7 @@ impl OperatorAct {
         }
     }
 
-    /// The same, which is refused.
+    /// Returns the act, refused.
     pub(super) fn refused(self) -> Self {
         let decision = Decision::Deny;
         Self { decision, ..self }
@@ -65,8 +65,8 @@ impl<O: Operations> Control<O> {
     /// Records an act. Call it before the act is done.
     ///
     /// # Errors
-    /// Returns that it cannot be recorded: then it may not be done. If it is recorded later after
-    /// all, so is that it was not done.
+    /// Returns an error if the act cannot be recorded: then it may not be done. If its record is
+    /// written later after all, so is a record that it was not done.
     pub(super) async fn record(&self, act: &OperatorAct) -> Result<(), ControlRefusal> {
         let (log, act) = (self.shared.log.clone(), act.clone());
         let (tell, mut told) = oneshot::channel();
@@ -77,25 +77,24 @@ impl<O: Operations> Control<O> {
         });
         let asked = asked.await;
         told.close();
-        // The answer may have come after the wait.
+        // The result may have come after the wait ended.
         match told.try_recv() {
             Ok(written) => written.map_err(|error| unrecorded().because(chain(&error))),
             Err(_) => asked.and_then(|()| Err(unrecorded())),
         }
     }
 
-    /// Records an act that was done already, or that is refused.
+    /// Records an act that is already done, or is refused.
     ///
     /// # Errors
-    /// Returns that it is not recorded yet.
+    /// Returns an error if it is not recorded in time.
     pub(super) async fn note(&self, act: OperatorAct) -> Result<(), ControlRefusal> {
         let log = self.shared.log.clone();
         let written = self.beside(move || act.write(&log, false)).await?;
         written.map_err(|error| unrecorded().because(chain(&error)))
     }
 
-    /// Returns the outcome of a recorded act. If it was not done, that is
-    /// recorded too.
+    /// Returns the outcome of a recorded act. A failure is recorded too.
     pub(super) async fn followed<T>(
         &self,
         act: &OperatorAct,
@@ -103,16 +102,16 @@ impl<O: Operations> Control<O> {
     ) -> Result<T, ControlRefusal> {
         if done.is_err() {
             let (log, act) = (self.shared.log.clone(), act.clone());
-            // The answer says why it was not done, whether or not that can be recorded.
+            // The response says why it was not done, whether or not that can be recorded.
             let _ = self.beside(move || tell_failed(&act, &log)).await;
         }
         done
     }
 
-    /// Runs what may wait for the disk of the log.
+    /// Runs work that may wait for the disk of the log.
     ///
     /// # Errors
-    /// Returns that it takes too long. It may run nevertheless.
+    /// Returns an error if it takes too long. It may still run to its end.
     pub(super) async fn beside<T: Send + 'static>(
         &self,
         run: impl FnOnce() -> T + Send + 'static,

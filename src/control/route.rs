@@ -12,26 +12,26 @@ use crate::token::PrefixId;
 pub struct Route {
     /// The method.
     pub method: Method,
-    /// The path; `{id}` stands for a session's id, `{name}` for what a secret is called, `{token}`
-    /// for a token's id.
+    /// The path; `{id}` stands for a session's id, `{name}` for a secret's label, `{token}` for a
+    /// token's id.
     pub path: &'static str,
-    /// What it does, in a sentence.
+    /// What the route does, in a sentence.
     pub about: &'static str,
-    /// What the operator must be allowed to do; `None` for a route that anybody may ask who
-    /// reaches it.
+    /// The operation that the operator must be allowed; `None` if every caller that reaches the
+    /// route may use it.
     pub operation: Option<Operation>,
-    /// The statuses of its answers, besides those of every route: 400, 403, 405 and 500.
+    /// The statuses of its responses, in addition to those of every route: 400, 403, 405 and 500.
     pub statuses: &'static [u16],
-    /// Whether the metrics port has it too.
+    /// Whether the metrics port serves it too.
     pub on_port: bool,
     pub(super) endpoint: Endpoint,
 }
 
-/// A route that a request names, with the session in its path.
+/// The route of a request, with the names in its path.
 pub(super) struct Routed {
     pub(super) route: &'static Route,
     pub(super) session: Option<SessionId>,
-    /// What the secret in its path is called.
+    /// The label of the secret in its path.
     pub(super) secret: Option<SecretLabel>,
     /// The token whose id is in its path.
     pub(super) token: Option<PrefixId>,
@@ -133,15 +133,15 @@ pub(super) fn find(method: &Method, path: &str) -> Result<Routed, StatusCode> {
     Err(missing)
 }
 
-/// The methods that a path takes (RFC 9110 §10.2.1).
+/// Returns the methods that a path allows (RFC 9110 §10.2.1).
 pub(super) fn methods(path: &str) -> String {
     let fits = ROUTES.iter().filter(|route| matches(route, path).is_some());
     let methods: Vec<&str> = fits.map(|route| route.method.as_str()).collect();
     methods.join(", ")
 }
 
-/// Whether a path fits a route's, with what it names. A name stands there percent-encoded, because
-/// it may hold `/`.
+/// Returns the route with the names in a path, if the path fits. A name stands there
+/// percent-encoded, because it may hold `/`.
 fn matches(route: &'static Route, path: &str) -> Option<Routed> {
     let mut routed = Routed {
         route,

@@ -1,5 +1,5 @@
-//! Serves the control socket, and the metrics port. Everything about a connection is bounded, so
-//! that none keeps others away.
+//! Serves the control socket and the metrics port. Everything about a connection is bounded, so
+//! that none can shut out others.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -29,20 +29,20 @@ pub struct Control<O> {
     pub(super) shared: Arc<SharedState>,
     pub(super) operators: Arc<ArcSwap<Operators>>,
     pub(super) operations: O,
-    /// The places for streams of records.
+    /// The permits for streams of records.
     pub(super) streams: Arc<Semaphore>,
-    /// The places for pages of metrics, so that some are left for health.
+    /// The permits for pages of metrics, so that some connections are left for health checks.
     pub(super) pages: Arc<Semaphore>,
-    /// The places for what may wait for the log.
+    /// The permits for work that may wait for the log.
     pub(super) beside: Arc<Semaphore>,
 }
 
-/// Who asks.
+/// The caller of the control API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// A local user, as the kernel tells.
+    /// A local user, as the kernel reports.
     User(u32),
-    /// Somebody at the metrics port.
+    /// A client of the metrics port.
     Port,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Peer {
 }
 
 impl<O: Operations> Control<O> {
-    /// Serves this gateway to operators whom the policies of the moment permit.
+    /// Serves this gateway to the operators that the current policies permit.
     pub fn new(
         about: About,
         shared: Arc<SharedState>,
@@ -75,14 +75,14 @@ impl<O: Operations> Control<O> {
     }
 }
 
-/// Serves the socket until the future is dropped. Only this process's user and root are heard.
+/// Serves the socket until the future is dropped. Only this process's user and root may call.
 pub async fn serve<O: Operations>(listener: UnixListener, control: Arc<Control<O>>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Some(stream) = accepted(listener.accept().await).await else {
             continue;
         };
-        // Without a place, it is closed at once.
+        // Without a permit, the connection is closed at once.
         let Ok(place) = places.clone().try_acquire_owned() else {
             continue;
         };
@@ -101,8 +101,7 @@ pub async fn serve<O: Operations>(listener: UnixListener, control: Arc<Control<O
 }
 
 /// Serves the metrics port until the future is dropped: metrics and health, and nothing else.
-/// Anybody may connect there: where all places are taken, the caller who has been silent for
-/// longest makes room.
+/// Anyone may connect there: when it is full, the oldest connection without a request is closed.
 pub async fn serve_metrics<O: Operations>(listener: TcpListener, control: Arc<Control<O>>) {
     let mut callers: Vec<PortCaller> = Vec::new();
     loop {
@@ -128,12 +127,12 @@ pub async fn serve_metrics<O: Operations>(listener: TcpListener, control: Arc<Co
 
 /// A connection to the metrics port.
 struct PortCaller {
-    /// Whether the head of its call is there.
+    /// Whether the head of its request has arrived.
     asks: Arc<AtomicBool>,
     task: AbortHandle,
 }
 
-/// Returns an accepted connection. Where none can be accepted, waits a little.
+/// Returns an accepted connection. After a failure, waits a little.
 async fn accepted<S, A>(accepted: io::Result<(S, A)>) -> Option<S> {
     match accepted {
         Ok((stream, _)) => Some(stream),
@@ -145,7 +144,7 @@ async fn accepted<S, A>(accepted: io::Result<(S, A)>) -> Option<S> {
     }
 }
 
-/// Serves one request. `asks` tells when its head is there.
+/// Serves one request. `asks` is set when its head has arrived.
 async fn connection<O: Operations, S>(
     stream: S,
     control: Arc<Control<O>>,
@@ -186,18 +185,18 @@ async fn connection<O: Operations, S>(
     }
 }
 
-/// How many callers are served at a time.
+/// How many connections are served at a time.
 const CONNECTIONS: usize = 64;
 /// How many of them may follow the records.
 const STREAMS: usize = 16;
 /// How many of them may read the metrics.
 const PAGES: usize = 16;
-/// How many may wait for the log at a time, on a thread each.
+/// How many calls may wait for the log at a time, on a thread each.
 const BESIDE: usize = 16;
 const ACCEPTS_AGAIN: Duration = Duration::from_millis(50);
 /// How long a request's head may take.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
-/// How long a call may take, from its first byte to the last of its answer. A stream has no end.
+/// How long a call may take, from its first byte to the end of its response. A stream has no end.
 const WHOLE_WITHIN: Duration = Duration::from_secs(30);
 const MOST_FIELDS: usize = 32;
 const MOST_BUFFERED: usize = 16 << 10;

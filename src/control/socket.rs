@@ -1,4 +1,4 @@
-//! The socket's file: created where no other user can reach or replace it, and found again.
+//! The socket's file: created where no other user can reach or replace it, and listed.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -10,7 +10,7 @@ use crate::files::{self, Replaceable, SocketFault, SocketFile, is_live, is_socke
 /// Why a control socket cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// The folder is a link, no folder, or another user's.
+    /// The folder is a link, not a folder, or another user's.
     #[error("the folder `{}` is {why}", folder.display())]
     Folder {
         /// The folder.
@@ -64,11 +64,11 @@ pub fn bind_socket(path: &Path) -> Result<SocketFile, Unusable> {
     })
 }
 
-/// Lists the sockets of running gateways in a folder, in the order of their names. Removes those
-/// that nobody serves.
+/// Lists the sockets of running gateways in a folder, in the order of their names. Removes sockets
+/// that no process serves.
 ///
 /// # Errors
-/// [`Unusable`] if the folder is not this user's alone. A missing one has no sockets.
+/// [`Unusable`] if the folder is not private to this user. A missing folder has no sockets.
 pub fn sockets(folder: &Path) -> Result<Vec<PathBuf>, Unusable> {
     match fs::symlink_metadata(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! What the answers show: the gateway and its sessions, without any secret or phantom.
+//! The views in responses: the gateway and its sessions, without any secret or phantom.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ pub struct About {
     pub kind: &'static str,
     /// The configuration file, if there is one.
     pub config: Option<PathBuf>,
-    /// The file of what operators granted.
+    /// The file of granted rules.
     pub granted: Option<PathBuf>,
     /// The folder that it was started in.
     pub directory: Option<PathBuf>,
-    /// Where its metrics are served, besides the control socket.
+    /// The address of its metrics port, if it has one.
     pub metrics_address: Option<SocketAddr>,
     /// When it was started, by both clocks.
     pub started: (SystemTime, Instant),
@@ -46,7 +46,7 @@ pub(super) struct GatewayView<'a> {
     metrics_address: Option<SocketAddr>,
     policies: PoliciesView,
     credentials: Vec<CredentialView>,
-    /// The credentials that are revoked, also those that it does not have.
+    /// The revoked credentials, including those that this gateway does not have.
     revoked: Vec<String>,
     sessions: usize,
     connections: usize,
@@ -80,20 +80,20 @@ pub(super) struct SessionView {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<&'static str>,
-    /// Whose it is: a caller's, or for whom an operator made it.
+    /// Its user: a caller's, or the one that an operator created it for.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
     groups: Vec<String>,
-    /// What an operator made it to be lent, and nothing else.
+    /// The only credentials that it may be lent, if an operator named them at its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     lend: Option<Vec<String>>,
     credentials: Vec<String>,
-    /// Those of them that are revoked.
+    /// Its revoked credentials.
     revoked: Vec<String>,
     connections: usize,
     exchanges: usize,
     ends_in_seconds: Option<u64>,
-    /// After how long without a request it ends.
+    /// The idle time after which it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     idle_seconds: Option<u64>,
 }
