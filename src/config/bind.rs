@@ -14,7 +14,7 @@ use super::login::ConfiguredLogin;
 use super::signing::{PartSource, SigningCredential};
 
 impl Credential {
-    /// Returns its bindings, and where each secret is kept. The preset fills in what is left out.
+    /// Returns its bindings, each with the reference of its secret. The preset supplies defaults.
     ///
     /// A signing credential has one binding per part. The first part is the one that is lent.
     ///

@@ -9,11 +9,11 @@ use super::settings::policy_file;
 /// Settings of the control socket.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ControlSettings {
-    /// The socket. Without it, one of the user's runtime directory is used.
+    /// The socket's path. Without one, the socket is in the user's runtime directory.
     pub path: Option<PathBuf>,
     /// The policies for operators. Without them, the gateway's user and root may do everything.
     pub policy: Option<PathBuf>,
-    /// Where metrics and health are served over TCP.
+    /// The address of the metrics port, for metrics and health over TCP.
     pub metrics_address: Option<SocketAddr>,
 }
 

@@ -1,4 +1,4 @@
-//! `[[credential]]`: which secret may go where, and what the workload holds instead.
+//! `[[credential]]`: which secret may go to which origins, and the phantom that the workload holds.
 
 use http::Method;
 
@@ -22,11 +22,11 @@ use super::variable::sandbox_variable;
 pub struct Credential {
     /// Its name in policies and in the audit log.
     pub name: CredentialName,
-    /// Where the secret is kept.
+    /// The reference of the secret.
     pub from: SecretRef,
     /// The preset that fills in what is left out.
     pub preset: Option<String>,
-    /// The origins that it is for. If empty, those of the preset.
+    /// The origins that it may go to. If empty, those of the preset.
     pub origins: Vec<OriginPattern>,
     /// The places where it may stand; see [`Credential::places_or_common`].
     pub places: Vec<Place>,
@@ -36,7 +36,7 @@ pub struct Credential {
     pub shape: Option<String>,
     /// When the secret is injected.
     pub when: When,
-    /// What happens to another credential in one of its places.
+    /// The treatment of another credential in one of its places.
     pub foreign: Foreign,
     /// Further places where its origins accept credentials. `None` means those of the preset.
     pub takes: Option<Vec<Taken>>,
@@ -48,14 +48,14 @@ pub struct Credential {
     pub path: Option<String>,
     /// Whether a secret of fewer than eight bytes is accepted.
     pub allow_short: bool,
-    /// How requests are signed with it, if it signs instead of being injected.
+    /// How it signs requests, if it signs instead of being injected.
     pub signing: Option<SigningCredential>,
-    /// Whether a flag names it, and no file.
+    /// Whether it comes from a flag, not from a file.
     pub by_flag: bool,
 }
 
 impl Credential {
-    /// A credential with nothing but a name and the defaults.
+    /// Creates a credential with the default settings.
     pub fn named(name: CredentialName, from: SecretRef) -> Self {
         Self {
             env: Vec::new(),
@@ -106,7 +106,7 @@ impl Credential {
         }
     }
 
-    /// Returns what its preset says about it: the credential that clients read from its variable or
+    /// Returns the preset's entry for it: the credential that clients read from its variable or
     /// name, or the preset's only one.
     pub fn known(&self) -> Option<&'static PresetCredential> {
         let preset = preset::named(self.preset.as_deref()?)?;
@@ -123,14 +123,13 @@ impl Credential {
         }
     }
 
-    /// Returns where each of its secret values is kept.
+    /// Returns the reference of each of its secret values.
     pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
         let parts = self.signing.iter().flat_map(|signing| &signing.parts);
         std::iter::once(&self.from).chain(parts.map(|part| &part.from))
     }
 
-    /// Returns the origins that it names. For a signing credential, the signer derives them from
-    /// those.
+    /// Returns its own origins. For a signing credential, the signer derives them.
     pub fn own_origins(&self) -> Vec<OriginPattern> {
         match &self.signing {
             Some(signing) => signing.signer.origins(&self.origins),
@@ -139,8 +138,7 @@ impl Credential {
     }
 }
 
-/// Returns the places of a credential that names none: where clients put a key they know nothing
-/// more about.
+/// Returns the places of a credential that names none: where clients commonly put an API key.
 fn common_places() -> Vec<Place> {
     let places = "header:authorization:Bearer header:authorization:token header:x-api-key \
                   basic:password";
@@ -155,7 +153,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
     });
     let signing = signing::signing(section);
     let from = match reference::read(section, "from", "credential.from") {
-        // The first part is kept here; the others are in `signing`.
+        // The first part is stored here; the others are in `signing`.
         _ if section.has("sign") => {
             let first = signing.as_ref().and_then(|signing| signing.parts.first());
             first.map(|part| part.from.clone())
@@ -206,8 +204,8 @@ fn from_name(section: &Section<'_, '_>, name: &CredentialName) -> Option<SecretR
     variable.map(SecretRef::env)
 }
 
-/// Returns the variables of the workload: those that are named, else the credential's own name,
-/// else those of its preset.
+/// Returns the variables of the workload: the named ones, else the credential's own name, else
+/// those of its preset.
 fn env(section: &Section<'_, '_>, name: &CredentialName, preset: Option<&str>) -> Vec<String> {
     if section.has("env") {
         return section.all("env", sandbox_variable);
@@ -223,7 +221,7 @@ fn env(section: &Section<'_, '_>, name: &CredentialName, preset: Option<&str>) -
     }
 }
 
-/// Checks the name of a login. Whether there is one is known when it is looked up.
+/// Checks the name of a login. Whether such a login exists is known at its first use.
 ///
 /// # Errors
 /// Returns a [`Hint`] if no login has such a name.

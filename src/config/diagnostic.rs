@@ -1,4 +1,4 @@
-//! What is wrong in a configuration: where, what, why, and how to fix it.
+//! Findings about a configuration: the place, the mistake, its reason and its remedy.
 
 use std::fmt;
 use std::ops::Range;
@@ -48,14 +48,14 @@ macro_rules! warning {
 pub enum Severity {
     /// The configuration is refused.
     Error,
-    /// A secret cannot be used as things are. Who lends it refuses the configuration; who reads a
-    /// log or a policy does not need it.
+    /// A secret cannot be used at present. A command that lends it refuses the configuration; a
+    /// command that only reads a log or a policy goes on.
     Unusable,
     /// The configuration is accepted, but the operator should look at it.
     Warning,
 }
 
-/// A place in a text. Line and column count characters from 1; 0 and 0 mean the whole text.
+/// A position in a text. Line and column count characters from 1; 0 and 0 mean the whole text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The file, or `command line`.
@@ -69,7 +69,7 @@ pub struct Position {
 /// One finding about a configuration. It never holds a value that could be a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Where it stands.
+    /// The position in the file.
     pub position: Position,
     /// Whether it stops the gateway.
     pub severity: Severity,
@@ -99,13 +99,13 @@ impl Hint {
         }
     }
 
-    /// Why a file cannot be read.
+    /// Explains why a file cannot be read.
     pub(super) fn of(unfit: &Unfit, path: &Path) -> Self {
         Self::new(unfit.to_string(), unfit.remedy(path))
     }
 }
 
-/// What a refused value becomes whose error says why, and which has this remedy.
+/// Returns a function that turns an error into a hint with this remedy.
 pub(super) fn remedy<E: fmt::Display>(remedy: &str) -> impl Fn(E) -> Hint {
     move |error| Hint::new(error.to_string(), remedy)
 }

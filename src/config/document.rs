@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::diagnostic::{Diagnostic, Hint, Position, Severity};
 use super::literal::known_prefix;
 
-/// One file being read: its text, the base of its paths, and what was found wrong.
+/// A file being read: its text, the base of its paths, and the findings so far.
 pub(super) struct Document<'t> {
     file: Arc<str>,
     text: &'t str,
@@ -20,7 +20,7 @@ pub(super) struct Document<'t> {
     found: RefCell<Vec<Diagnostic>>,
 }
 
-/// What is said of a secret that stands in the file.
+/// The message about a secret that stands in the file.
 const LITERAL: &str = "the file contains a literal secret";
 
 impl<'t> Document<'t> {
@@ -34,7 +34,7 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// The name of the file, as it was given.
+    /// Returns the name of the file, as it was given.
     pub fn file(&self) -> &str {
         &self.file
     }
@@ -69,7 +69,7 @@ impl<'t> Document<'t> {
     pub fn into_found(self) -> Vec<Diagnostic> {
         let mut found = self.found.into_inner();
         found.sort_by(|left, right| left.position.cmp(&right.position));
-        // Of one mistake, what the key makes of it says no more.
+        // A literal secret is reported once, without what its key makes of it.
         found.dedup_by(|one, known| {
             let is_same = one == known || known.what == LITERAL;
             is_same && one.position == known.position && one.why == known.why

@@ -1,4 +1,4 @@
-//! `[[export]]`: where the audit log's records are exported to.
+//! `[[export]]`: the server that receives the audit log's records.
 
 use http::HeaderName;
 
@@ -60,7 +60,7 @@ fn format(section: &Section<'_, '_>) -> Option<ExportFormat> {
     Some(chosen)
 }
 
-/// Reads a URL: an origin, and maybe a path.
+/// Reads a URL: an origin, and optionally a path.
 fn url(text: &str) -> Result<(Origin, String), Hint> {
     if !text.contains("://") {
         return refused!("it has no scheme, which says whether records can be read on the way";

@@ -101,6 +101,6 @@ fn location(section: &Section<'_, '_>) -> Option<Location> {
     }
 }
 
-/// Where in content a value may be.
+/// The parts of content that may hold a value.
 const SOURCES: [&str; 4] = ["json", "form", "multipart", "text"];
 const NAME: &str = "write for example `amount`";

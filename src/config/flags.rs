@@ -28,13 +28,13 @@ use super::{Allowed, Config, ConfigError, port, sandbox, state, validate};
 
 /// The groups of flags in the help, in their order there.
 pub const REACH: &str = "What it may reach";
-/// What of the machine is there.
+/// What the workload sees of the machine.
 pub const SEE: &str = "What it may see and change";
-/// What is for agents.
+/// Flags for agents.
 pub const AGENTS: &str = "Agents";
-/// What listens.
+/// Flags for ports.
 pub const PORTS: &str = "Ports";
-/// All else.
+/// All other flags.
 pub const MORE: &str = "More";
 
 /// The flags by which a configuration is named or made.
@@ -120,7 +120,7 @@ pub struct SandboxFlags {
     pub user: Option<String>,
 }
 
-/// Reads the values of flags, and collects what is wrong with them.
+/// Reads the values of flags, and collects their mistakes.
 struct Line {
     directory: PathBuf,
     home: Option<PathBuf>,
@@ -310,7 +310,7 @@ impl Line {
         self.take(flag, &what, read)
     }
 
-    /// Returns the values of a flag that `read` takes.
+    /// Returns the values of a flag, read by `read`. Records those that `read` refuses.
     fn each<T>(
         &mut self,
         flag: &str,
@@ -328,8 +328,8 @@ impl Line {
         self.each(flag, texts, read)
     }
 
-    /// Reads `NAME[@HOST[:PORT]][=REFERENCE]`. Returns the credential and the hosts that it makes
-    /// the session allow.
+    /// Reads `NAME[@HOST[:PORT]][=REFERENCE]`. Returns the credential, and the hosts that it
+    /// allows.
     fn secret(
         &self,
         text: &str,
@@ -391,7 +391,7 @@ fn path_is_left_out(origin: &OriginPattern) -> Diagnostic {
     }
 }
 
-/// Lets an http origin be reached, with what the file says of it.
+/// Allows an http origin in clear text, and keeps the rest of the rule that covers it.
 fn clear_text(config: &mut Config, origin: OriginPattern) {
     let mut known = config.origins.iter_mut().map(|known| &mut known.rule);
     if let Some(rule) = known.find(|rule| rule.matches == origin) {

@@ -8,11 +8,11 @@ pub struct ConfigKey {
     pub section: &'static str,
     /// The key itself.
     pub name: &'static str,
-    /// What values it takes, in the words of the documentation.
+    /// The values that it takes, in the words of the documentation.
     pub takes: &'static str,
     /// Its default; `required` if it has none.
     pub default: &'static str,
-    /// Whether a reload applies a changed value. Where it does not, a reload with one is refused.
+    /// Whether a reload applies a changed value. If not, a reload that changes it is refused.
     pub reloads: bool,
     /// Whether it may stand in a project's own file.
     pub project: bool,
@@ -58,8 +58,8 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         .map(|(_, candidate)| candidate)
 }
 
-/// Says what to write instead of an unknown word: the `near` one, the section that it belongs to,
-/// or one of those that there are.
+/// Says what to write instead of an unknown word: the nearest one, the section that the word
+/// belongs to, or the list of known words.
 pub(super) fn instead(
     word: &str,
     near: Option<String>,
@@ -77,13 +77,13 @@ pub(super) fn instead(
 
 const MAX_WORD: usize = 64;
 
-/// Keys that there were, and what is written in their place.
+/// Former keys, each with its replacement.
 const REPLACED: &[(&str, &str)] = &[(
     "authentication",
     "`who = [\"password\"]` and `passwords = { USER = \"REFERENCE\" }`",
 )];
 
-/// Says which name was probably meant, or else what `otherwise` says.
+/// Suggests the nearest name, or else what `otherwise` returns.
 pub(super) fn did_you_mean<'a>(
     word: &str,
     names: impl Iterator<Item = &'a str>,

@@ -1,4 +1,4 @@
-//! `[[listener]]`: where `gateway serve` accepts connections, and which session they belong to.
+//! `[[listener]]`: the addresses of `gateway serve`, and the sessions of their connections.
 
 mod base;
 mod evidence;
@@ -27,19 +27,19 @@ pub use tls::ListenerTls;
 /// An address that accepts the connections of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
-    /// What its clients speak.
+    /// The protocol of its clients.
     pub kind: ListenerKind,
-    /// Where it listens.
+    /// The address that it binds.
     pub address: ListenerAddress,
-    /// The mode of a socket of the file system: who may connect.
+    /// The mode of a Unix socket: who may connect.
     pub mode: u32,
     /// The session that its connections belong to.
     pub session: ListenerSession,
     /// The groups that the session is in.
     pub groups: Vec<String>,
-    /// Whether credentials may go with requests of which nothing shows whose they are.
+    /// Whether credentials may go with requests that no evidence ties to a user.
     pub any_user: bool,
-    /// What shows who is behind a connection; the listener alone, if there is nothing.
+    /// The evidence of who is behind a connection. If empty, the listener alone decides.
     pub who: Vec<Evidence>,
     /// The users of a proxy, and where their passwords are kept.
     pub passwords: Vec<(String, SecretRef)>,
@@ -50,7 +50,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// A proxy of the session `default`, which asks nobody who it is.
+    /// Creates a proxy of the session `default`, which asks no client for evidence.
     pub(super) fn proxy(address: SocketAddr) -> Self {
         Self {
             kind: ListenerKind::Proxy,
@@ -66,13 +66,13 @@ impl Listener {
         }
     }
 
-    /// The TLS of a proxy, if there is one.
+    /// Returns the TLS of a proxy, if it has one.
     #[must_use]
     pub fn door(&self) -> Option<Arc<DoorTls>> {
         self.tls.as_ref().map(|tls| tls.door.clone())
     }
 
-    /// Gives its socket the mode, if it is of the file system.
+    /// Sets the mode of its socket, if it is a Unix socket.
     pub fn set_mode(&self) {
         let ListenerAddress::Unix(path) = &self.address else {
             return;
@@ -89,24 +89,24 @@ impl Listener {
         self.kind == ListenerKind::Proxy
     }
 
-    /// Whether every user of the machine can connect to it and ask for any origin that it carries.
+    /// Whether every user of the machine can connect to it and request any origin that it carries.
     pub(super) fn is_open_to_users(&self) -> bool {
         matches!(self.kind, ListenerKind::Proxy | ListenerKind::Base(_))
     }
 
-    /// Whether clients reach it as a proxy by a URL, which names no socket of the file system.
+    /// Whether clients reach it by a proxy URL, which cannot name a Unix socket.
     #[must_use]
     pub fn has_proxy_url(&self) -> bool {
         self.is_proxy() && self.address.tcp().is_some()
     }
 
-    /// Whether its clients present who they are.
+    /// Whether its clients present evidence themselves.
     #[must_use]
     pub fn is_presented_to(&self) -> bool {
         self.who.iter().any(Evidence::is_presented)
     }
 
-    /// The user that its clients present, if that is always the same.
+    /// Returns the user that its clients present, if it is always the same.
     #[must_use]
     pub fn proxy_user(&self) -> Option<&str> {
         match &self.passwords[..] {
@@ -256,12 +256,12 @@ fn mode(text: &str) -> Result<u32, Hint> {
     }
 }
 
-/// Whether it holds at other doors too, as a password does not.
+/// Whether the evidence is valid at other proxies too, as a password is not.
 fn is_of_others(evidence: &Evidence) -> bool {
     matches!(evidence, Evidence::Token | Evidence::Jwt)
 }
 
-/// Warns of a proxy beyond loopback to which tokens travel.
+/// Warns of a proxy beyond loopback that receives tokens in clear text.
 fn warn_in_clear(section: &Section<'_, '_>, address: SocketAddr) {
     if !address.ip().to_canonical().is_loopback() {
         warning!(section, "address", "tokens travel to this proxy in clear text";
@@ -270,7 +270,7 @@ fn warn_in_clear(section: &Section<'_, '_>, address: SocketAddr) {
     }
 }
 
-/// Refuses a Unix socket of a kind whose clients the kernel brings.
+/// Refuses a Unix socket for a kind whose clients the kernel redirects.
 fn refuse_uncaptured(section: &Section<'_, '_>, kind: &ListenerKind) {
     if kind.is_captured() {
         let kind = kind.as_str();
@@ -282,8 +282,8 @@ fn refuse_uncaptured(section: &Section<'_, '_>, kind: &ListenerKind) {
 
 /// Refuses a listener that strangers on the network could use as this session.
 ///
-/// A captured connection is told from one that was made to the listener, and a name's address is of
-/// use to nobody else: those listen anywhere.
+/// A transparent or DNS listener may listen anywhere: captured connections are distinguished from
+/// those made to the listener itself, and a synthetic address is useless to strangers.
 fn refuse_open(section: &Section<'_, '_>, kind: &ListenerKind, address: SocketAddr) {
     let ip = address.ip().to_canonical();
     match kind {

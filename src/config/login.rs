@@ -25,18 +25,18 @@ use super::{network, reference};
 /// A login of the configuration.
 #[derive(Debug, Clone)]
 pub struct ConfiguredLogin {
-    /// What it is to a store.
+    /// The login as a store knows it.
     pub login: Login,
-    /// Where a person's login begins at another device (RFC 8628).
+    /// The endpoint that begins a login at another device (RFC 8628).
     pub device: Option<TokenEndpoint>,
-    /// The address at which it begins in a browser (RFC 6749 §3.1), maybe with a query.
+    /// The endpoint that begins one in a browser (RFC 6749 §3.1), with an optional query.
     pub authorize: Option<String>,
     /// The variables of the workload that hold the access token's phantom.
     pub env: Vec<String>,
 }
 
 impl ConfiguredLogin {
-    /// Returns what is lent of it; nothing, if it names no origins.
+    /// Returns the credentials that it lends; none if it names no origins.
     pub fn stored(&self) -> Vec<ConfiguredCredential> {
         let mut stored = self.login.stored();
         stored.retain(|one| !one.binding.origins.is_empty());
@@ -46,13 +46,13 @@ impl ConfiguredLogin {
         stored
     }
 
-    /// Returns where each of its secrets is kept.
+    /// Returns the reference of each of its secrets.
     pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
         self.login.issuer.iter().flat_map(Issuer::references)
     }
 }
 
-/// The grants, each with the keys that it needs, and those that it may have.
+/// The grants, each with its required and its optional keys.
 const GRANTS: [Variant; 5] = [
     (
         "refresh",
@@ -115,7 +115,7 @@ pub(super) fn login(section: &Section<'_, '_>) -> Option<ConfiguredLogin> {
     })
 }
 
-/// Reads every key of an issuer. It is one of the grant, if that is known.
+/// Reads every key of an issuer, to find each mistake, and builds it if the grant is known.
 fn issuer(section: &Section<'_, '_>, grant: Option<&str>) -> Option<Issuer> {
     let url = |key| section.get(key, endpoint);
     let text = |key| section.get(key, word);
@@ -167,7 +167,7 @@ fn issuer(section: &Section<'_, '_>, grant: Option<&str>) -> Option<Issuer> {
     })
 }
 
-/// What the key file of a service account of Google says beside its key.
+/// The members of a Google service account's key file, beside the key.
 #[derive(Deserialize)]
 struct ServiceAccount {
     client_email: Option<String>,
@@ -221,7 +221,7 @@ fn service_account(
     Some((TokenGrant::JwtBearer(assertion), endpoint))
 }
 
-/// Returns the variables of the workload: those that are named, else the login's own name.
+/// Returns the variables of the workload: the named ones, else the login's own name.
 fn env(section: &Section<'_, '_>, name: Option<&CredentialName>) -> Vec<String> {
     let own = || name.and_then(|name| sandbox_variable(name.as_str()).ok());
     match section.has("env") {
@@ -271,6 +271,6 @@ fn installation(text: &str) -> Result<String, Hint> {
 
 /// The keys of every grant.
 const COMMON: &str = "name grant origins places env shape";
-/// The shape of the phantom where none is written, so that no start waits for a token.
+/// The default shape of the phantom. With it, no start waits for a token.
 const SHAPE: &str = "[40 alnum]";
 const GITHUB: &str = "https://api.github.com";

@@ -72,11 +72,11 @@ use crate::policy::{Declared, Endpoint};
 /// everything is denied.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// The file that it was read from, if it was named.
+    /// The file that it was read from, if one was named.
     pub file: Option<PathBuf>,
     /// The user's own file that it was read from.
     pub user: Option<PathBuf>,
-    /// The project's file that it was read from, which a person allowed.
+    /// The project's file that it was read from, which a person has allowed.
     pub project: Option<PathBuf>,
     /// The session CA.
     pub ca: Ca,
@@ -84,7 +84,7 @@ pub struct Config {
     pub state: StateSettings,
     /// The audit log.
     pub audit: Audit,
-    /// Where its records are exported to.
+    /// The servers that its records are exported to.
     pub exports: Vec<ExportSettings>,
     /// The policy files.
     pub policy: policy::Settings,
@@ -100,9 +100,9 @@ pub struct Config {
     pub logins: Vec<ConfiguredLogin>,
     /// The Vault or OpenBao that keeps secrets.
     pub vault: Option<VaultSettings>,
-    /// What holds for all origins.
+    /// The settings for all origins.
     pub defaults: AllOrigins,
-    /// How origins are reached.
+    /// The settings of particular origins.
     pub origins: Vec<Origin>,
     /// The facts that policies may read from content.
     pub facts: Declared,
@@ -117,20 +117,20 @@ pub struct Config {
     /// The file of rules that operators granted while a gateway ran. `exec` keeps one for each
     /// project, `serve` one beside its configuration.
     pub granted: Option<PathBuf>,
-    /// Where phantoms are written for the workload.
+    /// The file that phantoms are written to, for the workload.
     pub phantoms: PhantomFile,
     /// Hosts that flags and the file allow, for any method and path.
     pub allow: Vec<Allowed>,
     /// Presets that flags and the file name. Their hosts are allowed, and their variables hold
     /// phantoms.
     pub presets: Vec<String>,
-    /// Whether a person lets this run reach any host, to learn what it needs.
+    /// Whether a person lets this run reach any host, to learn its needs.
     pub open: bool,
     /// Hosts that an agent's profile needs.
     pub offered: Vec<Allowed>,
     /// Presets of an agent's profile.
     pub offered_presets: Vec<String>,
-    /// The presets that flags name, which no policy file need permit.
+    /// The presets that flags name. No policy file need permit them.
     pub flag_presets: Vec<String>,
     /// The logins that flags name, in the same way.
     pub flag_logins: Vec<String>,
@@ -142,14 +142,14 @@ pub struct Config {
     pub groups: Vec<String>,
     /// Warnings for the operator.
     pub warnings: Vec<Diagnostic>,
-    /// The secrets that cannot be used as things are.
+    /// The secrets that cannot be used at present.
     unusable: Vec<Diagnostic>,
     /// The user's home, which `~` stands for.
     home: Option<PathBuf>,
 }
 
 impl Config {
-    /// What policies may read from content: what the file declares, and the endpoints of presets.
+    /// Returns the facts that policies may read: those of the file and of presets' endpoints.
     pub fn declared(&self) -> Declared {
         let mut declared = self.facts.clone();
         for known in preset::endpoints() {
@@ -159,7 +159,7 @@ impl Config {
                 routes: known.paths.clone(),
             });
         }
-        // Those of services that a person has at a host of their own.
+        // A person may have a service at a host of their own.
         for own in self
             .credentials
             .iter()
@@ -177,7 +177,7 @@ impl Config {
         declared
     }
 
-    /// The secrets that cannot be used as things are, for a command that does not need them.
+    /// Returns the secrets that cannot be used at present, for a command that does not need them.
     pub fn unusable(&self) -> &[Diagnostic] {
         &self.unusable
     }

@@ -1,4 +1,4 @@
-//! Hosts, origins and networks that the operator names, and those that nobody may name.
+//! Hosts, origins and networks that the operator names, and those that no operator may name.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,7 +12,7 @@ use crate::origin::vet::metadata_within;
 /// Reads `api.example.com`, `*.example.com`, or an address, with an optional port.
 ///
 /// # Errors
-/// Returns a [`Hint`] if it is no such pattern, or an address that no origin can have.
+/// Returns a [`Hint`] if it is not such a pattern, or an address that no origin can have.
 pub fn host_and_port(text: &str, default_port: u16) -> Result<(HostPattern, u16), Hint> {
     let (hosts, port) = HostPattern::with_port(text, default_port)?;
     named(&hosts)?;
@@ -22,7 +22,7 @@ pub fn host_and_port(text: &str, default_port: u16) -> Result<(HostPattern, u16)
 /// Reads `https://host[:port]`; the host may start with `*.`.
 ///
 /// # Errors
-/// Returns a [`Hint`] if it is no such pattern, or an address that no origin can have.
+/// Returns a [`Hint`] if it is not such a pattern, or an address that no origin can have.
 pub fn origin(text: &str) -> Result<OriginPattern, Hint> {
     let pattern: OriginPattern = text.parse()?;
     named(&pattern.hosts)?;
@@ -34,7 +34,7 @@ pub(super) fn server(text: &str, several: Hint) -> Result<Origin, Hint> {
     origin(text)?.exact().ok_or(several)
 }
 
-/// Whether what is sent to a server can be read on the way.
+/// Whether the network can read what is sent to a server.
 pub(super) fn is_open(server: &Origin) -> bool {
     server.scheme == Scheme::Http && !server.authority.host.is_loopback()
 }
@@ -51,19 +51,19 @@ pub(super) fn allowed(text: &str) -> Result<OriginPattern, Hint> {
     }
 }
 
-/// Splits a URL into its origin and what follows.
+/// Splits a URL into its origin and the rest.
 pub(super) fn split(text: &str) -> (&str, &str) {
     let begin = text.find("://").map_or(0, |at| at + 3);
     let end = text[begin..].find(['/', '?', '#']);
     text.split_at(end.map_or(text.len(), |end| begin + end))
 }
 
-/// Whether a URL has more than a host. A person pastes one to say which host they mean.
+/// Whether a URL has more than a host. A person may paste one to name its host.
 pub(super) fn has_path(text: &str) -> bool {
     !matches!(split(text).1, "" | "/")
 }
 
-/// Why a whole domain is not reached in clear text.
+/// Explains why a whole domain is not reached in clear text.
 pub(super) fn whole_domain_in_clear_text() -> Hint {
     hint!("what goes there can be read and changed on the way, so each host is a decision";
         "name the host, or `connect` to a tunnel's end on loopback in `[[origin]]`")

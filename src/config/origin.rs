@@ -20,20 +20,20 @@ pub struct Origin {
     pub rule: OriginRule,
     /// Its certificate files, which the workload must not change.
     pub files: Vec<PathBuf>,
-    /// Whether it says itself what becomes of `%2F`.
+    /// Whether its own rule sets the treatment of `%2F`.
     pub says_encoded_slash: bool,
 }
 
 impl Origin {
-    /// Lets an http origin be reached in clear text, and otherwise as the rule says that covers it.
+    /// Allows an http origin in clear text, and keeps the rest of the rule that covers it.
     pub(super) fn in_clear_text(matches: OriginPattern, covering: Option<Self>) -> Self {
         let mut origin = Self::of(matches, covering);
         origin.rule.cleartext = true;
         origin
     }
 
-    /// Lets `%2F` stand inside a path segment for these origins, unless their own rule says what
-    /// becomes of it. Otherwise they are reached as the rule says that covers them.
+    /// Lets `%2F` stand inside a path segment for these origins, unless their own rule sets its
+    /// treatment. In all else, the rule that covers them applies.
     pub fn keep_encoded_slash(origins: &mut Vec<Self>, matches: &OriginPattern) {
         if let Some(own) = origins.iter_mut().find(|one| one.rule.matches == *matches) {
             own.rule.encoded_slash |= !own.says_encoded_slash;
@@ -47,7 +47,7 @@ impl Origin {
         }
     }
 
-    /// Returns the most specific of the rules that cover an origin.
+    /// Returns the most specific rule that overlaps these origins.
     pub(super) fn covering(origins: &[Self], matches: &OriginPattern) -> Option<Self> {
         let covering = origins
             .iter()
@@ -68,7 +68,7 @@ impl Origin {
         covering.max_by_key(|one| one.rule.matches.hosts.to_string().len())
     }
 
-    /// Returns the rule that covers these origins, for these alone.
+    /// Returns the covering rule, narrowed to these origins.
     fn of(matches: OriginPattern, covering: Option<Self>) -> Self {
         let mut origin = covering.unwrap_or_else(|| Self {
             rule: OriginRule::of(matches.clone()),

@@ -1,5 +1,4 @@
-//! The files of a configuration: those that the gateway itself reads or writes, and those that hold
-//! secrets.
+//! The files of a configuration: the gateway's own, and those that hold secrets.
 
 use std::path::{Path, PathBuf};
 
@@ -14,8 +13,8 @@ use super::state::real;
 use super::{Config, state};
 
 impl Config {
-    /// Returns the folder of the audit log, with links resolved: that of the configured file, else
-    /// that of the user's logs.
+    /// Returns the folder of the audit log, with links resolved: the one of the configured file,
+    /// else the user's.
     pub fn audit_folder(&self) -> Option<PathBuf> {
         let named = self.audit.path.as_deref().map(real);
         let folder = named.map(|file| file.parent().map(Path::to_owned));
@@ -29,8 +28,8 @@ impl Config {
         folder.unwrap_or_else(|| state::sessions_folder().map(|folder| real(&folder)))
     }
 
-    /// Returns the file of the state: the configured one, else one of `gateway exec` or of this
-    /// configuration of `gateway serve`.
+    /// Returns the file of the state: the configured one, else the one of `gateway exec`, or of
+    /// `gateway serve` with this configuration.
     pub fn state_file(&self, serves: bool) -> Option<PathBuf> {
         if let Some(path) = &self.state.path {
             return Some(path.clone());
@@ -45,7 +44,7 @@ impl Config {
         state::sessions_folder().map(|folder| folder.join(name))
     }
 
-    /// The files that the gateway writes.
+    /// Returns the files that the gateway writes.
     fn written_files(&self) -> Vec<PathBuf> {
         let written = [
             &self.audit.path,
@@ -78,7 +77,7 @@ impl Config {
     }
 
     /// Returns the files that the configuration is read from: its own, and those that it names.
-    /// Secrets are read when they are needed, and are not among them.
+    /// Secrets are read at their use, and are not among them.
     pub fn input_files(&self) -> Vec<PathBuf> {
         let written = self.written_files();
         let mut files = self.own_files();
@@ -88,7 +87,7 @@ impl Config {
         files
     }
 
-    /// The keys of client certificates, and of those of proxies.
+    /// Returns the keys of client certificates, and those of proxies.
     fn identity_keys(&self) -> impl Iterator<Item = PathBuf> {
         let doors = self.listeners.iter().filter_map(|one| one.tls.as_ref());
         let identities = self.origins.iter();
@@ -103,7 +102,7 @@ impl Config {
         signing.filter_map(|signing| signing.recipe_file.clone())
     }
 
-    /// Returns the secrets that the gateway uses for itself, and what it does with each.
+    /// Returns the secrets that the gateway itself uses, each with its use.
     pub fn own_references(&self) -> impl Iterator<Item = (&'static str, &SecretRef)> {
         let vault = self.vault.iter().flat_map(VaultSettings::references);
         let exports = self.exports.iter().flat_map(|export| &export.token);

@@ -30,7 +30,7 @@ pub(super) fn contradictions(config: &Config) -> Vec<(String, Hint)> {
     own.chain(twice).chain(inside).collect()
 }
 
-/// What of the gateway itself listens at a port of the host.
+/// Returns which part of the gateway itself listens at a port of the host.
 fn own_port(config: &Config, port: u16) -> Option<(String, Hint)> {
     let at = |address: SocketAddr| address.port() == port;
     let published = config.sandbox.publish.iter().any(|one| at(one.address));

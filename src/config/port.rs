@@ -4,16 +4,16 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::diagnostic::Hint;
 
-/// A server in the sandbox that an address of the host leads to.
+/// A server in the sandbox, reached at an address of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublishedPort {
-    /// Where the host listens.
+    /// The address that the host listens at.
     pub address: SocketAddr,
     /// The server's port in the sandbox.
     pub inside: u16,
 }
 
-/// Reads `[HOST:]PORT[:INSIDE]`. HOST is an address, and 127.0.0.1 unless named.
+/// Reads `[HOST:]PORT[:INSIDE]`. HOST is an address; the default is 127.0.0.1.
 pub(super) fn published(text: &str) -> Result<PublishedPort, Hint> {
     let malformed = || {
         hint!("it is not [HOST:]PORT[:INSIDE], where HOST is an address of this machine";
@@ -34,7 +34,7 @@ pub(super) fn published(text: &str) -> Result<PublishedPort, Hint> {
     }
 }
 
-/// Takes the address off the front, if there is one.
+/// Splits the address off the front, if there is one.
 fn split_host(text: &str) -> Option<(IpAddr, &str)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, ports) = rest.split_once("]:")?;

@@ -1,8 +1,8 @@
-//! The project's own file, `./gateway.toml`: what it may hold.
+//! The project's own file, `./gateway.toml`, and the keys that it may hold.
 //!
-//! A person allows it after reading its text, and nothing else. So it may name nothing that its
-//! text does not show: no file that others write, no program to run, no path of the host, no other
-//! address or root for an origin. All that is for a file that a person names: `--config FILE`.
+//! A person allows the file after reading its text, and nothing else. So it may name nothing that
+//! its text does not show: no file that others write, no program, no path of the host, no other
+//! address or root for an origin. Those belong in a file that a person names: `--config FILE`.
 
 use std::ops::Range;
 use std::path::Path;
@@ -17,7 +17,7 @@ impl Config {
     /// Reads and checks the text of a project's file.
     ///
     /// # Errors
-    /// Returns a [`ConfigError`] with every mistake of the text, and with all that such a file may
+    /// Returns a [`ConfigError`] with every mistake of the text, and every key that such a file may
     /// not hold.
     pub fn of_project(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let mut config = Self::checked(text, path, |document, (section, value)| {
@@ -61,7 +61,7 @@ fn refused(document: &Document<'_>, span: &Range<usize>, section: &str, key: &st
         "{remedy}");
 }
 
-/// Refuses a reference to what is neither a variable nor in the key ring.
+/// Refuses a reference to anything but a variable or the key ring.
 fn reference(document: &Document<'_>, value: &Spanned<DeValue<'_>>) {
     let text = value.get_ref().as_str().unwrap_or_default();
     if !text.starts_with("env:") && !text.starts_with("keyring:") {
@@ -74,7 +74,7 @@ fn reference(document: &Document<'_>, value: &Spanned<DeValue<'_>>) {
     }
 }
 
-/// Refuses a way of signing that a further file describes.
+/// Refuses a signing recipe that is another file.
 fn recipe(document: &Document<'_>, value: &Spanned<DeValue<'_>>) {
     let text = value.get_ref().as_str().unwrap_or_default();
     if text.contains(['/', '.', '~']) {

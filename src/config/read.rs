@@ -1,4 +1,4 @@
-//! Turns a file's text into a [`Config`], or into the list of everything that is wrong with it.
+//! Turns a file's text into a [`Config`], or into the list of all its mistakes.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ impl Config {
         Self::from_str(&Self::text_of(path)?, path)
     }
 
-    /// Reads the text of a file, which nobody but this user and root could have written.
+    /// Reads the text of a file that only this user and root could have written.
     pub(super) fn text_of(path: &Path) -> Result<String, ConfigError> {
         let file: Arc<str> = path.display().to_string().into();
         files::read(path, LARGEST_MIB).map_err(|unfit| ConfigError {
@@ -55,7 +55,7 @@ impl Config {
         Self::checked(text, origin, |_, _| {})
     }
 
-    /// Reads and checks a text, of which `check` looks at each section, too.
+    /// Reads and checks a text. `check` also inspects each section.
     pub(super) fn checked(
         text: &str,
         origin: &Path,
@@ -212,7 +212,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
     }
 }
 
-/// The hosts of `[policy] allow`, with a warning where the path of a URL is left out.
+/// Reads the hosts of `[policy] allow`, and warns if the path of a URL is left out.
 fn allowed(section: &Section<'_, '_>) -> Vec<Allowed> {
     let read = |text: &str| Ok((Allowed::parse(text)?, Allowed::leaves_out_path(text)));
     let hosts = section.each("allow", read).into_iter().map(|one| {

@@ -67,7 +67,7 @@ pub(super) fn read_at(
     Some(reference)
 }
 
-/// Notes a secret that cannot be used as things are.
+/// Records a secret that cannot be used at present.
 pub(super) fn check(
     document: &Document<'_>,
     span: &Range<usize>,

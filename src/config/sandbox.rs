@@ -35,7 +35,7 @@ pub struct Sandbox {
     pub processes: Option<u64>,
     /// How to answer DNS queries for names that no policy allows.
     pub dns: SandboxDns,
-    /// Servers of the workload that addresses of the host lead to.
+    /// Servers of the workload that are reached at addresses of the host.
     pub publish: Vec<PublishedPort>,
     /// Ports of the host's loopback that the workload reaches.
     pub host_port: Vec<u16>,
@@ -95,8 +95,7 @@ fn memory_files(section: &Section<'_, '_>) -> Option<Limit> {
     None
 }
 
-/// Reads the name of a set, or a path below the home. The launcher, which knows both, tells them
-/// apart.
+/// Reads the name of a set, or a path below the home. Only the launcher can distinguish them.
 pub(super) fn of_home(text: &str) -> Result<String, Hint> {
     let leads_out = Path::new(text)
         .components()

@@ -15,8 +15,8 @@ use super::document::Document;
 use super::keys;
 use super::literal::shown;
 
-/// A word of a key that chooses: the keys that it needs, and those that it may have, with spaces
-/// between them.
+/// One choice of a key: its word, the keys that it requires and the keys that it allows, each list
+/// separated by spaces.
 pub(super) type Variant = (&'static str, &'static str, &'static str);
 
 /// One table of the file, with the name of its section.
@@ -118,8 +118,8 @@ impl<'p, 't> Section<'p, 't> {
         }
     }
 
-    /// Checks that its keys, apart from `common`, are those that go with the word that `key` has:
-    /// another would have no effect.
+    /// Checks that its keys, apart from `common`, belong to the word that `key` chooses: others
+    /// would have no effect.
     pub fn variant(&self, (key, chosen): (&str, &str), (variants, common): (&[Variant], &str)) {
         let Some((_, needed, allowed)) = variants.iter().find(|(word, ..)| *word == chosen) else {
             return;
@@ -156,7 +156,7 @@ impl<'p, 't> Section<'p, 't> {
             "it takes a {wanted}"; "write {example}");
     }
 
-    /// Returns a value of the type that `read` takes. One of another type is a mistake.
+    /// Returns a value of the type that `read` accepts. A value of another type is a mistake.
     fn typed<T>(
         &self,
         key: &'static str,
@@ -192,7 +192,7 @@ impl<'p, 't> Section<'p, 't> {
         list.map(Spanned::into_inner).collect()
     }
 
-    /// Returns a list of texts, each read by `parse`, and where it is.
+    /// Returns a list of texts, each read by `parse`, with its position.
     pub fn each<T>(
         &self,
         key: &'static str,
@@ -204,7 +204,7 @@ impl<'p, 't> Section<'p, 't> {
         taken.collect()
     }
 
-    /// Returns the items of a list that are of the type that `read` takes. Another is a mistake.
+    /// Returns the items of a list that `read` accepts. Any other item is a mistake.
     fn items<T>(
         &self,
         key: &'static str,
@@ -227,7 +227,7 @@ impl<'p, 't> Section<'p, 't> {
         items.collect()
     }
 
-    /// Reads a text of a key.
+    /// Reads a text of a key. Records the hint if `parse` refuses it.
     pub fn accept<T>(
         &self,
         key: &'static str,
@@ -351,13 +351,13 @@ impl<'p, 't> Section<'p, 't> {
     }
 }
 
-/// Returns a text of 1 to `most` bytes that all fit.
+/// Returns the text if it has 1 to `most` bytes and all of them fit.
 pub(super) fn characters(text: &str, most: usize, fits: impl Fn(u8) -> bool) -> Option<String> {
     let all = (1..=most).contains(&text.len()) && text.bytes().all(fits);
     all.then(|| text.to_owned())
 }
 
-/// Reads a value of a type that has a notation of its own. A refused one has this remedy.
+/// Reads a value with its type's own notation. The hint of a refused value has this remedy.
 pub(super) fn parsed<T: FromStr<Err: fmt::Display>>(
     example: &'static str,
 ) -> impl Fn(&str) -> Result<T, Hint> {

@@ -21,22 +21,22 @@ use super::{reference, units};
 /// Settings of the session CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ca {
-    /// Where the certificate is written for clients to trust; `{session}` stands for the session's
-    /// name.
+    /// The file that the certificate is written to, for clients to trust; `{session}` stands for
+    /// the session's name.
     pub certificate: Option<PathBuf>,
     /// How long a session of `gateway serve` lives without being renewed, and the longest life of
     /// the certificates of hosts.
     pub lifetime: Duration,
-    /// After how long without a request a session of `gateway serve` ends; `None` for never.
+    /// The idle time after which a session of `gateway serve` ends; `None` for never.
     pub idle: Option<Duration>,
 }
 
-/// Where sessions are kept between two starts.
+/// Where sessions are stored between two starts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StateSettings {
     /// The file of the state. Without it, a file in the user's state directory is used.
     pub path: Option<PathBuf>,
-    /// Where the key that seals the state is kept.
+    /// The reference of the key that seals the state.
     pub key: Option<SecretRef>,
     /// Whether sessions get new phantoms and a new CA.
     pub fresh: bool,
@@ -51,7 +51,7 @@ pub struct Audit {
     pub sync: audit::Durability,
     /// The size in bytes at which a new file continues the chain.
     pub rotate_bytes: u64,
-    /// How much one session may write.
+    /// The amount that one session may write.
     pub allowance: Allowance,
 }
 
@@ -62,7 +62,7 @@ pub struct Runtime {
     pub threads: NonZeroUsize,
 }
 
-/// Where `gateway serve` writes the workload's phantoms.
+/// The file that `gateway serve` writes the workload's phantoms to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PhantomFile {
     /// The file of `NAME=phantom` lines, mode 0600; `{session}` stands for the session's name.
@@ -182,7 +182,7 @@ pub(super) fn audit(section: &Section<'_, '_>) -> Audit {
     }
 }
 
-/// Reads the path of a policy file, or a pattern of several, whose policies can be read.
+/// Reads the path of a policy file, or a pattern of several, and checks that they can be read.
 pub(super) fn policy_file(section: &Section<'_, '_>, text: &str) -> Result<PathBuf, Hint> {
     let path = section.document.path(text)?;
     Source::read(&path)?;
@@ -230,10 +230,10 @@ pub(super) fn resolver(section: &Section<'_, '_>) -> ResolverSettings {
     }
 }
 
-/// The sessions of callers.
+/// Limits of callers' sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionSettings {
-    /// How many there are at most.
+    /// The largest number of sessions.
     pub most: usize,
 }
 
@@ -273,7 +273,7 @@ pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
     limits
 }
 
-/// Refuses a limit of the whole that is less than that of a part.
+/// Refuses a limit that is less than the limit of its part.
 fn refuse_contradictions(limits: &Limits, section: &Section<'_, '_>) {
     let (document, span) = (section.document, &section.span);
     if limits.connections < limits.connections_per_session {

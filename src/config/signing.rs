@@ -1,4 +1,4 @@
-//! The signing keys of a `[[credential]]`: how it signs, and where its parts are kept.
+//! The signing keys of a `[[credential]]`: the signer, and the sources of its parts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::variable::sandbox_variable;
 /// A credential that signs requests instead of being injected into them.
 #[derive(Debug, Clone)]
 pub struct SigningCredential {
-    /// How it signs, and what may be signed.
+    /// The signer, which also limits the requests that may be signed.
     pub signer: Arc<dyn Signer>,
     /// The parts in their order. The first one identifies the requests that use the credential.
     pub parts: Vec<PartSource>,
@@ -30,12 +30,12 @@ pub struct SigningCredential {
     pub recipe_file: Option<PathBuf>,
 }
 
-/// Where one part of a signing credential is kept.
+/// The source of one part of a signing credential.
 #[derive(Debug, Clone)]
 pub struct PartSource {
-    /// The part. Its variable is that of the workload, which holds its phantom.
+    /// The part. Its variable, in the workload, holds its phantom.
     pub part: KnownPart,
-    /// Where it is kept.
+    /// The reference of its value.
     pub from: SecretRef,
 }
 
@@ -108,8 +108,8 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<SigningCredential> {
     })
 }
 
-/// Returns the signer for a name: `sigv4`, the name of a recipe, or the path of one. A recipe's
-/// path is returned, too.
+/// Returns the signer for a name: `sigv4`, the name of a recipe, or a recipe's path. Also returns
+/// the path.
 fn signer(
     section: &Section<'_, '_>,
     text: &str,
@@ -224,7 +224,7 @@ fn usual_source(section: &Section<'_, '_>, part: &KnownPart) -> Option<SecretRef
     usual
 }
 
-/// Checks that every part has a variable of the sandbox for its phantom. `named` is the number of
+/// Checks that every part has a variable of the workload for its phantom. `named` is the number of
 /// variables in `env`.
 fn check_variables(section: &Section<'_, '_>, parts: &[PartSource], named: usize) {
     let names: Vec<&str> = parts.iter().map(|one| &*one.part.name).collect();
@@ -262,7 +262,7 @@ fn program(section: &Section<'_, '_>, known: &[KnownPart]) -> Option<Option<Secr
     None
 }
 
-/// The keys that are about places.
+/// The keys for places.
 const OF_PLACES: [&str; 4] = ["places", "inject", "shape", "foreign_credential"];
 /// The largest recipe file that is accepted, in MiB.
 const LARGEST_RECIPE_MIB: u64 = 1;

@@ -7,7 +7,7 @@ use super::diagnostic::Hint;
 use super::network;
 use super::section::{Section, characters};
 
-/// Reads what a SigV4 credential may sign.
+/// Reads the requests that a SigV4 credential may sign.
 pub(super) fn read(section: &Section<'_, '_>) -> SigV4 {
     let endpoints = section.tables("endpoints", "credential.endpoints");
     let endpoints: Vec<_> = endpoints.iter().filter_map(endpoint).collect();
@@ -33,7 +33,7 @@ pub(super) fn read(section: &Section<'_, '_>) -> SigV4 {
 /// Returns a signer for these buckets only, each written `NAME` or `NAME/PREFIX`.
 ///
 /// # Errors
-/// Returns those that are not valid buckets.
+/// Returns the mistakes of those that are not valid buckets.
 pub(super) fn for_buckets(buckets: Vec<String>) -> Result<SigV4, Vec<PinMistake>> {
     let pins = Pins {
         buckets,

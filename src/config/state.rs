@@ -1,4 +1,4 @@
-//! Where the gateway keeps what outlives a session, following the XDG specification.
+//! Where the gateway stores data that outlives a session, following the XDG specification.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ pub(super) use crate::files::real;
 pub use crate::files::{granted_directory, home, state_directory as directory};
 use crate::names::hex;
 
-/// The name of the key of the state in the key ring, beside the secrets of `gateway secret`.
+/// The name of the state's key in the key ring, next to the secrets of `gateway secret`.
 pub const KEY_IN_RING: &str = "gateway-state";
 
 /// Returns the place of the user's own file: `gateway/config.toml` in `$XDG_CONFIG_HOME`, else in
@@ -45,20 +45,18 @@ pub fn sessions_folder() -> Option<PathBuf> {
         .map(|state| state.join("sessions"))
 }
 
-/// Returns the file of a CA's certificate where no configuration names one: beside the sessions'
-/// records.
+/// Returns the default file of a CA's certificate, next to the sessions' records.
 pub(super) fn certificate() -> Option<PathBuf> {
     sessions_folder().map(|folder| folder.with_file_name("ca-{session}.pem"))
 }
 
-/// Returns the file of what is revoked for every gateway of this user, beside the records of
-/// sessions.
+/// Returns the file of revocations for every gateway of this user, next to the sessions' records.
 pub fn revoked_file() -> Option<PathBuf> {
     sessions_folder().map(|folder| folder.join("revoked.json"))
 }
 
-/// Returns the database of the logins that are kept for every gateway of this user, beside the
-/// records of sessions.
+/// Returns the database of the logins for every gateway of this user, next to the sessions'
+/// records.
 pub fn logins_database() -> Option<PathBuf> {
     sessions_folder().map(|folder| folder.join("user.db"))
 }

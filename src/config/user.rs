@@ -1,5 +1,5 @@
-//! The user's own file, `~/.config/gateway/config.toml`: how servers are reached, and what holds
-//! for every sandbox. What a command may reach and what it is lent is said by projects and flags.
+//! The user's own file, `~/.config/gateway/config.toml`: how servers are reached, and the settings
+//! of every sandbox. Projects and flags set what a command may reach, and its credentials.
 
 use toml::Spanned;
 use toml::de::DeString;
@@ -15,8 +15,8 @@ impl Config {
     /// Reads and checks the user's own file, if there is one.
     ///
     /// # Errors
-    /// Returns a [`ConfigError`] as [`Config::load`] does, or with all that such a file may not
-    /// hold.
+    /// Returns a [`ConfigError`] as [`Config::load`] does, also with every section that such a file
+    /// may not hold.
     pub fn of_user() -> Result<Option<Self>, ConfigError> {
         let there = state::user_file().filter(|path| path.symlink_metadata().is_ok());
         let Some(path) = there else { return Ok(None) };
@@ -27,7 +27,7 @@ impl Config {
         Ok(Some(config))
     }
 
-    /// Puts a project's configuration above that of the user's own file.
+    /// Merges a project's configuration over the user's own file.
     #[must_use]
     pub fn above(mut self, mut user: Self) -> Self {
         for own in &mut self.origins {
@@ -85,5 +85,5 @@ fn refuse_other(document: &Document<'_>, section: &Spanned<DeString<'_>>) {
     }
 }
 
-/// What the user's own file may hold.
+/// The sections that the user's own file may hold.
 const SECTIONS: [&str; 6] = ["origin", "resolver", "vault", "limits", "export", "sandbox"];

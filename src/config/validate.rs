@@ -53,7 +53,7 @@ pub(super) fn check(document: &Document<'_>, config: &Config, spans: &Spans) {
     tools(document, config, spans);
 }
 
-/// Checks that MCP is read where a fact is an argument of a tool.
+/// Checks that MCP is read at the origins of every fact about a tool's argument.
 fn tools(document: &Document<'_>, config: &Config, spans: &Spans) {
     let declared = config.declared();
     for (origins, span) in &spans.tools {
@@ -86,7 +86,7 @@ fn vaults(document: &Document<'_>, config: &Config, spans: &Spans) {
     }
 }
 
-/// Returns what several tables share that only one may have, each with where it is repeated.
+/// Returns each key that several tables share, although it must be unique, with every repetition.
 fn repeated<'a, T, K: Eq + Hash + Clone>(
     items: &'a [T],
     spans: &'a [Range<usize>],
@@ -115,10 +115,10 @@ fn duplicates(document: &Document<'_>, config: &Config, spans: &Spans) {
     }
 }
 
-/// How the names of callers' sessions begin.
+/// The prefixes of the names of callers' sessions.
 const OF_CALLERS: [&str; 3] = ["uid:", "interface:", "caller:"];
 
-/// Refuses JWTs of several issuers: nothing keeps one from naming the users of another.
+/// Refuses JWTs of several issuers: each could name the users of another.
 fn issuers(document: &Document<'_>, config: &Config, spans: &Spans) {
     let mut known = None;
     for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
@@ -192,8 +192,8 @@ fn cleartext(document: &Document<'_>, config: &Config, spans: &Spans) {
     }
 }
 
-/// Refuses credentials that go with every request, where nothing shows whose request it is: neither
-/// a phantom nor a password. Every user of the machine may connect to a port of it.
+/// Refuses credentials that go with every request if neither a phantom nor a password ties the
+/// request to a user. Every user of the machine may connect to such a port.
 fn unproven(document: &Document<'_>, config: &Config, spans: &Spans) {
     let open = config.listeners.iter().find(|one| is_open(one));
     let Some(address) = open.map(|open| &open.address) else {
@@ -211,7 +211,7 @@ fn unproven(document: &Document<'_>, config: &Config, spans: &Spans) {
     }
 }
 
-/// Warns of a port that makes whoever comes another session than the one that is captured.
+/// Warns of a port whose connections belong to another session than the captured one.
 fn open_to_captured(document: &Document<'_>, config: &Config, spans: &Spans) {
     let mut listeners = config.listeners.iter();
     let Some(captured) = listeners.find(|one| one.kind == ListenerKind::Transparent) else {
@@ -229,7 +229,7 @@ fn open_to_captured(document: &Document<'_>, config: &Config, spans: &Spans) {
     }
 }
 
-/// Whether every user of the machine may be its session.
+/// Whether every user of the machine can act as its session.
 fn is_open(listener: &Listener) -> bool {
     let is_of_tcp = listener.address.tcp().is_some();
     listener.is_open_to_users() && listener.who.is_empty() && !listener.any_user && is_of_tcp
@@ -322,12 +322,12 @@ pub(super) fn permits_nothing(config: &Config) -> Option<Diagnostic> {
     })
 }
 
-/// Warns about what is allowed but can never happen.
+/// Warns about settings that can never take effect.
 fn unreachable(document: &Document<'_>, config: &Config, spans: &Spans) {
     if config.listeners.is_empty() {
         return;
     }
-    // Where evidence shows who asks, `http://gateway.internal/phantoms` hands them out.
+    // With evidence, a client gets its phantoms at `http://gateway.internal/phantoms`.
     let is_shown = config.listeners.iter().any(|one| !one.who.is_empty());
     let is_held = is_shown || config.phantoms.env_file.is_some();
     for (credential, span) in config.credentials.iter().zip(&spans.credentials) {

@@ -1,4 +1,4 @@
-//! `[vault]`: where a Vault or OpenBao server is, and how the gateway logs in to it.
+//! `[vault]`: the address of a Vault or OpenBao server, and the gateway's login to it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -79,8 +79,7 @@ fn login(section: &Section<'_, '_>, certificate: Option<Certificates>) -> Option
     })
 }
 
-/// Reads a reference to a store of this machine: one to a secret with which the gateway itself logs
-/// in.
+/// Reads a reference to a secret of the gateway's own login, which must be stored on this machine.
 pub(super) fn local(section: &Section<'_, '_>, key: &'static str) -> Option<SecretRef> {
     let from = reference::read(section, key, "")?.allowing_short(true);
     if from.is_in_vault() {

@@ -1,5 +1,4 @@
-//! `via` of `[[origin]]`: the proxy by which origins are reached, and `match = "*"`, which holds
-//! for all of them.
+//! `via` of `[[origin]]`: the proxy to reach origins by; and `match = "*"`, for all origins.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use super::network;
 use super::section::Section;
 use super::vault;
 
-/// What `match = "*"` says of all origins.
+/// The settings of `match = "*"`, for all origins.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AllOrigins {
     /// The settings.
@@ -22,7 +21,7 @@ pub struct AllOrigins {
     pub files: Vec<PathBuf>,
 }
 
-/// Whether an `[[origin]]` is about all origins.
+/// Whether an `[[origin]]` is for all origins.
 pub(super) fn is_for_all(section: &Section<'_, '_>) -> bool {
     let word = section.value("match");
     word.is_some_and(|word| word.get_ref().as_str() == Some("*"))

@@ -1,4 +1,4 @@
-//! The ways of the gateway's own requests, and the logins to proxies on them.
+//! How the gateway's own requests reach their servers, and the logins to proxies between.
 
 use super::Config;
 use crate::credential::UpstreamLogin;
@@ -7,13 +7,13 @@ use crate::message::Origin;
 use crate::origin::{OriginRule, OriginSettings, StoreWay, Via};
 
 impl Config {
-    /// Returns how servers of the gateway's own requests are reached.
+    /// Returns how the gateway's own requests reach these servers.
     pub fn store_way(&self, servers: &[Origin]) -> StoreWay {
         let rules = self.origins.iter().map(|origin| OriginRule {
             identity: None,
             ..origin.rule.clone()
         });
-        // It fails only for a key that cannot be read, and there is none.
+        // This fails only for an unreadable client key, and there is none.
         let settings = OriginSettings::default().with_rules(rules.collect());
         let mut settings = settings.unwrap_or_default();
         settings.resolver = self.resolver.clone();
@@ -21,7 +21,7 @@ impl Config {
         StoreWay::of(&settings, servers)
     }
 
-    /// Returns the same for an export.
+    /// Returns how an export reaches its server.
     pub fn export_way(&self, export: &ExportSettings) -> StoreWay {
         self.store_way(std::slice::from_ref(&export.server))
     }

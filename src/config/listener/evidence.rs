@@ -1,4 +1,4 @@
-//! `who` of `[[listener]]`: the evidence that it takes, and what of it could never count.
+//! `who` of `[[listener]]`: the evidence that it accepts, and evidence that could never count.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::credential::SecretRef;
 use crate::intercept::{Evidence, PeerUsers, TAILNET_SOCKET, Tailnet};
 use crate::names::User;
 
-/// What a listener is asked to be.
+/// The settings of a listener that its evidence must fit.
 pub(super) struct Asked<'l> {
     pub(super) address: &'l ListenerAddress,
     pub(super) mode: u32,
@@ -38,7 +38,7 @@ pub(super) fn check(section: &Section<'_, '_>, kind: &ListenerKind, asked: &Aske
     check_mark(section, kind, asked);
 }
 
-/// The evidence that a listener takes. `listener` is none beside itself.
+/// Reads the evidence that a listener accepts. The word `listener` adds none.
 pub(super) fn who(section: &Section<'_, '_>) -> Vec<Evidence> {
     let uids = section.all("uids", |text| {
         text.parse()
@@ -64,7 +64,7 @@ pub(super) fn who(section: &Section<'_, '_>) -> Vec<Evidence> {
     kinds.into_iter().flatten().collect()
 }
 
-/// The tailnet whose nodes may be behind connections.
+/// Reads the tailnet whose nodes may be behind connections.
 fn tailnet(section: &Section<'_, '_>) -> Tailnet {
     let socket = section.path("tailnet_socket");
     let capability = section.get("capability", |text| {
@@ -80,13 +80,13 @@ fn asks_tailnet(who: &[Evidence]) -> bool {
     who.iter().any(|one| one.tailnet().is_some())
 }
 
-/// Whether nobody on the network is taken without evidence.
+/// Whether every client on the network must have evidence.
 pub(super) fn asks_network(who: &[Evidence]) -> bool {
     asks_tailnet(who) || who.iter().any(Evidence::is_presented)
 }
 
-/// Refuses a tailnet where no node of it could come from an address of its own, and its settings
-/// where it is not asked.
+/// Refuses a tailnet if none of its nodes could connect from its own address, and the tailnet's
+/// settings if `who` does not name it.
 fn check_tailnet(
     section: &Section<'_, '_>,
     kind: &ListenerKind,
@@ -115,7 +115,7 @@ fn check_tailnet(
     }
 }
 
-/// Refuses an interface as evidence where clients choose to connect, or the kernel tells none.
+/// Refuses an interface as evidence where clients choose to connect, or the kernel names none.
 fn check_mark(section: &Section<'_, '_>, kind: &ListenerKind, asked: &Asked<'_>) {
     if !asked.who.contains(&Evidence::Mark) {
         return;
@@ -132,7 +132,7 @@ fn check_mark(section: &Section<'_, '_>, kind: &ListenerKind, asked: &Asked<'_>)
     }
 }
 
-/// The users that clients present with their passwords, and where these are kept.
+/// Reads the users that clients present with passwords, and the references of the passwords.
 pub(super) fn passwords(section: &Section<'_, '_>) -> Vec<(String, SecretRef)> {
     let texts = section.texts("passwords", |user| {
         // RFC 7617 §2: a user-id contains no colon.
@@ -148,7 +148,7 @@ pub(super) fn passwords(section: &Section<'_, '_>) -> Vec<(String, SecretRef)> {
     texts.into_iter().filter_map(read).collect()
 }
 
-/// Refuses what clients present where nobody could, or where it would never count.
+/// Refuses presented evidence where no client could present it, or where it would never count.
 fn check_presented(section: &Section<'_, '_>, kind: &ListenerKind, who: &[Evidence]) {
     if who.contains(&Evidence::Password) != section.has("passwords") {
         mistake!(section, "passwords", "`passwords` and `\"password\"` in `who` go together";
@@ -186,7 +186,7 @@ fn check_presented(section: &Section<'_, '_>, kind: &ListenerKind, who: &[Eviden
     }
 }
 
-/// Refuses client certificates where nobody could present one, or where none would ever count.
+/// Refuses client certificates where no client could present one, or where none would ever count.
 fn check_certificates(section: &Section<'_, '_>, who: &[Evidence]) {
     let Some(at) = who.iter().position(|one| *one == Evidence::Certificate) else {
         return;
@@ -205,8 +205,8 @@ fn check_certificates(section: &Section<'_, '_>, who: &[Evidence]) {
     }
 }
 
-/// Refuses a session for each user of this machine without saying which: one process with the ids
-/// of a container may be 65536 of them.
+/// Refuses a session for each user of this machine if the users are not named: one process with the
+/// ids of a container may be 65536 of them.
 fn check_callers(section: &Section<'_, '_>, session: Option<&ListenerSession>, who: &[Evidence]) {
     let is_any = who.contains(&Evidence::Unix(PeerUsers(Vec::new())));
     if is_any && session == Some(&ListenerSession::EachCaller) {
@@ -216,7 +216,7 @@ fn check_callers(section: &Section<'_, '_>, session: Option<&ListenerSession>, w
     }
 }
 
-/// Refuses evidence that a listener cannot have, and settings of evidence that it does not take.
+/// Refuses evidence that a listener cannot have, and settings for evidence that `who` lacks.
 fn check_evidence(section: &Section<'_, '_>, (is_unix, mode): (bool, u32), who: &[Evidence]) {
     let names_users = who.iter().any(|one| matches!(one, Evidence::Unix(_)));
     if !is_unix && names_users {

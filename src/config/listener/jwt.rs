@@ -1,4 +1,4 @@
-//! `jwt` of `[[listener]]`: the JWTs that a proxy takes.
+//! `jwt` of `[[listener]]`: the JWTs that a proxy accepts.
 
 use std::path::{Path, PathBuf};
 
@@ -10,25 +10,25 @@ use crate::credential::login::TokenEndpoint;
 use crate::files;
 use crate::intercept::{JwtKeys, JwtSettings};
 
-/// The JWTs that a proxy takes.
+/// The JWTs that a proxy accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenerJwt {
-    /// What they must be.
+    /// The claims that they must have.
     pub settings: JwtSettings,
     keys: IssuerKeys,
 }
 
-/// Where the keys of an issuer are.
+/// The source of an issuer's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum IssuerKeys {
     /// In a file.
     File(PathBuf, JwtKeys),
-    /// Where it publishes them.
+    /// At the URL where the issuer publishes them.
     Url(TokenEndpoint),
 }
 
 impl ListenerJwt {
-    /// The keys that were read.
+    /// Returns the keys, if they are in a file.
     #[must_use]
     pub fn keys(&self) -> Option<&JwtKeys> {
         match &self.keys {
@@ -37,7 +37,7 @@ impl ListenerJwt {
         }
     }
 
-    /// Where the issuer is asked for them.
+    /// Returns the URL where the issuer publishes its keys.
     #[must_use]
     pub fn url(&self) -> Option<&TokenEndpoint> {
         match &self.keys {
@@ -46,7 +46,7 @@ impl ListenerJwt {
         }
     }
 
-    /// The file that they are in.
+    /// Returns the file of the keys.
     pub(in crate::config) fn file(&self) -> Option<&Path> {
         match &self.keys {
             IssuerKeys::File(path, _) => Some(path),

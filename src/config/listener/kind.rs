@@ -1,4 +1,4 @@
-//! What a listener is: where it listens, what its clients speak, and whose session they are in.
+//! The kind of a listener: its address, the protocol of its clients, and their session.
 
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -17,7 +17,7 @@ pub enum ListenerSession {
 }
 
 impl ListenerSession {
-    /// The session, if it is one for all.
+    /// Returns the session, if there is one for all.
     #[must_use]
     pub fn one(&self) -> Option<&SessionId> {
         match self {
@@ -26,7 +26,7 @@ impl ListenerSession {
         }
     }
 
-    /// Its name, as it is written in the configuration.
+    /// Returns its name, as it is written in the configuration.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.one().map_or(EACH_CALLER, SessionId::as_str)
@@ -51,17 +51,17 @@ impl fmt::Display for ListenerSession {
     }
 }
 
-/// Where a listener listens.
+/// The address of a listener.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ListenerAddress {
-    /// An address and port of TCP.
+    /// A TCP address and port.
     Tcp(SocketAddr),
-    /// A socket of the file system.
+    /// A Unix socket.
     Unix(PathBuf),
 }
 
 impl ListenerAddress {
-    /// The address and port, if it is of TCP.
+    /// Returns the address and port, if it is a TCP address.
     #[must_use]
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
@@ -71,7 +71,7 @@ impl ListenerAddress {
     }
 }
 
-/// As it is written in the configuration.
+/// Writes the address as the configuration does.
 impl fmt::Display for ListenerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -81,7 +81,7 @@ impl fmt::Display for ListenerAddress {
     }
 }
 
-/// What the clients of a listener speak.
+/// The protocol of a listener's clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenerKind {
     /// CONNECT, absolute-form and SOCKS5, distinguished by their first bytes.
@@ -100,18 +100,18 @@ pub enum ListenerKind {
 }
 
 impl ListenerKind {
-    /// Whether the kernel brings its clients, which dial other addresses.
+    /// Whether the kernel redirects its clients, which dial other addresses.
     pub(super) fn is_captured(&self) -> bool {
         matches!(self, Self::Transparent | Self::Dns)
     }
 
-    /// Whether it takes IPv4 too at this address, as capture brings both to one port.
+    /// Whether it accepts IPv4 too at this address, since capture redirects both to one port.
     #[must_use]
     pub fn is_dual_stack(&self, address: SocketAddr) -> bool {
         self.is_captured() && address.ip() == Ipv6Addr::UNSPECIFIED
     }
 
-    /// The kind as it is written.
+    /// Returns the kind, as it is written in the configuration.
     pub(super) fn as_str(&self) -> &'static str {
         match self {
             Self::Proxy => "proxy",
@@ -122,7 +122,7 @@ impl ListenerKind {
         }
     }
 
-    /// Why its port is not configured; `None` if it is.
+    /// Returns why its port is not configured; `None` if it is.
     pub(super) fn names_port(&self) -> Option<&'static str> {
         match self {
             Self::Proxy => Some("clients of a proxy name the port themselves"),

@@ -1,4 +1,4 @@
-//! `tls` of `[[listener]]`: the certificate of a proxy, and the client certificates that it takes.
+//! `tls` of `[[listener]]`: the certificate of a proxy, and the client certificates it accepts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::credential::SecretRef;
 use crate::files;
 use crate::intercept::{DoorMalformed, DoorSettings, DoorTls, Evidence, is_over};
 
-/// The TLS that the clients of a proxy speak to it.
+/// The TLS between a proxy and its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenerTls {
-    /// Its files, which the workload must not change, but for the key.
+    /// Its files, except the key. The workload must not change them.
     pub files: Vec<PathBuf>,
     /// The file of its key.
     pub key: PathBuf,
     pub(super) door: Arc<DoorTls>,
 }
 
-/// Reads the table. Client certificates are needed, or one kind of evidence among others.
+/// Reads the table. Client certificates are required if they are the only evidence.
 pub(super) fn tls(section: &Section<'_, '_>, who: &[Evidence]) -> Option<ListenerTls> {
     require!(section, "certificate"; "a proxy shows one in TLS"; "add `certificate = \"proxy.pem\"`");
     require!(section, "key"; "a certificate is shown together with a proof of its key";
@@ -67,7 +67,7 @@ pub(super) fn tls(section: &Section<'_, '_>, who: &[Evidence]) -> Option<Listene
     })
 }
 
-/// Refuses settings for client certificates that nobody asks for.
+/// Refuses settings for client certificates that `who` does not ask for.
 fn check_clients(section: &Section<'_, '_>, who: &[Evidence]) {
     if who.contains(&Evidence::Certificate) {
         require!(section, "client_roots"; "no client certificate could be verified";
@@ -79,7 +79,7 @@ fn check_clients(section: &Section<'_, '_>, who: &[Evidence]) {
     }
 }
 
-/// Reads the key of a certificate, which is as private as every secret.
+/// Reads the key of a certificate. Its file must be as private as any secret.
 fn key(path: PathBuf) -> Result<PrivateKeyDer<'static>, Hint> {
     SecretRef::file(&path).check()?;
     let text = Zeroizing::new(read(&path)?);
@@ -87,7 +87,7 @@ fn key(path: PathBuf) -> Result<PrivateKeyDer<'static>, Hint> {
     key.map_err(|_| hint!("the file holds no key"; "write the key as PEM"))
 }
 
-/// Reads lists of revoked certificates.
+/// Reads certificate revocation lists.
 fn lists(path: PathBuf) -> Result<Vec<CertificateRevocationListDer<'static>>, Hint> {
     let text = read(&path)?;
     let lists = CertificateRevocationListDer::pem_slice_iter(text.as_bytes());
