@@ -1,27 +1,27 @@
-//! The last record that is known of each audit log. It is kept apart from the logs, so that a log
-//! whose end was cut off does not pass for whole.
+//! The last known record of each audit log, stored apart from the logs, so that a log with a cut
+//! end does not pass for whole.
 
 use std::time::Duration;
 
 use crate::audit::{self, Head, Log};
 use crate::files::{Unfit, UserKind, UserRow, UserTable};
 
-/// Returns the last record that is known of a chain.
+/// Returns the last known record of a chain.
 ///
 /// # Errors
-/// [`Unfit`] if that cannot be read: an end that was cut off would pass unseen.
+/// [`Unfit`] if it cannot be read: a cut end would pass unseen.
 pub(crate) fn of(chain: &str) -> Result<Option<Head>, Unfit> {
     let row = table().get(chain)?;
     let text = row.and_then(|row| String::from_utf8(row.content).ok());
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
-/// Keeps the last record of a chain. Nothing depends on it but what a verification can tell.
+/// Stores the last record of a chain. Only a later verification depends on it.
 pub(crate) fn keep(chain: &str, head: Head) {
     told(table().put(chain, head.to_string()));
 }
 
-/// Keeps the last record of a log that was closed.
+/// Stores the last record of a closed log.
 pub(crate) fn keep_last(log: &Log) {
     let chain = log.path().and_then(|path| audit::chain_of(path).ok()?);
     if let (Some(chain), Some(head)) = (chain, log.head()) {
@@ -29,7 +29,7 @@ pub(crate) fn keep_last(log: &Log) {
     }
 }
 
-/// Forgets those that were kept longer ago.
+/// Forgets the records that were stored longer ago.
 pub(crate) fn forget_old(within: Duration) {
     let table = table();
     let is_old = |row: &UserRow| row.written.elapsed().is_ok_and(|age| age > within);

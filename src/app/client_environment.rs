@@ -1,5 +1,5 @@
-//! What clients of `gateway serve` need: the proxy, the CA, git's settings, phantoms and the files
-//! of logins; as variables, or as commands for a shell.
+//! The environment of clients of `gateway serve`: the proxy, the CA, git's settings, phantoms and
+//! login files; as variables, or as commands for a shell.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,13 +22,13 @@ use crate::launch::{trust, truststore};
 use crate::names::{CredentialName, SYSTEM_BUNDLES, SessionId};
 use crate::session::{Binding, Session};
 
-/// The files from which clients take the CA.
+/// The files that clients read the CA from.
 pub(crate) struct TrustFiles {
     /// The CA alone.
     pub(crate) certificate: String,
-    /// It and those of the system.
+    /// The CA and those of the system.
     pub(crate) bundle: String,
-    /// The same for Java, if there is such a file.
+    /// The same as a Java truststore, if there is one.
     pub(crate) java: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl ClientPages for OwnPages {
     }
 }
 
-/// What clients of a session of this process need.
+/// Returns the environment of clients of a session of this process.
 ///
 /// # Errors
 /// Returns a [`Failure`] if the session has no proxy, or a login cannot be read.
@@ -91,7 +91,7 @@ pub(crate) fn of_session(app: &App, id: &SessionId) -> Result<ClientEnvironment,
     needs.proxy.is_some().then_some(needs).ok_or_else(no_proxy)
 }
 
-/// The same; without a proxy if it has none that a URL leads to.
+/// Does the same; without a proxy if the session has none that a URL can name.
 ///
 /// # Errors
 /// Returns a [`Failure`] if a login cannot be read.
@@ -118,7 +118,7 @@ pub(crate) fn of_live(
     })
 }
 
-/// How clients reach a proxy. The password is in the store that the configuration names.
+/// Returns how clients reach a proxy. The password stays in the store that the configuration names.
 pub(crate) fn proxy(known: &Listener) -> ClientProxy {
     ClientProxy {
         is_in_tls: known.tls.is_some(),
@@ -127,7 +127,7 @@ pub(crate) fn proxy(known: &Listener) -> ClientProxy {
     }
 }
 
-/// Git's settings for those of these bindings of which there are phantoms.
+/// Returns git's settings for the bindings that have phantoms.
 pub(crate) fn git<'a>(
     bindings: impl Iterator<Item = &'a Binding>,
     phantoms: &BTreeMap<String, String>,
@@ -140,7 +140,7 @@ pub(crate) fn git<'a>(
     git_access::variables(held.iter().copied())
 }
 
-/// Every variable of a client that has the CA in these files.
+/// Returns every variable of a client that has the CA in these files.
 pub(crate) fn variables(needs: &ClientEnvironment, files: &TrustFiles) -> BTreeMap<String, String> {
     let mut variables = needs.git.clone();
     variables.extend(needs.variables.clone());
@@ -167,7 +167,7 @@ pub(crate) fn variables(needs: &ClientEnvironment, files: &TrustFiles) -> BTreeM
     variables
 }
 
-/// The CA alone is enough for a client all of whose connections go through the gateway.
+/// Trusts the CA alone, which is enough if all connections of a client go through the gateway.
 pub(crate) fn trust_in(certificate: &Path) -> TrustFiles {
     let file = certificate.display().to_string();
     TrustFiles {
@@ -177,8 +177,8 @@ pub(crate) fn trust_in(certificate: &Path) -> TrustFiles {
     }
 }
 
-/// Writes the CA into a folder: alone, with those of the system, and for Java. Clients will see
-/// that folder at `seen`.
+/// Writes the CA into a folder: alone, with those of the system, and for Java. Clients see that
+/// folder at `seen`.
 ///
 /// # Errors
 /// The error of the file system.
@@ -204,8 +204,8 @@ pub(crate) fn write_trust(folder: &Path, seen: &Path, pem: &str) -> std::io::Res
     })
 }
 
-/// Commands by which a shell has the variables, with the CA in files of its own. A token or
-/// password that the client presents stays its own: it is in `GATEWAY_TOKEN` or `GATEWAY_PASSWORD`.
+/// Returns shell commands that set the variables, with the CA in the client's own files. A client
+/// keeps its own token or password, in `GATEWAY_TOKEN` or `GATEWAY_PASSWORD`.
 pub(crate) fn script(needs: &ClientEnvironment) -> String {
     let mut text = String::new();
     for (name, value) in needs.git.iter().chain(&needs.variables) {
@@ -214,12 +214,12 @@ pub(crate) fn script(needs: &ClientEnvironment) -> String {
     if let Some(proxy) = &needs.proxy {
         let login = proxy.user.as_ref().map(|user| match user.as_str() {
             PRESENTED_USER => format!("{user}:$GATEWAY_TOKEN@"),
-            // As a URL has it, and no shell reads anything into it.
+            // Encoded for a URL, which also keeps the shell from expanding it.
             user => format!("{}:$GATEWAY_PASSWORD@", utf8_percent_encode(user, IN_URL)),
         });
         let at = match &proxy.at {
             Some(at) => login.unwrap_or_default() + at,
-            // What leads here is the client's own, such as a sidecar.
+            // The client brings its own path to the gateway, such as a sidecar.
             None => {
                 text += OWN_PROXY;
                 "$gateway_proxy".to_owned()
@@ -235,7 +235,7 @@ pub(crate) fn script(needs: &ClientEnvironment) -> String {
     text
 }
 
-/// Commands that write the CA to files of the client's own, and have it trusted.
+/// Returns commands that write the CA to files of the client's own, and make clients trust it.
 fn trusting(needs: &ClientEnvironment) -> String {
     let pem = word(&needs.certificate);
     let store = STANDARD.encode(truststore::from_pem(needs.certificate.as_bytes()));
@@ -262,7 +262,7 @@ fn trusting(needs: &ClientEnvironment) -> String {
     )
 }
 
-/// What a Java virtual machine is told, which reads no other variable. It presents nothing.
+/// Returns the options of a Java virtual machine, which reads no proxy variables. Without login.
 fn java_options(store: &str, proxy: Option<&ClientProxy>) -> String {
     let mut options = trust::java_options(store);
     let at = proxy.and_then(|proxy| proxy.at.as_deref()?.rsplit_once(':'));
@@ -280,7 +280,7 @@ fn export(text: &mut String, name: &str, value: &str) {
     let _ = writeln!(text, "export {name}={value}");
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as one word of a shell.
 fn word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
@@ -293,7 +293,7 @@ pub(crate) fn proxy_variables(
 ) -> impl Iterator<Item = (String, String)> + use<> {
     let (http, all) = match is_in_tls {
         false => (format!("http://{at}"), format!("socks5h://{at}")),
-        // SOCKS in TLS has no scheme of a URL.
+        // URLs have no scheme for SOCKS in TLS.
         true => (format!("https://{at}"), format!("https://{at}")),
     };
     let loopback = String::from("localhost,127.0.0.1,::1");
@@ -313,13 +313,13 @@ pub(crate) fn proxy_variables(
         .map(|(name, value)| (name.to_owned(), value))
 }
 
-/// The proxy that the client uses by its variables, or that of a sidecar.
+/// Finds the proxy in the client's own variables, else a sidecar's.
 const OWN_PROXY: &str = "gateway_proxy=${http_proxy:-http://127.0.0.1:3128}\n\
      gateway_proxy=${gateway_proxy#*://}\ngateway_proxy=${gateway_proxy%/}\n";
 const IN_URL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
 const JAVA_VARIABLE: &str = "JAVA_TOOL_OPTIONS";
 
-/// Says that no session that fits has a proxy.
+/// Returns the failure that no matching session has a proxy.
 pub(crate) fn no_proxy() -> Failure {
     Failure::usage("no proxy listener fits")
         .next("add a [[listener]] with `kind = \"proxy\"`, or name another `--session`")
@@ -347,7 +347,7 @@ pub(crate) fn certificate(
     Ok((path, pem))
 }
 
-/// Says that a file is no certificate.
+/// Returns the failure that a file is no certificate.
 pub(crate) fn damaged(path: &Path) -> Failure {
     Failure::new(format!("`{}` is no certificate", path.display()))
         .next("remove it and start `gateway serve` again")

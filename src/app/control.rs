@@ -1,4 +1,4 @@
-//! The control socket of a running gateway: opens it, and does what operators ask for.
+//! The control socket of a running gateway: opens it, and carries out operators' commands.
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
@@ -32,7 +32,7 @@ use crate::names::{SecretLabel, SessionId};
 use crate::session::{Creation, SessionStatus};
 use crate::token::PrefixId;
 
-/// Where the outcome of a reload goes.
+/// The channel for the outcome of each reload.
 pub(crate) type TellReload = mpsc::UnboundedSender<Result<Applied, Failure>>;
 
 /// The control socket and the metrics port, served until this is dropped.
@@ -53,21 +53,21 @@ impl Drop for OpenControl {
     }
 }
 
-/// The control socket and the metrics port, not served yet. Who calls waits.
+/// The control socket and the metrics port, not served yet. Callers wait.
 pub struct BoundControl {
     kind: &'static str,
     socket: Option<SocketFile>,
     port: Option<TcpListener>,
 }
 
-/// Binds the control socket and the metrics port, and then obeys what is revoked. Whoever revokes
-/// writes first and looks for sockets then, so no gateway misses it that binds before it serves.
+/// Binds the control socket and the metrics port, and then applies all revocations. A revocation is
+/// written before its command looks for sockets, so a gateway that binds first misses none.
 ///
-/// Without a configured path, a gateway that can have no socket runs without one, and its log says
-/// why.
+/// Without a configured path, a gateway that cannot create a socket runs without one and logs the
+/// reason.
 ///
 /// # Errors
-/// Returns a [`Failure`] if the configured socket or port cannot be had, or if what is revoked
+/// Returns a [`Failure`] if the configured socket or port cannot be opened, or if revocations
 /// cannot be read. Must be called on the runtime that serves.
 pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure> {
     let settings = &app.config.control;
@@ -88,7 +88,7 @@ pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure>
     Ok(BoundControl { kind, socket, port })
 }
 
-/// Changes what is revoked, which may wait for the disk.
+/// Changes the stored revocations, which may wait for the disk.
 async fn kept<T: Send + 'static>(
     keep: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, ControlRefusal> {
@@ -98,7 +98,7 @@ async fn kept<T: Send + 'static>(
     kept.map_err(unkept)?.map_err(|failure| refused(&failure))
 }
 
-/// Obeys what is revoked while nobody tells this gateway: it may have no control socket.
+/// Applies revocations that no other process announces: this gateway may have no control socket.
 async fn keep_obeying(app: Arc<App>) {
     let mut told = Vec::new();
     loop {
@@ -106,7 +106,7 @@ async fn keep_obeying(app: Arc<App>) {
         let app = app.clone();
         let obeyed = tokio::task::spawn_blocking(move || {
             app.revocations.obey(&app.shared)?;
-            // A reload under way looks at this itself.
+            // A reload under way checks this itself.
             let latest = app.reloading.latest.try_lock();
             let config = latest.ok().map(|latest| latest.read.config.clone());
             let own = config.map(|config| app.revocations.own_uses(&config));
@@ -128,12 +128,11 @@ async fn keep_obeying(app: Arc<App>) {
 }
 
 impl BoundControl {
-    /// Serves them on a thread of their own. `tell` gets the outcome of each reload that an
-    /// operator asks for.
+    /// Serves them on their own thread. `tell` receives the outcome of each reload by an operator.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if the policies for operators are refused, or without a descriptor
-    /// left. Must be called on the runtime that serves.
+    /// Returns a [`Failure`] if the policies for operators are refused, or no descriptor is left.
+    /// Must be called on the runtime that serves.
     pub fn serve(
         self,
         app: &Arc<App>,
@@ -235,7 +234,7 @@ fn start(
     };
     let run = move || {
         runtime.block_on(serve);
-        // Without waiting for a search of the log that somebody asked for.
+        // This does not wait for an operator's search of the log.
         runtime.shutdown_background();
     };
     let thread = std::thread::Builder::new().name("gateway-control".to_owned());
@@ -244,10 +243,10 @@ fn start(
     Ok((stop, started))
 }
 
-/// What the program does for operators.
+/// The program's part of operators' commands.
 struct AppOperations {
     app: Arc<App>,
-    /// The runtime that serves. What changes the data path runs there.
+    /// The runtime that serves. Changes to the data path run there.
     main: Handle,
     tell: Option<TellReload>,
 }
@@ -294,7 +293,7 @@ impl Operations for AppOperations {
         let reload = |app: Arc<App>| async move {
             let outcome = app.reload().await;
             if let Some(tell) = tell {
-                // Nobody hears it once the gateway drains.
+                // Once the gateway drains, the receiver is gone.
                 let _ = tell.send(outcome.clone());
             }
             outcome
@@ -408,13 +407,13 @@ impl Operations for AppOperations {
         };
         let applied = self.on_main(apply).await?;
         let app = self.app.clone();
-        // A proposal whose state cannot be told still waits.
+        // A proposal stays waiting if its state cannot be determined.
         let _ = tokio::task::spawn_blocking(move || app.grants.settle()).await;
         Ok(applied)
     }
 }
 
-/// The folder or the configuration whose granted rules the gateway keeps.
+/// Returns the folder or the configuration that the gateway's granted rules are for.
 fn granted_for(app: &App) -> String {
     let config = app.config.file.as_deref();
     let is_kept = |folder: &PathBuf| state::granted_for(folder, config) == app.config.granted;
@@ -424,7 +423,7 @@ fn granted_for(app: &App) -> String {
     of.display().to_string()
 }
 
-/// Reads the hosts and the port that a rule is for.
+/// Parses the hosts and the port of a rule.
 pub(crate) fn parse_host(text: &str) -> Parsed {
     let refused = |hint: Hint| {
         let what = format!("`{}` cannot be allowed", safe(text));
@@ -436,7 +435,7 @@ pub(crate) fn parse_host(text: &str) -> Parsed {
     Ok((allowed.host, allowed.port))
 }
 
-/// Turns a failure into an answer.
+/// Turns a failure into a refusal.
 fn refused(failure: &Failure) -> ControlRefusal {
     let status = match failure.code {
         Code::Usage => StatusCode::UNPROCESSABLE_ENTITY,

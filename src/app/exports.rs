@@ -13,29 +13,28 @@ pub(crate) struct Exports(Mutex<Running>);
 
 #[derive(Default)]
 struct Running {
-    /// Those of the configuration in force.
+    /// The exports of the configuration in force.
     live: Vec<Exporter>,
-    /// Those that are no more in it. One that nothing follows is kept, also when it has ended: if
-    /// its destination comes back, the next one goes on where it came to.
+    /// The exports that it no longer has. One without a successor is kept, even when it has ended:
+    /// if its destination comes back, the next one continues where it stopped.
     former: Vec<Exporter>,
-    /// Whether an export goes on where an earlier process came to. A run of `exec` mostly has a log
-    /// of its own, which no other goes on with.
+    /// Whether an export continues from where an earlier process stopped. A run of `exec` usually
+    /// has its own log, which no other run continues.
     resumes: bool,
     /// Whether the gateway has ended.
     is_over: bool,
 }
 
-/// The exports that a configuration adds or changes, ready to begin. Dropped, they never do.
+/// The exports that a configuration adds or changes, ready to begin. If dropped, they never begin.
 #[derive(Default)]
 pub(crate) struct ExportChange(Vec<Exporter>);
 
 impl Exports {
-    /// Starts to export what the audit log gets from now on, and if it `resumes`, what an earlier
+    /// Starts to export new records of the audit log and, if it `resumes`, those that an earlier
     /// process could not send.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if an export cannot be set up. That its server is not there is no
-    /// failure.
+    /// Returns a [`Failure`] if an export cannot be set up. An unreachable server is no failure.
     pub(crate) fn start(
         &self,
         shared: &SharedState,
@@ -48,7 +47,7 @@ impl Exports {
         Ok(())
     }
 
-    /// Prepares the exports of a configuration that are not under way. What is under way is not
+    /// Prepares the exports of a configuration that are not running. Running exports are not
     /// touched.
     ///
     /// # Errors
@@ -77,8 +76,8 @@ impl Exports {
         Ok(ExportChange(prepared))
     }
 
-    /// Puts the exports of a configuration in force, without waiting for the end of others. Returns
-    /// the servers of those that begin, and of those that end.
+    /// Puts the exports of a configuration in force, without waiting for others to end. Returns the
+    /// servers of those that begin, and of those that end.
     pub(crate) fn change(
         &self,
         shared: &SharedState,
@@ -96,7 +95,7 @@ impl Exports {
         (begun, ended)
     }
 
-    /// Ends the exports. What is still to be sent has a few seconds, in all of them at once.
+    /// Ends the exports. All together have a few seconds for what is still to be sent.
     pub(crate) fn end(&self) {
         let over = Running {
             is_over: true,
@@ -108,7 +107,7 @@ impl Exports {
 }
 
 impl Running {
-    /// Returns the servers of those that end.
+    /// Returns the servers of the exports that end.
     fn change(&mut self, config: &Config, ExportChange(mut added): ExportChange) -> Vec<String> {
         let stays = |one: &Exporter| {
             let mut wanted = config.exports.iter();
@@ -123,7 +122,7 @@ impl Running {
             let before = former.find(|before| before.is_as(one) && !before.is_followed());
             one.begin(before);
         }
-        // One that hands over what it has to send is stopped already.
+        // An export that hands its unsent records over is stopped already.
         self.former.iter_mut().for_each(Exporter::stop);
         self.former.iter_mut().for_each(Exporter::settle);
         self.former
@@ -134,7 +133,7 @@ impl Running {
     }
 }
 
-/// The servers of exports, as `/metrics` names them.
+/// Returns the servers of exports, as `/metrics` names them.
 fn servers(exporters: &[Exporter]) -> Vec<String> {
     let servers = exporters.iter().map(|one| one.counts().server.clone());
     servers.collect()

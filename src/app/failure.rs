@@ -95,8 +95,8 @@ impl Failure {
         Self::new(what).because(crate::gateway::chain(error))
     }
 
-    /// Says first that it refuses a change, and which generation goes on. All that was said
-    /// becomes the reason.
+    /// Begins the message with the refusal of the change, and with the generation that stays in
+    /// force. The whole previous message becomes the reason.
     #[must_use]
     pub fn of_a_change(self, generation: u64) -> Self {
         let mistakes = self.mistakes.iter().map(ToString::to_string);
@@ -110,7 +110,7 @@ impl Failure {
         }
     }
 
-    /// Writes the failure for the launcher, which tells it to the user.
+    /// Encodes the failure for the launcher, which shows it to the user.
     pub fn sent(&self) -> String {
         let mistakes = self
             .mistakes
@@ -121,7 +121,7 @@ impl Failure {
         serde_json::json!([what, self.why, self.next, is_usage]).to_string()
     }
 
-    /// Reads what [`Failure::sent`] wrote. Another text is the failure itself.
+    /// Decodes the text of [`Failure::sent`]. Any other text is the failure itself.
     pub fn received(text: &str) -> Self {
         match serde_json::from_str(text) {
             Ok((what, why, next, is_usage)) => {
@@ -138,7 +138,7 @@ impl Failure {
     }
 }
 
-/// Says what failed where something returned an error, which becomes the reason.
+/// Turns an error into a failure that says what failed. The error becomes the reason.
 pub(crate) trait Context<T> {
     /// Says what happened.
     fn context(self, what: impl Into<String>) -> Result<T, Failure>;
@@ -150,7 +150,7 @@ impl<T, E: std::error::Error> Context<T> for Result<T, E> {
     }
 }
 
-/// Adds to a failure that may be.
+/// Adds to the failure of a result.
 pub(crate) trait Advise {
     /// As [`Failure::next`].
     fn advise(self, next: impl Into<String>) -> Self;

@@ -1,7 +1,7 @@
-//! What an agent keeps of its home between two runs in a project: folders of the gateway's own
+//! The part of an agent's home that outlives a run in a project: folders of the gateway's own
 //! state, mounted into the sandboxes of that project and of no other.
 //!
-//! A command writes them, so nothing in them is run or read outside but to look for credentials.
+//! Commands write to them, so outside nothing in them is run, or read except to find credentials.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
@@ -24,7 +24,7 @@ use crate::launch::{Kept, MountPlan, Plan, User, exact, removal};
 /// The kept folders of a project's home.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct KeptHome {
-    /// `PROJECT/home`, and for each further user that root runs commands as, one of its own.
+    /// `PROJECT/home`, or a folder of its own for each further user that root runs commands as.
     #[serde(with = "exact::one")]
     folder: PathBuf,
     #[serde(with = "exact::list")]
@@ -38,8 +38,8 @@ pub(crate) struct KeptHome {
 }
 
 impl KeptHome {
-    /// Returns what a profile keeps in a project, if there is a place for it. A folder that the
-    /// user shows from their own home is not kept beside it.
+    /// Returns the folders that a profile keeps in a project, if there is a place for them. A
+    /// folder that the user shows from their own home is not kept as well.
     pub fn of(
         profile: Option<&Profile>,
         project: &Path,
@@ -62,16 +62,16 @@ impl KeptHome {
         })
     }
 
-    /// Returns the folder that holds them.
+    /// Returns the folder that holds the kept folders.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Makes the folders, for this user, and returns them for the launcher. With `fresh`, what was
-    /// in them is forgotten.
+    /// Creates the folders for this user, and returns them for the launcher. With `fresh`, their
+    /// content is forgotten.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if they cannot be made, or would not be private.
+    /// Returns a [`Failure`] if they cannot be created, or would not be private.
     pub fn prepare(&self, user: User, fresh: bool) -> Result<Vec<Kept>, Failure> {
         let failed = |why: String| {
             let place = self.folder.display();
@@ -88,11 +88,11 @@ impl KeptHome {
         made.map_err(|error| failed(error.to_string()))
     }
 
-    /// Looks through what a run that was killed left, and notes that this one begins, which gets
+    /// Searches what a killed run left for credentials, and marks the begin of this run, which gets
     /// these files.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if what was left can neither be looked through nor forgotten.
+    /// Returns a [`Failure`] if the folders can neither be searched nor forgotten.
     pub fn begin(
         &self,
         ours: &[String],
@@ -105,9 +105,9 @@ impl KeptHome {
         let _turn = self.turn().map_err(failed)?;
         let ours = self.issued(ours)?;
         let (living, dead): (Vec<_>, Vec<_>) = self.marks().partition(|mark| lives(mark));
-        // While another run lives, the folders are its own: it looks through them at its end.
+        // While another run lives, the folders are in its use: it searches them at its end.
         if living.is_empty() && !dead.is_empty() {
-            // The launcher may be making this run's copies right now, in place of those.
+            // The launcher may be replacing those copies with this run's right now.
             dead.iter()
                 .for_each(|mark| self.remove_copies(mark, &self.copies));
             let seen = self.sweep(&ours, terminal).map_err(failed)?;
@@ -136,7 +136,7 @@ impl KeptHome {
         about.is_ok_and(|about| about.is_dir())
     }
 
-    /// Marks that this run may have changed the folders, and which files are put into them.
+    /// Marks that this run may have changed the folders, and lists the files put into them.
     fn new_mark(&self, files: &[HomeFile]) -> io::Result<File> {
         let mut mark = File::create(self.mark())?;
         mark.try_lock()?;
@@ -148,7 +148,7 @@ impl KeptHome {
         Ok(mark)
     }
 
-    /// Looks through what this run left, unless another one still uses it.
+    /// Searches what this run left, unless another run still uses the folders.
     pub fn end(&self, ours: &[String], terminal: Option<&Terminal>) {
         if let Err(error) = self.try_end(ours, terminal) {
             tracing::error!(%error, "the agent's home was not looked through");
@@ -162,7 +162,7 @@ impl KeptHome {
             .map_err(|error| io::Error::other(error.to_string()))?;
         drop(self.held.lock().take());
         if self.marks().any(|mark| lives(&mark)) {
-            // The last one that ends looks for this one, too.
+            // The last run to end also searches for this one.
             return Ok(());
         }
         self.marks().for_each(|mark| self.remove_copies(&mark, &[]));
@@ -173,15 +173,15 @@ impl KeptHome {
         Ok(())
     }
 
-    /// Waits until no other run looks through the folders or begins.
+    /// Waits until no other run searches the folders or begins.
     fn turn(&self) -> io::Result<File> {
         let turn = File::create(self.beside(".turn"))?;
         turn.lock()?;
         Ok(turn)
     }
 
-    /// Remembers the phantoms of this run. Returns them with the last ones that runs in this
-    /// project had: what they wrote is still the agent's own.
+    /// Stores the phantoms of this run. Returns them with the latest of earlier runs in this
+    /// project: text that holds one is the agent's own.
     fn issued(&self, ours: &[String]) -> Result<Vec<String>, Failure> {
         let path = self.beside(".issued");
         let known = std::fs::read(&path).unwrap_or_default();
@@ -197,7 +197,7 @@ impl KeptHome {
         Ok(issued)
     }
 
-    /// Removes what a run had copied from the user's own home, but for some.
+    /// Removes a run's copies of files in the user's own home, except `but`.
     fn remove_copies(&self, mark: &Path, but: &[PathBuf]) {
         let listed = std::fs::read(mark).unwrap_or_default();
         for copy in listed
@@ -213,7 +213,7 @@ impl KeptHome {
         }
     }
 
-    /// Returns whether the folders could be looked through. If not, they are forgotten.
+    /// Returns whether the folders could be searched. If not, they are forgotten.
     fn sweep(&self, ours: &[String], terminal: Option<&Terminal>) -> io::Result<bool> {
         let note = |text: String| {
             if let Some(terminal) = terminal {
@@ -238,8 +238,7 @@ impl KeptHome {
         Ok(true)
     }
 
-    /// Puts the folders aside, and removes what is in them, also for a sandbox in which they are
-    /// mounted.
+    /// Sets the folders aside and removes their content, also for a sandbox that has them mounted.
     fn forget(&self) -> io::Result<()> {
         let aside = self.beside(&format!("{FORGOTTEN}{}", std::process::id()));
         match std::fs::rename(&self.folder, &aside) {
@@ -250,8 +249,8 @@ impl KeptHome {
         Ok(())
     }
 
-    /// Removes what was put aside, now or by former runs. What is too much for now is left to the
-    /// next one that ends; nobody reads it.
+    /// Removes the folders that were set aside, now or by earlier runs. If that is too much for
+    /// now, a later run goes on; nothing reads them.
     fn remove_forgotten(&self) {
         for aside in self.siblings(FORGOTTEN) {
             if let Err(error) = removal::remove_tree(&aside) {
@@ -260,7 +259,7 @@ impl KeptHome {
         }
     }
 
-    /// A name beside the folder, for this folder alone.
+    /// Returns a path next to the folder, for this folder alone.
     fn beside(&self, end: &str) -> PathBuf {
         self.folder.with_file_name(self.name() + end)
     }
@@ -270,8 +269,8 @@ impl KeptHome {
         name.to_string_lossy().into_owned()
     }
 
-    /// The file that shows that a gateway process has not looked through the folders yet, which
-    /// locks it.
+    /// Returns the file that marks that a gateway process has not searched the folders yet. That
+    /// process locks it.
     fn mark(&self) -> PathBuf {
         self.beside(&format!("{MARK}{}", std::process::id()))
     }
@@ -292,7 +291,7 @@ impl KeptHome {
     }
 }
 
-/// Returns the folder of what is kept of one kind for a project: one for the user, and one for each
+/// Returns the folder of one kind of kept data for a project: one for the user, and one for each
 /// further user that root runs commands as.
 pub(crate) fn place(project: &Path, plan: &Plan, kind: &str) -> Option<PathBuf> {
     let granted = state::granted_for(project, None)?;
@@ -304,7 +303,7 @@ pub(crate) fn place(project: &Path, plan: &Plan, kind: &str) -> Option<PathBuf> 
     Some(granted.parent()?.join(name))
 }
 
-/// Returns the files of the user's own home that are shown in what is kept, relative to the home.
+/// Returns the user's own files that are shown inside kept folders, relative to the home.
 fn copied(names: &[PathBuf], mounts: &MountPlan) -> Vec<PathBuf> {
     let home = mounts.home.path();
     let shown: Vec<PathBuf> = mounts.places_in_home().collect();
@@ -315,7 +314,7 @@ fn copied(names: &[PathBuf], mounts: &MountPlan) -> Vec<PathBuf> {
     files.filter(is_kept).map(Path::to_owned).collect()
 }
 
-/// Makes folders of these names that only the command's user enters.
+/// Creates folders of these names that only the command's user can enter.
 pub(crate) fn own_folders(folder: &Path, names: &[PathBuf], user: User) -> io::Result<Vec<Kept>> {
     let make = |name: &PathBuf| {
         let (name, folder) = (name.clone(), folder.join(name));
@@ -324,7 +323,7 @@ pub(crate) fn own_folders(folder: &Path, names: &[PathBuf], user: User) -> io::R
     names.iter().map(make).collect()
 }
 
-/// Makes a folder that only the command's user enters, and its parents.
+/// Creates a folder that only the command's user can enter, and its parents.
 fn own_folder(folder: &Path, user: User) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(folder)?;

@@ -1,5 +1,5 @@
-//! Binds the listeners of a configuration, or takes them from the service manager, before anything
-//! is published: a gateway that cannot have its addresses leaves no trace.
+//! Binds the listeners of a configuration, or inherits them from the service manager, before
+//! anything is published: a gateway that cannot have its addresses leaves no trace.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::num::NonZeroUsize;
@@ -14,21 +14,21 @@ use crate::config::{Listener, ListenerAddress, ListenerKind};
 use crate::files::SocketFile;
 use crate::gateway::BoundSocket;
 
-/// How many connections wait to be accepted.
+/// The length of the queue of connections to be accepted.
 const BACKLOG: i32 = 4096;
 
 /// The sockets of one `[[listener]]`.
 pub struct BoundListener {
-    /// The name that the service manager passed them with, if it has them too.
+    /// The name of the sockets at the service manager, if it passed them.
     pub inherited: Option<String>,
-    /// One for each thread.
+    /// One socket for each thread.
     pub sockets: Vec<BoundSocket>,
-    /// Another one for DNS.
+    /// The UDP socket of a DNS listener.
     pub udp: Option<UdpSocket>,
 }
 
-/// Provides the sockets of all listeners, in their order: what the service manager passed, and the
-/// others newly bound.
+/// Provides the sockets of all listeners, in their order: inherited from the service manager, or
+/// newly bound.
 ///
 /// # Errors
 /// Returns a [`Failure`] that names the address, or the socket that no listener wants.
@@ -62,7 +62,7 @@ pub fn bind(
             udp: questions(listener)?,
         });
     }
-    // A second socket on one address.
+    // What is left is a second socket for one address.
     match passed.first() {
         None => Ok(bound),
         Some(one) => Err(one.refused()),
@@ -137,7 +137,7 @@ fn copies(
 /// # Errors
 /// As [`copies`].
 pub(crate) fn check_name(name: &str, listener: &Listener) -> Result<(), Failure> {
-    // Without `FileDescriptorName=`, the name is that of the socket unit.
+    // Without `FileDescriptorName=`, the name is the socket unit's.
     let named = !name.is_empty() && name != "unknown" && !name.ends_with(".socket");
     if named && name != listener.session.as_str() {
         return Err(Failure::usage(format!(
@@ -168,7 +168,7 @@ fn own(
     Ok(sockets)
 }
 
-/// Binds the socket of DNS that takes what comes by UDP; `None` for another kind.
+/// Binds the UDP socket of a DNS listener; `None` for another kind.
 fn questions(listener: &Listener) -> Result<Option<UdpSocket>, Failure> {
     let address = listener.address.tcp();
     let address = address.filter(|_| listener.kind == ListenerKind::Dns);
@@ -193,7 +193,7 @@ pub(crate) fn socket(
     let is_stream = kind == Type::STREAM;
     let kind = kind.cloexec().nonblocking();
     let socket = Socket::new(Domain::for_address(address), kind, None)?;
-    // Two sockets of UDP would share their address.
+    // Two UDP sockets would share their address.
     socket.set_reuse_address(is_stream)?;
     if address.is_ipv6() {
         socket.set_only_v6(!of.is_dual_stack(address))?;
@@ -204,16 +204,15 @@ pub(crate) fn socket(
     if *of == ListenerKind::Transparent
         && let Err(error) = socket.set_ip_transparent_v4(true)
     {
-        // The option is the same for IPv6. Without it REDIRECT works, and what TPROXY would bring
-        // is refused by its rules.
+        // The option is the same for IPv6. Without it REDIRECT works, and the rules of TPROXY drop
+        // what they would bring.
         tracing::info!(%error, "{address} takes what is redirected, and nothing by TPROXY");
     }
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
-/// Binds a socket of the file system, which the threads share. Its file is removed with the last
-/// handle of it.
+/// Binds a Unix socket, which the threads share. Its file is removed with the last handle.
 fn of_file(path: &Path, mode: u32, threads: NonZeroUsize) -> Result<Vec<BoundSocket>, Failure> {
     let unusable = |error: &dyn std::error::Error| {
         Failure::of(format!("cannot listen on unix:{}", path.display()), error)

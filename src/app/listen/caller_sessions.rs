@@ -1,5 +1,5 @@
-//! Makes the sessions of callers, each at first sight, and opens those that operators made at
-//! gateways that share the state.
+//! Creates the session of each caller on its first connection, and opens sessions that operators
+//! created at gateways that share the state.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::session::{EndReason, Session};
 use crate::state::SessionRecord;
 
 impl App {
-    /// Finds or makes the sessions of callers, one after another, for ever.
+    /// Finds or creates the sessions of callers, one after another, for ever.
     pub(crate) async fn serve_callers(self: Arc<Self>) {
         let Some(mut asked) = self.listening.asks().asked() else {
             return;
@@ -27,7 +27,7 @@ impl App {
                 None => self.learn_session(&asked.id).await,
             };
             let made = made.unwrap_or_else(|failure| {
-                // Whoever has none may ask again at once, and often.
+                // A caller without a session may ask again at once, and often.
                 if told <= Instant::now() {
                     told = Instant::now() + Duration::from_secs(1);
                     tracing::warn!(session = %asked.id, why = %failure, "a caller has no session");
@@ -39,7 +39,7 @@ impl App {
         }
     }
 
-    /// Forgets sessions that are over until there may be one more. Returns whether there may.
+    /// Forgets sessions that are over until there is room for one more. Returns whether there is.
     ///
     /// # Errors
     /// Returns a [`Failure`] if a record cannot be read.
@@ -53,7 +53,7 @@ impl App {
         Ok(over.is_some())
     }
 
-    /// Whether nothing of a session comes back that an operator ended: its record says so, too.
+    /// Whether a session is over for good. If an operator ended it, its record must say so, too.
     async fn stays_over(&self, over: &Session) -> Result<bool, Failure> {
         if !matches!(over.ended(), Some(EndReason::Operator | EndReason::ForGood)) {
             return Ok(true);
@@ -63,7 +63,7 @@ impl App {
         Ok(record.is_none_or(|known| known.before > over.before() || is_over(known)))
     }
 
-    /// Forgets a session that is over. Nothing of one that is used up is the next one's.
+    /// Forgets a session that is over. The next of its name inherits nothing of a used-up one.
     fn forget(&self, over: &Session) {
         self.listening.forget(over);
         self.shared.sessions.leave(over);
@@ -80,7 +80,7 @@ impl App {
     }
 
     /// Returns the session of a caller, which may be over; `None` if there are too many. A reload
-    /// waits, so that the session has what the reload brings.
+    /// waits meanwhile, so that it reaches this session too.
     async fn session_of_caller(
         &self,
         id: &SessionId,
@@ -110,7 +110,7 @@ impl App {
         self.open_beside((config, logins), whose).await.map(Some)
     }
 
-    /// Opens a session that is no listener's own, with what the state has of it.
+    /// Opens a session of a caller or an operator, with its stored state.
     ///
     /// # Errors
     /// As [`App::open`], or if a file for its workload cannot be written.

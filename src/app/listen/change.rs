@@ -1,4 +1,4 @@
-//! What a reload makes of the listeners of `serve`: added, removed, changed.
+//! Changes the listeners of `serve` at a reload: adds, removes and replaces them.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::discriminant;
@@ -26,34 +26,34 @@ use crate::intercept::{ClientVerifier, DoorTls, Evidence, JwtVerifier, Passwords
 use crate::names::{ReasonCode, SessionId};
 use crate::session::Session;
 
-/// What a configuration makes of the listeners. Nothing of it is in force yet, and everything that
-/// could fail is done.
+/// The listeners that a configuration changes. Nothing is in force yet, and every step that can
+/// fail is done.
 #[derive(Default)]
 pub(crate) struct ListenerChange {
     /// The sessions that listeners gain.
     pub(crate) opened: Vec<OpenedSession>,
-    /// Each with its sockets: one for each worker, in their order.
+    /// Each added listener with its sockets: one for each worker, in their order.
     added: Vec<(OpenListener, Vec<ListeningSocket>, Option<UdpSocket>)>,
     kept: Vec<(OpenListener, SlotChange)>,
     removed: Vec<OpenListener>,
     regrouped: Vec<(Arc<Session>, Vec<String>)>,
 }
 
-/// What the slot of a kept listener gets.
+/// The change of a kept listener's slot.
 enum SlotChange {
     /// The passwords of its clients, and its TLS.
     Same(Vec<UserPassword>, Option<Arc<DoorTls>>),
-    /// The listener of another session, or of another kind.
+    /// A listener of another session, or of another kind.
     Listener(SessionListener),
 }
 
 impl App {
-    /// Prepares the listeners of a configuration: its new addresses are bound, its new sessions
-    /// opened in the generation `next`; the `first` were so before.
+    /// Prepares the listeners of a configuration: binds its new addresses, and opens its new
+    /// sessions in the generation `next`; the `first` ones are already bound and open.
     ///
     /// # Errors
     /// Returns a [`Failure`] if an address, a password or a session cannot be had. The listeners
-    /// are as before.
+    /// are then unchanged.
     pub(crate) async fn change_listeners(
         &self,
         next: &Snapshot,
@@ -129,7 +129,7 @@ impl App {
         Ok(change)
     }
 
-    /// Binds added addresses. One that was removed a moment ago may still close.
+    /// Binds added addresses. A listener that was just removed from one may still be closing.
     async fn bind(&self, added: &[Listener]) -> Result<Vec<BoundListener>, Failure> {
         if let Ok(bound) = bind::bind(added, Vec::new(), self.threads()) {
             return Ok(bound);
@@ -138,11 +138,11 @@ impl App {
         bind::bind(added, Vec::new(), self.threads())
     }
 
-    /// Opens the listeners of the first configuration, and publishes what their workloads need.
-    /// Between the two it does what must be done `before` the first request.
+    /// Opens the listeners of the first configuration, and publishes the files of their workloads.
+    /// Between the two it runs `before`, which must precede the first request.
     ///
     /// # Errors
-    /// As [`App::change_listeners`], or if a file for workloads cannot be written. Nothing was
+    /// As [`App::change_listeners`], or if a file for workloads cannot be written. Nothing has
     /// changed then.
     pub(crate) async fn open_listeners<T>(
         &self,
@@ -160,7 +160,7 @@ impl App {
             .iter()
             .map(|(id, made)| (id, &made.request.groups[..], Whose::Operator(made)));
         let first: Vec<_> = first.chain(made).collect();
-        // Before phantoms are issued, for which a login may be renewed.
+        // This precedes the issue of phantoms, which may renew a login.
         self.revocations.begin(&self.shared, config)?;
         let latest = self.reloading.latest.lock().await;
         let ids = first.iter().map(|(id, ..)| *id);
@@ -188,7 +188,7 @@ impl App {
         Ok(done)
     }
 
-    /// Returns a listener's one session: the one that lives, or one that is opened.
+    /// Returns a listener's one session: the live one, or a newly opened one.
     async fn session_of(
         &self,
         next: &Snapshot,
@@ -210,7 +210,7 @@ impl App {
         Ok(change.opened[change.opened.len() - 1].live())
     }
 
-    /// Makes a listener, with the session that lives or one that is opened.
+    /// Creates a listener with its session, live or newly opened.
     async fn listener(
         &self,
         next: &Snapshot,
@@ -264,28 +264,28 @@ impl App {
 }
 
 impl ListenerChange {
-    /// The addresses that are listened on from now on.
+    /// Returns the addresses of the added listeners.
     pub(crate) fn added(&self) -> Vec<String> {
         let added = self.added.iter();
         let address = |(one, ..): &(OpenListener, _, _)| one.known.address.to_string();
         added.map(address).collect()
     }
 
-    /// The addresses that are no longer listened on.
+    /// Returns the addresses of the removed listeners.
     pub(crate) fn removed(&self) -> Vec<String> {
         let removed = self.removed.iter();
         removed.map(|one| one.known.address.to_string()).collect()
     }
 
-    /// Puts the sessions in their groups from a generation on, before that is in force.
+    /// Changes the groups of sessions from a generation on, before it is in force.
     pub(crate) fn regroup(&self, since: u64) {
         for (session, groups) in &self.regrouped {
             session.regroup(since, groups);
         }
     }
 
-    /// Puts the listeners in force. Returns the sessions that no listener has any more, and what
-    /// may still give them connections.
+    /// Puts the listeners in force. Returns the sessions that lost their last listener, and the
+    /// slots that may still give them connections.
     pub(crate) fn apply(
         self,
         shared: &SharedState,
@@ -324,8 +324,8 @@ impl ListenerChange {
 }
 
 impl App {
-    /// Ends a session that no listener has any more, once its connections have ended, also those
-    /// that waited to be accepted. A listener that has it again meanwhile keeps it.
+    /// Ends a session that lost its last listener, once its connections have ended, including those
+    /// that waited to be accepted. If a listener gets it again meanwhile, it lives on.
     pub(crate) async fn retire(
         self: Arc<Self>,
         session: Arc<Session>,
@@ -335,7 +335,7 @@ impl App {
             let most = self.shared.look().limits.drain_timeout + CUT_WITHIN;
             let is_closed = !closing.iter().any(|slot| slot.is_open());
             if is_closed && session.load() == (0, 0) || left > most {
-                // No reload gives it to a listener meanwhile.
+                // The lock keeps a reload from giving it to a listener meanwhile.
                 let _latest = self.reloading.latest.lock().await;
                 if self.listening.left(&session).is_some() {
                     self.listening.forget(&session);
@@ -350,14 +350,14 @@ impl App {
     }
 }
 
-/// How long a listener takes to close.
+/// The time that a listener takes to close.
 const CLOSES_WITHIN: Duration = Duration::from_millis(300);
-/// How often it is looked whether the connections of a removed listener have ended.
+/// How often the connections of a removed listener are checked for their end.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long exchanges that are cut may take to end.
+/// How long cut exchanges may take to end.
 const CUT_WITHIN: Duration = Duration::from_secs(5);
 
-/// Whether the connections of one listener cannot be those of the other.
+/// Whether the connections of one listener cannot belong to the other.
 fn is_another(one: &Listener, other: &Listener) -> bool {
     let is_kind = match (&one.kind, &other.kind) {
         (ListenerKind::Tls { port }, ListenerKind::Tls { port: other }) => port == other,
@@ -373,7 +373,7 @@ fn is_another(one: &Listener, other: &Listener) -> bool {
     one.session != other.session || !is_evidence || !is_kind || !is_in_tls
 }
 
-/// Where it is asked who connects to a listener, and why that shows nobody now, if it does not.
+/// Returns the socket of a listener's tailnet, and why it identifies no client now, if it fails.
 pub(crate) async fn unseen(known: &Listener) -> Option<(&Path, String)> {
     let tailnet = known.who.iter().find_map(Evidence::tailnet)?;
     let why = tailnet.works().await.err()?;
@@ -381,7 +381,7 @@ pub(crate) async fn unseen(known: &Listener) -> Option<(&Path, String)> {
     Some((tailnet.socket(), what))
 }
 
-/// Refuses to make a listener one whose socket is another, on the same address.
+/// Refuses to change a listener to one that needs another socket on the same address.
 fn refuse_other_sockets(before: &Listener, now: &Listener) -> Result<(), Failure> {
     let is_of = |kind: ListenerKind| (before.kind == kind) == (now.kind == kind);
     if is_of(ListenerKind::Dns) && is_of(ListenerKind::Transparent) {
@@ -395,7 +395,7 @@ fn refuse_other_sockets(before: &Listener, now: &Listener) -> Result<(), Failure
         .next("write another `address`, or start the gateway anew"))
 }
 
-/// The listeners of a configuration on addresses that nothing listens on yet.
+/// Returns the listeners of a configuration on new addresses.
 fn added(open: &[OpenListener], config: &Config) -> Vec<Listener> {
     let open: HashSet<_> = open.iter().map(|open| &open.known.address).collect();
     let listeners = config.listeners.iter();
@@ -403,8 +403,8 @@ fn added(open: &[OpenListener], config: &Config) -> Vec<Listener> {
     added.cloned().collect()
 }
 
-/// Refuses to remove a listener whose socket the service manager has too, or to give it to another
-/// session than the one that its socket unit names.
+/// Refuses to remove a listener whose socket the service manager holds too, or to give it to
+/// another session than its socket unit names.
 fn refuse_inherited(open: &[OpenListener], config: &Config) -> Result<(), Failure> {
     for (one, name) in open
         .iter()
@@ -435,7 +435,7 @@ pub(crate) fn refuse_none(config: &Config) -> Result<(), Failure> {
         return Ok(());
     }
     let failure = Failure::usage("there is nothing to listen on");
-    // It is not taken up by itself: a workload may have written it.
+    // The file is not read unasked: a workload may have written it.
     if config.file.is_none() && Path::new(project_file::NAME).is_file() {
         return Err(failure
             .because(format!(

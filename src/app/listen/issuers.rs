@@ -1,4 +1,4 @@
-//! Asks the issuers of JWTs for their keys, where a configuration names the URL.
+//! Fetches the keys of JWT issuers whose URL the configuration names.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::gateway::chain;
 use crate::intercept::JwtKeys;
 
 impl App {
-    /// Has each listener know the keys of its issuer, for ever.
+    /// Keeps the issuer's keys of each listener up to date, for ever.
     pub(crate) async fn ask_issuers(self: Arc<Self>) {
         loop {
             for open in self.listening.open() {
@@ -57,7 +57,7 @@ pub(crate) async fn keys_at(config: &Config, url: &TokenEndpoint) -> Result<JwtK
     }
 }
 
-/// Why a listener takes nobody's JWT now, if it takes them at all.
+/// Returns why a listener accepts no JWT now, if it accepts JWTs at all.
 pub(crate) fn without_keys(open: &OpenListener) -> Option<String> {
     let listener = open.slot.listener();
     let url = open.known.jwt.as_ref()?.url()?;
@@ -66,5 +66,5 @@ pub(crate) fn without_keys(open: &OpenListener) -> Option<String> {
     is_without.then(|| format!("the keys for the JWTs at {address} are not known: {url} has none"))
 }
 
-/// How often it is looked whether an issuer is to be asked.
+/// How often each listener is checked for a due request to its issuer.
 const LOOK: Duration = Duration::from_secs(1);

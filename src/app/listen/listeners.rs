@@ -1,4 +1,4 @@
-//! The listeners that `serve` has now, and their sessions.
+//! The current listeners of `serve`, and their sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::intercept::{Responder, SessionCa};
 use crate::names::SessionId;
 use crate::session::Session;
 
-/// Where listeners ask for the sessions of callers.
+/// The channel of requests for callers' sessions.
 pub(crate) struct CallerAsks {
-    /// For listeners.
+    /// The sender, for listeners.
     pub(crate) asks: mpsc::Sender<AskedSession>,
     asked: Mutex<Option<mpsc::Receiver<AskedSession>>>,
 }
@@ -30,7 +30,7 @@ impl Default for CallerAsks {
 }
 
 impl CallerAsks {
-    /// What they ask for. Only the first to take it gets it.
+    /// Returns the receiver of the requests. Only the first call gets it.
     pub(crate) fn asked(&self) -> Option<mpsc::Receiver<AskedSession>> {
         self.asked.lock().take()
     }
@@ -39,11 +39,11 @@ impl CallerAsks {
 /// The DNS servers of the sessions of listeners: the listeners of a session share one.
 type KnownNames = Mutex<HashMap<SessionId, Arc<Responder>>>;
 
-/// The listeners that `serve` has now. Other commands have none.
+/// The current listeners of `serve`. Other commands have none.
 #[derive(Default)]
 pub struct Listening {
     now: Mutex<Now>,
-    /// The sessions that `now` has, where connections look for them.
+    /// The sessions of `now`, where connections look them up.
     live: Arc<LiveSessions>,
     asks: CallerAsks,
     names: Arc<KnownNames>,
@@ -53,14 +53,14 @@ pub struct Listening {
 struct Now {
     workers: Vec<Arc<Worker>>,
     open: Vec<OpenListener>,
-    /// The sessions of listeners, also those that were removed and still end.
+    /// The sessions of listeners, including removed ones whose sessions are still ending.
     sessions: Vec<LiveSession>,
 }
 
 struct LiveSession {
     session: Arc<Session>,
     ca: Arc<SessionCa>,
-    /// Since when no listener has it.
+    /// The time since when no listener has it.
     left: Option<Instant>,
 }
 
@@ -76,7 +76,7 @@ impl LiveSession {
     /// Whether a listener has it.
     fn is_of(&self, known: &Listener) -> bool {
         match known.session.one() {
-            // No listener owns one that an operator made.
+            // A session that an operator created belongs to no listener.
             _ if self.session.creation().is_some() => true,
             Some(id) => id == self.session.id(),
             None => self.session.is_callers(),
@@ -94,47 +94,47 @@ pub(crate) struct OpenListener {
 }
 
 impl Listening {
-    /// Has listeners on these workers from now on.
+    /// Serves listeners on these workers from now on.
     pub(crate) fn on(&self, workers: Vec<Arc<Worker>>) {
         self.now.lock().workers = workers;
     }
 
-    /// Forgets the workers, which end.
+    /// Forgets the workers, which are ending.
     pub(crate) fn end(&self) {
         self.now.lock().workers.clear();
     }
 
-    /// The workers, one for each thread.
+    /// Returns the workers, one for each thread.
     pub(crate) fn workers(&self) -> Vec<Arc<Worker>> {
         self.now.lock().workers.clone()
     }
 
-    /// The DNS servers of sessions.
+    /// Returns the DNS servers of sessions.
     pub(crate) fn names(&self) -> &Arc<KnownNames> {
         &self.names
     }
 
-    /// The listeners that connections reach.
+    /// Returns the listeners that connections reach.
     pub(crate) fn open(&self) -> Vec<OpenListener> {
         self.now.lock().open.clone()
     }
 
-    /// The session of this id and its CA, if a listener has it or had it.
+    /// Returns the session of this id and its CA, if a listener has or had it.
     pub(crate) fn session(&self, id: &SessionId) -> Option<LivePair> {
         self.live.get(id)
     }
 
-    /// Where listeners ask for the sessions of callers.
+    /// Returns the channel of requests for callers' sessions.
     pub(crate) fn asks(&self) -> &CallerAsks {
         &self.asks
     }
 
-    /// The sessions that listeners have or had.
+    /// Returns the sessions that listeners have or had.
     pub(crate) fn live(&self) -> &Arc<LiveSessions> {
         &self.live
     }
 
-    /// The sessions that the listeners of a configuration have once it is in force.
+    /// Returns the sessions of a configuration's listeners once it is in force.
     pub(crate) fn sessions_of(&self, config: &Config, opened: &[OpenedSession]) -> Vec<LivePair> {
         let now = self.now.lock();
         let stays = |live: &&LiveSession| config.listeners.iter().any(|known| live.is_of(known));
@@ -144,7 +144,7 @@ impl Listening {
         live.chain(opened.iter().map(OpenedSession::live)).collect()
     }
 
-    /// How long no listener has had the session; `None` if one has it, or it was forgotten.
+    /// Returns how long no listener has had the session; `None` if one has it, or it was forgotten.
     pub(crate) fn left(&self, session: &Session) -> Option<Duration> {
         let now = self.now.lock();
         let mut live = now.sessions.iter();
@@ -152,15 +152,15 @@ impl Listening {
         Some(found?.left?.elapsed())
     }
 
-    /// The sessions of callers.
+    /// Returns the sessions of callers.
     pub(crate) fn of_callers(&self) -> Vec<Arc<Session>> {
         let now = self.now.lock();
         let all = now.sessions.iter().filter(|live| live.session.is_callers());
         all.map(|live| live.session.clone()).collect()
     }
 
-    /// Makes sure that there may be one more session of a caller or an operator. Returns those that
-    /// are over and give way; `None` if there are as many, and none is over.
+    /// Checks that there may be one more session of a caller or an operator. Returns those that are
+    /// over and must give way; `None` if the limit is reached and none is over.
     pub(crate) fn over_most(&self, most: usize) -> Option<Vec<Arc<Session>>> {
         let mut all: Vec<_> = {
             let now = self.now.lock();
@@ -178,7 +178,7 @@ impl Listening {
         (before - all.len() < most).then_some(all)
     }
 
-    /// Has the session of a caller from now on, or one that an operator made.
+    /// Adds the session of a caller, or one that an operator created.
     pub(crate) fn gain(&self, opened: &OpenedSession) {
         let mut now = self.now.lock();
         self.live.gain(opened.live());
@@ -196,8 +196,8 @@ impl Listening {
         }
     }
 
-    /// Has these listeners from now on, and the sessions that they gained. Returns the sessions
-    /// that no listener has any more.
+    /// Replaces the listeners, and adds the sessions that they gained. Returns the sessions that
+    /// lost their last listener.
     pub(crate) fn replace(
         &self,
         open: Vec<OpenListener>,
@@ -212,7 +212,7 @@ impl Listening {
 }
 
 impl Now {
-    /// Marks the sessions that no listener has any more, and returns those that one had before.
+    /// Marks the sessions that have no listener now, and returns those that had one before.
     fn leave(&mut self) -> Vec<Arc<Session>> {
         let mut gone = Vec::new();
         for live in &mut self.sessions {
@@ -228,5 +228,5 @@ impl Now {
     }
 }
 
-/// How many callers wait for their sessions. Further ones wait to ask.
+/// How many callers may wait for their sessions. Further ones wait to ask.
 const WAITING: usize = 64;

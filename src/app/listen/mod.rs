@@ -1,4 +1,4 @@
-//! The listeners of `serve`: bound, changed by a reload, and what their clients need.
+//! The listeners of `serve`: bound, changed by a reload, and the files of their clients.
 
 pub(crate) mod bind;
 pub(crate) mod caller_sessions;

@@ -1,4 +1,4 @@
-//! The DNS servers of sessions, which give names addresses and know whose they are.
+//! The DNS servers of sessions, which give names synthetic addresses and identify the clients.
 
 use std::sync::{Arc, Once};
 
@@ -10,7 +10,7 @@ use crate::intercept::{Responder, Synthetic};
 use crate::names::SessionId;
 use crate::policy::Asker;
 
-/// The DNS servers that the listeners of this app give their sessions, each once it is wanted.
+/// Returns a function that creates each session's DNS server on first use.
 pub(crate) fn of_listeners(app: &App) -> SessionNames {
     let (known, shared) = (app.listening.names().clone(), app.shared.clone());
     let dns = app.config.sandbox.dns;
@@ -25,7 +25,7 @@ pub(crate) fn of_listeners(app: &App) -> SessionNames {
     })
 }
 
-/// Makes the DNS server of a session.
+/// Creates the DNS server of a session.
 pub(crate) fn responder(
     shared: &Arc<SharedState>,
     dns: SandboxDns,
@@ -37,7 +37,7 @@ pub(crate) fn responder(
         SandboxDns::Explain => Synthetic::new(NAMES).explaining(),
         SandboxDns::Strict => Synthetic::new(NAMES),
     };
-    // The first name that is asked for is the first sign of a request.
+    // The first DNS query announces a request.
     let asked = Once::new();
     Arc::new(Responder::new(
         pool,

@@ -12,11 +12,11 @@ use crate::intercept::SessionCa;
 use crate::session::phantom::Phantoms;
 use crate::session::{Bindings, Session};
 
-/// Files for workloads, written beside the ones that they replace. Nobody reads them yet.
+/// Files for workloads, written next to the ones that they replace. No workload reads them yet.
 #[derive(Default)]
 pub(crate) struct Publication {
     written: Vec<WrittenFile>,
-    /// The files that workloads have no more.
+    /// Files that are removed from workloads.
     removed: Vec<PathBuf>,
 }
 
@@ -38,8 +38,8 @@ impl Publication {
         Ok(())
     }
 
-    /// Writes the phantoms of a session, if the configuration names a file for them, and beside it
-    /// the files of these logins. Those of former ones are removed.
+    /// Writes the phantoms of a session, if the configuration names a file for them, and next to it
+    /// the files of these logins. Files of former logins are removed.
     ///
     /// # Errors
     /// As [`Publication::certificate`].
@@ -74,8 +74,8 @@ impl Publication {
         Ok(())
     }
 
-    /// Puts all of them in place. Returns what could not be: its folder was written to a moment
-    /// ago, so this is rare.
+    /// Puts all of them in place. Returns the failures, which are rare: the folders were written to
+    /// a moment ago.
     pub(crate) fn publish(self) -> Vec<Failure> {
         let replaced = self.written.into_iter().map(WrittenFile::replace);
         let removed = self.removed.iter().map(|file| removed(file));

@@ -10,14 +10,14 @@ use crate::launch::enroll::{Hello, Listeners};
 use crate::launch::ports;
 use crate::session::Session;
 
-/// Addresses of the host that lead to servers of the workload. Nothing is accepted yet.
+/// Addresses of the host that lead to servers of the workload. No connection is accepted yet.
 pub(crate) struct BoundPorts(Vec<(PublishedPort, TcpListener)>);
 
 impl BoundPorts {
     /// Listens at the published addresses.
     ///
     /// # Errors
-    /// Returns a [`Failure`] that names the address that is taken.
+    /// Returns a [`Failure`] that names the address that is in use.
     pub fn bind(sandbox: &Sandbox) -> Result<Self, Failure> {
         let one = |published: &PublishedPort| {
             let address = published.address;
@@ -73,7 +73,7 @@ impl BoundPorts {
     }
 }
 
-/// How to publish the same server elsewhere.
+/// Suggests another port to publish the same server at.
 fn another(published: &PublishedPort) -> String {
     let PublishedPort { address, inside } = published;
     let other = address.port().checked_add(1).unwrap_or(8080);
