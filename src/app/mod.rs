@@ -58,47 +58,47 @@ use crate::state::SessionRecord;
 
 /// The program without listeners and threads, ready to serve.
 pub struct App {
-    /// What every thread shares.
+    /// The state that all threads share.
     pub shared: Arc<SharedState>,
     /// The settings it was started with. A reload does not change them.
     pub config: Config,
-    /// What a reload starts from.
+    /// The configuration in force, which a reload starts from.
     pub(crate) reloading: Reloading,
     /// The CAs of live sessions.
     authorities: Mutex<Vec<Weak<SessionCa>>>,
-    /// Who may do what on the control socket.
+    /// The policies for operators on the control socket.
     pub(crate) operators: Arc<ArcSwap<Operators>>,
     /// The listeners of `serve`.
     pub(crate) listening: Listening,
-    /// Where the log's records are exported to.
+    /// The exports of the log's records.
     pub(crate) exports: Exports,
     /// Which sessions outlive the process.
     keeping: Persistence,
-    /// What the command keeps of its home.
+    /// The folders of the command's home that are kept.
     pub(crate) kept_home: Option<KeptHome>,
     /// The way into the sandbox, once its command may run.
     pub(crate) join_sender: OnceLock<JoinSender>,
     /// The store of sessions, opened with the first of them.
     keeper: OnceCell<SessionStore>,
-    /// What persons grant and refuse.
+    /// The rules that persons grant, and the proposals that they refuse.
     pub(crate) grants: Grants,
     /// The logins that sessions made and ended.
     pub(crate) logins: SessionLogins,
-    /// What is revoked for every gateway of this user.
+    /// The revocations for every gateway of this user.
     pub(crate) revocations: KeptRevocations,
 }
 
-/// A session's name and groups, and whose it is.
+/// A session's name and groups, and its owner.
 pub(crate) type SessionOf<'a> = (&'a SessionId, &'a [String], Whose<'a>);
 
-/// Whose a session is.
+/// The owner of a session.
 #[derive(Clone, Copy)]
 pub(crate) enum Whose<'a> {
     /// A listener's, or a command's.
     Listener,
     /// A caller's alone.
     Caller(&'a Arc<Caller>),
-    /// An operator made it.
+    /// An operator's, who created it.
     Operator(&'a Creation),
 }
 
@@ -110,11 +110,11 @@ impl Whose<'_> {
         }
     }
 
-    /// Who asks in the session, as far as that is known before anybody does.
+    /// Returns the caller, as far as it is known before the first request.
     fn caller(&self) -> Option<Arc<Caller>> {
         match self {
             Self::Listener => None,
-            // Another one, as this one lasts as long as its connections.
+            // A copy, since the original lasts as long as its connections.
             Self::Caller(caller) => Some(Arc::new(Caller {
                 user: caller.user.clone(),
                 groups: caller.groups.clone(),
@@ -129,7 +129,7 @@ impl Whose<'_> {
 }
 
 impl App {
-    /// Sets up every part from the configuration, with further origin `rules` before its own.
+    /// Sets up every part from the configuration, with these origin `rules` before its own.
     ///
     /// # Errors
     /// Returns a [`Failure`] that says what cannot be set up, why, and what to do.
@@ -172,12 +172,12 @@ impl App {
         self.config.runtime.threads
     }
 
-    /// Keeps sessions between two starts.
+    /// Sets which sessions are kept between two starts.
     pub fn keeping(self, keeping: Persistence) -> Self {
         Self { keeping, ..self }
     }
 
-    /// Obeys what this file says is revoked, and keeps there what is revoked here.
+    /// Applies the revocations in this file, and stores new ones there.
     pub fn obeying(self, revoked: Option<PathBuf>) -> Self {
         let revocations = KeptRevocations::kept_in(revoked);
         Self {
@@ -186,19 +186,19 @@ impl App {
         }
     }
 
-    /// Keeps folders of the command's home.
+    /// Sets the folders that are kept of the command's home.
     pub fn keeping_home(self, kept_home: Option<KeptHome>) -> Self {
         Self { kept_home, ..self }
     }
 
     /// Opens a session: issues its phantoms, creates its CA and starts to recognise its requests.
     ///
-    /// A session that is kept gets what it had at the last start. It is returned when its record is
-    /// on the disk.
+    /// A kept session gets its earlier phantoms and CA. It is returned when its record is on the
+    /// disk.
     ///
     /// # Errors
     /// Returns a [`Failure`] if a secret that must be read is unavailable, if its shape leaves no
-    /// room for a phantom, or if what is kept cannot be read or written.
+    /// room for a phantom, or if the record cannot be read or written.
     pub async fn open(
         &self,
         id: &SessionId,
@@ -214,8 +214,8 @@ impl App {
         Ok(opened.live())
     }
 
-    /// Opens a session in a generation that may not be in force yet. Nothing is kept of it, and no
-    /// request reaches it before it is entered.
+    /// Opens a session in a generation that may not be in force yet. Nothing of it is stored, and
+    /// no request reaches it before it is entered.
     ///
     /// # Errors
     /// As [`App::open`].
@@ -249,7 +249,7 @@ impl App {
         Ok(OpenedSession { session, ca, kept })
     }
 
-    /// Does the same for several, and keeps them: all or none, in one change.
+    /// Does the same for several sessions, and stores them: all or none, in one change.
     ///
     /// # Errors
     /// As [`App::open`].
@@ -271,7 +271,7 @@ impl App {
         Err(too_many())
     }
 
-    /// Keeps the sessions of a change that is about to be in force, all or none.
+    /// Stores the sessions of a change that is about to be in force, all or none.
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written, or another process was faster.
@@ -372,7 +372,7 @@ impl App {
         Ok(ca)
     }
 
-    /// Has the CAs of live sessions make leaves as a configuration says.
+    /// Applies a configuration's settings for leaves to the CAs of live sessions.
     pub(crate) fn change_authorities(&self, config: &Config) {
         let (lifetime, most) = (config.ca.lifetime, config.limits.cached_certificates);
         self.authorities.lock().retain(|ca| {
@@ -402,7 +402,7 @@ impl App {
         Ok(phantoms)
     }
 
-    /// Issues the phantoms that a session lacks in the next generation, and keeps their shapes.
+    /// Issues the phantoms that a session lacks in the next generation, and stores their shapes.
     ///
     /// # Errors
     /// As [`App::open`]. The session is unchanged.
@@ -424,7 +424,7 @@ impl App {
                 let what = format!("session `{}` cannot have its phantoms", session.id());
                 unissued(what, &error)
             })?;
-            // Nothing more is kept of a session that ended for good.
+            // Nothing more is stored for a session that ended for good.
             let is_past = session.is_over() && !session.was_idle();
             if is_past || keeper.keep_shapes(&kept).await? {
                 return Ok(issued);
@@ -433,7 +433,7 @@ impl App {
         Err(too_many())
     }
 
-    /// Keeps what an operator made of a session, for the next start.
+    /// Stores the status that an operator gave a session, for the next start.
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written.
@@ -445,7 +445,7 @@ impl App {
         self.keeper().await?.keep_status(id, status).await
     }
 
-    /// Ends the log and the exports, once nothing is served any more.
+    /// Ends the log and the exports, once the gateway serves nothing any more.
     pub(crate) fn close(&self) {
         self.shared.tell_suppressed(true);
         self.shared.log.close();
@@ -453,7 +453,7 @@ impl App {
         self.exports.end();
     }
 
-    /// What tokens of sessions that live are verified by.
+    /// Returns the verifier of the tokens of live sessions.
     pub(crate) fn token_verifier(&self) -> TokenVerifier {
         let live = self.listening.live().clone();
         let root_of = move |id: &SessionId| {
@@ -485,7 +485,7 @@ fn unissued(what: String, error: &IssueFailure) -> Failure {
     let later = "with `shape = \"…\"` the secret need not be looked at now";
     let next = variable.map_or_else(
         || format!("check the credential's `from`; {later}"),
-        // A process that runs gets no new variable.
+        // A running process gets no new variable.
         |name| {
             format!(
                 "set the variable `{name}` to the credential alone, and start anew; or keep it in a file: `file:/PATH`"
@@ -518,8 +518,8 @@ pub(crate) fn log_settings(config: &Config, path: PathBuf) -> audit::Settings {
     }
 }
 
-/// Returns a new path for each run, since one process writes one chain. The logs of `serve` have a
-/// name of their own, because `exec` removes old logs of `exec`.
+/// Returns a new path for each run, since one process writes one chain. The logs of `serve` have
+/// their own names, because `exec` removes old logs of `exec`.
 fn default_log(runs_as: RunsAs) -> Result<PathBuf, Failure> {
     let directory = config::state::audit_directory().ok_or_else(|| {
         Failure::no_state_folder("there is no place for the audit log")
@@ -543,7 +543,7 @@ fn default_log(runs_as: RunsAs) -> Result<PathBuf, Failure> {
     Ok(directory.join(name))
 }
 
-/// Says that a name is that of a session which is not the asker's.
+/// Returns the failure that a name belongs to a session which an operator created.
 pub(crate) fn made_by_operator(id: &SessionId) -> Failure {
     let what = format!("the name `{id}` is another session's");
     Failure::usage(what)
@@ -557,5 +557,5 @@ fn too_many() -> Failure {
 }
 
 const FRESH: &str = "`--fresh` begins it anew";
-/// How often a session is opened anew because another process changed its record meanwhile.
+/// How often a session is reopened because another process changed its record meanwhile.
 const TRIES: usize = 8;

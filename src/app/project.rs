@@ -1,5 +1,5 @@
-//! Which project a command runs in: for the phantoms that are kept for it, and for what it may
-//! change.
+//! The project that a command runs in: the key of its kept phantoms, and a limit on what the
+//! command may change.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use crate::config::{Config, state};
 use crate::launch;
 use crate::names::{SessionId, hex, real_path};
 
-/// The id of a project's record: of the user who runs the gateway, the user who runs the command,
-/// and the folder. It does not show the folder's name.
+/// Returns the id of a project's record, made from the user who runs the gateway, the user who runs
+/// the command, and the folder. It does not reveal the folder's name.
 pub(crate) fn project_id(folder: &Path, user: Option<&str>) -> SessionId {
     let own = rustix::process::geteuid().as_raw().to_be_bytes();
     let parts = [
@@ -30,11 +30,11 @@ pub(crate) fn project_id(folder: &Path, user: Option<&str>) -> SessionId {
     SessionId::new(&format!("project:{words}")).expect("these are characters of a name")
 }
 
-/// A project itself, and the folders above it that may be one, too: `git clone` makes a folder
+/// Returns a project, and the folders above it that may be projects too: `git clone` makes a folder
 /// below the one in which it ran.
 ///
-/// Neither the home nor what contains it is a project of all that is below, nor is a folder of
-/// another user.
+/// A home, a folder that contains it and a folder of another user are not projects of all that is
+/// below them.
 pub(crate) fn project_folders(folder: &Path) -> impl Iterator<Item = &Path> {
     let home = state::home().and_then(|home| real_path(home).ok());
     let own = rustix::process::geteuid().as_raw();
@@ -47,7 +47,7 @@ pub(crate) fn project_folders(folder: &Path) -> impl Iterator<Item = &Path> {
     std::iter::once(folder).chain(above)
 }
 
-/// Whether a folder lies in one that the command may change.
+/// Whether a folder lies in a folder that the command may change.
 pub(crate) fn changeable(config: &Config, folder: &Path) -> Result<bool, Failure> {
     let is_shared = |shared: &PathBuf| {
         let real = real_path(shared);
@@ -56,13 +56,13 @@ pub(crate) fn changeable(config: &Config, folder: &Path) -> Result<bool, Failure
     Ok(folder.starts_with(project()?) || config.sandbox.write.iter().any(is_shared))
 }
 
-/// The project of the working directory: the repository that it is in, else the folder alone.
+/// Returns the project of the working directory: its repository, else the folder alone.
 pub(crate) fn project() -> Result<PathBuf, Failure> {
     let home = state::home().and_then(|home| real_path(home).ok());
     Ok(launch::project_of(&working_directory()?, home.as_deref()))
 }
 
-/// The working directory, with links resolved.
+/// Returns the working directory, with links resolved.
 pub(crate) fn working_directory() -> Result<PathBuf, Failure> {
     std::env::current_dir().context("the working directory is gone")
 }

@@ -1,5 +1,5 @@
-//! What a running gateway knows of revocations: it obeys the file that all gateways of this user
-//! share, and keeps there what operators revoke and what it knows of that.
+//! The revocations that a running gateway applies: it follows the file that all gateways of this
+//! user share, and stores there what operators revoke and what it learns about it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -19,27 +19,27 @@ use crate::names::SecretLabel;
 use crate::state::{FingerprintKey, KnownOfSecret, RevokedFile, RevokedSecret};
 use crate::token::PrefixId;
 
-/// What is revoked for every gateway of this user.
+/// The revocations for every gateway of this user.
 #[derive(Default)]
 pub(crate) struct KeptRevocations {
     file: Option<RevokedFile>,
     held: Mutex<HeldRevocations>,
-    /// How many connections were severed before anybody told of the row that did it.
+    /// How many connections were severed before their revocation was reported.
     untold: AtomicUsize,
 }
 
-/// What was in force last. Held while the file is read or changed and obeyed, so that what was read
-/// last is in force.
+/// The revocations in force. Locked while the file is read or changed and then applied, so that the
+/// latest read is the one in force.
 #[derive(Default)]
 struct HeldRevocations {
-    /// What was revoked here and could not be kept.
+    /// Revocations by this gateway that could not be stored.
     unkept: BTreeSet<SecretLabel>,
-    /// The rows whose places were looked at in this process.
+    /// The rows whose places this process has read.
     looked_at: Vec<RevokedSecret>,
 }
 
 impl KeptRevocations {
-    /// Those that a file keeps.
+    /// Uses the revocations of a file.
     pub(crate) fn kept_in(path: Option<PathBuf>) -> Self {
         Self {
             file: path.map(RevokedFile::at),
@@ -47,7 +47,7 @@ impl KeptRevocations {
         }
     }
 
-    /// Puts a file of an older form aside, and obeys what is kept.
+    /// Sets a file of an older form aside, and applies the stored revocations.
     ///
     /// # Errors
     /// As [`KeptRevocations::obey`] and [`KeptRevocations::refuse_own`].
@@ -61,11 +61,11 @@ impl KeptRevocations {
         self.obey(shared)
     }
 
-    /// What a gateway of this configuration would do itself with what is revoked, and from where it
-    /// reads that.
+    /// Returns the gateway's own uses of revoked secrets under this configuration, each with the
+    /// reference of the secret.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if what is revoked cannot be read.
+    /// Returns a [`Failure`] if revocations cannot be read.
     pub(crate) fn own_uses(&self, config: &Config) -> Result<Vec<(String, String)>, Failure> {
         let Some(file) = &self.file else {
             return Ok(Vec::new());
@@ -83,10 +83,10 @@ impl KeptRevocations {
         Ok(own.map(shown).collect())
     }
 
-    /// Refuses a configuration by which the gateway itself would use what is revoked.
+    /// Refuses a configuration by which the gateway itself would use a revoked secret.
     ///
     /// # Errors
-    /// Returns a [`Failure`] that names it, or as [`KeptRevocations::own_uses`].
+    /// Returns a [`Failure`] that names the secret, or as [`KeptRevocations::own_uses`].
     pub(crate) fn refuse_own(&self, config: &Config) -> Result<(), Failure> {
         let Some((does, from)) = self.own_uses(config)?.pop() else {
             return Ok(());
@@ -97,10 +97,10 @@ impl KeptRevocations {
         Err(Failure::new(what).next(next))
     }
 
-    /// Revokes what is revoked by now, and takes back what no longer is.
+    /// Applies the current revocations, and undoes those that were taken back.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if that cannot be read. Then what was known holds.
+    /// Returns a [`Failure`] if they cannot be read. The known ones then stay in force.
     pub(crate) fn obey(&self, shared: &SharedState) -> Result<(), Failure> {
         let severed = self.obey_with(&mut self.held.lock(), shared)?;
         self.untold.fetch_add(severed, Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl KeptRevocations {
         let key = file.key().map_err(unusable)?;
         let is_new = held.looked_at != rows;
         let mut severed = 0;
-        // What is learned of one row may hit more of another.
+        // Facts that are learned of one row may hit more of another.
         for _ in 0..ROUNDS {
             severed += shared.obey(RevokedSecrets {
                 rows: rows.clone(),
@@ -159,10 +159,10 @@ impl KeptRevocations {
         Ok(severed)
     }
 
-    /// Keeps that a secret is revoked, and obeys all that is kept.
+    /// Stores that a secret is revoked, and applies all revocations.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if it cannot be kept. The secret is revoked here all the same.
+    /// Returns a [`Failure`] if it cannot be stored. The secret is revoked here all the same.
     pub(crate) fn keep(
         &self,
         label: &SecretLabel,
@@ -186,11 +186,11 @@ impl KeptRevocations {
         })
     }
 
-    /// Takes each revocation back that is called so, and obeys all that is kept. Returns the labels
-    /// of these.
+    /// Undoes each revocation with this label, and applies the rest. Returns the labels of the
+    /// undone ones.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if that cannot be kept. Nothing has changed then.
+    /// Returns a [`Failure`] if this cannot be stored. Nothing has changed then.
     pub(crate) fn restore(
         &self,
         label: &SecretLabel,
@@ -208,10 +208,10 @@ impl KeptRevocations {
         Ok(restored)
     }
 
-    /// Keeps that a token is revoked, as it is here already.
+    /// Stores that a token is revoked. It is revoked here already.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if it cannot be kept.
+    /// Returns a [`Failure`] if it cannot be stored.
     pub(crate) fn keep_token(&self, id: PrefixId) -> Result<(), Failure> {
         let nowhere = || Failure::no_state_folder("there is no state to keep it in");
         let file = self.file.as_ref().ok_or_else(nowhere)?;
@@ -220,11 +220,11 @@ impl KeptRevocations {
     }
 }
 
-/// Revokes the secret that a person calls so, with what is known of it without any gateway: the
-/// places that the words mean, and what is in these now.
+/// Revokes the secret with this label, using what can be known without a gateway: the places that
+/// the label means, and their present values.
 ///
 /// # Errors
-/// Returns a [`Failure`] if that cannot be kept. Nothing has changed then.
+/// Returns a [`Failure`] if this cannot be stored. Nothing has changed then.
 pub(crate) fn revoke_in(file: &RevokedFile, label: &SecretLabel) -> Result<(), Failure> {
     let unusable = |unfit| unusable(file, &unfit);
     let places = meant(label.as_str());
@@ -236,10 +236,10 @@ pub(crate) fn revoke_in(file: &RevokedFile, label: &SecretLabel) -> Result<(), F
     file.revoke(label, &known, false).map_err(unusable)
 }
 
-/// Puts a file of an older form aside. Returns what a person is told of that.
+/// Sets a file of an older form aside. Returns the message for a person.
 ///
 /// # Errors
-/// Returns a [`Failure`] if that cannot be done.
+/// Returns a [`Failure`] if this fails.
 pub(crate) fn put_aside(file: &RevokedFile) -> Result<Option<String>, Failure> {
     let aside = file.put_aside().map_err(|unfit| unusable(file, &unfit))?;
     Ok(aside.map(|aside| {
@@ -251,11 +251,11 @@ pub(crate) fn put_aside(file: &RevokedFile) -> Result<Option<String>, Failure> {
     }))
 }
 
-/// The places that are meant by a place, a variable, or the name of a known credential or login.
+/// Returns the places meant by a place, a variable, or the name of a known credential or login.
 pub(crate) fn meant(label: &str) -> BTreeSet<String> {
     let mut places = BTreeSet::new();
     if let Some(login) = label.strip_prefix("login:") {
-        // Its tokens end together.
+        // The tokens of a login end together.
         places.insert(format!(
             "login:{}",
             login.split('#').next().unwrap_or(login)
@@ -277,7 +277,7 @@ pub(crate) fn meant(label: &str) -> BTreeSet<String> {
     places
 }
 
-/// The fingerprints of what is in these places now, as far as a look costs nothing.
+/// Returns the fingerprints of these places' values, if reading them costs nothing.
 fn at_hand(places: &BTreeSet<String>, key: &FingerprintKey) -> BTreeSet<String> {
     let mut values = BTreeSet::new();
     for place in places {
@@ -291,7 +291,7 @@ fn at_hand(places: &BTreeSet<String>, key: &FingerprintKey) -> BTreeSet<String> 
     values
 }
 
-/// The fingerprints of the tokens in the file of a known program's login.
+/// Returns the fingerprints of the tokens in the login file of a known program.
 fn tokens_of(login: &str, key: &FingerprintKey) -> Vec<String> {
     let home = files::home();
     let known = preset::login_named(login).zip(home);
@@ -312,10 +312,10 @@ fn tokens_of(login: &str, key: &FingerprintKey) -> Vec<String> {
         .collect()
 }
 
-/// How often what is learned of a revocation is put in force before the next look.
+/// How many times newly learned facts of revocations are applied before the next look.
 const ROUNDS: usize = 4;
 
-/// Says that the file of what is revoked cannot be used.
+/// Returns the failure that the file of revocations cannot be used.
 pub(crate) fn unusable(file: &RevokedFile, unfit: &Unfit) -> Failure {
     let path = file.path().display();
     let what = format!("what is revoked cannot be read or kept in {path}");

@@ -24,8 +24,8 @@ use crate::launch::{First, JoinSender};
 use crate::names::{SYSTEM_BUNDLES, SessionId};
 use crate::session::Session;
 
-/// Reports what came of a change to a file. The terminal belongs to the command, so only a refusal
-/// is shown.
+/// Reports the outcome of a reload after a file changed. The terminal belongs to the command, so
+/// only a refusal is shown.
 pub(crate) fn tell(outcome: Result<Applied, Failure>) {
     match outcome {
         Ok(applied) => tracing::info!("{applied}"),
@@ -33,14 +33,14 @@ pub(crate) fn tell(outcome: Result<Applied, Failure>) {
     }
 }
 
-/// Serves the sandbox. Returns a handle of its first process, and what lives as long as it does.
+/// Serves the sandbox. Returns a handle of its first process, and the guards of what serves it.
 pub(crate) async fn start(
     gateway: &GatewayEnd,
     app: &Arc<App>,
     check: &mut Option<RepositoryCheck>,
 ) -> Result<(First, Arc<Worker>, Option<control::OpenControl>), Failure> {
     let id = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
-    // Before phantoms are issued, for which a login may be renewed.
+    // This precedes the issue of phantoms, which may renew a login.
     app.revocations.begin(&app.shared, &app.config)?;
     let (session, ca) = app.open(&id, &app.config.groups).await?;
     let latest = app.reloading.latest.lock().await;
@@ -51,7 +51,7 @@ pub(crate) async fn start(
     if let Some(kept) = &app.kept_home {
         kept.begin(&phantoms(app), &files, None)?;
     }
-    // What is kept outlives the run, as the agent's own.
+    // Kept files outlive the run, as the agent's own.
     files.extend(seeds(app, is_logged_in));
     let ports = BoundPorts::bind(&app.config.sandbox)?;
     let worker = serving::worker(&app.shared)?;
@@ -63,7 +63,7 @@ pub(crate) async fn start(
     let first = First::of(hello.pid).context("the sandbox went")?;
     ports.serve(&worker, &session, &hello, &mut listeners)?;
     serve_network(app, &worker, &session, &ca, listeners)?;
-    // Before anything can reload.
+    // Exports start before anything can reload.
     app.exports.start(&app.shared, &app.config, false)?;
     let control = control::bind(app, "exec")?.serve(app, None)?;
     *check = RepositoryCheck::adopt(std::io::stdout());
@@ -75,12 +75,12 @@ pub(crate) async fn start(
     }
     let went = |error| Failure::new("the launcher went").because(chain(&error));
     gateway.ready(&ready).map_err(went)?;
-    // Not before: the launcher takes what comes first for the answer.
+    // Not earlier: the launcher takes the first message for the answer.
     let _ = app.join_sender.set(JoinSender::of(gateway).map_err(went)?);
     Ok((first, worker, control))
 }
 
-/// What the agent's ready screen needs beside its tokens, unless it has the user's own folder.
+/// Returns the settings that the agent's ready screen needs, unless it has the user's own folder.
 fn seeds(app: &App, is_logged_in: bool) -> Vec<HomeFile> {
     let source = app.reloading.source.get();
     let profile = source.and_then(|source| source.profile.as_ref());
@@ -184,8 +184,8 @@ fn bundle(ca: &str) -> Vec<u8> {
     bundle
 }
 
-/// Lives until the launcher exits. SIGHUP reloads; no other signal means anything to
-/// this process, because the launcher passes them on to the command.
+/// Lives until the launcher exits. SIGHUP reloads; all other signals are ignored by this process,
+/// because the launcher passes them on to the command.
 pub(crate) async fn live(
     gateway: GatewayEnd,
     app: &Arc<App>,
@@ -211,8 +211,8 @@ pub(crate) async fn live(
 /// Waits until the launcher exits, which closes its end of the socket.
 pub(crate) async fn gone(gateway: GatewayEnd) {
     let socket = OwnedFd::from(gateway);
-    // Nothing is sent after the enrolment. But if it was refused in advance, a hello may still
-    // arrive.
+    // Nothing is sent after the enrolment. But if the sandbox was refused in advance, a hello may
+    // still arrive.
     let waiting =
         move || while rustix::io::read(&socket, &mut [0; 4096]).is_ok_and(|count| count > 0) {};
     let _ = tokio::task::spawn_blocking(waiting).await;

@@ -1,4 +1,4 @@
-//! The logins that sessions made, and what each is for.
+//! The logins that sessions made, and the origins that each is for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,25 +19,25 @@ use crate::names::{CredentialName, SessionId};
 use crate::policy::{Asker, Source, generate};
 use crate::session::{Foreign, Session};
 
-/// A login that a session made where nobody had configured one.
+/// A login that a session made and that no configuration has.
 #[derive(Clone)]
 pub(crate) struct CapturedLogin {
     pub(crate) session: SessionId,
-    /// Where its client wanted to use it.
+    /// The resource that its client wanted to use it for.
     pub(crate) resource: Option<String>,
     pub(crate) login: Login,
-    /// Whether nobody said what its token is for. It is for its server, until it is presented
-    /// somewhere, and then for that host alone.
+    /// Whether nothing named an origin for its token. It is then for its server until it is
+    /// presented elsewhere, and from then on for that host alone.
     pub(crate) is_homeless: bool,
 }
 
-/// What sessions made of logins, and ended.
+/// The logins that sessions made and ended.
 #[derive(Default)]
 pub(crate) struct SessionLogins {
     made: Mutex<MadeLogins>,
-    /// Whether any has no host of its own yet, which each request asks.
+    /// Whether any login is homeless. Each request checks this.
     has_homeless: AtomicBool,
-    /// Held while one is begun, until it is in force, so that the next has another name.
+    /// Held while a login begins, until it is in force, so that the next gets another name.
     pub(crate) turn: tokio::sync::Mutex<()>,
 }
 
@@ -46,12 +46,12 @@ struct MadeLogins {
     captured: Vec<CapturedLogin>,
     /// The logins that were ended for a session.
     ended: BTreeSet<(SessionId, CredentialName)>,
-    /// How long the tokens of each login of a session are, in bytes.
+    /// The length of the tokens of each login of a session, in bytes.
     lengths: BTreeMap<(SessionId, CredentialName), usize>,
 }
 
 impl CapturedLogin {
-    /// What its session may hold of it. Its origins take other credentials as before.
+    /// Returns the credentials that its session may hold. Its origins accept others as before.
     pub(crate) fn stored(&self) -> Vec<ConfiguredCredential> {
         let mut stored = self.login.stored();
         for one in &mut stored {
@@ -60,7 +60,7 @@ impl CapturedLogin {
         stored
     }
 
-    /// The policies that lend it to its session.
+    /// Returns the policies that lend it to its session.
     pub(crate) fn policies(&self) -> Source {
         let name = self.login.credential(TokenKind::Access);
         let origins = self.login.tokens.iter().flat_map(|token| &token.origins);
@@ -72,8 +72,8 @@ impl CapturedLogin {
         Source::new(format!("login {name}"), text)
     }
 
-    /// Whether these credentials leave its name and its origins free: those that let others pass
-    /// do.
+    /// Whether these credentials leave its name and its origins free. Credentials that let others
+    /// pass do.
     fn is_beside(&self, stored: &[ConfiguredCredential]) -> bool {
         let origins = self.login.tokens.iter().flat_map(|token| &token.origins);
         stored.iter().map(|one| &one.binding).all(|binding| {
@@ -86,7 +86,7 @@ impl CapturedLogin {
         })
     }
 
-    /// Where its endpoint is known.
+    /// Returns it as known for its endpoint.
     pub(crate) fn known(&self) -> KnownLogin {
         KnownLogin {
             login: self.login.clone(),
@@ -107,8 +107,8 @@ impl CapturedLogin {
 }
 
 impl SessionLogins {
-    /// The logins of sessions for which `lives` holds, beside these credentials. The others are
-    /// forgotten.
+    /// Returns the logins of sessions that `lives` accepts and that these credentials leave free.
+    /// The others are forgotten.
     pub(crate) fn of_live(
         &self,
         lives: impl Fn(&SessionId) -> bool,
@@ -123,7 +123,7 @@ impl SessionLogins {
         known.captured.clone()
     }
 
-    /// Whether a session may hold this credential, as far as it is a token of a login.
+    /// Whether a session may hold this credential, if it is a token of a login.
     pub(crate) fn may_hold(&self, session: &SessionId, credential: &CredentialName) -> bool {
         let known = self.made.lock();
         let of_login = |one: &&CapturedLogin| one.login.has(credential);
@@ -132,8 +132,8 @@ impl SessionLogins {
         is_own && !known.ended.contains(&(session.clone(), credential.clone()))
     }
 
-    /// Adds a login that a session made. Returns whether it may be there: others may have been
-    /// added since it began.
+    /// Adds a login that a session made. Returns whether it was added: others may have been added
+    /// since it began.
     pub(crate) fn add(&self, login: CapturedLogin) -> bool {
         let mut known = self.made.lock();
         let captured = &mut known.captured;
@@ -147,14 +147,14 @@ impl SessionLogins {
         may_be
     }
 
-    /// The login of this name that a session made.
+    /// Returns the login of this name that a session made.
     pub(crate) fn made(&self, session: &SessionId, name: &CredentialName) -> Option<CapturedLogin> {
         let known = self.made.lock();
         let is_it = |one: &&CapturedLogin| one.session == *session && one.login.name == *name;
         known.captured.iter().find(is_it).cloned()
     }
 
-    /// Whether any has no host of its own yet.
+    /// Whether any login is homeless.
     pub(crate) fn has_homeless(&self) -> bool {
         self.has_homeless.load(Ordering::Acquire)
     }
@@ -164,7 +164,7 @@ impl SessionLogins {
         self.has_homeless.store(has_homeless, Ordering::Release);
     }
 
-    /// The login without a host of its own whose token these fields present.
+    /// Returns the homeless login whose token these fields present.
     pub(crate) fn homeless(&self, session: &Session, fields: &HeaderMap) -> Option<CapturedLogin> {
         let (presented, phantoms) = (fields.get(AUTHORIZATION)?, session.phantoms());
         let known = self.made.lock();
@@ -178,7 +178,7 @@ impl SessionLogins {
         known.captured.iter().find(is_it).cloned()
     }
 
-    /// Replaces a login by what it is now.
+    /// Replaces a login by its new state.
     pub(crate) fn replace(&self, login: CapturedLogin) {
         let mut known = self.made.lock();
         known.captured.retain(|one| !one.is_same(&login));
@@ -186,14 +186,14 @@ impl SessionLogins {
         self.note(&known);
     }
 
-    /// Removes one that could not be put in force.
+    /// Removes a login that could not be put in force.
     pub(crate) fn remove(&self, login: &CapturedLogin) {
         let mut known = self.made.lock();
         known.captured.retain(|one| !one.is_same(login));
         self.note(&known);
     }
 
-    /// Forgets what a session made and ended.
+    /// Forgets the logins that a session made and ended.
     pub(crate) fn forget(&self, session: &SessionId) {
         let mut known = self.made.lock();
         known.captured.retain(|one| one.session != *session);
@@ -202,11 +202,11 @@ impl SessionLogins {
         self.note(&known);
     }
 
-    /// Notes how long the tokens of a session's login are.
+    /// Records the length of the tokens of a session's login.
     ///
     /// # Errors
-    /// [`UnmappedToken::TooLong`] if they are too long with those of its others: each is searched
-    /// for in all of the session's answers.
+    /// [`UnmappedToken::TooLong`] if they are too long together with the session's others: each is
+    /// searched for in all of the session's responses.
     pub(crate) fn measure(
         &self,
         session: &SessionId,
@@ -242,7 +242,7 @@ impl SessionLogins {
         }
     }
 
-    /// The login that a session has already, whose tokens these are.
+    /// Returns the login, if the session has it already, that these tokens belong to.
     pub(crate) fn known(&self, session: &SessionId, asked: &AskedTokens) -> Option<Login> {
         let captured = self.made.lock();
         let captured = captured
@@ -256,11 +256,11 @@ impl SessionLogins {
         captured.or_else(|| configured.next().map(|one| one.login.clone()))
     }
 
-    /// The login that a session made where none is configured: as a preset knows it, else for the
-    /// resource that its client named, else for the endpoint's own origin.
+    /// Returns the login that a session makes where none is configured: a preset's, else one for
+    /// the resource that its client named, else one for the endpoint's own origin.
     ///
     /// # Errors
-    /// [`UnmappedToken`] if there may be none.
+    /// [`UnmappedToken`] if the session may have none.
     pub(crate) fn begin(
         &self,
         snapshot: &Snapshot,
@@ -298,7 +298,7 @@ impl SessionLogins {
 }
 
 impl CapturedLogin {
-    /// As it is once it is for this origin alone; `None` if it may not be.
+    /// Returns it for this origin alone; `None` if it may not be for it.
     pub(crate) fn settled(
         mut self,
         snapshot: &Snapshot,
@@ -318,13 +318,13 @@ impl CapturedLogin {
     }
 }
 
-/// How many a session made.
+/// Counts the logins that a session made.
 fn made_by(captured: &[CapturedLogin], session: &SessionId) -> usize {
     let own = captured.iter().filter(|one| one.session == *session);
     own.count()
 }
 
-/// The login that a request begins, for those of its origins that are free; `None` if none is.
+/// Returns the login that a request begins, for its free origins; `None` if none is free.
 fn begun(asked: &AskedTokens, is_free: impl Fn(&OriginPattern) -> bool) -> Option<Login> {
     let mut presets = asked
         .logins()
@@ -337,7 +337,7 @@ fn begun(asked: &AskedTokens, is_free: impl Fn(&OriginPattern) -> bool) -> Optio
         token.origins.retain(&is_free);
     }
     let is_for_none = login.tokens.iter().all(|token| token.origins.is_empty());
-    // Its issuer may also give tokens of which nothing is known.
+    // Its issuer may also give kinds of tokens that the login does not name.
     for kind in TokenKind::ALL {
         if login.tokens.iter().all(|token| token.kind != kind) {
             login.tokens.push(LoginToken::kept(kind));
@@ -346,7 +346,7 @@ fn begun(asked: &AskedTokens, is_free: impl Fn(&OriginPattern) -> bool) -> Optio
     (!is_for_none).then_some(login)
 }
 
-/// The login of an endpoint that no preset knows.
+/// Returns the login of an endpoint that no preset knows.
 fn unknown_login(asked: &AskedTokens) -> Option<Login> {
     let request = &asked.request;
     let named = named(asked).filter(|origin| is_of_issuer(asked, origin));
@@ -378,7 +378,7 @@ fn unknown_login(asked: &AskedTokens) -> Option<Login> {
     })
 }
 
-/// The origin that an answer or its request says the tokens are for.
+/// Returns the origin that a response, or its request, names for the tokens.
 fn named(asked: &AskedTokens) -> Option<Origin> {
     let target = asked.target.as_ref().map(|target| &*target.address);
     let named = target.or(asked.request.resource.as_deref());
@@ -402,8 +402,8 @@ fn is_free(snapshot: &Snapshot, session: &Session, origin: &OriginPattern) -> bo
     is_allowed && !snapshot.credentials.bindings().guard(origin)
 }
 
-/// Whether tokens of this endpoint may be for an origin that their client names. Issuers that do
-/// not know of resources give tokens for their own services, so those of a known issuer are for no
+/// Whether tokens of this endpoint may be for an origin that their client names. An issuer that
+/// knows no resources gives tokens for its own services, so the tokens of a known issuer are for no
 /// others.
 fn is_of_issuer(asked: &AskedTokens, origin: &Origin) -> bool {
     let mut tokens = of_known_issuer(asked).peekable();
@@ -412,14 +412,14 @@ fn is_of_issuer(asked: &AskedTokens, origin: &Origin) -> bool {
     are_unknown || origins.any(|known| known.matches(origin))
 }
 
-/// The tokens that the configuration or a preset knows of an endpoint.
+/// Returns the tokens that the configuration or a preset knows of an endpoint.
 fn of_known_issuer(asked: &AskedTokens) -> impl Iterator<Item = &LoginToken> {
     let known = asked.known.iter();
     let known = known.filter(|one| !matches!(one.holder, LoginHolder::Session(_)));
     known.flat_map(|one| &one.login.tokens)
 }
 
-/// The origin of a resource's URL, or of the name of a Docker registry.
+/// Returns the origin of a resource's URL, or of the name of a Docker registry.
 fn origin_of(resource: &str) -> Option<Origin> {
     let (scheme, rest) = match resource.split_once("://") {
         None => (Scheme::Https, resource),
@@ -429,7 +429,7 @@ fn origin_of(resource: &str) -> Option<Origin> {
     };
     let authority = rest.split(['/', '?', '#']).next()?;
     let authority = match authority {
-        // It issues tokens under the name of its first address.
+        // The registry issues tokens under the name of its first address.
         "registry.docker.io" => "registry-1.docker.io",
         other => other,
     };

@@ -1,4 +1,4 @@
-//! The files by which programs are logged in: copies of their own, with phantoms.
+//! The files that log programs in: copies of the user's files, with phantoms.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use crate::files;
 use crate::launch::home_files::HomeFile;
 use crate::session::phantom::Phantoms;
 
-/// Returns a session's copies of the files of these logins, for a home. A program that has no login
-/// outside gets no file.
+/// Returns a session's copies of these logins' files, for a home. A program without a login outside
+/// gets no file.
 ///
 /// # Errors
 /// Returns a [`Failure`] that names the file that cannot be read.
@@ -64,8 +64,8 @@ pub(crate) fn of(logins: &[Login], phantoms: &Phantoms) -> Result<Vec<HomeFile>,
     Ok(copies)
 }
 
-/// Where `serve` writes the copy of a file of the home: beside the file of phantoms, as
-/// `phantoms.env.claude-.credentials.json`. No folder is made there, which may be the workload's.
+/// Returns where `serve` writes the copy of a file of the home: next to the phantom file, as
+/// `phantoms.env.claude-.credentials.json`. It makes no folder there, which may be the workload's.
 pub(crate) fn beside(env_file: &Path, of_home: &Path) -> PathBuf {
     let name = of_home.to_string_lossy().replace('/', "-");
     let mut beside = env_file.as_os_str().to_owned();

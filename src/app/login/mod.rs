@@ -1,4 +1,4 @@
-//! Logins: those that a run uses, those that sessions made, their stores and files.
+//! Logins: those of a run, those that sessions made, and their stores and files.
 
 pub(crate) mod captured;
 pub(crate) mod login_files;

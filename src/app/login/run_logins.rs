@@ -16,18 +16,18 @@ use crate::message::OriginPattern;
 use crate::names::CredentialName;
 use crate::state::{LoginRows, RowName};
 
-/// A login of the agent's profile that is not used, and the credential that is used in its place.
+/// A login of the agent's profile that is not used, and the credential that replaces it.
 pub struct UnusedLogin {
     /// The login.
     pub login: CredentialName,
-    /// What is bound to its hosts.
+    /// The credential that is bound to its hosts.
     pub instead: CredentialName,
 }
 
 /// Returns the logins that flags and the file name.
 ///
 /// # Errors
-/// Returns a [`Failure`] if there is no such login, or a credential of these is for its hosts.
+/// Returns a [`Failure`] if there is no such login, or a credential is bound to its hosts.
 pub(crate) fn named(
     config: &Config,
     stored: &[ConfiguredCredential],
@@ -52,7 +52,7 @@ pub(crate) fn named(
     Ok(named)
 }
 
-/// Returns the logins that credentials take tokens of, beside these.
+/// Returns further logins whose tokens credentials refer to.
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no such login.
@@ -66,8 +66,8 @@ pub(crate) fn referred(config: &Config, others: &[Login]) -> Result<Vec<Login>, 
     Ok(found?.concat())
 }
 
-/// Returns the logins of an agent, but for those for whose hosts a person named or set a
-/// credential. They count before there is any: the agent may log in inside.
+/// Returns the logins of an agent, except those for hosts of a named or set credential. A login
+/// counts before it exists: the agent may log in inside.
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no such login.
@@ -97,8 +97,8 @@ pub(crate) fn offered(
     Ok((offered, unused))
 }
 
-/// Returns what the session may hold of a login. A variable holds the phantom of one that no file
-/// of a program shows: `MCP_EXAMPLE_COM_TOKEN` for `mcp.example.com`.
+/// Returns the credentials of a login that the session may hold. If no file of a program shows a
+/// login, a variable holds its phantom: `MCP_EXAMPLE_COM_TOKEN` for `mcp.example.com`.
 pub(crate) fn stored(login: &Login) -> Vec<ConfiguredCredential> {
     let mut stored = login.stored();
     let mut access = stored.iter_mut();
@@ -130,7 +130,7 @@ fn beside(stored: &[ConfiguredCredential], login: &Login) -> Option<CredentialNa
     found.map(|binding| binding.credential.clone())
 }
 
-/// Whether somebody has logged in.
+/// Whether a person has logged in.
 pub(crate) fn is_there(login: &Login) -> bool {
     match &login.place {
         LoginPlace::File(file) => holds_tokens(file) || is_kept(login),
@@ -144,8 +144,8 @@ fn holds_tokens(of: &LoginFile) -> bool {
     matches!(tokens, Ok(Ok(Some(_))))
 }
 
-/// The files of these logins that are not where they usually are in the home, where they are hidden
-/// anyway.
+/// Returns the files of these logins that are not at their usual places in the home. The usual
+/// places are hidden anyway.
 pub(crate) fn moved_files(logins: &[Login]) -> impl Iterator<Item = PathBuf> {
     let home = state::home().unwrap_or_default();
     let files = logins.iter().filter_map(|login| match &login.place {
@@ -159,14 +159,14 @@ pub(crate) fn moved_files(logins: &[Login]) -> impl Iterator<Item = PathBuf> {
 /// The largest file of a login that is read.
 pub(crate) const MOST_MIB: u64 = 1;
 
-/// Whether the gateway's state has it, which comes before the file of its program.
+/// Whether the gateway's state has the login. The state precedes the file of its program.
 pub(crate) fn is_kept(login: &Login) -> bool {
     let rows = state::logins_database().map(|at| LoginRows::at(&at));
     rows.is_some_and(|rows| rows.has(&RowName::kept(login.name.clone())))
 }
 
-/// Returns the logins of a name: a program may be logged in at several hosts, and each of them is
-/// a login of its own, `NAME-HOST`.
+/// Returns the logins of a name: a program may be logged in at several hosts, with a login
+/// `NAME-HOST` for each.
 fn known(config: &Config, name: &str) -> Result<Vec<Login>, Failure> {
     let home = state::home().ok_or_else(|| {
         let what = format!("the login `{}` needs your home directory", safe(name));
@@ -198,13 +198,13 @@ fn known(config: &Config, name: &str) -> Result<Vec<Login>, Failure> {
     }
 }
 
-/// Returns the logins that are kept in the state, and that no preset knows.
+/// Returns the logins in the state that no preset knows.
 ///
 /// # Errors
 /// Returns a [`Failure`] if they cannot be read.
 fn kept(config: &Config) -> Result<Vec<Login>, Failure> {
     let rows = state::logins_database().map(|at| LoginRows::at(&at));
-    // Their names need no key.
+    // The names of rows are readable without a key.
     let names = rows.map_or(Ok(Vec::new()), |rows| rows.names());
     let names = names.map_err(|error| unread(&error))?;
     let is_known = |login: &CredentialName| preset::login_named(login.as_str()).is_some();
@@ -212,7 +212,7 @@ fn kept(config: &Config) -> Result<Vec<Login>, Failure> {
     if !names.iter().any(is_own) {
         return Ok(Vec::new());
     }
-    // On a thread of its own: a reload is on a runtime already.
+    // This needs a thread: a reload is on a runtime already.
     let read = std::thread::scope(|scope| scope.spawn(|| rows_of(config, is_own)).join());
     let rows = read.map_err(|_| Failure::new("the kept logins cannot be read"))??;
     Ok(rows.into_iter().map(|row| row.login).collect())
@@ -228,7 +228,7 @@ fn rows_of(config: &Config, is_own: impl Fn(&RowName) -> bool) -> Result<Vec<Row
         .map_err(|error| unread(&error))
 }
 
-/// The cause says what to do.
+/// Returns the failure to read stored logins. Its cause says what to do.
 fn unread(error: &dyn std::error::Error) -> Failure {
     Failure::of("the kept logins cannot be read", error).next("or run without them: `--no-lend`")
 }

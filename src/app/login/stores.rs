@@ -11,10 +11,10 @@ use crate::credential::{HttpClient, KeySource, LoginSettings};
 use crate::message::Origin;
 use crate::state::LoginRows;
 
-/// The settings of these logins. A client that is `known` for a server is used on.
+/// Returns the settings of these logins. A client that is `known` for a server is reused.
 ///
 /// # Errors
-/// Returns a [`Failure`] if an issuer cannot be reached as the configuration says.
+/// Returns a [`Failure`] if an issuer cannot be reached as the configuration requires.
 pub(crate) fn settings(
     config: &Config,
     logins: &[Login],
@@ -42,7 +42,7 @@ pub(crate) fn settings(
     })
 }
 
-/// The rows, and how their key is found when the first is read or written.
+/// Returns the rows, and the source of their key, which is read at the first use of a row.
 fn rows(config: &Config) -> Option<(LoginRows, KeySource)> {
     let rows = LoginRows::at(&state::logins_database()?);
     let (config, of) = (Arc::new(config.clone()), rows.clone());

@@ -1,4 +1,4 @@
-//! Stops a gateway in order: what it has accepted is answered, within `drain_timeout`.
+//! Stops a gateway in order: accepted requests get their responses, within `drain_timeout`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,12 +9,12 @@ use crate::app::{Terminal, counted};
 use crate::config::show_duration;
 use crate::gateway::{SharedState, Worker};
 
-/// How often the gateway looks whether it has ended.
+/// How often the gateway checks whether it has ended.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long an aborted exchange may take to tell its client, and to write its record.
 const CUT_WITHIN: Duration = Duration::from_secs(1);
-/// How long connections may take to end behind their sandbox. Those of published ports take a
-/// second, in which what was sent arrives.
+/// How long connections may outlive their sandbox. Those of published ports get one second, in
+/// which data under way arrives.
 const SETTLED_WITHIN: Duration = Duration::from_secs(3);
 
 /// Closes the listeners, lets exchanges finish, and cuts what is left after `drain_timeout` or at
@@ -51,7 +51,7 @@ pub async fn drain(
     cut(workers).await;
 }
 
-/// Waits a while for the records of what the sandbox left open when it ended.
+/// Waits a while for the records of exchanges that were open when the sandbox ended.
 pub async fn settle(shared: &SharedState, worker: &Arc<Worker>) {
     let is_over = || shared.open.load(Ordering::Acquire) == 0 && worker.underway() == 0;
     let settled = tokio::time::timeout(SETTLED_WITHIN, until(is_over)).await;
@@ -60,10 +60,10 @@ pub async fn settle(shared: &SharedState, worker: &Arc<Worker>) {
     }
 }
 
-/// Cuts what is under way. Every exchange has its record afterwards.
+/// Cuts all exchanges under way. Every exchange has its record afterwards.
 async fn cut(workers: &[Arc<Worker>]) {
     let has_ended = || underway(workers) == 0;
-    // Clients that do not read what they are told are closed after a while.
+    // Clients that do not read the response to a cut are closed after a while.
     for act in [Worker::cut, Worker::close] {
         workers.iter().for_each(|worker| act(worker));
         let ended = tokio::time::timeout(CUT_WITHIN, until(has_ended)).await;

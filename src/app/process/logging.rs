@@ -1,7 +1,6 @@
 //! Writes the program's internal events to standard error, filtered by `RUST_LOG`.
 //!
-//! This is for operators who look for a fault. The audit log records what was requested, decided
-//! and answered.
+//! They help operators to find a fault. The audit log records requests, decisions and responses.
 
 use std::fmt;
 
@@ -17,9 +16,9 @@ use crate::app::terminal::standard_error::StandardError;
 
 /// Starts to write events to standard error.
 ///
-/// `unless_asked` is the level of the gateway's own events if `RUST_LOG` is not set or is invalid.
-/// Where a person reads them beside a command, and asked for none, they are lines like all others
-/// of the program. A second call changes nothing.
+/// `unless_asked` is the level of the gateway's own events if `RUST_LOG` is unset or invalid. For a
+/// person who reads them next to a command's output and did not set it, they look like the
+/// program's other lines. A second call changes nothing.
 pub fn start(unless_asked: tracing::Level, is_for_a_person: bool) {
     let asked = std::env::var("RUST_LOG").ok();
     let asked = asked.and_then(|asked| asked.parse::<Targets>().ok());
@@ -36,7 +35,7 @@ pub fn start(unless_asked: tracing::Level, is_for_a_person: bool) {
         .try_init();
 }
 
-/// An event as a line. For a person it is one of the program: what happened, then its values.
+/// Formats an event as a line. For a person, it is what happened, then the event's values.
 struct Line {
     is_for_a_person: bool,
 }

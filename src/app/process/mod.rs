@@ -1,4 +1,4 @@
-//! The process that serves: its runtime, threads, signals, and its end.
+//! The process that serves: its runtime, threads, signals and end.
 
 pub(crate) mod drain;
 pub(crate) mod logging;

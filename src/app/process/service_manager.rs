@@ -1,4 +1,4 @@
-//! Tells the service manager how the gateway is: sd_notify(3).
+//! Notifies the service manager of the gateway's state: sd_notify(3).
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt as _;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::app::Failure;
 use crate::launch::service::{self, Passed};
 
-/// The service manager, if there is one that listens.
+/// The service manager, if one listens.
 #[derive(Clone)]
 pub struct ServiceManager {
     socket: Option<Arc<UnixDatagram>>,
@@ -21,8 +21,8 @@ impl ServiceManager {
     /// Connects to the socket that the service manager named.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if it named one that cannot be reached. It would then wait in vain to
-    /// hear that the gateway is ready, and stop it.
+    /// Returns a [`Failure`] if it named a socket that cannot be reached. It would wait in vain for
+    /// the notice that the gateway is ready, and stop it.
     pub fn connect(passed: &Passed) -> Result<Self, Failure> {
         let unusable = |error: std::io::Error| {
             Failure::new("the service manager cannot be told")
@@ -37,24 +37,24 @@ impl ServiceManager {
         })
     }
 
-    /// Says that the gateway serves. Also ends a reload.
+    /// Reports that the gateway serves. Also ends a reload.
     pub fn ready(&self) {
         self.tell("READY=1");
     }
 
-    /// Says that a reload begins (`Type=notify-reload`).
+    /// Reports that a reload begins (`Type=notify-reload`).
     pub fn reloading(&self) {
         let now = service::monotonic().as_micros();
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
     }
 
-    /// Says that the gateway stops.
+    /// Reports that the gateway stops.
     pub fn stopping(&self) {
         self.tell("STOPPING=1");
     }
 
-    /// Says that the gateway is alive, twice in the time within which the service manager wants to
-    /// hear so. Runs for ever, or not at all if it does not want to.
+    /// Reports that the gateway is alive, twice in each watchdog interval. Runs for ever, or not at
+    /// all without a watchdog.
     pub async fn reassure(self) {
         let Some(interval) = self.watchdog else {
             return;

@@ -68,7 +68,7 @@ pub fn tend(shared: &Arc<SharedState>) {
             snapshot.credentials.stores().tend().await;
             let now = live(&shared);
             for over in known.difference(&now) {
-                // Its listener may have come back while others were ended.
+                // Its listener may have come back while other sessions were ended.
                 if !live(&shared).contains(over) {
                     snapshot.credentials.end(over).await;
                 }
@@ -90,7 +90,7 @@ fn live(shared: &SharedState) -> BTreeSet<SessionId> {
 
 /// Revokes issued credentials and the gateway's logins before the process exits.
 pub async fn close(shared: &SharedState) {
-    // Also ends a reload that waits for a store, which could not outlive the runtime.
+    // This also ends a reload that waits for a store, and that could not outlive the runtime.
     shared.draining.cancel();
     let snapshot = shared.current();
     let closed = tokio::time::timeout(CLOSED_WITHIN, snapshot.credentials.stores().close());
@@ -106,7 +106,7 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(6);
 
 /// Reads the system's roots while the first client starts and connects.
 ///
-/// It uses a thread that nothing waits for, so a command without requests ends without the roots.
+/// No other thread waits for this one, so a command without requests ends without the roots.
 pub fn settle() {
     // Without the thread, the first exchange that needs the roots reads them.
     let _ = std::thread::Builder::new()

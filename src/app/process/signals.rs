@@ -1,4 +1,4 @@
-//! The signals that a gateway obeys. They are caught before anything else, so that none ends it
+//! The signals that a gateway handles. They are caught before anything else, so that none ends it
 //! half-way.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::app::process::serving;
 use crate::app::{Context as _, Failure};
 
-/// Signals that have arrived and were not obeyed yet.
+/// Signals that have arrived and are not handled yet.
 pub struct Signals {
     hangup: Signal,
     terminate: Signal,
@@ -14,8 +14,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches SIGHUP, SIGTERM and SIGINT on the current runtime. SIGUSR1 and SIGUSR2, which mean
-    /// nothing here, do not end the process any more either.
+    /// Catches SIGHUP, SIGTERM and SIGINT on the current runtime. SIGUSR1 and SIGUSR2 have no
+    /// meaning here, and no longer end the process either.
     ///
     /// # Errors
     /// Returns a [`Failure`] if the system refuses.

@@ -18,7 +18,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Starts a thread, whose worker can be given sockets.
+    /// Starts a thread with a worker that can be given sockets.
     ///
     /// # Errors
     /// Returns a [`Failure`] if the thread, or its worker, cannot be started.
@@ -38,7 +38,7 @@ impl Thread {
                     let _ = ended.await;
                 }
             });
-            // Without waiting for a file system that does not answer.
+            // This does not wait for a file system that hangs.
             runtime.shutdown_background();
         };
         let unusable = |why: String| Failure::new("a thread cannot be started").because(why);
@@ -57,7 +57,7 @@ impl Thread {
     /// Ends the thread with everything on it.
     pub fn end(self) {
         drop((self.worker, self.end));
-        // An error means that it panicked, which it has reported itself.
+        // An error means that it panicked, and has reported that itself.
         let _ = self.handle.join();
     }
 }

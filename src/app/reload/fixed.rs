@@ -1,4 +1,4 @@
-//! Refuses changes that only a new start can make.
+//! Refuses changes that need a new start.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::app::{App, Failure};
 use crate::config::{Config, state};
 
 impl App {
-    /// Refuses changes that only a new start can make.
+    /// Refuses changes that need a new start.
     pub(crate) fn refuse_fixed(
         &self,
         source: &ConfigSource,
@@ -52,8 +52,8 @@ impl App {
         }
     }
 
-    /// The folders of policies that the sandbox of `exec` does not have: not those that hold the
-    /// project or a home.
+    /// Returns the folders of policies that the sandbox of `exec` does not have, without those that
+    /// hold the project or a home.
     fn hidden_folders(&self) -> BTreeSet<PathBuf> {
         let own = [project().ok(), working_directory().ok(), state::home()];
         let inside: Vec<PathBuf> = own
@@ -70,7 +70,7 @@ impl App {
     }
 }
 
-/// The files and programs that a workload must not reach.
+/// Returns the files and programs that a workload must not reach.
 fn outside(config: &Config, resolved: &ResolvedConfig) -> BTreeSet<PathBuf> {
     let mut files: BTreeSet<PathBuf> = config.own_files().into_iter().collect();
     files.extend(config.secret_files());
@@ -79,7 +79,7 @@ fn outside(config: &Config, resolved: &ResolvedConfig) -> BTreeSet<PathBuf> {
     files
 }
 
-/// The keys that differ and hold as long as the process runs.
+/// Returns the changed keys that are fixed as long as the process runs.
 fn fixed(runs_as: RunsAs, old: &Config, new: &Config) -> Vec<&'static str> {
     let (control, other_control) = (&old.control, &new.control);
     let serves = runs_as == RunsAs::Serve;

@@ -1,7 +1,7 @@
-//! What flags, presets and variables permit and forbid, beside the policies of files.
+//! The rules of flags, presets and variables, in addition to the policy files.
 //!
-//! Where policy files decide, they decide about what configurations name. What flags and an agent's
-//! profile name is permitted all the same.
+//! Policy files, where they decide, decide about everything that configurations name. Whatever
+//! flags and an agent's profile name is permitted all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ use crate::message::{HostPattern, OriginPattern};
 use crate::policy::{Source, generate};
 use crate::session::{Binding, Role};
 
-/// Writes flags, presets and lent variables as Cedar: what is allowed, and what is lent where it is
-/// bound.
+/// Writes flags, presets and lent variables as Cedar: the hosts that are allowed, and the loans at
+/// the origins of each credential.
 pub(crate) fn policies(config: &Config, resolved: &ResolvedConfig) -> String {
     let mut permits = BTreeSet::new();
     let offered = resolved.offered.iter();
@@ -37,8 +37,8 @@ pub(crate) fn policies(config: &Config, resolved: &ResolvedConfig) -> String {
     permits.into_iter().map(|permit| permit + "\n").collect()
 }
 
-/// Forbids, whatever else permits it, that what is lent to the services of presets makes
-/// credentials there which outlive the session, in the place of what was forbidden before.
+/// Forbids, whatever else permits it, that a lent credential mints others at the services of
+/// presets, which would outlive the session. Replaces the earlier source of these rules.
 pub(crate) fn guard(
     sources: &mut Vec<Source>,
     resolved: &ResolvedConfig,
@@ -59,7 +59,7 @@ pub(crate) fn guard(
             for host in mint.hosts(&origins, is_own) {
                 let at = (preset.name.as_str(), host.to_string(), mint.by_reading);
                 let mut public = origins.iter().filter(|origin| origin.hosts == *host);
-                // A server of one's own may serve its API below another path.
+                // A self-hosted server may serve its API below another path.
                 let below: &[&str] = match public.any(|origin| preset.is_at(origin)) {
                     true => &[""],
                     false => &["", "/*", "/*/*"],
@@ -93,19 +93,19 @@ pub(crate) fn guard(
     }
 }
 
-/// The name of the source of what presets forbid.
+/// The name of the source of presets' forbidding rules.
 const GUARDS: &str = "presets";
 
-/// Whether a credential is lent without a policy file that says so.
+/// Whether a credential is lent without a rule of a policy file.
 fn is_lent(config: &Config, resolved: &ResolvedConfig, binding: &Binding) -> bool {
     let is_named = !config.policy.decide() || resolved.named.contains(&binding.credential);
     !matches!(binding.role, Role::Part(_) | Role::Kept) && is_named
 }
 
-/// Permits the requests to one origin of a credential, and to lend it there.
+/// Returns the permits of a credential's requests to one origin, and of its loan there.
 fn lend(binding: &Binding, origin: &OriginPattern) -> [String; 2] {
     let (host, port) = (origin.hosts.to_string(), Some(origin.port));
-    // Strangers also have names below a cloud's domain. Only signed requests may go there.
+    // Below a cloud's domain, strangers have names too. Only signed requests may go there.
     let ask = match (binding.signing(), &origin.hosts) {
         (Some(_), HostPattern::Below(_)) => {
             generate::permit_with(None, Some(&binding.credential), &host, port)

@@ -25,10 +25,10 @@ use crate::origin::{OriginRule, OriginSettings};
 use crate::policy::{Generation, Operators, Policies, Problems, Source, generate};
 use crate::session::{BindingMalformed, Bindings};
 
-/// Makes the first generation, with the given origin rules before those of the configuration.
+/// Makes the first generation, with these origin rules before those of the configuration.
 ///
 /// # Errors
-/// Returns a [`Failure`] that says what is refused, why, and what to do.
+/// Returns a [`Failure`] that says which setting is refused, why, and what to do.
 pub fn first(
     config: &Config,
     resolved: &ResolvedConfig,
@@ -49,7 +49,7 @@ pub fn first(
 }
 
 /// Makes the generation after `before`, which was made from `old`, with the logins that sessions
-/// made. Nothing is in force yet.
+/// made. It is not in force yet.
 ///
 /// # Errors
 /// As [`first`].
@@ -71,7 +71,7 @@ pub(crate) fn next(
     following(before, old, read, (captured, origins))
 }
 
-/// Makes the generation after `before` from the same configuration, with other logins of sessions.
+/// Makes the generation after `before` from the same configuration, with new logins of sessions.
 ///
 /// # Errors
 /// As [`first`].
@@ -115,8 +115,8 @@ fn following(
     })
 }
 
-/// The logins whose endpoints are known: those of the configuration, those of sessions, and those
-/// that presets know.
+/// Returns the logins whose endpoints are known: those of the configuration, of sessions and of
+/// presets.
 fn known_logins(resolved: &ResolvedConfig, captured: &[CapturedLogin]) -> KnownLogins {
     let known = |login: Login, holder| KnownLogin { login, holder };
     let configured = resolved.logins.iter().cloned();
@@ -141,7 +141,7 @@ pub fn credentials(
     Credentials::new(stored, &stores).map_err(|error| ambiguous(&error))
 }
 
-/// Returns the credentials that follow others, with what those already read.
+/// Returns the credentials that follow others, and reuse what those have read.
 fn next_credentials(
     before: &Credentials,
     old: &Config,
@@ -156,7 +156,7 @@ fn next_credentials(
         true => Stores::new(references(&stored, logins)),
         false => stores(config, &stored, logins)?,
     };
-    // An unchanged way keeps its client, and so do the logins that are renewed by it.
+    // A client is kept if its route is unchanged, and so are the logins that it renews.
     let known = before.stores().logins();
     let same = |server: &Origin| {
         let (then, now) = (old, config);
@@ -176,7 +176,7 @@ fn next_credentials(
         .with_buffer_limits(holding))
 }
 
-/// Where the secrets of credentials are, and those that issuers of logins are asked with.
+/// Returns the references of credentials' secrets, and of those that issuers of logins ask for.
 fn references<'r>(
     stored: &'r [ConfiguredCredential],
     logins: &'r [Login],
@@ -209,7 +209,7 @@ fn refused(what: &str, config: &Config, problems: &Problems) -> Failure {
     checked_by(failure, config)
 }
 
-/// Names the command that checks the policies of a configuration, if they stand in files.
+/// Names the command that checks a configuration's policies, if they are in files.
 fn checked_by(failure: Failure, config: &Config) -> Failure {
     let files = match config.file.as_ref().or(config.project.as_ref()) {
         Some(file) => format!("--config {}", as_argument(file)),
@@ -228,7 +228,7 @@ fn checked_by(failure: Failure, config: &Config) -> Failure {
 /// The session name of `exec`.
 pub(crate) const EXEC: &str = "exec";
 
-/// Returns the policies of a run of `exec` with this configuration, to say what they permit.
+/// Returns the policies of a run of `exec` with this configuration, to report what they permit.
 ///
 /// # Errors
 /// As [`first`].
@@ -241,13 +241,13 @@ pub fn of_exec(config: &Config, resolved: &ResolvedConfig) -> Result<Arc<Generat
     Ok(policies.current())
 }
 
-/// The rules that operators grant stand in a file beside the configuration: `gateway.granted.cedar`
-/// for `gateway.toml`.
+/// Returns the file of the rules that operators grant, next to the configuration:
+/// `gateway.granted.cedar` for `gateway.toml`.
 pub(crate) fn granted_beside(config: &Path) -> PathBuf {
     config.with_extension(crate::policy::GRANTED)
 }
 
-/// Returns every policy that `serve` has in force with this configuration.
+/// Returns every policy of `serve` with this configuration.
 ///
 /// # Errors
 /// As [`first`].
@@ -263,7 +263,7 @@ pub(crate) fn served(config: &Config) -> Result<Vec<Source>, Failure> {
 /// Returns the rules that operators granted.
 ///
 /// # Errors
-/// Returns a [`Failure`] if they cannot be read.
+/// Returns a [`Failure`] if the file cannot be read.
 pub(crate) fn granted(config: &Config) -> Result<Vec<Source>, Failure> {
     let is_listed = |path: &Path| config.policy.paths().iter().any(|one| one == path);
     let path = config.granted.as_deref();
@@ -280,7 +280,7 @@ pub(crate) fn granted(config: &Config) -> Result<Vec<Source>, Failure> {
     Ok(sources)
 }
 
-/// Returns the policies from files, those that flags and presets stand for, and granted rules.
+/// Returns the policies from files, those of flags and presets, and granted rules.
 ///
 /// # Errors
 /// Returns a [`Failure`] if the files cannot be read.
@@ -305,7 +305,7 @@ pub(crate) fn sources(
     Ok(sources)
 }
 
-/// Returns the origin settings, with the given rules before those of the configuration.
+/// Returns the origin settings, with these rules before those of the configuration.
 pub(crate) fn origins(
     config: &Config,
     encoded_slash: &[OriginPattern],

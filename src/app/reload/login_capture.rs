@@ -1,4 +1,4 @@
-//! Keeps the logins that sessions make, each for its session alone.
+//! Captures the logins that sessions make, each for its session alone.
 
 use std::sync::{Arc, Weak};
 
@@ -14,7 +14,7 @@ use crate::names::{CredentialName, SessionId};
 use crate::session::Session;
 use crate::state::KeptLogin;
 
-/// Keeps the logins of a program's sessions.
+/// Captures the logins of a program's sessions.
 pub(crate) struct LoginCapture(pub(crate) Weak<App>);
 
 impl Captures for LoginCapture {
@@ -34,7 +34,7 @@ impl Captures for LoginCapture {
         Box::pin(async move {
             let Some(app) = self.0.upgrade() else { return };
             let keep = async { app.keeper().await?.keep_temporary(session, &kept).await };
-            // They are there as long as this process.
+            // On failure, they last as long as this process.
             if let Err(failure) = keep.await {
                 unkept(&failure);
             }
@@ -57,7 +57,7 @@ impl Captures for LoginCapture {
             let app = self.0.upgrade()?;
             let homeless = || app.logins.homeless(session, &head.fields);
             homeless().filter(|_| is_permitted())?;
-            // Another request with it waits until it is in force.
+            // Another request with this login waits until the login is in force.
             let _turn = app.logins.turn.lock().await;
             let snapshot = app.shared.current();
             let homeless = homeless()?;
@@ -129,7 +129,7 @@ impl App {
         Ok(login)
     }
 
-    /// Keeps what a session did with a login for as long as the session lives.
+    /// Stores a session's change of a login for as long as the session lives.
     async fn keep_login(&self, session: &SessionId, login: &Login, has_ended: bool) {
         let stores = self.shared.current().credentials.stores().clone();
         let made = self.logins.made(session, &login.name);
@@ -138,7 +138,7 @@ impl App {
             resource: made.and_then(|made| made.resource),
         };
         if kept.grant.is_none() && !has_ended {
-            // Its tokens are in memory alone.
+            // Its tokens are only in memory.
             return;
         }
         let keep = async {
@@ -147,14 +147,14 @@ impl App {
                 .keep_login(session, &login.name, kept)
                 .await
         };
-        // It is there as long as this process.
+        // On failure, it lasts as long as this process.
         if let Err(failure) = keep.await {
             unkept(&failure);
         }
     }
 
-    /// Has the logins that sessions made before this process started, for those that are opened
-    /// next. A login of which nothing can be read is one that is over.
+    /// Restores the logins that sessions made before this process started, for sessions that are
+    /// opened next. A login that cannot be read is over.
     ///
     /// # Errors
     /// Returns a [`Failure`] if a record cannot be read.
@@ -193,7 +193,7 @@ impl App {
         }
         if is_new {
             let captured = self.logins.of_live(|_| true, &read.resolved.stored);
-            // What workloads logged in to keeps no gateway from starting.
+            // A login that workloads made must not keep a gateway from starting.
             match generation::with_logins(&before, read, &captured) {
                 Ok(next) => self.shared.replace(next),
                 Err(failure) => drop(unkept(&failure)),
@@ -202,7 +202,7 @@ impl App {
         Ok(())
     }
 
-    /// Has a session hold the phantoms of what it may hold now, with a login that it made.
+    /// Reissues the phantoms that a session may hold now, with a login that it made.
     async fn reissue(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -232,7 +232,7 @@ impl App {
         self.beside(run).await
     }
 
-    /// Puts a generation in force in which a session's login is as it is now.
+    /// Puts a generation in force that has the current state of a session's login.
     async fn put_login_in_force(self: &Arc<Self>, login: CapturedLogin) -> Result<(), Failure> {
         let app = self.clone();
         let run = async move {
@@ -247,7 +247,7 @@ impl App {
         self.beside(run).await
     }
 
-    /// The next generation, with a login that a session made.
+    /// Returns the next generation, with a login that a session made.
     fn with_login(
         &self,
         before: &Snapshot,
@@ -262,7 +262,7 @@ impl App {
         next.inspect_err(|_| self.logins.remove(&login))
     }
 
-    /// The logins that live sessions made, beside the credentials of a configuration.
+    /// Returns the logins that live sessions made and that these credentials leave free.
     pub(crate) fn captured(&self, stored: &[ConfiguredCredential]) -> Vec<CapturedLogin> {
         let live = |id: &SessionId| {
             let session = self.shared.sessions.get(id);

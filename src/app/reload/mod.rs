@@ -30,8 +30,8 @@ use crate::policy::{Operators, Source};
 use crate::session::phantom::Phantoms;
 use crate::session::{Lifetime, Moment, Session};
 
-/// A configuration that was read and checked, with all that can fail done. Nothing of it is in
-/// force.
+/// A configuration that was read and checked, with every step done that can fail. Nothing is in
+/// force yet.
 struct PreparedChange {
     config: Arc<Config>,
     next: Snapshot,
@@ -44,10 +44,10 @@ struct PreparedChange {
 }
 
 impl App {
-    /// Says where the configuration is read anew. Without it, nothing can be reloaded.
+    /// Sets where the configuration is read again. Without this, it cannot be reloaded.
     #[must_use]
     pub fn reloading_from(self, source: ConfigSource) -> Arc<Self> {
-        // All are set once, where the program is assembled.
+        // Both are set once, where the program is assembled.
         let _ = self.reloading.source.set(source);
         let app = Arc::new(self);
         let captures = LoginCapture(Arc::downgrade(&app));
@@ -56,20 +56,19 @@ impl App {
         app
     }
 
-    /// Reads the configuration anew and puts it in force as one generation. The flags stay.
+    /// Reads the configuration again and puts it in force as one generation. The flags stay.
     ///
-    /// It is read and checked beside the data path, on a thread of its own. The next request is
-    /// judged by it, and what is under way is judged again.
+    /// It is read and checked off the data path, on its own thread. It applies to the next request,
+    /// and requests under way are judged again.
     ///
     /// # Errors
-    /// Returns a [`Failure`] with the reasons, if anything of it is refused. Nothing has changed
-    /// then.
+    /// Returns a [`Failure`] with the reasons, if any part is refused. Nothing has changed then.
     pub async fn reload(self: &Arc<Self>) -> Result<Applied, Failure> {
         self.reload_granting(None).await
     }
 
-    /// Does the same where an operator has granted a rule here, which no earlier refusal of a
-    /// person leaves out.
+    /// Does the same after an operator granted a rule here, which overrides earlier refusals by a
+    /// person.
     ///
     /// # Errors
     /// As [`App::reload`].
@@ -92,8 +91,8 @@ impl App {
         reloaded.map_err(|failure| failure.of_a_change(generation))
     }
 
-    /// Leaves granted rules that have ended out of what is in force. Nothing is read for it, so
-    /// nothing that stands in a file or in a store decides about it.
+    /// Removes expired granted rules from those in force. It reads nothing, so no change in a file
+    /// or a store can interfere.
     pub(crate) async fn end_granted(self: &Arc<Self>) -> Result<(), Failure> {
         let app = self.clone();
         let ending = async move {
@@ -116,13 +115,13 @@ impl App {
         self.beside(ending).await
     }
 
-    /// Makes a change beside the data path, on a thread of its own.
+    /// Makes a change off the data path, on a thread of its own.
     pub(crate) async fn beside<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, Failure>> + Send + 'static,
     ) -> Result<T, Failure> {
         let (draining, runtime) = (self.shared.draining.clone(), Handle::current());
-        // A store may take long. The end of the gateway does not wait for it.
+        // A store may take long. The gateway's end does not wait for it.
         let run = async move {
             tokio::select! {
                 changed = change => changed,
@@ -135,8 +134,8 @@ impl App {
         })
     }
 
-    /// The addresses that are listened on, each with its session. A reload that waits for a store
-    /// does not keep it.
+    /// Returns the bound addresses, each with its session. A reload that waits for a store does not
+    /// delay this.
     pub fn listeners(&self) -> Vec<(String, String)> {
         let open = self.listening.open().into_iter().map(|open| open.known);
         open.map(|one| (one.address.to_string(), one.session.to_string()))
@@ -156,7 +155,7 @@ impl App {
                 let latest = self.reloading.latest.lock().await;
                 (latest.watched.clone(), latest.files.clone())
             };
-            // A file system that does not answer must not keep the program from its end.
+            // A file system that hangs must not delay the end of the program.
             let look = spawn_blocking(move || Some(watched.look()).filter(|now| *now != known));
             let now = look.await.unwrap_or_default();
             // A file that is still being written is left until it stays the same.
@@ -167,8 +166,8 @@ impl App {
         }
     }
 
-    /// Reloads, unless a person refuses meanwhile what a granted rule would permit. Nothing has
-    /// changed then, and `None` is returned.
+    /// Reloads, unless a person meanwhile refuses what a granted rule would permit. Then nothing
+    /// has changed, and it returns `None`.
     async fn reload_here(
         self: &Arc<Self>,
         latest: &mut Latest,
@@ -177,10 +176,10 @@ impl App {
         let source = self.reloading.source.get().ok_or_else(|| {
             Failure::new("this command has no configuration that could be reloaded")
         })?;
-        // Looked at before they are read: a change in between is read again.
+        // The files are looked at before they are read, so a later change reloads again.
         latest.files = latest.watched.look();
         let (read, named) = files::traced(|| source.read());
-        // If it is refused, mending a file that it alone names applies it.
+        // If it is refused, a correction of a file that only it names reloads again.
         latest.also_watch(read.as_ref().ok().map(|(config, _)| config), named);
         let (config, resolved) = read?;
         self.refuse_fixed(source, &latest.read.config, &config, &resolved)?;
@@ -199,7 +198,7 @@ impl App {
         let former = &latest.read.resolved.logins[..];
         let new = (read.config.clone(), &read.resolved.logins[..], former);
         let change = self.prepare_change(source, &before, next, new).await?;
-        // The last that can fail.
+        // This is the last step that can fail.
         self.keep(&change.listeners.opened).await?;
         let extended = match old.ca.lifetime == change.config.ca.lifetime {
             true => Vec::new(),
@@ -218,7 +217,7 @@ impl App {
         Ok(Some(applied))
     }
 
-    /// Does everything of a change that can fail.
+    /// Performs every step of a change that can fail.
     async fn prepare_change(
         &self,
         source: &ConfigSource,
@@ -247,8 +246,8 @@ impl App {
                 let gains = !bindings
                     .environment(phantoms)
                     .all(|one| known.contains(&one));
-                // Who may write the folder of a session's files must not keep a change from force
-                // that gives the session nothing.
+                // A user who may write to the folder of a session's files must not be able to block
+                // a change that gives the session nothing.
                 let mut opened = listeners.opened.iter();
                 let is_new = opened.any(|one| Arc::ptr_eq(&one.session, &session));
                 match written {
@@ -269,7 +268,7 @@ impl App {
         })
     }
 
-    /// Puts a change in force. A file for workloads that cannot be replaced is told of.
+    /// Puts a change in force. Reports files for workloads that cannot be replaced.
     fn put_in_force(self: &Arc<Self>, before: &Snapshot, change: PreparedChange) -> Applied {
         let PreparedChange { config, next, .. } = change;
         change.publication.publish().iter().for_each(unpublished);
@@ -311,7 +310,7 @@ impl App {
         applied
     }
 
-    /// Keeps that the sessions of listeners live for so long from now on, if they are renewed no
+    /// Stores the new end of the listeners' sessions, `lasts` from now if they are not renewed any
     /// more, and returns them.
     async fn extended(&self, lasts: Duration) -> Result<Vec<(Arc<Session>, Lifetime)>, Failure> {
         let mut sessions = self.shared.sessions.all();
@@ -349,7 +348,7 @@ fn unpublished(failure: &Failure) {
     );
 }
 
-/// Gives back what only the generation before was issued.
+/// Gives back the leases that only the earlier generation was issued.
 async fn give_back(before: Arc<Snapshot>, next: Arc<Snapshot>) {
     let stores = next.credentials.stores();
     before.credentials.stores().give_back(stores).await;
@@ -362,7 +361,7 @@ fn missing(of: &Snapshot, other: &Snapshot) -> Vec<CredentialName> {
     gone.map(|binding| binding.credential.clone()).collect()
 }
 
-/// How often the files of the configuration are looked at.
+/// How often the files of the configuration are checked.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
-/// When they are looked at again after a change, which is applied if they stayed the same.
+/// The pause before changed files are checked again. If they stayed the same, they are applied.
 const LOOKED_AT_AGAIN: Duration = Duration::from_millis(250);

@@ -1,4 +1,4 @@
-//! What a reload starts from, and what it puts in force.
+//! The source of a reload, and its outcome.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,30 +17,30 @@ use crate::config::{Config, SandboxFlags};
 use crate::names::{CredentialName, join};
 use crate::policy::Source;
 
-/// What a reload starts from.
+/// The state that a reload starts from.
 pub struct Reloading {
     pub(crate) source: OnceLock<ConfigSource>,
     /// Locked during a reload, so that one follows the other.
     pub(crate) latest: Mutex<Latest>,
 }
 
-/// Where the configuration is read anew.
+/// The source that the configuration is read from again.
 pub struct ConfigSource {
     /// The flags, which stay.
     pub run: RunFlags,
-    /// Those of the sandbox.
+    /// The flags of the sandbox.
     pub sandbox: SandboxFlags,
-    /// Which of the shell's known secrets may be lent.
+    /// The known secrets of the shell that may be lent.
     pub shell: ShellLoans,
     /// The project's file that it started with.
     pub project: Option<PathBuf>,
-    /// Whether any host may be reached, to learn what the command needs.
+    /// Whether any host may be reached, to learn the command's needs.
     pub open: bool,
-    /// The agent that runs, if it is a known one.
+    /// The profile of the agent that runs, if it is a known one.
     pub profile: Option<Profile>,
     /// The rules that operators granted.
     pub granted: Option<PathBuf>,
-    /// What runs.
+    /// The command that runs.
     pub runs_as: RunsAs,
 }
 
@@ -53,7 +53,7 @@ pub enum RunsAs {
     Exec,
 }
 
-/// A configuration that was read, with what it stands for.
+/// A configuration that was read, with its resolved credentials and hosts.
 pub(crate) struct ReadConfig {
     pub(crate) config: Arc<Config>,
     pub(crate) resolved: ResolvedConfig,
@@ -75,12 +75,12 @@ impl Latest {
         let configs = std::iter::once(self.read.config.clone()).chain(read);
         let (watched, known) = (Watched::new(configs.collect(), named), self.files.clone());
         let mut files = watched.look();
-        // What was looked at before it was read stays as it was then.
+        // Files that were looked at before they were read keep that state.
         files.keep(known);
         (self.watched, self.files) = (Arc::new(watched), files);
     }
 
-    /// Follows a configuration that is in force.
+    /// Takes over a configuration that is in force.
     pub(crate) fn follow(&mut self, read: ReadConfig) {
         let configs = vec![read.config.clone()];
         self.read = read;
@@ -89,7 +89,7 @@ impl Latest {
     }
 }
 
-/// What a reload put in force.
+/// The outcome of a reload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     /// The number of the generation.
@@ -98,18 +98,18 @@ pub struct Applied {
     pub gained: Vec<CredentialName>,
     /// The credentials that sessions lost.
     pub lost: Vec<CredentialName>,
-    /// The addresses that are listened on from now on.
+    /// The addresses of added listeners.
     pub added: Vec<String>,
-    /// The addresses that are listened on no more.
+    /// The addresses of removed listeners.
     pub removed: Vec<String>,
-    /// The servers that the log's records are exported to anew, or in another way.
+    /// The servers of exports that begin, or that changed.
     pub exports_begun: Vec<String>,
     /// The servers whose exports end.
     pub exports_ended: Vec<String>,
 }
 
 impl Applied {
-    /// What changed beside the policies, in words.
+    /// Describes the changes other than those of policies.
     pub fn changes(&self) -> Vec<String> {
         let changes = [
             ("credentials gained", join(&self.gained, ", ")),
@@ -151,7 +151,7 @@ impl Reloading {
 }
 
 impl ConfigSource {
-    /// Reads the configuration anew.
+    /// Reads the configuration again.
     ///
     /// # Errors
     /// Returns a [`Failure`] with every mistake.

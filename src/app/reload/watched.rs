@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::files::{self, Consent};
 
-/// What is watched: the files of configurations, and further ones.
+/// The files to watch: those of configurations, and further ones.
 pub(crate) struct Watched {
     configs: Vec<Arc<Config>>,
     named: BTreeSet<PathBuf>,
@@ -41,13 +41,13 @@ impl Watched {
     }
 }
 
-/// The files of a configuration, each with its identity and what a person decided about it. Two are
-/// equal if no file was written, replaced, added, removed or decided about between them.
+/// The files of a configuration, each with its identity and a person's decision about it. Two
+/// values are equal if no file was written, replaced, added, removed or decided about in between.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct WatchedFiles(BTreeMap<PathBuf, (Option<Identity>, Option<Consent>)>);
 
-/// What changes when a file is written or replaced, by whatever path: device, inode, size, and the
-/// times of its content and of its inode.
+/// The attributes that change when a file is written or replaced, by whatever path: device, inode,
+/// size, and the times of its content and of its inode.
 ///
 /// Links are followed, as Kubernetes replaces the link to a folder of mounted files.
 type Identity = (u64, u64, u64, (i64, i64), (i64, i64));
@@ -58,7 +58,7 @@ impl WatchedFiles {
         self.0.extend(earlier.0);
     }
 
-    /// Forgets the files that are watched no more.
+    /// Forgets the files that are not watched any more.
     pub(crate) fn only(&mut self, watched: &Watched) {
         let names: BTreeSet<PathBuf> = watched.names().collect();
         self.0.retain(|path, _| names.contains(path));
