@@ -26,7 +26,7 @@ pub(crate) fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, 
     Ok((settings.clone(), Arc::new(client)))
 }
 
-/// Says that a part cannot be set up.
+/// Returns the failure that a part cannot be set up.
 pub fn failed(what: &str, error: &dyn std::error::Error) -> Failure {
     Failure::of(format!("{what} cannot be set up"), error)
 }

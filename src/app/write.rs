@@ -16,17 +16,16 @@ pub fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
     WrittenFile::new(path, content, mode)?.map_or(Ok(()), WrittenFile::replace)
 }
 
-/// A file that was written as `NAME.new`, beside the one that it replaces. It is removed if it is
-/// dropped.
+/// A file that was written as `NAME.new`, next to the one that it replaces. It is removed on drop.
 pub(crate) struct WrittenFile {
     path: PathBuf,
     beside: PathBuf,
 }
 
 impl WrittenFile {
-    /// Writes a file beside the one that it replaces; `None` if that has this content already.
+    /// Writes a file next to the one that it replaces; `None` if that has this content already.
     ///
-    /// What a killed gateway left there is replaced, so that leftovers do not pile up.
+    /// A file that a killed gateway left there is replaced, so that leftovers do not pile up.
     ///
     /// # Errors
     /// Returns a [`Failure`] that names the file.
@@ -34,7 +33,7 @@ impl WrittenFile {
         if holds(path, content).is_ok_and(|holds| holds) {
             return Ok(None);
         }
-        // Renaming would fail, when others are in place already.
+        // Renaming would fail only later, when other files are already in place.
         if std::fs::symlink_metadata(path).is_ok_and(|known| known.is_dir()) {
             return Err(unwritten(path, &ErrorKind::IsADirectory.into()));
         }
@@ -55,7 +54,7 @@ impl WrittenFile {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        // Another's file or link of this name, made meanwhile, is refused.
+        // A file or link of this name that another process made meanwhile is refused.
         let mut file = std::fs::OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -76,13 +75,13 @@ impl WrittenFile {
 
 impl Drop for WrittenFile {
     fn drop(&mut self) {
-        // It is gone if it replaced the other.
+        // The file is gone if it replaced the other.
         let _ = std::fs::remove_file(&self.beside);
     }
 }
 
-/// Whether a regular file has this content. Whoever may write the folder may have put something
-/// else there: a pipe is not waited for, a link not followed, and a large file not read.
+/// Whether a regular file has this content. Anyone who can write to the folder may have put
+/// something else there: a pipe is not waited for, a link not followed, and a large file not read.
 fn holds(path: &Path, content: &[u8]) -> std::io::Result<bool> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = std::fs::OpenOptions::new()

@@ -1,4 +1,4 @@
-//! Sessions that operators make at run time, beside those of listeners and callers.
+//! Sessions that operators create at run time, in addition to those of listeners and callers.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,11 +14,11 @@ use crate::names::{SessionId, User};
 use crate::session::{Creation, Lifetime, Moment, Session};
 
 impl App {
-    /// Makes a session that no listener owns, and keeps it; `None` if its name is taken, also by
-    /// one that is over. One that the same request made is shown again.
+    /// Creates a session that no listener owns, and stores it; `None` if its name is taken, even by
+    /// a session that is over. A session that the same request created is returned again.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if the session cannot be what is asked for, or cannot be kept.
+    /// Returns a [`Failure`] if the request cannot be met, or the session cannot be stored.
     pub(crate) async fn create_session(
         &self,
         id: &SessionId,
@@ -36,7 +36,7 @@ impl App {
         };
         let creation = session.creation().unwrap_or(&creation);
         let narrowed = caveats(creation.ends(), &creation.request.caveats)?;
-        // Of a name there is one such token: a repeated request gets the same.
+        // Each session has one such token: a repeated request gets the same.
         let token = token(&session, [0; 12], &narrowed)?;
         Ok(Some(CreatedSession {
             token,
@@ -75,7 +75,7 @@ impl App {
             let what = format!("there is no credential `{unknown}` to lend");
             return Err(Failure::usage(what).next("see `gateway session list`"));
         }
-        // What was ended stays so, with the tokens that are still out there.
+        // An ended session stays ended, with its tokens that are still in use.
         if self.keeper().await?.recall(id).await?.record.is_some() {
             return Ok(None);
         }
@@ -88,8 +88,8 @@ impl App {
         self.open_beside(with, whose).await.map(Some)
     }
 
-    /// Returns the session of this id that lives here, or one that an operator made at a gateway
-    /// that shares the state.
+    /// Returns the live session of this id, or one that an operator created at a gateway that
+    /// shares the state.
     async fn made_session(
         &self,
         with: (&Config, &[Login]),
@@ -101,14 +101,14 @@ impl App {
         let Some(creation) = self.keeper().await?.creation(id).await? else {
             return Ok(None);
         };
-        // It is there, as it would be after a restart.
+        // It exists already, so a full table does not keep it out, just as at a restart.
         self.makes_room(with.0.sessions.most).await?;
         let groups = &creation.request.groups[..];
         let whose = (id, groups, Whose::Operator(&creation));
         self.open_beside(with, whose).await.map(Some)
     }
 
-    /// Does the same, after what a reload brings.
+    /// Does the same, after any reload under way.
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be opened.
@@ -119,10 +119,10 @@ impl App {
         self.made_session(with, id).await
     }
 
-    /// Moves the end of a session that was made so, and mints a token that lives as long.
+    /// Moves the end of a session that was created so, and mints a token that lives as long.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if it was not made so, is over, or may not live for so long.
+    /// Returns a [`Failure`] if it was not created so, is over, or may not live for so long.
     pub(crate) async fn extend_session(
         &self,
         id: &SessionId,
@@ -159,7 +159,7 @@ impl App {
         Ok((token, next.ends()))
     }
 
-    /// Refuses to make a session that nobody can reach.
+    /// Refuses to create a session that no client can reach.
     fn refuse_without_door(&self) -> Result<(), Failure> {
         let open = self.listening.open();
         let is_door = |known: &crate::config::Listener| {
@@ -173,7 +173,7 @@ impl App {
     }
 }
 
-/// Whether a request with the key of a live session asks for it once more.
+/// Whether a request repeats, with its key, the one that created a live session.
 fn made_again(live: &Session, asked: &Creation) -> Result<bool, Failure> {
     let is_known = |made: &&Creation| made.key.is_some() && made.key == asked.key;
     match live.creation().filter(is_known) {
@@ -185,7 +185,7 @@ fn made_again(live: &Session, asked: &Creation) -> Result<bool, Failure> {
     }
 }
 
-/// Refuses an end so long after a session was made.
+/// Refuses a session's end that is too long after its creation.
 fn refuse_beyond(config: &Config, lasts: Duration) -> Result<(), Failure> {
     let most = config.ca.lifetime;
     if !lasts.is_zero() && lasts <= most {

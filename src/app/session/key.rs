@@ -1,4 +1,4 @@
-//! Finds the key that seals the state, or makes one at the first start.
+//! Finds the key that seals the state, or creates one at the first start.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::gateway::chain;
 use crate::names::CredentialName;
 use crate::state::{KeyMark, LoginRows, SealingKey, SqliteState, StateError, StateFile};
 
-/// Where the key may be kept.
+/// The places that may hold the key.
 pub(crate) struct KeyPlaces<'c> {
     config: &'c Config,
-    /// The file that is used if there is no key ring.
+    /// The file for the key if there is no key ring.
     file: SecretRef,
     ring: SecretRef,
 }
 
 /// Why there is no key.
 pub(crate) enum NoKey {
-    /// The store is in use, and its key cannot be had here and now.
+    /// The store is in use, and its key is not available.
     Lost(Failure),
-    /// Something is wrong with the place of the key, or with the store.
+    /// The place of the key, or the store, is faulty.
     Unusable(Failure),
 }
 
@@ -39,7 +39,7 @@ impl From<Failure> for NoKey {
 type Placed = (SealingKey, &'static str);
 
 impl<'c> KeyPlaces<'c> {
-    /// The places of a configuration whose state is in `folder`.
+    /// Returns the places of a configuration whose state is in `folder`.
     pub(crate) fn new(config: &'c Config, folder: &Path) -> Self {
         Self {
             config,
@@ -49,16 +49,16 @@ impl<'c> KeyPlaces<'c> {
     }
 
     /// Opens a store with its key. A new store gets one. If the key is lost, `forgets` says whether
-    /// to begin anew with another one, without any session of before.
+    /// to begin anew with another key, without any earlier session.
     ///
     /// # Errors
-    /// Returns [`NoKey`] if the key of a store that is in use cannot be had, or is another one.
+    /// Returns [`NoKey`] if the key of a store in use is unavailable, or is another key.
     pub(crate) async fn unlock(
         &self,
         store: StateFile,
         forgets: bool,
     ) -> Result<(SqliteState, Arc<SealingKey>), NoKey> {
-        // One process at a time makes a key, or two would keep different ones.
+        // A lock, or two processes would create different keys.
         let _alone = self.lock()?;
         let unreadable = |error| Failure::of("the state cannot be read", &error);
         if let Some(mark) = store.key_mark().await.map_err(unreadable)? {
@@ -84,8 +84,8 @@ impl<'c> KeyPlaces<'c> {
     /// Returns the key of the rows of logins. The first row gets one.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if the key of rows that are there cannot be had, or if none can be
-    /// kept.
+    /// Returns a [`Failure`] if the key of existing rows is unavailable, or if no key can be
+    /// stored.
     pub(crate) async fn of_logins(&self, rows: &LoginRows) -> Result<SealingKey, Failure> {
         let unusable = |error: &StateError| Failure::of(UNMADE, error);
         let made = crate::files::private_folder(rows.folder());
@@ -93,7 +93,7 @@ impl<'c> KeyPlaces<'c> {
         let _alone = self.lock()?;
         if let Some(mark) = rows.key_mark().map_err(|error| unusable(&error))? {
             match self.known(&mark).await {
-                // Nothing is lost with it.
+                // There are no rows, so the key's loss costs nothing.
                 Err(_) if rows.names().is_ok_and(|names| names.is_empty()) => {}
                 known => {
                     return known.map_err(|lost| {
@@ -133,8 +133,7 @@ impl<'c> KeyPlaces<'c> {
         }
     }
 
-    /// Returns the key of a new store: the configured one, one that other stores have, or a new
-    /// one.
+    /// Returns the key of a new store: the configured one, the one of other stores, or a new one.
     async fn first(&self) -> Result<Placed, Failure> {
         if let Some(reference) = &self.config.state.key {
             let read = self.read(reference).await;
@@ -157,13 +156,13 @@ impl<'c> KeyPlaces<'c> {
         Ok((read.ok_or_else(|| no_key(reference))?, source))
     }
 
-    /// Makes a key in a file, and says why it is not in the key ring.
+    /// Creates a key in a file, and reports why it is not in the key ring.
     fn set_in_file(&self, why: &str) -> Result<(), Failure> {
         let path = self.file.path().unwrap_or(Path::new("key"));
         let text = SealingKey::draw().context(UNMADE)?;
         let written = crate::files::create_private(path, text.as_bytes());
         written.context(UNMADE)?;
-        // It is said once: the next start finds the file.
+        // This is reported once: the next start finds the file.
         note(format!(
             "gateway: sessions are sealed with a key in {} (mode 0600), not in a key ring: {why}",
             path.display()
@@ -171,7 +170,7 @@ impl<'c> KeyPlaces<'c> {
         Ok(())
     }
 
-    /// Reads the key of a reference; `None` if what it refers to is no key.
+    /// Reads the key of a reference; `None` if its value is not a key.
     async fn read(&self, reference: &SecretRef) -> Result<Option<SealingKey>, Unavailable> {
         let stores = match self
             .config
@@ -199,7 +198,7 @@ impl<'c> KeyPlaces<'c> {
     }
 }
 
-/// Makes sure that the key ring has a key. The ring's client may block, so it has a thread.
+/// Makes sure that the key ring has a key. Its client may block, so it runs on its own thread.
 fn in_ring() -> Result<(), String> {
     let set = || {
         let names = ring::list().map_err(|error| error.to_string())?;
@@ -212,7 +211,7 @@ fn in_ring() -> Result<(), String> {
         ring::set(&name, value).map_err(|error| error.to_string())
     };
     let (tell, told) = std::sync::mpsc::channel();
-    // A locked ring asks its user, who may not be there. Then nobody hears the thread.
+    // A locked ring asks its user, who may be absent. Then the thread's result is dropped.
     std::thread::spawn(move || drop(tell.send(set())));
     let answer = told.recv_timeout(DEADLINE);
     answer.unwrap_or_else(|_| Err(String::from("it does not answer")))

@@ -1,4 +1,4 @@
-//! What is kept of one session, and what is made of it at the next start.
+//! The stored state of one session, and what the next start restores from it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use crate::session::phantom::{KeptShapes, PhantomKey};
 use crate::session::{Creation, EndReason, Session, SessionStatus};
 use crate::state::{KeptSecrets, SessionDecision, SessionRecord};
 
-/// What is kept of one session.
+/// The stored state of one session.
 pub(crate) struct StoredSession {
     /// The id of its record.
     pub(crate) id: SessionId,
@@ -21,17 +21,17 @@ pub(crate) struct StoredSession {
     pub(crate) secrets: KeptSecrets,
     /// The shapes of its phantoms.
     pub(crate) shapes: KeptShapes,
-    /// Whether an operator paused it, also before it was begun anew.
+    /// Whether an operator paused it, even before it began anew.
     pub(crate) paused: bool,
-    /// How many sessions had its name before, and are used up.
+    /// How many earlier sessions had its name and are used up.
     pub(crate) before: u64,
 }
 
 impl StoredSession {
-    /// A session of which there is no record yet.
+    /// Creates the state of a session without a record.
     ///
     /// # Errors
-    /// Returns a [`Failure`] without random bytes.
+    /// Returns a [`Failure`] if there are no random bytes.
     pub(crate) fn new(id: SessionId, paused: bool, before: u64) -> Result<Self, Failure> {
         Ok(Self {
             id,
@@ -43,8 +43,8 @@ impl StoredSession {
         })
     }
 
-    /// What its caller has now: this one, or the next one if it is used up. An operator's pause
-    /// goes on.
+    /// Returns the state of a caller's current session: this one, or a new one if it is used up. An
+    /// operator's pause carries over.
     ///
     /// # Errors
     /// As [`StoredSession::new`].
@@ -55,12 +55,12 @@ impl StoredSession {
         }
     }
 
-    /// What the session's phantoms are derived from.
+    /// Returns the key that the session's phantoms are derived from.
     pub(crate) fn key(&self) -> PhantomKey {
         PhantomKey::from_bytes(*self.secrets.seed)
     }
 
-    /// Its CA, if that is kept.
+    /// Returns its CA, if that is stored.
     pub(crate) fn ca(&self) -> Option<KeptCa> {
         let certificate = self.record.as_ref()?.certificate.clone()?;
         Some(KeptCa {
@@ -71,12 +71,12 @@ impl StoredSession {
         })
     }
 
-    /// Until when it lives, if it has a record and ends by itself.
+    /// Returns when it ends, if it has a record and an end of its own.
     pub(crate) fn ends(&self) -> Option<SystemTime> {
         ends(self.record.as_ref()?)
     }
 
-    /// Gives a session the status that was kept.
+    /// Gives a session the stored status.
     pub(crate) fn restore(&self, session: &Session) {
         match &self.record {
             Some(record) => session.narrow(status(record)),
@@ -85,8 +85,8 @@ impl StoredSession {
         }
     }
 
-    /// Why the session has ended, if it has. Only a decision ends it for good: the session of a
-    /// listener whose time was over while nobody served it is renewed when it is opened.
+    /// Returns why the session has ended, if it has. Only a decision ends it for good: a listener's
+    /// session whose lifetime ended while no gateway ran is renewed when it is opened.
     pub(crate) fn ended(&self) -> Option<EndReason> {
         match status(self.record.as_ref()?) {
             SessionStatus::Ended(why) => Some(why),
@@ -94,7 +94,7 @@ impl StoredSession {
         }
     }
 
-    /// The decisions that keep the shapes which the record does not have yet.
+    /// Returns the decisions that store the shapes which the record lacks.
     pub(crate) fn new_shapes(&self) -> Vec<SessionDecision> {
         let changed = self.shapes.changed().iter().cloned();
         changed
@@ -108,7 +108,7 @@ impl StoredSession {
     }
 }
 
-/// A session that was opened, and that no request reaches yet.
+/// A session that was opened, and that no request can reach yet.
 pub(crate) struct OpenedSession {
     pub(crate) session: Arc<Session>,
     pub(crate) ca: Arc<SessionCa>,
@@ -116,32 +116,32 @@ pub(crate) struct OpenedSession {
 }
 
 impl OpenedSession {
-    /// The session and its CA.
+    /// Returns the session and its CA.
     pub(crate) fn live(&self) -> (Arc<Session>, Arc<SessionCa>) {
         (self.session.clone(), self.ca.clone())
     }
 }
 
-/// Until when a session lives, if it ends by itself.
+/// Returns when a session ends, if it has an end of its own.
 pub(crate) fn ends(record: &SessionRecord) -> Option<SystemTime> {
     Some(SystemTime::UNIX_EPOCH + Duration::from_secs(record.ends?))
 }
 
-/// How an operator made a session, if one did and it lives.
+/// Returns the request by which an operator created a live session.
 pub(crate) fn creation(record: &SessionRecord) -> Option<Creation> {
     let created = record.created.as_deref().filter(|_| lives(record));
     Creation::read(created?)
 }
 
-/// Whether a session is over neither by decision nor by its time. One that was idle may come back,
-/// and one that no operator made is renewed when it is opened.
+/// Whether a session is live, neither ended by decision nor expired. An idle one may come back, and
+/// one that no operator created is renewed when it is opened.
 pub(crate) fn lives(record: &SessionRecord) -> bool {
     let ends = record.created.as_ref().and_then(|_| ends(record));
     let is_over = ends.is_some_and(|ends| ends <= SystemTime::now());
     !is_over && (record.ended.is_none() || record.was_idle)
 }
 
-/// What was made of a session by decision.
+/// Returns the status that decisions gave a session.
 pub(crate) fn status(record: &SessionRecord) -> SessionStatus {
     match (record.ended, record.paused) {
         (Some(_), _) if record.for_good => SessionStatus::Ended(EndReason::ForGood),
@@ -152,7 +152,7 @@ pub(crate) fn status(record: &SessionRecord) -> SessionStatus {
     }
 }
 
-/// The secrets of a session that begins, which has no CA yet.
+/// Draws the secrets of a new session, which has no CA yet.
 pub(crate) fn drawn() -> Result<KeptSecrets, Failure> {
     let mut seed = Zeroizing::new([0; 32]);
     getrandom::fill(&mut seed[..]).map_err(Failure::no_randomness)?;

@@ -1,5 +1,5 @@
-//! Renews the sessions of listeners half-way of their lifetime, and follows what other processes
-//! decide about them, and which ones operators make there.
+//! Renews the sessions of listeners half-way through their lifetime, and follows the decisions of
+//! other processes about them, and the sessions that operators create there.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -23,7 +23,7 @@ struct Shared {
     store: Arc<dyn StateStore>,
     state: Arc<SharedState>,
     tended: Mutex<Vec<Tended>>,
-    /// Where others that operators made are asked for; `None` if there are none.
+    /// The channel to request sessions that operators created elsewhere, if there can be any.
     asks: Option<mpsc::Sender<AskedSession>>,
     /// Whether the task that renews them runs.
     runs: AtomicBool,
@@ -33,12 +33,12 @@ struct Shared {
 struct Tended {
     id: SessionId,
     session: Weak<Session>,
-    /// Whether the end that came by itself is kept, so that there is nothing to do.
+    /// Whether an end without a decision is stored, so that nothing is left to do.
     end_kept: Arc<AtomicBool>,
 }
 
 impl Renewal {
-    /// Renews sessions in this store. The log gets the ends of those that were idle.
+    /// Renews sessions in this store. The ends of idle sessions go to the log.
     pub(crate) fn new(
         store: Arc<dyn StateStore>,
         state: Arc<SharedState>,
@@ -82,7 +82,7 @@ impl Renewal {
 }
 
 impl Shared {
-    /// Applies what was decided since `seen`, and returns the last revision.
+    /// Applies the decisions since `seen`, and returns the last revision.
     async fn follow(&self, seen: Option<Revision>) -> Option<Revision> {
         let decided = match seen {
             Some(seen) => self.store.since(seen).await,
@@ -98,7 +98,7 @@ impl Shared {
                 }
                 last.or(seen)
             }
-            // Everything is looked at. What is decided meanwhile is looked at once more.
+            // Every session is checked. Decisions made meanwhile are checked once more.
             Err(StateError::Forgotten) => {
                 let last = self.store.decide(Vec::new()).await.ok();
                 self.look(|_| true).await;
@@ -110,8 +110,8 @@ impl Shared {
         }
     }
 
-    /// Asks for those of these sessions that operators made and that live, and that this process
-    /// does not have.
+    /// Requests each of these sessions that an operator created, that is live, and that this
+    /// process lacks.
     fn learn(&self, records: impl IntoIterator<Item = SessionRecord>) {
         let Some(asks) = &self.asks else { return };
         let is_made = |one: &SessionRecord| creation(one).is_some();
@@ -123,13 +123,13 @@ impl Shared {
                 caller: None,
                 answer: oneshot::channel().0,
             });
-            // Whoever presents its token asks again.
+            // If this fails, a client with its token causes another request.
             let _ = asked.map(|asked| asks.try_send(asked));
         }
     }
 
-    /// Reads the records of some sessions, and pauses or ends those that were paused or ended.
-    /// Those that operators made live longer if another gateway extended them.
+    /// Reads the records of some sessions, and pauses or ends sessions as their records say. An
+    /// operator's session lives longer if another gateway extended it.
     async fn look(&self, about: impl Fn(&Tended) -> bool) {
         for one in self.tended().into_iter().filter(about) {
             let record = self.store.session(&one.id).await;
@@ -138,11 +138,11 @@ impl Shared {
             };
             let is_used = session.status() == SessionStatus::Active;
             match status(&record) {
-                // Another gateway ended it, and has the next one of its name.
+                // Another gateway ended it, and has its successor of this name.
                 _ if record.before != session.before() => {
                     session.narrow(SessionStatus::Ended(EndReason::Operator));
                 }
-                // Another gateway ended it, where nobody used it.
+                // Another gateway ended it as idle, since it had no use there.
                 SessionStatus::Ended(EndReason::Idle) if is_used => {
                     if !self.takes_back(&one.id).await {
                         session.narrow(status(&record));
@@ -159,14 +159,14 @@ impl Shared {
         }
     }
 
-    /// Takes back the end of a session that is in use here. Returns whether it is in use then: an
-    /// operator may have paused it, also since it was read.
+    /// Undoes the end of a session that is in use here. Returns whether the session stays in use:
+    /// an operator may have paused it, even since its record was read.
     async fn takes_back(&self, id: &SessionId) -> bool {
         let decided = SessionDecision::TakeBack(id.clone());
         match self.store.decide(vec![decided]).await {
             Ok(_) => true,
             Err(StateError::Refused(_)) => false,
-            // The next decision about it is looked at again.
+            // The next decision about it checks it again.
             Err(error) => {
                 tracing::warn!(session = %id, %error, "the end of a session in use could not be taken back");
                 true
@@ -174,7 +174,7 @@ impl Shared {
         }
     }
 
-    /// Renews the sessions that are due, and keeps the ends of those that were idle for too long.
+    /// Renews the sessions that are due, and stores the ends of those that were idle for too long.
     async fn renew(&self) {
         let now = Moment::now();
         for (one, session) in self.due(now) {
@@ -198,9 +198,9 @@ impl Shared {
                         session.narrow(SessionStatus::Ended(EndReason::Expired));
                     }
                 }
-                // The store has it, or the listener may come back.
+                // The end is stored already, or the listener may come back.
                 Some(EndReason::Operator | EndReason::ForGood | EndReason::Listener) => {}
-                // A listener's own session renews itself, also after the machine slept.
+                // Only a listener's own session is renewed, even after the machine slept.
                 None if session.creation().is_some() => {}
                 None | Some(EndReason::Expired) => self.extend(&id, &session, now).await,
             }
@@ -217,14 +217,14 @@ impl Shared {
             Ok(_) => session.extend(next),
             // It was ended elsewhere.
             Err(StateError::Refused(_)) => self.look(|one| one.id == *id).await,
-            // It lives for the other half, and each round tries again.
+            // Half of its lifetime is left, and each round tries again.
             Err(error) => {
                 tracing::warn!(session = %id, %error, "the session could not be renewed");
             }
         }
     }
 
-    /// Keeps the end of a session that ended by itself.
+    /// Stores the end of a session that ended without a decision.
     async fn keep_end(&self, (one, session): (&Tended, &Session), end: SessionDecision, how: &str) {
         let id = &one.id;
         match self.store.decide(vec![end]).await {
@@ -244,7 +244,7 @@ impl Shared {
         }
     }
 
-    /// The sessions that must be renewed or are over. Those that are gone are forgotten.
+    /// Returns the sessions that are due for renewal or over, and forgets those that were dropped.
     fn due(&self, now: Moment) -> Vec<(Tended, Arc<Session>)> {
         let mut due = Vec::new();
         self.tended.lock().retain(|one| {
@@ -259,7 +259,7 @@ impl Shared {
                 Some(EndReason::Expired) => session.creation().is_some(),
                 why => why == Some(EndReason::Idle),
             };
-            // Somebody may have resumed it.
+            // An operator may have resumed it.
             let is_kept = one.end_kept.fetch_and(has_ended, Ordering::Relaxed);
             let is_done = has_ended && is_kept;
             if (is_half_over || ended.is_some()) && !is_done {
@@ -275,7 +275,7 @@ impl Shared {
     }
 }
 
-/// Records that a session ended by itself.
+/// Records that a session ended without a decision.
 pub(crate) fn record_end(state: &SharedState, id: &SessionId, how: &str, reason: ReasonCode) {
     let recorded = state.log.event(Event {
         name: "session_ended",
@@ -291,9 +291,9 @@ pub(crate) fn record_end(state: &SharedState, id: &SessionId, how: &str, reason:
 
 const IDLE: &str = "it was not used for too long";
 const EXPIRED: &str = "its time was over";
-/// How often it is looked whether something was decided. After a machine slept for longer than a
-/// lifetime, requests are refused for so long at most.
+/// How often decisions are looked for. After a machine slept for longer than a lifetime, requests
+/// are refused for at most this long.
 const EVERY: Duration = Duration::from_secs(1);
-/// How often it is looked which sessions are due, of which there may be many. A lifetime has a
-/// minute or more.
+/// How often due sessions are looked for, of which there may be many. A lifetime is at least a
+/// minute.
 const LOOK: Duration = Duration::from_secs(2);

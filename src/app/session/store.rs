@@ -1,5 +1,5 @@
-//! Keeps sessions between two starts of the gateway: the phantoms of each, and the CAs of those
-//! that have listeners.
+//! Stores sessions between two starts of the gateway: the phantoms of each, and the CAs of sessions
+//! with listeners.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -28,43 +28,43 @@ use crate::state::{
     SessionRecord, SqliteState, StateError, StateFile, StateStore, unix,
 };
 
-/// Which sessions outlive the process.
+/// The sessions that outlive the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Persistence {
     /// None, as in a demo.
     Nothing,
-    /// Those of listeners, with their CAs.
+    /// The sessions of listeners, with their CAs.
     Listeners,
     /// The phantoms of commands that this user runs in this folder.
     Project(PathBuf),
 }
 
-/// The store of sessions, and the key that opens what is sealed there.
+/// The store of sessions, and the key that unseals its records.
 pub(crate) struct SessionStore {
     store: Arc<dyn StateStore>,
     key: Arc<SealingKey>,
     keeping: Persistence,
-    /// Whether the next start knows of them. Without a place for the state, it does not.
+    /// Whether the next start knows the sessions. Without a place for the state, it does not.
     outlast: bool,
     fresh: bool,
-    /// The sessions that this process opened, which are fresh no more.
+    /// The sessions that this process opened, which are not fresh any more.
     begun: Mutex<HashSet<SessionId>>,
-    /// The user that runs the command, if it is not this one.
+    /// The user that the command runs as, if it is another.
     user: Option<String>,
     renewal: Renewal,
-    /// Whether the phantoms of other sessions were asked for.
+    /// Whether the phantoms of other sessions were requested.
     recognises: AtomicBool,
 }
 
 impl SessionStore {
     /// Opens the state of a configuration.
     ///
-    /// If no place for it is configured and the usual one cannot be used, sessions are kept in
-    /// memory, and that is said. `serve` does so only if no state is there: in one that it cannot
+    /// If no place for it is configured and the default cannot be used, sessions are kept in
+    /// memory, with a notice. `serve` does so only if there is no state: in one that it cannot
     /// read, a session may be ended or paused.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if a state that is there cannot be used, or its key is lost.
+    /// Returns a [`Failure`] if existing state cannot be used, or its key is lost.
     pub(crate) async fn open(
         config: &Config,
         keeping: Persistence,
@@ -129,7 +129,7 @@ impl SessionStore {
         Err(Failure::of(what, &error).next(remedy))
     }
 
-    /// Returns what is kept of a session, or what is to be kept of a new one.
+    /// Returns the stored state of a session, or a new one to be stored.
     ///
     /// # Errors
     /// Returns a [`Failure`] if its record cannot be read.
@@ -141,7 +141,7 @@ impl SessionStore {
         let known = record.as_ref();
         let (paused, before) = known.map_or((false, 0), |known| (known.paused, known.before));
         let is_decided = |record: &SessionRecord| record.ended.is_some() && !record.was_idle;
-        // Those that operators made before it have ended.
+        // Sessions that operators created before a fresh start have ended, so this one is later.
         let is_later = |record: &SessionRecord| record.created.is_some();
         let stays =
             |record: &SessionRecord| !self.is_fresh(&id) || is_decided(record) || is_later(record);
@@ -160,10 +160,10 @@ impl SessionStore {
         })
     }
 
-    /// The sessions that operators made and that live. If all begin anew, they end.
+    /// Returns the live sessions that operators created. If all begin anew, these end.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if their records cannot be read, or not be ended.
+    /// Returns a [`Failure`] if their records cannot be read, or they cannot be ended.
     pub(crate) async fn created(&self) -> Result<Vec<(SessionId, Creation)>, Failure> {
         if self.fresh {
             self.begin_anew().await?;
@@ -176,7 +176,7 @@ impl SessionStore {
         Ok(records.filter_map(read).collect())
     }
 
-    /// How an operator made a session that lives.
+    /// Returns the request by which an operator created a live session.
     ///
     /// # Errors
     /// Returns a [`Failure`] if its record cannot be read.
@@ -186,9 +186,8 @@ impl SessionStore {
         Ok(record.as_ref().and_then(creation))
     }
 
-    /// Takes what opens a session from everything that lives, also from what this process does not
-    /// open: what operators made ends, and all else has another seed, and another CA when it is
-    /// opened.
+    /// Revokes the means of access to every live session, even to those that this process does not
+    /// open: operators' sessions end, and all others get another seed, and another CA when opened.
     async fn begin_anew(&self) -> Result<(), Failure> {
         if !self.keeps_ca() {
             return Ok(());
@@ -222,15 +221,15 @@ impl SessionStore {
     /// Moves the end of a session. Returns whether it had not been ended.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if that cannot be written.
+    /// Returns a [`Failure`] if this cannot be written.
     pub(crate) async fn extend(&self, id: &SessionId, ends: SystemTime) -> Result<bool, Failure> {
         let (session, ends) = (id.clone(), unix(ends));
         self.decide(vec![SessionDecision::Extend { session, ends }])
             .await
     }
 
-    /// Keeps sessions that were opened, all or none. Returns whether it did: if another process
-    /// kept one first, the caller recalls what that one kept.
+    /// Stores sessions that were opened, all or none. Returns whether it did: if another process
+    /// stored one first, the caller recalls that one.
     ///
     /// # Errors
     /// Returns a [`Failure`] if the record cannot be written.
@@ -247,7 +246,7 @@ impl SessionStore {
         Ok(is_kept)
     }
 
-    /// Keeps the shapes of phantoms that a live session gained. Returns as [`SessionStore::keep`].
+    /// Stores the shapes that a live session's phantoms gained. Returns as [`SessionStore::keep`].
     ///
     /// # Errors
     /// As [`SessionStore::keep`].
@@ -255,7 +254,7 @@ impl SessionStore {
         self.decide(kept.new_shapes()).await
     }
 
-    /// Keeps what a session of `serve` did with a login. Returns whether it lives.
+    /// Stores a change of a login by a session of `serve`. Returns whether the session lives.
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written.
@@ -277,7 +276,7 @@ impl SessionStore {
         .await
     }
 
-    /// What a session of `serve` that lives did with logins.
+    /// Returns the changes of logins by a live session of `serve`.
     ///
     /// # Errors
     /// Returns a [`Failure`] if its record cannot be read.
@@ -294,7 +293,7 @@ impl SessionStore {
             .map_or_else(BTreeMap::new, |known| known.logins))
     }
 
-    /// Keeps temporary credentials that a session of `serve` was issued. Returns whether it lives.
+    /// Stores temporary credentials that a session of `serve` was issued. Returns whether it lives.
     ///
     /// # Errors
     /// Returns a [`Failure`] if they cannot be sealed or written.
@@ -317,8 +316,8 @@ impl SessionStore {
         .await
     }
 
-    /// What is kept of a session's temporary credentials. Those of the one before that had its name
-    /// open no more.
+    /// Returns a session's stored temporary credentials. Those of its predecessor of the same name
+    /// do not open any more.
     pub(crate) fn temporary(
         &self,
         kept: &StoredSession,
@@ -327,11 +326,11 @@ impl SessionStore {
         all.filter_map(|one| one.open(&self.key, (&kept.id, &kept.secrets)).ok())
     }
 
-    /// Keeps what an operator made of a session.
+    /// Stores the status that an operator gave a session.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if it cannot be written, or if the next start will not know what took
-    /// authority away.
+    /// Returns a [`Failure`] if it cannot be written, or if the next start will not know of a pause
+    /// or an end.
     pub(crate) async fn keep_status(
         &self,
         id: &SessionId,
@@ -361,7 +360,7 @@ impl SessionStore {
         }
     }
 
-    /// Keeps until when sessions live, if they are renewed no more.
+    /// Stores when sessions end, if they are not renewed any more.
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written.
@@ -372,7 +371,7 @@ impl SessionStore {
     ) -> Result<(), Failure> {
         for session in sessions.iter().filter(|_| self.keeps_ca()) {
             let (session, ends) = (session.id().clone(), unix(ends));
-            // One that was ended elsewhere is refused, and stays so.
+            // A session that was ended elsewhere refuses this, and stays ended.
             self.decide(vec![SessionDecision::Extend { session, ends }])
                 .await?;
         }
@@ -396,22 +395,22 @@ impl SessionStore {
 
     /// Renews a session as long as this process lives, if it has a record of its own to renew.
     pub(crate) fn tend(&self, kept: &StoredSession, session: &Arc<Session>) {
-        // One that was idle for too long may be resumed.
+        // An idle session may be resumed.
         let lasts = matches!(kept.ended(), None | Some(EndReason::Idle));
         if session.lifetime().is_some() && lasts {
             self.renewal.add(kept.id.clone(), session);
         }
     }
 
-    /// The phantoms of other sessions that are kept, each with the id of its record. They are asked
-    /// for with the first session: those that are opened later are known then.
+    /// Returns the stored phantoms of other sessions, each with the id of its record. Only the
+    /// first call does: sessions that are opened later are known then.
     pub(crate) async fn others(&self, own: &StoredSession) -> Vec<(SessionId, Vec<Phantom>)> {
         if self.recognises.swap(true, Ordering::Relaxed) {
             return Vec::new();
         }
         let records = self.store.sessions(RECOGNISED).await.unwrap_or_default();
         let others = records.iter().filter(|record| record.id != own.id.as_str());
-        // A record that cannot be opened takes away a word of explanation, and nothing else.
+        // Without a record that cannot be opened, only an explanation is lost.
         others.filter_map(|record| self.phantoms(record)).collect()
     }
 
@@ -433,7 +432,7 @@ impl SessionStore {
     ) -> Result<(SessionId, Option<SessionRecord>), StateError> {
         let Persistence::Project(folder) = &self.keeping else {
             let record = match self.store.session(session).await {
-                // It begins anew, whatever is there.
+                // A fresh session ignores the damaged record.
                 Err(StateError::Changed | StateError::Damaged(_)) if self.is_fresh(session) => None,
                 read => read?,
             };
@@ -445,7 +444,7 @@ impl SessionStore {
             match self.store.session(&id).await {
                 Ok(None) => drop(own.get_or_insert(id)),
                 Ok(record) => return Ok((id, record)),
-                // It begins anew, whatever is there.
+                // A fresh session ignores the damaged record.
                 Err(StateError::Changed | StateError::Damaged(_)) if self.is_fresh(&id) => {
                     return Ok((id, None));
                 }
@@ -481,7 +480,7 @@ impl SessionStore {
         if is_another || record.parents != groups(session) || record.idle != idle {
             decisions.push(SessionDecision::Reissue(self.record(kept, session, ca)?));
         }
-        // The end of one that an operator made is where the record has it.
+        // The end of an operator's session is in its record.
         let renewed = session.lifetime().filter(|_| session.creation().is_none());
         if let (Some(lifetime), true) = (renewed, self.keeps_ca()) {
             decisions.push(SessionDecision::Extend {
@@ -554,7 +553,7 @@ fn is_absent(path: &Path) -> bool {
         .is_err_and(|error| matches!(error.kind(), NotFound | NotADirectory))
 }
 
-/// Says that the state of an earlier version was set aside, if it was.
+/// Reports that the state of an earlier version was set aside, if it was.
 fn note_set_aside(aside: Option<PathBuf>) {
     if let Some(aside) = aside {
         note(format!(
@@ -565,7 +564,7 @@ fn note_set_aside(aside: Option<PathBuf>) {
     }
 }
 
-/// Says that the phantoms of a run are its own, since what is kept cannot be opened. A login
+/// Reports that this run has its own phantoms, since the stored ones cannot be opened. A login
 /// without the key ring must not stop a command.
 fn note_run_alone(failure: &Failure, state: &Path) {
     let why = failure.why.as_deref().unwrap_or(&failure.what);

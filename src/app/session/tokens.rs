@@ -1,4 +1,4 @@
-//! Mints tokens of sessions. Nothing is kept of them: a session's own key makes and verifies them.
+//! Mints tokens of sessions. They are not stored: a session's own key makes and verifies them.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,11 +12,11 @@ use crate::state::unix;
 use crate::token::{Caveat, TokenKey, inspect};
 
 impl App {
-    /// Mints a token that an operator asks for. Of a session that one made, it is narrowed as that
-    /// session's own is, and ends no later than the session would.
+    /// Mints a token at an operator's request. For a session that an operator created, the token
+    /// has the caveats of the session's own, and ends no later than the session.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if it would last too long, if a text is no caveat, or as
+    /// Returns a [`Failure`] if it would last too long, if a text is not a caveat, or as
     /// [`App::mint_token`].
     pub(crate) fn mint_asked(
         &self,
@@ -41,10 +41,10 @@ impl App {
         self.mint_token(session, &caveats(ends, &further)?)
     }
 
-    /// Mints a token of a session that a listener has.
+    /// Mints a token of a listener's session.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if no listener has the session or it is over, or without random bytes.
+    /// Returns a [`Failure`] if no listener has it, if it is over, or if there are no random bytes.
     pub(crate) fn mint_token(
         &self,
         session: &SessionId,
@@ -63,10 +63,10 @@ impl App {
     }
 }
 
-/// Makes a token of a session. The same bytes and caveats make the same one.
+/// Makes a token of a session. The same bytes and caveats make the same token.
 ///
 /// # Errors
-/// Returns a [`Failure`] if the caveats are too many, or if nothing is kept of the session.
+/// Returns a [`Failure`] if there are too many caveats, or if the session has no key.
 pub(crate) fn token(
     session: &Session,
     random: [u8; 12],
@@ -82,10 +82,10 @@ pub(crate) fn token(
     minted.map_err(|malformed| unminted().because(malformed.to_string()))
 }
 
-/// What narrows a token: its end first.
+/// Returns the caveats of a token: its end first.
 ///
 /// # Errors
-/// Returns a [`Failure`] if a text is no caveat.
+/// Returns a [`Failure`] if a text is not a caveat.
 pub(crate) fn caveats(ends: SystemTime, further: &[String]) -> Result<Vec<Caveat>, Failure> {
     let further = further.iter().map(|text| {
         text.parse()

@@ -104,7 +104,7 @@ impl RunFlags {
         self.flags.listen = address;
     }
 
-    /// Whether a configuration is named, which then holds alone.
+    /// Whether a configuration is named. If so, no other file is read.
     pub(crate) fn names_file(&self) -> bool {
         self.flags.config.is_some()
     }

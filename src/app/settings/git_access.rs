@@ -1,17 +1,17 @@
 //! How git in a sandbox, or behind a proxy, uses a lent token: over https, where the gateway sees
 //! its requests.
 //!
-//! Git is told by its own variables, so no file of the user or of the project changes. The helper
-//! names the variable that holds the phantom, and contains nothing of it.
+//! Git is configured by its own variables, so no file of the user or of the project changes. The
+//! helper names the variable that holds the phantom, and contains nothing of it.
 
 use std::collections::BTreeMap;
 
 use crate::message::HostPattern;
 use crate::session::Binding;
 
-/// Returns git's settings as variables: SSH remotes of forges mean https ones. SSH never passes, and
-/// over https a refusal says what to do. If a password is lent there, git asks for it the variable
-/// that holds the phantom.
+/// Returns git's settings as variables. They turn SSH remotes of forges into https ones: SSH never
+/// passes, and over https a refusal says what to do. If a forge has a password credential, a helper
+/// gives git its phantom.
 pub(crate) fn variables<'a>(
     bindings: impl Iterator<Item = &'a Binding> + Clone,
 ) -> BTreeMap<String, String> {
@@ -42,7 +42,7 @@ fn numbered(settings: &[(String, String)]) -> BTreeMap<String, String> {
     variables
 }
 
-/// The user name and the variable of a credential that is lent to a host as a password.
+/// Returns the user name and the variable of a password credential for a host.
 fn password<'a>(binding: &'a Binding, host: &str) -> Option<(&'a str, &'a str)> {
     let is_bound = binding.origins.iter().any(|origin| is(&origin.hosts, host));
     let user = binding.basic_user.as_deref().filter(|_| is_bound)?;

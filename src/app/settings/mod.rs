@@ -1,5 +1,5 @@
-//! What a run is set up with: flags, the project and its file, profiles, presets and what it may
-//! have of the shell.
+//! The settings of a run: flags, the project and its file, profiles, presets and the shell's
+//! secrets that it may use.
 
 pub(crate) mod flags;
 pub(crate) mod git_access;

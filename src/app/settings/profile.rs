@@ -1,4 +1,4 @@
-//! Profiles of agents: what a known program needs to start, to work and to log in. The data is in
+//! Profiles of agents: the needs of a known program to start, to work and to log in. The data is in
 //! `policies/agents`, and tests check it.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::app::{Failure, safe};
 use crate::config::{Allowed, Config, keys};
 use crate::credential::preset::{self, Preset};
 
-/// What an agent needs. It holds no secret, and lends none by itself.
+/// The needs of an agent. It holds no secret, and lends none by itself.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Profile {
@@ -36,22 +36,22 @@ pub(crate) struct Profile {
     /// Its logins, by name.
     #[serde(default)]
     logins: Vec<String>,
-    /// The variables that it gets unless it has them; `~/` stands for its home, and `$NAME` for
+    /// The variables that it gets unless they are set; `~/` stands for its home, and `$NAME` for
     /// another variable, with its phantom.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,
-    /// What its ready screen needs beside its tokens.
+    /// The settings that its ready screen needs, in addition to its tokens.
     #[serde(default, rename = "seed")]
     pub seeds: Vec<Seed>,
 }
 
 impl Profile {
-    /// Returns the profile that a flag names, else that of the command's name. `none` is no
-    /// profile. A program that lies in the project, or is named by a path, has the one of
-    /// the flag alone: a project does not choose its own rights.
+    /// Returns the profile that a flag names, else the one of the command's name. `none` is no
+    /// profile. A program in the project, or named by a path, gets a profile by the flag alone: a
+    /// project does not choose its own rights.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if the flag names none.
+    /// Returns a [`Failure`] if the flag names no known profile.
     pub fn of(flag: Option<&str>, command: &OsStr) -> Result<Option<Self>, Failure> {
         match flag {
             Some("none") => Ok(None),
@@ -90,7 +90,7 @@ impl Profile {
     }
 }
 
-/// Whether the program that this name finds is a file of the project.
+/// Whether the program of this name is a file of the project.
 fn is_in_project(command: &OsStr) -> bool {
     let Ok(project) = project() else {
         return true;
@@ -104,7 +104,7 @@ fn is_in_project(command: &OsStr) -> bool {
     })
 }
 
-/// Returns the agent that a command starts by a program that runs others: `npx @openai/codex`.
+/// Returns the agent that a command starts through another program: `npx @openai/codex`.
 pub(crate) fn wrapped(command: &[OsString]) -> Option<&'static str> {
     let (program, rest) = command.split_first()?;
     let program = Path::new(program).file_name()?.to_str()?;

@@ -1,4 +1,4 @@
-//! The project's own file, `./gateway.toml`: where it is, and whether it may be in force.
+//! The project's own file, `./gateway.toml`: its path, and whether it may be in force.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::names::join;
 /// The name of a project's file.
 pub(crate) const NAME: &str = "gateway.toml";
 
-/// A project's file, and the very text that a person allowed.
+/// A project's file, and the exact text that a person allowed.
 #[derive(Debug)]
 pub(crate) struct AllowedFile {
     pub path: PathBuf,
@@ -30,16 +30,16 @@ impl AllowedFile {
     }
 }
 
-/// How a project's file stands.
+/// The standing of a project's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FileStanding {
-    /// A person allowed this very text.
+    /// A person allowed exactly this text.
     Allowed(String),
-    /// Nobody decided about it.
+    /// No person has decided about it.
     Undecided,
     /// A person wants it ignored.
     Denied,
-    /// It is not what a person allowed.
+    /// It differs from the text that a person allowed.
     Changed,
 }
 
@@ -48,13 +48,13 @@ pub(crate) fn find(folder: &Path) -> Option<PathBuf> {
     places(folder).find(|path| is_there(path) || is_gone(path))
 }
 
-/// Whether a person allowed a file that is not there any more.
+/// Whether a file that a person allowed is gone.
 pub(crate) fn is_gone(path: &Path) -> bool {
     let consent = Consent::of(path).ok().flatten();
     !is_there(path) && consent.is_some_and(|one| one.choice == Choice::Allowed)
 }
 
-/// Returns where the files of the projects are that a folder is in, the nearest first.
+/// Returns the paths of project files for a folder, the nearest first.
 fn places(folder: &Path) -> impl Iterator<Item = PathBuf> {
     project_folders(folder).map(|folder| folder.join(NAME))
 }
@@ -63,12 +63,12 @@ fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Returns the file of the project that a folder is in, if a person allowed what it says now. One
-/// that is ignored leaves the place to the next above.
+/// Returns the project file for a folder, if a person allowed its present text. An ignored file is
+/// skipped for the next above.
 ///
 /// # Errors
-/// Returns a [`Failure`] if the file is gone or is not the one that was allowed, or if one that
-/// nobody decided about stands before it: a command may have done that, against what it restricts.
+/// Returns a [`Failure`] if the file is gone or differs from the allowed text, or if an undecided
+/// file is nearer: a command may have done that to escape the restrictions.
 pub(crate) fn in_force(folder: &Path) -> Result<Option<AllowedFile>, Failure> {
     let mut undecided: Option<PathBuf> = None;
     for path in places(folder) {
@@ -85,11 +85,11 @@ pub(crate) fn in_force(folder: &Path) -> Result<Option<AllowedFile>, Failure> {
     Ok(None)
 }
 
-/// Returns what [`in_force`] returned to the process that started this one. It looks at what was
-/// decided alone: the command of an older sandbox may change the file in between.
+/// Returns the file that [`in_force`] returned to the process that started this one. It reads only
+/// the decision: the command of an older sandbox may change the file in between.
 ///
 /// # Errors
-/// Returns a [`Failure`] if what was decided cannot be read.
+/// Returns a [`Failure`] if the decision cannot be read.
 pub(crate) fn decided(folder: &Path) -> Result<Option<AllowedFile>, Failure> {
     for path in places(folder) {
         let consent = Consent::of(&path)?;
@@ -108,7 +108,7 @@ fn shadowed(nearer: &Path, allowed: &Path) -> Failure {
         .next("decide: `gateway project allow` or `gateway project deny`; or start with `--no-project`")
 }
 
-/// Says that a folder is in a project with a file which nobody decided about.
+/// Reports that a folder is in a project whose file no person has decided about.
 ///
 /// # Errors
 /// As [`standing`].
@@ -124,7 +124,7 @@ pub(crate) fn tell_of_undecided(folder: &Path, terminal: &Terminal) -> Result<()
     Ok(())
 }
 
-/// Says which files a named one stands in place of.
+/// Reports which files a named file replaces.
 pub(crate) fn tell_of_left_out(folder: &Path, terminal: &Terminal) {
     let user = state::user_file().filter(|path| is_there(path));
     let project = in_force(folder).ok().flatten().map(|file| file.path);
@@ -135,8 +135,8 @@ pub(crate) fn tell_of_left_out(folder: &Path, terminal: &Terminal) {
     }
 }
 
-/// Returns the files that no command in a folder of a project may change or make: those of both,
-/// and all that were allowed.
+/// Returns the files that no command in a folder of a project may change or create: those of both,
+/// and all allowed ones.
 pub(crate) fn guarded(project: &Path, folder: &Path) -> Vec<PathBuf> {
     let own = [project, folder].map(|one| one.join(NAME));
     let mut files = files::allowed_files().unwrap_or_default();
@@ -145,10 +145,10 @@ pub(crate) fn guarded(project: &Path, folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns how a file stands.
+/// Returns the standing of a file.
 ///
 /// # Errors
-/// Returns a [`Failure`] if what was decided about it cannot be read.
+/// Returns a [`Failure`] if the decision about it cannot be read.
 pub(crate) fn standing(path: &Path) -> Result<FileStanding, Failure> {
     let consent = Consent::of(path)?;
     Ok(match consent {
@@ -164,7 +164,7 @@ pub(crate) fn standing(path: &Path) -> Result<FileStanding, Failure> {
 /// Reads a project's file, if only this user and root could have written it, under this name.
 ///
 /// # Errors
-/// Returns a [`Failure`] that says why it is refused.
+/// Returns a [`Failure`] that says why the file is refused.
 pub(crate) fn read(path: &Path) -> Result<String, Failure> {
     let refused =
         |why: String| Failure::usage(format!("`{}` is refused", path.display())).because(why);
@@ -184,7 +184,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Failure> {
         .map_err(|unfit| refused(unfit.to_string()).next(unfit.remedy(path)))
 }
 
-/// Reads a file that is in force anew. The text that is judged is the text that is read.
+/// Reads a file in force again. The text that is checked is the text that is used.
 ///
 /// # Errors
 /// Returns a [`Failure`] unless exactly this text was allowed.
@@ -196,7 +196,7 @@ pub(crate) fn again(path: &Path) -> Result<AllowedFile, Failure> {
     }
 }
 
-/// Says that a file is not what a person allowed.
+/// Returns the failure that a file differs from what a person allowed.
 fn changed(path: &Path) -> Failure {
     if !is_there(path) {
         let shown = path.display();

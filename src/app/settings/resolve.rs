@@ -1,5 +1,5 @@
-//! Adds what presets and the user's own variables contribute to a configuration: credentials, their
-//! places, and hosts.
+//! Adds the contributions of presets and the user's own variables to a configuration: credentials,
+//! their places, and hosts.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -21,30 +21,30 @@ use crate::session::Binding;
 /// The credentials and hosts of a configuration, including presets and known variables.
 #[derive(Default)]
 pub struct ResolvedConfig {
-    /// The bound credentials, and where each is kept.
+    /// The bound credentials, each with the reference of its secret.
     pub stored: Vec<ConfiguredCredential>,
-    /// The logins of which they are tokens.
+    /// The logins that some of them are tokens of.
     pub logins: Vec<Login>,
-    /// Logins of the agent that are not used, since another credential is for their hosts.
+    /// Logins of the agent that are not used, since another credential is bound to their hosts.
     pub unused: Vec<UnusedLogin>,
     /// Hosts that may be reached without a credential.
     pub allowed: Vec<Allowed>,
-    /// Hosts of presets. They may be reached unless policy files speak of them.
+    /// Hosts of presets. They may be reached unless policy files decide.
     pub offered: Vec<Allowed>,
     /// The credentials that flags and the agent's profile name. They are lent whatever policy files
     /// permit; what these forbid stays forbidden.
     pub named: HashSet<CredentialName>,
     /// Origins whose clients send `%2F` inside a path segment.
     pub encoded_slash: Vec<OriginPattern>,
-    /// What presets that were asked for would lend, if one of the variables were set.
+    /// The credentials of requested presets that would be lent if one of their variables were set.
     pub unset: Vec<&'static PresetCredential>,
-    /// Variables that presets know and nobody asked for, and why they are not lent.
+    /// Variables that presets know and that were not requested, and why they are not lent.
     pub unfit: Vec<(String, SecretUnsafe)>,
-    /// Known secrets of the shell that could be lent, and that nobody named.
+    /// Known secrets of the shell that could be lent, and that were not named.
     pub withheld: Vec<Withheld>,
     /// The services of presets at further origins than those that the presets name.
     pub own_origins: Vec<(&'static Preset, Vec<OriginPattern>)>,
-    /// What the user's own files say about the registries of the presets that were asked for.
+    /// The mappings of requested presets' registries in the user's own files.
     pub registries: Vec<(&'static Preset, RegistryMapping)>,
 }
 
@@ -121,7 +121,7 @@ impl ResolvedConfig {
         self.stored.extend(stored);
     }
 
-    /// The hosts that may be reached: always, or unless policy files speak of them.
+    /// Returns the hosts that may be reached: always, or unless policy files decide.
     fn reached(&mut self, is_named: bool) -> &mut Vec<Allowed> {
         match is_named {
             true => &mut self.allowed,
@@ -146,8 +146,8 @@ impl ResolvedConfig {
     }
 
     /// Adds the credentials of these names whose variables are set and not in use, unless their
-    /// hosts have a credential already, or are allowed by a flag: what is configured stays as it
-    /// is. Notes the others.
+    /// hosts have a credential already, or are allowed by a flag: configuration has precedence.
+    /// Notes the others.
     fn add_known(
         &mut self,
         config: &Config,
@@ -160,7 +160,7 @@ impl ResolvedConfig {
             let is_free = |part: &ConfiguredCredential| {
                 let mut origins = part.binding.origins.iter();
                 let mut variables = part.binding.variables.iter();
-                // Where a key signs, nothing passes unsigned.
+                // For an origin with a signing key, no unsigned request may pass.
                 let is_open = origins.any(|origin| {
                     config
                         .allow
@@ -209,12 +209,12 @@ impl ResolvedConfig {
         Ok(())
     }
 
-    /// What each credential is bound to.
+    /// Returns the binding of each credential.
     pub(crate) fn bindings(&self) -> impl Iterator<Item = &Binding> + Clone {
         self.stored.iter().map(|stored| &stored.binding)
     }
 
-    /// Whether a credential is read from this variable, or its phantom stands there.
+    /// Whether a variable is the source of a credential, or holds its phantom.
     fn uses(&self, variable: &str) -> bool {
         self.stored.iter().any(|stored| {
             stored.from.env_name() == Some(variable)
@@ -229,13 +229,13 @@ impl ResolvedConfig {
         !bound.any(|bound| origins.iter().any(|origin| origin.overlaps(bound)))
     }
 
-    /// Allows the hosts of a preset that was asked for, whether or not a variable of it is set.
+    /// Allows the hosts of a requested preset, whether or not its variables are set.
     fn offer(&mut self, preset: &'static Preset, bound: &HashSet<CredentialName>, is_named: bool) {
         let origins = preset.credentials.iter().flat_map(|one| &one.origins);
         self.reached(is_named).extend(origins.map(allowed));
         let unset = |one: &&PresetCredential| !one.origins.is_empty() && !bound.contains(&one.name);
         let mut own = preset.credentials.iter();
-        // The agent may have offered it, too.
+        // The agent may have offered this preset, too.
         let is_told = |one: &PresetCredential| self.unset.iter().any(|told| told.name == one.name);
         if own.all(|one| unset(&one) && !is_told(one) && self.leaves(&one.origins)) {
             self.unset.extend(&preset.credentials);
@@ -250,7 +250,7 @@ impl ResolvedConfig {
         };
         let known = credential.known().map(|known| known.origins.as_slice());
         let mut known = known.unwrap_or_default().iter();
-        // A host of the user's own has what the service has at several.
+        // A self-hosted origin has what the service has, if all of the service's origins have it.
         let is_everywhere = known.all(|origin| preset.encoded_slash.contains(origin));
         self.encoded_slash
             .extend_from_slice(match &credential.origins[..] {
@@ -263,7 +263,7 @@ impl ResolvedConfig {
     /// Notes the origins of known services whose clients escape slashes, however they are allowed,
     /// and the registries that the user's `.npmrc` names.
     ///
-    /// Only where no policy file may judge by a path that is written the other way.
+    /// Called only if no policy file could judge by a path in the other spelling.
     fn slashes_of_known(&mut self) {
         for preset in preset::with_encoded_slash() {
             self.encoded_slash.extend_from_slice(&preset.encoded_slash);
@@ -282,8 +282,8 @@ impl ResolvedConfig {
         all.map(String::as_str).collect()
     }
 
-    /// Returns the hosts that a preset needs beside those of its credentials, and among them the
-    /// registry to which it lends. Notes how its clients write paths.
+    /// Returns the hosts that a preset needs in addition to those of its credentials, and the
+    /// registry that it lends to. Notes how its clients write paths.
     fn hosts_of(
         &mut self,
         preset: &'static Preset,
@@ -293,8 +293,8 @@ impl ResolvedConfig {
         if let Some(registry) = &preset.registry {
             let mapping = mapping(preset, registry)?;
             lends.clone_from(&mapping.origins);
-            // Names that are not for the public registry would reach it by any client that is not
-            // told of another.
+            // Clients that do not know the private registry would ask the public one for private
+            // names.
             if !mapping.replaces_public {
                 lends.extend_from_slice(&registry.public);
                 hosts.extend_from_slice(&registry.downloads);
@@ -309,8 +309,8 @@ impl ResolvedConfig {
         Ok((hosts.iter().map(allowed).collect(), lends))
     }
 
-    /// Adds the credentials of a preset whose variables are set and not in use. Those without
-    /// origins of their own are lent to the registry.
+    /// Adds the credentials of a preset whose variables are set and not in use. Credentials without
+    /// their own origins are lent to the registry.
     fn lend(
         &mut self,
         preset: &'static Preset,
@@ -332,7 +332,7 @@ impl ResolvedConfig {
             {
                 continue;
             }
-            // A login that was named is used instead.
+            // A named login is used instead.
             if run_logins::are_at(&self.logins, &credential.origins) {
                 continue;
             }
@@ -344,8 +344,8 @@ impl ResolvedConfig {
             } else {
                 Vec::new()
             };
-            // Each variable stands for its own value: one with another value than the first is a
-            // credential of its own, by its own name.
+            // Each variable stands for its own value: a variable with another value than the first
+            // is a credential of its own, named after itself.
             for (nth, variable) in set.iter().enumerate() {
                 let is_same =
                     |other: &&String| std::env::var_os(other) == std::env::var_os(variable);
@@ -393,12 +393,12 @@ fn withheld_aws(name: CredentialName, parts: &[ConfiguredCredential]) -> Withhel
     }
 }
 
-/// A variable that nobody asked to lend, and why it cannot be lent; `None` if it can.
+/// Returns a variable that cannot be lent, and why; `None` if it can.
 fn unlendable(variable: &str) -> Option<(String, SecretUnsafe)> {
     Some((variable.to_owned(), unfit(variable)?))
 }
 
-/// Reads what the user's own files say about a preset's registry.
+/// Reads the mapping of a preset's registry in the user's own files.
 fn mapping(preset: &Preset, registry: &PackageRegistry) -> Result<RegistryMapping, Failure> {
     let name = &preset.name;
     let user = UserConfig::of_this_user().ok_or_else(|| {
@@ -431,7 +431,7 @@ pub(crate) fn is_lent(credential: &PresetCredential) -> bool {
     credential.variables.iter().any(|variable| is_set(variable))
 }
 
-/// The variables of known secrets that are set, whether or not they are lent.
+/// Returns the variables of known secrets that are set, whether or not they are lent.
 pub(crate) fn known_secrets() -> Vec<String> {
     let known = preset::known_variables(is_set).map(|(name, _, _)| name);
     let aws = sigv4::VARIABLES.into_iter().filter(|name| is_set(name));

@@ -1,5 +1,5 @@
-//! What an agent's ready screen needs beside its tokens: members of its own settings, in the file
-//! that it keeps for the project. They hold no secret.
+//! The settings that an agent's ready screen needs, in addition to its tokens: members of its own
+//! settings, in the file that is kept for the project. They hold no secret.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -17,22 +17,22 @@ use crate::launch::home_files::{HomeFile, MOST_BYTES};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Seed {
-    /// The file inside, relative to the home, directly in a folder that is kept.
+    /// The file inside, relative to the home, directly in a kept folder.
     pub file: PathBuf,
-    /// The user's own, relative to the home outside.
+    /// The user's own file, relative to the home outside.
     own: PathBuf,
-    /// The variable that names another folder of the user's own.
+    /// The variable that may name another folder of the user's own file.
     folder_variable: Option<String>,
-    /// The members that are as the user's own file has them.
+    /// The members that are copied from the user's own file.
     members: Vec<String>,
-    /// Those that it needs once somebody is logged in, if no file has them.
+    /// The members that it needs once a person is logged in, if they are not set.
     #[serde(default)]
     logged_in: BTreeMap<String, Value>,
 }
 
 impl Seed {
-    /// The file for a home, if it needs anything that is not in it. `kept` is the folder that holds
-    /// what was kept of the home.
+    /// Returns the file for a home, if the home lacks any member. `kept` is the folder of the kept
+    /// home.
     pub(crate) fn planted(
         &self,
         kept: Option<&Path>,
@@ -59,7 +59,7 @@ impl Seed {
         }
         let path = self.file.clone();
         let content = format!("{after:#}\n").into_bytes();
-        // What a command kept may be larger than a sandbox gets, once it is indented.
+        // The kept file, once indented, may be larger than a sandbox accepts.
         let is_due = after != before && content.len() <= MOST_BYTES;
         is_due.then_some(HomeFile { path, content })
     }
@@ -74,11 +74,11 @@ impl Seed {
     }
 }
 
-/// What stands in the place of a file that a command may have written.
+/// The file at a path that a command may have written to.
 enum Kept {
     Nothing,
     Text(String),
-    /// A link, a folder, or too much. It is the command's own.
+    /// A link, a folder, or a file that is too large. It belongs to the command.
     Unreadable,
 }
 

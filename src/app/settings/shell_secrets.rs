@@ -1,5 +1,5 @@
-//! Which of the shell's known secrets a run may lend: those of its agent's profile, those that a
-//! rule names, and those for which a person answered yes, once a project.
+//! The shell's known secrets that a run may lend: those of its agent's profile, those that a rule
+//! names, and those that a person agreed to, once per project.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
@@ -14,13 +14,13 @@ use crate::files::{UserKind, UserTable};
 use crate::names::CredentialName;
 use crate::policy::Policies;
 
-/// The known secrets of the shell that may be lent, beside those that flags and files bind.
+/// The known secrets of the shell that may be lent, in addition to those of flags and files.
 #[derive(Clone, Debug, Default)]
 pub struct ShellLoans {
     named: BTreeSet<CredentialName>,
-    /// Whether any may be lent. Then the rules of policy files name further ones.
+    /// Whether any may be lent. If so, rules of policy files can name more.
     is_on: bool,
-    /// Whether a person is asked about those that nobody named.
+    /// Whether a person is asked about secrets that were not named.
     pub is_asked: bool,
 }
 
@@ -42,7 +42,7 @@ impl ShellLoans {
         }
     }
 
-    /// Returns their names, with a configuration; `None` if none is lent at all.
+    /// Returns the names, given a configuration; `None` if none is lent at all.
     ///
     /// # Errors
     /// Returns a [`Failure`] if its policies are refused.
@@ -67,18 +67,18 @@ impl ShellLoans {
 /// A known secret of the shell that is not lent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Withheld {
-    /// The credential that it would be.
+    /// The name of the credential that it would become.
     pub name: CredentialName,
     /// The variables that hold it.
     pub variables: Vec<String>,
-    /// What it would open.
+    /// The service that it would open.
     pub opens: String,
     /// Whether it signs requests to AWS.
     pub is_aws: bool,
 }
 
 impl Withheld {
-    /// The flag that lends it.
+    /// Returns the flag that lends it.
     pub fn flag(&self) -> String {
         match self.is_aws {
             true => String::from("--aws"),
@@ -87,26 +87,26 @@ impl Withheld {
     }
 }
 
-/// What a person answered about a project: which of the known secrets its commands may use.
+/// A person's answers about a project: which of the known secrets its commands may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SecretAnswers {
     /// The project.
     project: PathBuf,
-    /// By the credential's name.
+    /// The answers, by the credential's name.
     secrets: BTreeMap<String, bool>,
 }
 
 impl SecretAnswers {
-    /// Reads what was answered about a project.
+    /// Reads the answers about a project.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if it cannot be read: it may refuse something.
+    /// Returns a [`Failure`] if they cannot be read: they may refuse something.
     pub fn of(project: &Path) -> Result<Self, Failure> {
         let read = answers().read(project)?;
         Ok(read.unwrap_or_else(|| Self::none(project)))
     }
 
-    /// No answer about a project.
+    /// Returns no answers about a project.
     pub fn none(project: &Path) -> Self {
         let project = project.to_owned();
         Self {
@@ -115,13 +115,13 @@ impl SecretAnswers {
         }
     }
 
-    /// The credentials that may be lent.
+    /// Returns the credentials that may be lent.
     pub fn lent(&self) -> impl Iterator<Item = CredentialName> {
         let yes = self.all().filter(|(_, is_lent)| *is_lent);
         yes.filter_map(|(name, _)| CredentialName::new(name).ok())
     }
 
-    /// Each credential, and whether it may be lent.
+    /// Returns each credential, and whether it may be lent.
     pub fn all(&self) -> impl Iterator<Item = (&str, bool)> {
         let all = self.secrets.iter();
         all.map(|(name, is_lent)| (name.as_str(), *is_lent))
@@ -132,16 +132,16 @@ impl SecretAnswers {
         self.secrets.insert(name.to_owned(), is_lent);
     }
 
-    /// Keeps it where no command can change it.
+    /// Stores the answers where no command can change them.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if it cannot be written.
+    /// Returns a [`Failure`] if they cannot be written.
     pub fn keep(&self) -> Result<(), Failure> {
         Ok(answers().keep(&self.project, self)?)
     }
 
-    /// Asks at the terminal about the secrets of which nothing was answered yet, and keeps the
-    /// answers. Returns whether anything was asked.
+    /// Asks at the terminal about secrets without an answer, and stores the answers. Returns
+    /// whether it asked anything.
     ///
     /// # Errors
     /// As [`Self::keep`].
@@ -212,7 +212,7 @@ fn asked<T>(question: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
     }
 }
 
-/// Reads which were chosen, by number or name.
+/// Reads which secrets were chosen, by number or name.
 fn chosen(text: &str, all: &[&Withheld]) -> Option<Vec<bool>> {
     let words = text.split([' ', ',']).filter(|word| !word.is_empty());
     let words: Vec<&str> = words.collect();

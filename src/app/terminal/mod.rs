@@ -74,7 +74,7 @@ impl Terminal {
         self.json
     }
 
-    /// Prints a line to standard output. It is not a failure if the reader has gone.
+    /// Prints a line to standard output. A reader that has gone is not a failure.
     pub fn line(&self, text: impl AsRef<str>) {
         let mut out = std::io::stdout().lock();
         let written = writeln!(out, "{}", text.as_ref()).and_then(|()| out.flush());
@@ -83,7 +83,7 @@ impl Terminal {
         }
     }
 
-    /// What a command's end becomes if its output could not be written.
+    /// Turns a successful exit code into a failure if the output could not be written.
     pub fn written(&self, code: Code) -> Result<Code, Failure> {
         match code {
             Code::Ok if UNWRITTEN.load(Ordering::Relaxed) => {
@@ -98,9 +98,8 @@ impl Terminal {
         note(text);
     }
 
-    /// Takes back what a command may have done to the terminal, by which it could hide or disguise
-    /// what is written next. The cursor stays. A terminal that knows no such sequences would show
-    /// them.
+    /// Undoes changes to the terminal by which a command could hide or disguise later output. The
+    /// cursor stays. A terminal that does not know these sequences would print them.
     pub fn reset(&self) {
         let mut error = std::io::stderr().lock();
         if error.is_terminal() && !is_dumb() {
@@ -114,18 +113,18 @@ impl Terminal {
         painted(self.err, paint, text)
     }
 
-    /// Prints one entry of a summary: a name, and a text that is broken between words where the
-    /// terminal ends.
+    /// Prints one entry of a summary: a name, and a text that is wrapped between words at the width
+    /// of the terminal.
     pub fn entry(&self, name: &str, text: &str) {
         self.named(Paint::Dim, name, text);
     }
 
-    /// As [`Terminal::entry`], for what needs attention.
+    /// As [`Terminal::entry`], for entries that need attention.
     pub fn warning(&self, name: &str, text: &str) {
         self.named(Paint::Yellow, name, text);
     }
 
-    /// As [`Terminal::entry`], with words of a peer: none of them begins a row, however long it is.
+    /// As [`Terminal::entry`], with a peer's text: no part of it begins a row, however long it is.
     pub fn entry_of_peer(&self, name: &str, text: &str) {
         let name = painted(self.err, Paint::Dim, &format!("gateway  {name:<8}"));
         let rows = folded(text, room(width(std::io::stderr()), INDENT));
@@ -133,7 +132,7 @@ impl Terminal {
         self.note(format!("{name} {rows}"));
     }
 
-    /// As [`Terminal::line`], with words of a peer: none of them begins a row.
+    /// As [`Terminal::line`], with a peer's text: no part of it begins a row.
     pub fn line_of_peer(&self, text: &str) {
         rows_of_peer(text).iter().for_each(|row| self.line(row));
     }
@@ -152,7 +151,7 @@ impl Terminal {
         }
     }
 
-    /// Prints a JSON document, or to a person the line that says the same.
+    /// Prints a JSON document, or for a person the line with the same content.
     pub fn answer(&self, document: &impl Serialize, line: impl AsRef<str>) {
         match self.json {
             true => self.document(document),
@@ -241,7 +240,7 @@ pub fn rows_of_peer(text: &str) -> Vec<String> {
     folded(text, width(std::io::stdout()))
 }
 
-/// A number of things, in words: `1 policy`, `2 policies`.
+/// Formats a number of things in words: `1 policy`, `2 policies`.
 pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
     match count {
         1 => format!("1 {one}"),
@@ -249,10 +248,10 @@ pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
     }
 }
 
-/// Whether some line did not reach standard output, although its reader was there.
+/// Whether a line did not reach standard output, although its reader was there.
 static UNWRITTEN: AtomicBool = AtomicBool::new(false);
 
-/// How many characters fit in one line of the terminal, if it is one.
+/// Returns how many characters fit in one line of the terminal, if it is one.
 fn width(terminal: impl AsFd) -> usize {
     // Only a terminal has a size.
     let size = rustix::termios::tcgetwinsize(terminal).ok();
@@ -263,7 +262,7 @@ fn width(terminal: impl AsFd) -> usize {
     }
 }
 
-/// What is left of a line beside an indent.
+/// Returns the rest of a line after an indent.
 fn room(width: usize, indent: usize) -> usize {
     width.saturating_sub(indent).max(NARROWEST)
 }
@@ -288,13 +287,13 @@ fn wrapped(text: &str, width: usize, indent: usize) -> String {
     lines
 }
 
-/// The width of `gateway`, a name, and what is between them and the text.
+/// The width of `gateway`, a name, and the spaces before the text.
 const INDENT: usize = 18;
 /// The width of `  next: `.
 const LABEL: usize = 8;
-/// A narrower terminal breaks lines itself.
+/// The least width: a narrower terminal breaks lines itself.
 const NARROWEST: usize = 20;
-/// The width of a terminal that does not tell its own.
+/// The width of a terminal that does not report its own.
 const USUAL: usize = 80;
 
 fn painted(colours: bool, paint: Paint, text: &str) -> String {
@@ -315,9 +314,9 @@ fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|value| value == "dumb")
 }
 
-/// Ends an open sequence; then no other screen, no margins, the usual letters, colours and palette,
-/// no keys and clicks that are reported in another way, and nothing below the cursor. Around what
-/// would move the cursor, its place is saved.
+/// Ends an open sequence; then resets the screen, margins, character set, colours, palette, and the
+/// reporting of keys and clicks, and clears everything below the cursor. The cursor's place is
+/// saved around sequences that would move it.
 const RESET: &str = "\x1b\\\x1b7\x1b[?1049l\x1b7\x1b[r\x1b8\x1b[!p\x1b(B\x0f\x1b[0m\x1b[?7h\x1b[?25h\
 \x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[<u\
 \x1b]104\x1b\\\x1b]110\x1b\\\x1b]111\x1b\\\x1b]112\x1b\\\x1b[J";

@@ -1,5 +1,5 @@
-//! Standard error. `serve` has it written by a thread of its own: its reader, a pager or a terminal
-//! for example, may stop, and workloads cause lines.
+//! Standard error. `serve` writes it on its own thread: the reader, for example a pager or a
+//! terminal, may stop reading, and workloads cause lines.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Writes whole lines to standard error, or leaves them to the thread that does.
+/// Writes whole lines to standard error, or leaves them to the writing thread.
 pub(crate) struct StandardError;
 
 impl Write for StandardError {
@@ -31,7 +31,7 @@ pub(crate) struct InBackground(());
 impl InBackground {
     /// Starts the thread.
     pub(crate) fn start() -> io::Result<Self> {
-        // Not std's own handle, whose lock would be held for as long as a write takes.
+        // Not std's own handle: it would stay locked for as long as a write takes.
         let file = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let thread = std::thread::Builder::new().name("standard-error".to_owned());
         thread.spawn(move || WAITING.write_out(file))?;
@@ -41,8 +41,8 @@ impl InBackground {
 }
 
 impl Drop for InBackground {
-    /// Waits a while for what is not yet written. If nobody reads it, nothing waits for it later
-    /// either.
+    /// Waits a while for unwritten lines. If the reader does not read them, later lines do not wait
+    /// for it either.
     fn drop(&mut self) {
         let deadline = Instant::now() + WRITTEN_WITHIN;
         let mut text = WAITING.text.lock();
@@ -55,7 +55,7 @@ impl Drop for InBackground {
     }
 }
 
-/// What waits to be written.
+/// The queue of lines to be written.
 struct LineQueue {
     text: Mutex<Unwritten>,
     filled: Condvar,
@@ -64,7 +64,7 @@ struct LineQueue {
 
 struct Unwritten {
     lines: Vec<u8>,
-    /// How many lines found no room.
+    /// How many lines were dropped for lack of room.
     missed: u64,
     is_background: bool,
     is_being_written: bool,
@@ -90,7 +90,7 @@ impl LineQueue {
         }
     }
 
-    /// Takes a line; `false` if it must be written at once instead.
+    /// Queues a line; `false` if it must be written at once instead.
     fn push(&self, line: &[u8]) -> bool {
         let mut text = self.text.lock();
         if !text.is_background {
@@ -119,7 +119,7 @@ impl LineQueue {
                 let note = "lines are missing here, because standard error was not read";
                 lines.extend_from_slice(format!("gateway: {missed} {note}\n").as_bytes());
             }
-            // Nothing can be done about a reader who is gone.
+            // A reader that has gone cannot be helped.
             file.write_all(&lines).unwrap_or(());
             text = self.text.lock();
             text.is_being_written = false;
@@ -130,7 +130,7 @@ impl LineQueue {
 
 static WAITING: LineQueue = LineQueue::new();
 
-/// How much waits for a reader.
+/// The largest amount that waits for a reader.
 const MOST_BYTES: usize = 1 << 20;
 /// How long the end waits for a reader.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(2);

@@ -1,5 +1,5 @@
-//! The text of peers, as a terminal may show it: nothing in it steers the terminal, hides, covers
-//! other letters or changes their order.
+//! Text of peers, made safe for a terminal: it cannot steer the terminal, hide, cover other letters
+//! or change their order.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,8 +10,8 @@ use icu_properties::props::{
 };
 use icu_properties::{CodePointMapData, CodePointSetData};
 
-/// Makes a peer's text safe for a terminal. What could mislead is shown by its number: control and
-/// format characters, letters that are written from right to left, and marks that stand on others.
+/// Makes a peer's text safe for a terminal. Misleading characters are shown by number: control and
+/// format characters, right-to-left letters, and combining marks.
 pub fn safe(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -24,7 +24,7 @@ pub fn safe(text: &str) -> String {
     shown
 }
 
-/// How many columns a character takes that [`safe`] shows.
+/// Returns how many columns a character takes that [`safe`] shows.
 pub(crate) fn width_of(c: char) -> usize {
     let wide = [EastAsianWidth::Wide, EastAsianWidth::Fullwidth];
     let is_wide = !c.is_ascii() && wide.contains(&CodePointMapData::new().get(c));
@@ -48,7 +48,7 @@ fn misleads(c: char) -> bool {
         BidiClass::ArabicLetter,
         BidiClass::ArabicNumber,
     ];
-    // They are drawn into the letter before them.
+    // These are drawn into the letter before them.
     let joined = [
         HangulSyllableType::VowelJamo,
         HangulSyllableType::TrailingJamo,
@@ -58,11 +58,11 @@ fn misleads(c: char) -> bool {
         || joined.contains(&CodePointMapData::new().get(c))
 }
 
-/// Letters and signs that are drawn as nothing, and of which no property says so: of Braille, of
-/// music and of hieroglyphs.
+/// Letters and signs that are drawn as nothing, although no property says so: of Braille, of music
+/// and of hieroglyphs.
 const BLANK: [char; 4] = ['\u{2800}', '\u{1d159}', '\u{13441}', '\u{13442}'];
 
-/// A path as an argument of a command that a person may copy into a shell.
+/// Formats a path as an argument of a command that a person may copy into a shell.
 pub(crate) fn as_argument(path: &Path) -> String {
     let path = path.display().to_string();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
@@ -72,7 +72,7 @@ pub(crate) fn as_argument(path: &Path) -> String {
     }
 }
 
-/// The whole of a line, in rows of so many columns. Each row but the first begins with a mark, so
+/// Returns a whole line, in rows of so many columns. Each row but the first begins with a mark, so
 /// that no text of a peer looks like a line of its own.
 pub(crate) fn folded(line: &str, width: usize) -> Vec<String> {
     let mark = if width > NARROW { MARK } else { "" };
@@ -80,7 +80,7 @@ pub(crate) fn folded(line: &str, width: usize) -> Vec<String> {
     for letter in line.chars() {
         let wide = width_of(letter);
         if columns + wide > width && columns > 0 {
-            // A word goes to the next row as a whole, if it is not the only one of this.
+            // A word goes to the next row as a whole, unless it is the only one in this row.
             let begins = if rows.is_empty() { 0 } else { mark.len() };
             let word = row[begins..].rfind(' ').filter(|_| letter != ' ');
             let rest = row.split_off(word.map_or(row.len(), |at| begins + at + 1));
@@ -95,10 +95,10 @@ pub(crate) fn folded(line: &str, width: usize) -> Vec<String> {
 }
 
 const MARK: &str = "\u{2026} ";
-/// Where there is no room for the mark.
+/// A width without room for the mark.
 const NARROW: usize = 8;
 
-/// The same JSON on one line, with escapes for every character that could mislead.
+/// Returns the same JSON on one line, with escapes for every character that could mislead.
 pub(crate) fn harmless(json: String) -> String {
     if !json.contains(misleads) {
         return json;
