@@ -1,5 +1,5 @@
-//! `gateway allow`: allows a session what it was refused, by the narrowest rule: one that runs, or
-//! the next in the folder of a command that has ended.
+//! `gateway allow`: allows a session a refused request, by the narrowest rule. It applies to a
+//! running session, or to the next run in the folder of a command that has ended.
 
 use std::path::Path;
 use std::time::Duration;
@@ -90,9 +90,9 @@ impl Allow {
         Ok(yes)
     }
 
-    /// The last run of `exec` in this folder, if its gateway has ended and none runs here.
+    /// Returns the last run of `exec` in this folder, if its gateway has ended and none runs here.
     fn ended(&self) -> Result<Option<LastRun>, Failure> {
-        // The command of `exec` has no user.
+        // A command of `exec` has no user.
         if self.chosen.is_named() || self.user.is_some() || self.group.is_some() {
             return Ok(None);
         }
@@ -104,12 +104,12 @@ impl Allow {
         };
         match running.iter().any(is_here) {
             true => Ok(None),
-            // Without a run here, what runs elsewhere is meant.
+            // Without a run here, a run elsewhere is meant.
             false => Ok(LastRun::of(&project).ok()),
         }
     }
 
-    /// Keeps the rule for the next run in this folder.
+    /// Stores the rule for the next run in this folder.
     fn keep(&self, last: &LastRun, terminal: &mut Terminal) -> Result<Code, Failure> {
         let unkept = || {
             Failure::new("nothing is kept for this folder")
@@ -167,7 +167,7 @@ fn print(policy: &str, terminal: &Terminal) {
     }
 }
 
-/// What a person is told of a rule before the question.
+/// Returns the warnings about a rule that precede the question.
 fn careful(rule: &AllowAnswer, asked: &AllowRequest) -> Vec<String> {
     let mut told = Vec::new();
     if rule.policy.len() > SEEN_WHOLE {
@@ -186,7 +186,7 @@ fn careful(rule: &AllowAnswer, asked: &AllowRequest) -> Vec<String> {
     told
 }
 
-/// The rule that permits a host to the commands of `exec`.
+/// Returns the rule that permits a host to the commands of `exec`.
 fn of_host(text: &str) -> Result<String, Failure> {
     let (host, port) = parse_host(text)?;
     let session = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
@@ -194,7 +194,7 @@ fn of_host(text: &str) -> Result<String, Failure> {
     Ok(generate::permit_host(session, &host, Some(port)))
 }
 
-/// Reads how long a grant lasts: a second or more.
+/// Reads the duration of a grant: a second or more.
 fn lasting(text: &str) -> Result<Duration, String> {
     let lasts = config::duration(text).map_err(|hint| format!("{}: {}", hint.why, hint.remedy))?;
     match lasts.as_secs() {
@@ -203,7 +203,7 @@ fn lasting(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// When a grant ends, as a part of a sentence.
+/// Returns the end of a grant, as a part of a sentence.
 fn ends(until: Option<i64>) -> String {
     let at = until.and_then(|until| OffsetDateTime::from_unix_timestamp(until).ok());
     let text = at.and_then(|at| at.format(&Rfc3339).ok());
@@ -215,14 +215,14 @@ fn is_id(text: &str) -> bool {
     (4..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Asks for a rule, or has it applied.
+/// Requests a rule, or its application.
 pub(super) fn ask(gateway: &Gateway, asked: &AllowRequest) -> Result<AllowAnswer, Failure> {
     let answer = gateway.post("/v1/policies/allow", Some(&json!(asked)))?;
     serde_json::from_value(answer)
         .map_err(|error| Failure::of("the gateway's answer cannot be read", &error))
 }
 
-/// A rule of so many bytes is seen whole above the question.
+/// A rule of at most so many bytes is shown whole above the question.
 const SEEN_WHOLE: usize = 1000;
 /// The lines that name the rule, the session, the method and the host.
 const HEAD: usize = 5;

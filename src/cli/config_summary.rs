@@ -1,4 +1,4 @@
-//! What a run would reach, and what it would be lent, as the judge of its requests says.
+//! The access and the credentials of a run, as its policies decide them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::names::{CredentialName, SessionId};
 use crate::policy::{Asker, Generation, HostScope};
 use crate::session::{Binding, Role};
 
-/// What a run reaches and what it is lent.
+/// The access and the credentials of a run.
 pub(super) struct ConfigSummary {
     /// The hosts; `None` if they are not known beforehand.
     pub reaches: Option<BTreeSet<HostScope>>,
-    /// Each credential that is lent, and to which of its origins.
+    /// Each credential that is lent, with the origins that it is lent to.
     pub lends: Vec<(ConfiguredCredential, Vec<OriginPattern>)>,
     /// The credentials that no rule lends.
     pub unlent: Vec<ConfiguredCredential>,
 }
 
-/// The policies of a run, and who may ask: the session in its groups, or by any user
-/// or in any group that rules name.
+/// The policies of a run, and its principals: the session in its groups, and with every user and
+/// group that rules name.
 struct Judge {
     policies: Arc<Generation>,
     askers: Vec<Asker>,
@@ -76,7 +76,7 @@ impl Judge {
 }
 
 impl ConfigSummary {
-    /// Asks the policies of a run of `exec`.
+    /// Evaluates the policies of a run of `exec`.
     ///
     /// # Errors
     /// Returns a [`Failure`] if its policies or credentials are refused.
@@ -84,7 +84,7 @@ impl ConfigSummary {
         Ok(Judge::of(config, resolved, false)?.summary(resolved))
     }
 
-    /// The hosts by name.
+    /// Returns the hosts by name.
     pub(super) fn hosts(&self) -> Option<Vec<String>> {
         let name = |scope: &HostScope| match scope {
             HostScope::Host(name) => name.clone(),
@@ -121,12 +121,12 @@ impl NextRun {
     }
 }
 
-/// What a person consents to: what the next run with a file would do, by lines with names.
+/// The effects that a person consents to: those of the next run with a file, by named lines.
 pub(super) struct Consented(Vec<(&'static str, String)>);
 
 impl Consented {
-    /// Finds out what the next run with this configuration would do, beside flags and what an
-    /// agent's profile adds.
+    /// Determines the effects of the next run with this configuration, without those of flags and
+    /// of an agent's profile.
     ///
     /// # Errors
     /// Returns a [`Failure`] if its policies or credentials are refused.
@@ -139,7 +139,7 @@ impl Consented {
         if !hidden.is_empty() {
             told.push(("hides", listed(&hidden)));
         }
-        // What it opens stands last, where it is in sight at the question.
+        // The access it gives comes last, where it is in sight at the question.
         let hosts = summary.hosts();
         told.push((
             "reaches",
@@ -162,7 +162,7 @@ impl Consented {
         Ok(Self(told))
     }
 
-    /// Prints it to standard error, beside what a command printed.
+    /// Prints it to standard error, apart from a command's output.
     pub(super) fn note(&self, terminal: &Terminal) {
         for (name, text) in &self.0 {
             terminal.entry(name, &safe(text));
@@ -207,7 +207,7 @@ fn waiting(run: &NextRun) -> Vec<String> {
         Some(format!("{} to {to}, once `{variables}` is set", one.name))
     };
     let mut told: Vec<String> = all.filter(|one| !is_lent(one)).filter_map(once).collect();
-    // A rule may name a login, which its agent brings, or the flag.
+    // A rule may name a login, which an agent or the flag brings.
     let logins = preset::logins().filter(|login| names.contains(&login.name));
     let is_bound = |name: &CredentialName| {
         let mut lent = run.summary.lends.iter();
@@ -228,7 +228,7 @@ fn waiting(run: &NextRun) -> Vec<String> {
     told
 }
 
-/// A text in few rows, so that none of them moves another out of sight.
+/// Limits a text to few rows, so that it moves no other text out of sight.
 fn bounded(text: &str) -> String {
     match text.char_indices().nth(MOST_SHOWN) {
         None => text.to_owned(),

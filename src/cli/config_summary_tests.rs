@@ -1,4 +1,4 @@
-//! What consent says is what the next run reaches and is lent: for generated files and shells.
+//! Consent states exactly what the next run may reach and is lent: for generated files and shells.
 
 use std::path::Path;
 use std::process::Command;
@@ -106,7 +106,7 @@ fn file(random: &mut Random) -> String {
     text
 }
 
-/// Every request that is tried at a host, with a credential or without.
+/// Returns every request that is tried at a host, with or without a credential.
 fn requests(host: &Host, credential: Option<&CredentialName>) -> Vec<OwnedFacts> {
     let mut all = Vec::new();
     for path in PATHS {
@@ -122,7 +122,7 @@ fn requests(host: &Host, credential: Option<&CredentialName>) -> Vec<OwnedFacts>
     all
 }
 
-/// Hosts that generated rules and credentials are about.
+/// Returns the hosts that generated rules and credentials name.
 fn hosts(bound: &[&Binding], said: &BTreeSet<HostScope>) -> Vec<Host> {
     let named = HOSTS.iter().chain(&DOMAINS).map(|host| (*host).to_owned());
     let below = DOMAINS.iter().map(|name| format!("any.{name}"));
@@ -139,8 +139,8 @@ fn hosts(bound: &[&Binding], said: &BTreeSet<HostScope>) -> Vec<Host> {
     all.iter().map(|host| host.parse().unwrap()).collect()
 }
 
-/// Compares what consent says of a file with what a run with it does. Returns how many hosts and
-/// loans were compared; `None` if both refuse the file.
+/// Compares the consent for a file with a run that uses it. Returns how many hosts and loans were
+/// compared; `None` if both refuse the file.
 fn compare(text: &str) -> Option<(usize, usize)> {
     let project = project().unwrap();
     let read = Config::of_project(text, &project.join("gateway.toml"));
@@ -210,7 +210,7 @@ fn compare(text: &str) -> Option<(usize, usize)> {
 
 #[test]
 fn consent_says_what_the_next_run_reaches_and_is_lent() {
-    // The shell of a process is its own: each is a process of this program.
+    // Each shell needs a process of its own, which is this program.
     if let Ok(seed) = std::env::var(SEED) {
         let mut random = Random(seed.parse().unwrap());
         let mut answers = SecretAnswers::of(&project().unwrap()).unwrap();
@@ -273,7 +273,7 @@ fn in_shell(folder: &Path, seed: u64) -> (bool, String) {
     (output.status.success(), told)
 }
 
-/// The variable by which a process of this test knows that it is one of its shells.
+/// The variable that marks a process of this test as one of its shells.
 const SEED: &str = "GATEWAY_TEST_SHELL";
 const SHELLS: u64 = 20;
 /// Files for each shell.

@@ -1,4 +1,4 @@
-//! Asks the person at the terminal, and takes no other answer than a clear yes.
+//! Asks the person at the terminal, and accepts only a clear yes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
@@ -14,7 +14,7 @@ use crate::app::Failure;
 /// Asks a question.
 ///
 /// # Errors
-/// Returns a [`Failure`] if there is no terminal: nobody can be asked.
+/// Returns a [`Failure`] if standard input is no terminal: no person can answer.
 pub(super) fn confirmed(question: &str) -> Result<bool, Failure> {
     let input = std::io::stdin();
     if !input.is_terminal() {
@@ -23,16 +23,16 @@ pub(super) fn confirmed(question: &str) -> Result<bool, Failure> {
             .next("look at what is shown, then repeat the command with `--yes`"));
     }
     let mut error = std::io::stderr().lock();
-    // A question that cannot be shown is answered with no.
+    // If the question cannot be shown, the answer is no.
     let shown = write!(error, "{question} [y/N] ").and_then(|()| error.flush());
     let mut answer = String::new();
     let read = shown.and_then(|()| input.lock().read_line(&mut answer));
     Ok(read.is_ok() && is_yes(&answer))
 }
 
-/// Asks a question at the end of a run, for the launcher that waits for this process and has the
-/// terminal. `None` if there is no terminal, the launcher is not in its foreground, or nobody
-/// answers.
+/// Asks a question at the end of a run, while the launcher, which has the terminal, waits for this
+/// process. `None` if there is no terminal, the launcher is not in its foreground, or no answer
+/// comes.
 pub(super) fn confirmed_aside(question: &str) -> Option<bool> {
     let mut error = std::io::stderr();
     let launcher = getppid().filter(|launcher| is_in_foreground(*launcher))?;
@@ -43,9 +43,9 @@ pub(super) fn confirmed_aside(question: &str) -> Option<bool> {
     let mut options = OpenOptions::new();
     let terminal = options.read(true).custom_flags(libc::O_NOCTTY);
     let terminal = terminal.open("/proc/self/fd/2").ok()?;
-    // The launcher sees that somebody is asked, and says nothing of a wait.
+    // The launcher sees by this name that a question is open, and reports no delay.
     let _ = rustix::thread::set_name(ASKS);
-    // What was typed before the question is no answer to it.
+    // Keys that were typed before the question are not an answer.
     let _ = tcflush(&terminal, QueueSelector::IFlush);
     write!(error, "{question} [y/N] ").ok()?;
     let until = Instant::now() + LONGEST;

@@ -1,5 +1,5 @@
-//! `gateway generate`: what a shell needs to complete this program's commands and flags, and the
-//! manual pages, made from what `--help` shows.
+//! `gateway generate`: shell completions for this program's commands and flags, and the manual
+//! pages, made from the text of `--help`.
 
 use std::io::{ErrorKind, Write as _, stdout};
 use std::path::{Path, PathBuf};

@@ -86,7 +86,7 @@ fn list(all: &[KeptGrant], terminal: &mut Terminal) {
     }
 }
 
-/// Returns every grant that holds, the oldest first.
+/// Returns every grant in force, the oldest first.
 fn kept() -> Result<Vec<KeptGrant>, Failure> {
     let folders = state::granted_directory().and_then(|all| std::fs::read_dir(all).ok());
     let folders = folders.into_iter().flatten().flatten();
@@ -108,12 +108,12 @@ fn kept() -> Result<Vec<KeptGrant>, Failure> {
             grant,
         }));
     }
-    // One after the other of a file, as they stand there.
+    // The sort is stable: grants of one file keep their order.
     all.sort_by_key(|one| one.grant.since);
     Ok(all)
 }
 
-/// The file of what is granted in a running gateway.
+/// Returns the file of granted rules of a running gateway.
 fn file_of(gateway: &Gateway) -> Option<PathBuf> {
     let status = gateway.get_soon("/v1/status").ok()?;
     status["granted"].as_str().map(PathBuf::from)
@@ -129,7 +129,7 @@ fn remove(one: &KeptGrant, terminal: &mut Terminal) -> Result<(), Failure> {
     reload(file)
 }
 
-/// Has every running gateway that shares a file of grants read it.
+/// Reloads every running gateway that shares a file of grants.
 fn reload(file: &Path) -> Result<(), Failure> {
     for gateway in ChosenGateway::default().find()? {
         if file_of(&gateway).as_deref() == Some(file) {

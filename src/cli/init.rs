@@ -1,4 +1,4 @@
-//! `gateway init`: proposes a project file, from what lies in the folder or from the last run.
+//! `gateway init`: proposes a project file, from the folder's content or from the last run.
 
 use std::fs::Metadata;
 use std::io::Read as _;
@@ -55,7 +55,7 @@ impl Init {
     }
 }
 
-/// Writes a file for what a folder holds.
+/// Returns a proposed file for the content of a folder.
 fn proposed(folder: &Path) -> String {
     let mut presets: Vec<&str> = Vec::new();
     let mut why = String::new();
@@ -82,7 +82,7 @@ fn proposed(folder: &Path) -> String {
     text
 }
 
-/// The services on which the repository has remotes, each with its preset.
+/// Returns the services that the repository has remotes at, each with its preset.
 fn remotes(folder: &Path) -> Vec<(&'static str, &'static str)> {
     let settings = git_settings(&folder.join(".git/config")).unwrap_or_default();
     let urls = settings.lines().filter_map(|line| {
@@ -98,7 +98,7 @@ fn remotes(folder: &Path) -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// A repository's settings. A command may have put anything in their place.
+/// Reads a repository's settings. A command may have put anything in their place.
 fn git_settings(path: &Path) -> Option<String> {
     path.symlink_metadata().ok().filter(Metadata::is_file)?;
     let mut text = String::new();
@@ -107,7 +107,7 @@ fn git_settings(path: &Path) -> Option<String> {
     Some(text)
 }
 
-/// The host of a remote: `https://HOST/…`, `ssh://git@HOST/…` or `git@HOST:…`.
+/// Returns the host of a remote: `https://HOST/…`, `ssh://git@HOST/…` or `git@HOST:…`.
 fn host_of(url: &str) -> Option<String> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', ':']).next()?;
@@ -115,7 +115,7 @@ fn host_of(url: &str) -> Option<String> {
     Some(host.to_owned()).filter(|host| !host.is_empty())
 }
 
-/// How much of a repository's settings is read.
+/// The largest part of a repository's settings that is read.
 const MOST_SETTINGS: u64 = 256 * 1024;
 
 /// Hosts of repositories, each with its preset.

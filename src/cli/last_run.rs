@@ -1,4 +1,4 @@
-//! Which log holds what the last run in a project asked for.
+//! The log of the last run in a project.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub(super) struct LastRun {
     pub log: PathBuf,
     /// The number of its first record there.
     after: u64,
-    /// Where what a person grants to it is kept, unless the command could change that.
+    /// The file of rules granted to it, unless the command could change that file.
     #[serde(default)]
     pub granted: Option<PathBuf>,
     /// Its configuration, if it had one.
@@ -28,8 +28,8 @@ pub(super) struct LastRun {
 }
 
 impl LastRun {
-    /// Notes that a run begins, in the place of the one before. If that fails, nothing can be
-    /// learned from the run, and it goes on.
+    /// Records that a run begins, in place of the one before. If this fails, the run goes on, and
+    /// cannot be learned from.
     pub(super) fn begin(folder: &Path, app: &App) {
         let Some(log) = app.shared.log.path() else {
             return;
@@ -62,7 +62,7 @@ impl LastRun {
         runs().read(folder)?.ok_or_else(none)
     }
 
-    /// Reads what it asked for.
+    /// Reads the access that the run asked for.
     ///
     /// # Errors
     /// Returns a [`Failure`] if its log cannot be read.
@@ -71,7 +71,7 @@ impl LastRun {
     }
 }
 
-/// Returns where a run in the project lists what it left, if the folder can be used.
+/// Returns the file that lists what a run in the project left, if the folder can be used.
 pub(super) fn list() -> Option<PathBuf> {
     let list = state::granted_for(&project().ok()?, None)?.with_file_name("left.txt");
     files::private_folder(list.parent()?).ok()?;

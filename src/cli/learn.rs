@@ -1,5 +1,5 @@
-//! `gateway exec --learn`: runs the command as always, then proposes the least project file by
-//! which it would have got what it asked for.
+//! `gateway exec --learn`: runs the command as always, then proposes the narrowest project file
+//! that would have permitted its requests.
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -30,7 +30,7 @@ pub enum Learn {
     Permit,
 }
 
-/// The flag of the run itself, which a person does not write.
+/// The flag of the inner run, which no person writes.
 pub(super) const INNER: &str = "--learning";
 
 /// Runs the command, then proposes a file. Exits as the command does.
@@ -49,14 +49,14 @@ pub(super) fn run(config: &Config, yes: bool, terminal: &Terminal) -> Result<Cod
     Ok(Code::Exactly(code))
 }
 
-/// Sets the terminal as it was before the command, which could otherwise hide or disguise the
-/// question and what it is about.
+/// Restores the terminal, since the command could otherwise hide or disguise the question and its
+/// subject.
 fn restore(before: &Termios, terminal: &Terminal) {
     terminal.reset();
     if std::io::stderr().is_terminal() {
         terminal.note(LAST_LINE);
     }
-    // What was typed before the question is no answer to it, so it is dropped too.
+    // Keys that were typed before the question are not an answer, so they are dropped too.
     let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, before);
 }
 
@@ -77,11 +77,11 @@ fn propose(config: &Config, launcher: Pid, yes: bool, terminal: &Terminal) -> Re
     new_file::offer(&project.join(project_file::NAME), &text, yes, terminal).map(drop)
 }
 
-/// Runs this very command line once more as the run itself, and waits for its end. Stops and goes
-/// on with it, as a shell's job.
+/// Runs this command line again as the inner run, and waits for its end. Stops and continues with
+/// it, as a shell's job.
 async fn until_ended() -> Result<(Pid, u8), Failure> {
     let failed = |error: std::io::Error| Failure::of("the command cannot be run", &error);
-    // A terminal's signals go to the command too, which decides about them.
+    // The command gets the terminal's signals too, and decides about them.
     let quiet = [SignalKind::interrupt(), SignalKind::quit()];
     for kind in quiet {
         drop(signal(kind).map_err(failed)?);
@@ -92,7 +92,7 @@ async fn until_ended() -> Result<(Pid, u8), Failure> {
     // The variables of this process hold secrets, which only the gateway process should have.
     serving::harden()?;
     let pid = Pid::from_child(&child);
-    // Its number may be another's as soon as it was waited for.
+    // Its number may be reused as soon as it was waited for.
     let process = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
     let mut waiting = tokio::task::spawn_blocking(move || ended(pid));
     let code = loop {

@@ -28,7 +28,7 @@ pub(crate) struct AddLogin {
     config: ConfigFile,
 }
 
-/// An issuer that is asked for tokens.
+/// An issuer to request tokens from.
 struct AskedIssuer<'a> {
     issuer: &'a Issuer,
     client: Arc<dyn HttpClient>,
@@ -36,7 +36,7 @@ struct AskedIssuer<'a> {
     terminal: &'a Terminal,
 }
 
-/// What an issuer answers that gives no tokens (RFC 6749 §5.2).
+/// An issuer's error response (RFC 6749 §5.2).
 #[derive(Deserialize)]
 struct IssuerError {
     error: String,
@@ -59,7 +59,7 @@ impl AddLogin {
         Ok(())
     }
 
-    /// The login of that name, which a person can begin.
+    /// Returns the login of that name, if a person can begin it.
     fn own<'c>(&self, config: &'c Config) -> Result<&'c ConfiguredLogin, Failure> {
         let named = |own: &&ConfiguredLogin| own.login.name.as_str() == self.service;
         let Some(own) = config.logins.iter().find(named) else {
@@ -115,7 +115,7 @@ async fn log_in(
     Ok((login, tokens))
 }
 
-/// A client for the servers of a login, which reaches no others.
+/// Returns a client that reaches only the servers of a login.
 fn client(
     config: &Config,
     issuer: &Issuer,
@@ -130,7 +130,7 @@ fn client(
     })?))
 }
 
-/// The secret of the client, if it has one.
+/// Returns the client's secret, if it has one.
 async fn secret(issuer: &Issuer) -> Result<Option<CachedSecret>, Failure> {
     let Some(kept) = issuer.kept_secret() else {
         return Ok(None);
@@ -157,7 +157,7 @@ impl AskedIssuer<'_> {
             .advise("check the address, and the network")
     }
 
-    /// The tokens of an answer, or the word by which the issuer gives none.
+    /// Returns the tokens of a response, or the issuer's error code.
     fn tokens(&self, answer: &HttpAnswer) -> Result<Result<Tokens, String>, Failure> {
         if answer.status == StatusCode::OK
             && let Some(tokens) = Tokens::of_answer(&answer.content, None)
@@ -178,7 +178,7 @@ impl AskedIssuer<'_> {
     }
 }
 
-/// The failure that an issuer says in a word.
+/// Returns the failure for an issuer's error code.
 fn refused(word: &str) -> Failure {
     let next = match word {
         "invalid_client" | "unauthorized_client" => "check `client_id` and `client_secret`",

@@ -1,4 +1,4 @@
-//! `gateway login`: the logins that the gateway holds, and which of them are kept.
+//! `gateway login`: the logins that the gateway holds, and those that are kept.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -60,7 +60,7 @@ struct ListedLogin {
     account: Option<String>,
     /// The file of its program; `None` if it is in the state.
     file: Option<String>,
-    /// The grant of a session, if nobody said that it is kept.
+    /// The grant of a session, unless a person has kept it.
     grant: Option<GrantId>,
     ends: Option<SystemTime>,
     hosts: Vec<String>,
@@ -79,7 +79,7 @@ impl LoginName {
             row.login.name == name && (grant.is_none() || grant == of)
         });
         if waiting.len() > 1 {
-            // A command could log in under the name of another's login.
+            // A command could use the name of another's login.
             let what = format!("{} logins `{name}` wait to be kept", waiting.len());
             let next = "`gateway login list` tells whose each is; name one: `--grant ID`";
             return Err(Failure::usage(what).next(next));
@@ -194,13 +194,13 @@ pub(crate) async fn keep_new(
     logins.write(login, tokens).await.map_err(unkept)
 }
 
-/// The logins that the sessions of a gateway made.
+/// Returns the logins that the sessions of a gateway made.
 pub(crate) fn made(app: &App) -> Vec<RowName> {
     app.shared.current().credentials.stores().logins().taken()
 }
 
-/// Asks a person about the logins that the command made, by the account that each is of. Where
-/// nobody can be asked, says which command keeps them.
+/// Asks a person whether to keep the logins that the command made, naming each account. Without a
+/// terminal, prints the command that keeps them.
 pub(crate) fn offer(runtime: &Runtime, app: &App, made: &[RowName], terminal: &Terminal) {
     let logins = app.shared.current().credentials.stores().logins();
     let waiting = match made.is_empty() {
@@ -306,7 +306,7 @@ impl ListedLogin {
     }
 }
 
-/// The logins in the files of known programs. Says of each file that cannot be read why.
+/// Returns the logins in the files of known programs. Reports why a file cannot be read.
 fn in_files(terminal: &Terminal) -> Vec<ListedLogin> {
     let Some(home) = config::state::home() else {
         return Vec::new();
@@ -327,7 +327,7 @@ fn in_files(terminal: &Terminal) -> Vec<ListedLogin> {
     found
 }
 
-/// The tokens in a program's file; `None` if it is not there, or has none.
+/// Returns the tokens in a program's file; `None` if the file is missing or has none.
 fn tokens_of(login: &Login) -> Result<Option<Tokens>, String> {
     let LoginPlace::File(at) = &login.place else {
         return Ok(None);
@@ -340,7 +340,7 @@ fn tokens_of(login: &Login) -> Result<Option<Tokens>, String> {
     file::read(at, text.as_bytes()).map_err(|why| why.to_string())
 }
 
-/// The configuration that is named, else the user's own file.
+/// Returns the named configuration, else the user's own file.
 pub(super) fn config(named: &ConfigFile) -> Result<Config, Failure> {
     Ok(match named.find()? {
         Some(config) => config,
@@ -348,7 +348,7 @@ pub(super) fn config(named: &ConfigFile) -> Result<Config, Failure> {
     })
 }
 
-/// The logins of the state, with ways to the issuers of these.
+/// Opens the logins of the state, with clients for the issuers of these.
 fn opened(config: &Config, issued: &[Login]) -> Result<Logins, Failure> {
     let issuers = issued.iter().filter_map(|login| login.issuer.as_ref());
     let stores = Stores::new(issuers.flat_map(Issuer::references));
@@ -356,7 +356,7 @@ fn opened(config: &Config, issued: &[Login]) -> Result<Logins, Failure> {
     Ok(stores.with_logins(settings, None).logins())
 }
 
-/// What sessions logged in to and nobody kept, the oldest first.
+/// Returns the logins that sessions made and no person has kept, the oldest first.
 async fn waiting(logins: &Logins, terminal: &Terminal) -> Result<Vec<RowLogin>, Failure> {
     let rows = logins.rows(|row| row.grant.is_some()).await;
     let rows = rows.map_err(|error| failed("the logins cannot be read", &error))?;
@@ -365,7 +365,7 @@ async fn waiting(logins: &Logins, terminal: &Terminal) -> Result<Vec<RowLogin>, 
     Ok(rows)
 }
 
-/// The rows that could be read. Says of each other why.
+/// Returns the readable rows. Reports why each other row cannot be read.
 fn readable(rows: Vec<Result<RowLogin, UnreadRow>>, terminal: &Terminal) -> Vec<RowLogin> {
     let told = |why: UnreadRow| terminal.note(format!("gateway: {}", safe(&why.to_string())));
     rows.into_iter()
@@ -373,7 +373,7 @@ fn readable(rows: Vec<Result<RowLogin, UnreadRow>>, terminal: &Terminal) -> Vec<
         .collect()
 }
 
-/// Which server issued a login: a command may log in under any name.
+/// Names the server that issued a login: a command may log in under any name.
 fn at_issuer(login: &Login) -> String {
     let issuer = login.issuer.as_ref().map(|issuer| &issuer.endpoint.origin);
     issuer.map_or_else(String::new, |origin| {
@@ -383,7 +383,7 @@ fn at_issuer(login: &Login) -> String {
 
 fn shown(name: &CredentialName, account: Option<&str>) -> String {
     match account {
-        // A long one could fill the terminal, and look like lines of the gateway's own.
+        // A long account could fill the terminal, and look like lines of the gateway's own.
         Some(account) => {
             let account: String = account.chars().take(LONGEST_ACCOUNT).collect();
             format!("{name}, as {}", safe(&account))
@@ -395,7 +395,7 @@ fn shown(name: &CredentialName, account: Option<&str>) -> String {
 const LONGEST_ACCOUNT: usize = 64;
 
 fn moment(at: SystemTime) -> Option<String> {
-    // A server may say any number, also of a year that no calendar has.
+    // A server may name any number, even of a year that no calendar has.
     let since = at.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     let seconds = i64::try_from(since.as_secs()).ok()?;
     let at = OffsetDateTime::from_unix_timestamp(seconds).ok()?;

@@ -27,7 +27,7 @@ struct ClientCheck {
     /// A shell command whose output holds [`MARK`] if the client gets through. `$U` is the origin's
     /// URL.
     script: String,
-    /// What to look for if the client does not trust the session's CA.
+    /// The words of its output if it does not trust the session's CA.
     distrust: String,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn run(terminal: &Terminal, outside: &[&str]) -> Result<Code, Failure
         }
         findings.push(finding);
     }
-    // Whatever is left there is removed with the sandbox.
+    // Anything left there is removed with the sandbox.
     let _ = std::fs::remove_dir_all(&folder);
     if terminal.json() {
         terminal.document(&findings);
@@ -164,7 +164,7 @@ fn show(terminal: &Terminal, finding: &ClientFinding) {
     }
 }
 
-/// Returns the last line of a client's output, and what would help.
+/// Returns the last line of a client's output, and a remedy.
 fn diagnose(check: &'static ClientCheck, output: &str) -> (String, &'static str) {
     let low = output.to_ascii_lowercase();
     let says = |words: &str| words.split('|').any(|word| low.contains(word));

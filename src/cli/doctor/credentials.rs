@@ -19,7 +19,7 @@ use crate::names::SessionId;
 use crate::session::phantom::PhantomKey;
 use crate::session::{Binding, Role};
 
-/// What is reported about a credential. It contains nothing of the secret.
+/// The finding about a credential. It contains nothing of the secret.
 #[derive(Serialize)]
 struct CredentialFinding {
     credential: String,

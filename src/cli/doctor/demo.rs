@@ -38,10 +38,10 @@ const OTHER_HOST: &str = "attacker.demo.test";
 pub struct Demo {}
 
 impl Demo {
-    /// Runs the demo's client in a sandbox. Returns only if that cannot be started.
+    /// Runs the demo's client in a sandbox. Returns only if the sandbox cannot be started.
     ///
     /// # Errors
-    /// Returns a [`Failure`] with the step that failed, and what would help.
+    /// Returns a [`Failure`] with the step that failed, and a remedy.
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let secret = secret()?;
         terminal.note(format!(
@@ -52,10 +52,10 @@ impl Demo {
         launching::start_own(Launch::default(), &[CLIENT], false, &[(VARIABLE, &secret)])
     }
 
-    /// Serves the demo: the gateway process, with the origin beside it.
+    /// Serves the demo in the gateway process, together with its origin.
     ///
     /// # Errors
-    /// Returns a [`Failure`] that the launcher has already been told.
+    /// Returns a [`Failure`] that was already sent to the launcher.
     pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
         let terminal = Terminal::new(false, Color::Auto);
         let text = format!(

@@ -1,5 +1,5 @@
-//! An origin inside the gateway process, for `demo` and `doctor`: real TLS on loopback, with a CA
-//! of its own.
+//! An origin inside the gateway process, for `demo` and `doctor`: real TLS on loopback, with its
+//! own CA.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -70,7 +70,7 @@ impl Embedded {
         })
     }
 
-    /// Returns the rule for reaching and verifying it. It is the same as for any origin with a
+    /// Returns the rule to reach and verify this origin. It is the same as for any origin with a
     /// private root.
     pub fn rule(&self) -> OriginRule {
         let matches = OriginPattern {
@@ -87,11 +87,11 @@ impl Embedded {
     }
 }
 
-/// Serves the sandbox of one of this program's own runs, by the text of its configuration: the
-/// gateway process, with an origin beside it.
+/// Serves the sandbox of one of this program's own runs, with the text of its configuration: the
+/// gateway process, together with an origin.
 ///
 /// # Errors
-/// Returns a [`Failure`] that the launcher has already been told.
+/// Returns a [`Failure`] that was already sent to the launcher.
 pub fn serve_sandbox(
     gateway: GatewayEnd,
     run: &str,

@@ -1,7 +1,7 @@
 //! `gateway doctor --escape`: tries a published list of ways out of the sandbox and prints each
 //! verdict.
 //!
-//! The process that the user started creates what the probes look for: servers, sockets, a secret
+//! The process that the user started creates the targets of the probes: servers, sockets, a secret
 //! file, a process to read. It then starts a sandbox like that of `exec`. Inside, this same program
 //! tries every way out.
 
@@ -30,7 +30,7 @@ pub fn check(terminal: &Terminal) -> Result<Code, Failure> {
     let mut fixtures = Fixtures::plant(state::home().as_deref(), folder).map_err(failed)?;
     fixtures.plant_ports().map_err(failed)?;
     if plan.mounts.persistent {
-        // Root's probes run as another user. That user must be able to write there, as in their own
+        // Root's probes run as another user, who must be able to write there, as in their own
         // project.
         let owner = Some(plan.user().uid).filter(|uid| *uid != rustix::process::geteuid().as_raw());
         fixtures.plant_repositories(folder, owner).map_err(failed)?;
@@ -80,12 +80,12 @@ pub fn start(json: bool) -> Result<Code, Failure> {
 /// Serves that sandbox and allows nothing but two ports.
 ///
 /// # Errors
-/// Returns a [`Failure`] that the launcher has already been told.
+/// Returns a [`Failure`] that was already sent to the launcher.
 pub fn serve(gateway: GatewayEnd) -> Result<Code, Failure> {
     embedded::serve_sandbox(gateway, log::DOCTOR, &configuration(), None)
 }
 
-/// The configuration of the sandbox: the ports that were planted.
+/// Returns the configuration of the sandbox: the ports of the targets.
 fn configuration() -> String {
     let ports = Targets::told().unwrap_or_default().ports;
     ports.map_or_else(String::new, |ports| {

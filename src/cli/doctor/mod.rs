@@ -58,10 +58,10 @@ impl Doctor {
         launching::start_own(Launch::default(), &[CLIENTS, &found], json, &secrets)
     }
 
-    /// Serves the clients' sandbox: the gateway process, with the origin beside it.
+    /// Serves the clients' sandbox in the gateway process, together with its origin.
     ///
     /// # Errors
-    /// Returns a [`Failure`] that the launcher has already been told.
+    /// Returns a [`Failure`] that was already sent to the launcher.
     pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
         let secret = std::env::var(VARIABLE).map_err(|_| {
             Failure::usage("the gateway process of `doctor` is for `doctor` itself")

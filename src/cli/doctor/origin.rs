@@ -13,7 +13,7 @@ pub(crate) const HOST: &str = "doctor.gateway.test";
 /// What a client's output contains if the origin accepted its credential.
 pub(crate) const MARK: &str = "gateway-doctor-ok";
 
-/// Answers a client: with what it asks for if it presents the secret, and otherwise with a
+/// Answers a client: with the requested content if it presents the secret, and otherwise with a
 /// challenge.
 pub(crate) fn answer(
     secret: &str,

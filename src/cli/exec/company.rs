@@ -1,4 +1,4 @@
-//! The proxy and the CA that the user's shell names, a company's mostly. The gateway takes its own
+//! The proxy and the CA that the user's shell names, usually a company's. The gateway reads its own
 //! from the configuration alone.
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::config::{Config, state};
 use crate::message::Authority;
 
-/// Says what the shell names and is not used, and what would use it.
+/// Reports each unused setting of the shell, and the key that would apply it.
 pub(crate) fn unused(config: &Config) -> Vec<String> {
     let Some(file) = config.file.clone().or_else(state::user_file) else {
         return Vec::new();
@@ -23,12 +23,12 @@ pub(crate) fn unused(config: &Config) -> Vec<String> {
     lines.collect()
 }
 
-/// The variable that names a proxy, and the keys for it.
+/// Returns the variable that names a proxy, and the keys for it.
 fn proxy() -> Option<(&'static str, String)> {
     let (name, value) = set(&PROXIES)?;
     let rest = value.split_once("://").map_or(&*value, |(_, rest)| rest);
     let (login, address) = rest.rsplit_once('@').unwrap_or(("", rest));
-    // Only what is an address is shown: anything else may be a part of the login.
+    // Only an address is shown: any other text may be a part of the login.
     let address = Authority::parse(address.trim_end_matches('/').as_bytes(), None);
     let address = address.map_or_else(|_| String::from("HOST:PORT"), |one| one.to_string());
     let login = match login {
@@ -38,7 +38,7 @@ fn proxy() -> Option<(&'static str, String)> {
     Some((name, format!("`via = \"http://{address}\"`{login}")))
 }
 
-/// The variable that names certificates beside the system's, and the key for them.
+/// Returns the variable that names further roots, and the key for them.
 fn roots() -> Option<(&'static str, String)> {
     let (name, value) = set(&CERTIFICATES)?;
     let file = Path::new(&value).canonicalize().ok()?;
@@ -46,7 +46,7 @@ fn roots() -> Option<(&'static str, String)> {
     (!is_systems).then(|| (name, format!("`roots = [{value:?}]`")))
 }
 
-/// The first of these variables that is set, with its value.
+/// Returns the first of these variables that is set, with its value.
 fn set(names: &[&'static str]) -> Option<(&'static str, String)> {
     let value = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     names.iter().find_map(|&name| Some((name, value(name)?)))
@@ -59,5 +59,5 @@ const CERTIFICATES: [&str; 4] = [
     "REQUESTS_CA_BUNDLE",
     "CURL_CA_BUNDLE",
 ];
-/// Where the system keeps its own certificates, which are roots in any case.
+/// The folders of the system's own certificates, which are roots in any case.
 const SYSTEM: [&str; 4] = ["/etc/ssl", "/etc/pki", "/usr", "/nix"];

@@ -1,4 +1,4 @@
-//! The end of a sandbox in its gateway process, the only process that reads secrets: what is told.
+//! A run in its gateway process, the only process that reads secrets; and the report at its end.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::launch;
 use crate::launch::enroll::GatewayEnd;
 use crate::launch::repository::RepositoryCheck;
 
-/// Runs the data path of one sandbox until the launcher exits. Then prints what was refused, if
-/// there is a terminal.
+/// Runs the data path of one sandbox until the launcher exits. Then, if there is a terminal, prints
+/// the refusals.
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no runtime, or if this process cannot leave the terminal. Any
@@ -51,18 +51,18 @@ pub fn serve_on(
             }
             runtime.spawn(app.clone().watch(sandbox::tell));
             let lived = runtime.block_on(sandbox::live(gateway, &app, terminal));
-            // Before the session ends, which forgets them.
+            // The logins are read before the session ends, which forgets them.
             let made = logins::made(&app);
             runtime.block_on(async {
                 let settled = draining::settle(&app.shared, &worker);
                 tokio::join!(serving::close(&app.shared), settled)
             });
-            // Not before: until then, a revocation finds something to cut.
+            // Not earlier: until then, a revocation has connections to cut.
             drop(control);
             app.close();
             lived?;
             launch::await_end(&first, END_WITHIN);
-            // First of all: until then, git on the host may obey what the command wrote.
+            // This comes first: until then, git on the host may obey the command's changes.
             let left = sweep(check);
             terminal.iter().for_each(|terminal| terminal.reset());
             if let Some(kept) = &app.kept_home {
@@ -78,8 +78,8 @@ pub fn serve_on(
             Ok(Code::Ok)
         }
         Err(failure) => {
-            // The launcher may have exited meanwhile; then there is nobody to tell. It reads this
-            // only when it expects an answer, so the socket stays open until then.
+            // If the launcher has exited meanwhile, no process receives this. It reads this only
+            // when it expects an answer, so the socket stays open until then.
             if gateway.refuse(&failure.sent()).is_ok() {
                 runtime.block_on(sandbox::gone(gateway));
             }

@@ -10,7 +10,7 @@ use crate::cli::operate::gateways::{ChosenGateway, Gateway, in_path};
 use crate::cli::operate::{OneSession, sessions};
 use crate::launch::{JoinListener, LAUNCHER_FAILED};
 
-/// Runs the command in the sandbox of a session, and ends as it does.
+/// Runs the command in the sandbox of a session, and exits as the command does.
 ///
 /// # Errors
 /// Returns a [`Failure`] if the command was not started.
@@ -20,7 +20,7 @@ pub(crate) fn enter(
     command: Vec<OsString>,
 ) -> Result<Code, Failure> {
     let (gateway, id) = find(session, gateway)?;
-    // The command's streams are handed over, and a socket is made in that user's folder.
+    // The command's streams are handed over, and a socket is created in that user's folder.
     let gateway = gateway.of_this_user();
     let unopened = |error: std::io::Error| {
         Failure::of("the sandbox cannot be entered", &error).coded(LAUNCHER_FAILED)
@@ -35,8 +35,8 @@ pub(crate) fn enter(
     listener.join(command).map_err(not_launched)?.resume()
 }
 
-/// Returns the session's gateway and its id. A gateway's own name will do, as all sessions of
-/// `exec` have one name.
+/// Returns the session's gateway and its id. The gateway's own name is accepted too, since all
+/// sessions of `exec` have one name.
 fn find(session: String, gateway: Option<String>) -> Result<(Gateway, String), Failure> {
     let named = ChosenGateway::named(Some(session.clone())).find()?;
     let by_name = named.into_iter().find(|one| one.name == session);

@@ -1,12 +1,11 @@
-//! What well-known commands cannot do in a sandbox, told before they fail by themselves.
+//! The limits of well-known commands in a sandbox, reported before they fail.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use crate::launch::Launch;
 
-/// Returns what the user should know about the command, if it is one that fails in a sandbox in a
-/// way that does not say why.
+/// Returns a note for the user if the command is known to fail in a sandbox without saying why.
 pub(crate) fn limits(launch: &Launch) -> Option<String> {
     let command = launch.arguments.first().map(Path::new)?;
     let name = command.file_name().and_then(OsStr::to_str)?;

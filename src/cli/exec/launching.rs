@@ -1,4 +1,4 @@
-//! Starts a sandbox: the gateway process, and the launcher beside it.
+//! Starts a sandbox: the gateway process and the launcher.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -23,20 +23,20 @@ use crate::launch::{self, Exit, Launch, Plan, Step, Waited, repository, sealed};
 /// The first argument of the gateway process.
 pub const GATEWAY_PROCESS: &str = "__gateway";
 
-/// Decides everything about a launch, before anything is made.
+/// Decides everything about a launch, before anything is created.
 ///
 /// # Errors
-/// Returns a [`Failure`] that says what does not fit.
+/// Returns a [`Failure`] that says which setting does not fit.
 pub fn plan(launch: Launch) -> Result<Plan, Failure> {
     Plan::of(launch).map_err(not_launched)
 }
 
-/// Starts the gateway process, which looks after `kept`, then becomes the launcher. Does
-/// `meanwhile` what need not wait. Only the gateway process has `secrets` in its environment.
+/// Starts the gateway process, which sweeps `kept` at its end, then becomes the launcher. Runs
+/// `meanwhile` as that process starts, which alone has `secrets` in its environment.
 ///
 /// # Errors
-/// Returns a [`Failure`] if either cannot be started, or that of `meanwhile`. Otherwise this does
-/// not return.
+/// Returns a [`Failure`] if either cannot be started, or the one of `meanwhile`. Otherwise this
+/// does not return.
 pub fn start(
     mut plan: Plan,
     kept: Option<KeptHome>,
@@ -67,7 +67,7 @@ pub fn start(
         .stdout(Stdio::from(announcement.inherited().map_err(unstarted)?))
         .spawn()
         .map_err(unstarted)?;
-    // While that starts.
+    // This runs while the gateway process starts.
     let told = plan
         .look_at_repositories(&state, &files::made())
         .map_err(not_launched)
@@ -77,7 +77,7 @@ pub fn start(
         });
     drop((locks, kept));
     if let Err(failure) = told.and_then(|()| meanwhile(&plan)) {
-        // The gateway process ends when nobody is at the other end.
+        // The gateway process ends when the other end is closed.
         drop(launcher);
         let _ = process.wait();
         return Err(failure);
@@ -109,10 +109,10 @@ pub fn start_own(
     start(plan(launch)?, None, secrets, |_| Ok(()))
 }
 
-/// Sweeps the projects of sandboxes whose processes were killed before they had.
+/// Sweeps the projects of sandboxes whose processes were killed before they could.
 ///
 /// # Errors
-/// Returns a [`Failure`] if it cannot be done: then nothing may start in `projects`.
+/// Returns a [`Failure`] if this fails: then nothing may start in `projects`.
 pub fn recover(projects: &[PathBuf], terminal: &Terminal) -> Result<(), Failure> {
     let swept = repository::recover(&state_folder()?, projects)
         .context("what a sandbox left that was killed cannot be looked through")
@@ -142,7 +142,7 @@ fn state_folder() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Makes a folder of the state, unless it is there.
+/// Creates a folder of the state, unless it exists.
 fn private_folder(folder: &Path) -> Result<(), Failure> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.context(format!("the folder `{}` cannot be made", folder.display()))
@@ -150,14 +150,14 @@ fn private_folder(folder: &Path) -> Result<(), Failure> {
         .coded(launch::LAUNCHER_FAILED)
 }
 
-/// What a sandbox is made with, and what makes it where it is not there.
+/// The files that a sandbox needs, and the command that creates each missing one.
 const KERNEL_FILES: [(&str, &str); 3] = [
     ("/proc/self/exe", "mount -t proc proc /proc"),
     ("/dev/null", "mount -t devtmpfs dev /dev"),
     ("/sys", "mkdir /sys"),
 ];
 
-/// Looks for what a root without a system lacks: a chroot, an initial RAM disk, an image.
+/// Checks for files that a bare root lacks: a chroot, an initial RAM disk, an image.
 fn need_kernel_files() -> Result<(), Failure> {
     let absent = |path: &str| !std::path::Path::new(path).exists();
     match KERNEL_FILES.into_iter().find(|(path, _)| absent(path)) {
@@ -169,7 +169,7 @@ fn need_kernel_files() -> Result<(), Failure> {
     }
 }
 
-/// Runs as the launcher's own image: creates the sandbox, runs the command, and ends as it does.
+/// Runs as the launcher's own image: creates the sandbox, runs the command, and exits as it does.
 pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failure> {
     let _ = rustix::thread::set_name(c"gateway");
     let (plan, gateway) = launch::resume(arguments).map_err(|error| {
@@ -187,7 +187,7 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
     let broken = process.and_then(|process| await_gateway(process, terminal));
     let broken = broken.filter(|exit| match exit {
         Exit::Signal(_) => true,
-        // If the command was not started, the code says so.
+        // If the command was not started, its exit code says so already.
         Exit::Code(code) => *code != 0 && ended.is_ok(),
     });
     let is_gone = broken.is_some() || matches!(ended, Err(launch::Error::GatewayGone(_)));
@@ -202,7 +202,7 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
     }
 }
 
-/// Prints why, and exits with the code of the last error.
+/// Prints each error, and exits with the code of the last one.
 fn fail<const N: usize>(errors: [launch::Error; N], terminal: &Terminal) -> ! {
     let failures = errors.map(not_launched);
     failures.iter().for_each(|failure| terminal.fail(failure));
@@ -210,8 +210,8 @@ fn fail<const N: usize>(errors: [launch::Error; N], terminal: &Terminal) -> ! {
     std::process::exit(code.unwrap_or(launch::LAUNCHER_FAILED).into())
 }
 
-/// Waits until the gateway process has dealt with what the command left. Until then, git outside
-/// may obey it. Returns how that process ended, if that is known.
+/// Waits until the gateway process has swept the command's changes. Until then, git outside may
+/// obey them. Returns how that process ended, if known.
 fn await_gateway(process: i32, terminal: &Terminal) -> Option<Exit> {
     let mut waited = launch::await_child(process, END_WITHIN);
     if waited == Waited::Runs && !is_asking(process) {
@@ -235,8 +235,8 @@ fn await_gateway(process: i32, terminal: &Terminal) -> Option<Exit> {
 
 /// Turns a launch error into a failure, with advice.
 ///
-/// What is wrong with the flags or the configuration is wrong usage, as elsewhere. What the gateway
-/// process refused is told as it told it.
+/// Wrong flags or configuration are wrong usage, as elsewhere. A failure of the gateway process is
+/// shown as that process reported it.
 pub fn not_launched(error: launch::Error) -> Failure {
     let code = error.exit_code();
     let advice = error.advice();
@@ -252,8 +252,8 @@ pub fn not_launched(error: launch::Error) -> Failure {
     failure
 }
 
-/// A check before anything was made: a flag or the folder does not fit, or else the system refused
-/// something.
+/// Reports a check that failed before anything was created: a flag or the folder does not fit, or
+/// the system refused an operation.
 fn unprepared(failed: &launch::Failure, code: u8) -> Failure {
     match failed.errno {
         0 => Failure::usage(failed.detail.clone()),
@@ -263,8 +263,8 @@ fn unprepared(failed: &launch::Failure, code: u8) -> Failure {
     }
 }
 
-/// How long the launcher waits for the gateway process to write its last records and to inspect
-/// what the command left, before it tells so.
+/// How long the launcher waits for the gateway process to write its last records and to sweep the
+/// command's changes, before it reports the delay.
 pub const END_WITHIN: Duration = Duration::from_secs(10);
-/// How long it waits in all. A gateway process that hangs is not waited for.
+/// How long it waits in all. It does not wait for a process that hangs.
 const LOOKED_THROUGH_WITHIN: Duration = Duration::from_secs(600);

@@ -120,11 +120,11 @@ pub struct Exec {
 }
 
 impl Exec {
-    /// Creates the sandbox and runs the command. Returns only if that fails before anything was
+    /// Creates the sandbox and runs the command. Returns only on a failure before anything was
     /// started.
     ///
     /// # Errors
-    /// Returns a [`Failure`] that says what is wrong. The command was never started.
+    /// Returns a [`Failure`] that says why. The command was never started.
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         if self.json || terminal.json() {
             return Err(Failure::usage("`exec` has no `--json`")
@@ -166,7 +166,7 @@ impl Exec {
         let kept = kept_home.iter().map(KeptHome::folder);
         let kept = kept.chain(caches.iter().map(PackageCaches::folder));
         written::note(&plan.mounts, kept.map(Path::to_owned))?;
-        // Once more: what this command may write counts too.
+        // Again, since the paths that this command may write count too.
         self.config_asked(terminal)?;
         registries::refuse_of_a_command(&resolved)?;
         plan.hide(own_folders(&config, &plan.mounts)?)
@@ -195,11 +195,11 @@ impl Exec {
         launching::start(plan, kept_home, &[], overview)
     }
 
-    /// Serves the sandbox that the launcher creates. This is the gateway process, whose standard
-    /// input is the enrolment socket, with what the first process decided to keep.
+    /// Serves the sandbox that the launcher creates. This is the gateway process. Its standard
+    /// input is the enrolment socket, and `kept` comes from the first process.
     ///
     /// # Errors
-    /// Returns a [`Failure`] that the launcher has already been told.
+    /// Returns a [`Failure`] that was already sent to the launcher.
     pub fn serve(self, gateway: GatewayEnd, kept: Option<KeptHome>) -> Result<Code, Failure> {
         let terminal = Terminal::new(false, Color::Auto);
         let runtime = serving::runtime()?;
@@ -234,7 +234,7 @@ impl Exec {
         )
     }
 
-    /// What runs, and where. Arguments may hold secrets, and are none of it.
+    /// Names the command and its folder, without arguments, which may hold secrets.
     fn shown_run(&self) -> Result<String, Failure> {
         let command = self.command.first().map(Path::new);
         let name = command.and_then(Path::file_name).unwrap_or_default();
@@ -245,15 +245,15 @@ impl Exec {
         ))
     }
 
-    /// Notes where this run is recorded, unless the command could change the note.
+    /// Records where this run's log is, unless the command could change that note.
     fn note_run(&self, app: &App) {
         if let (Ok(project), Ok(true)) = (project(), keeps(&app.config)) {
             LastRun::begin(&project, app);
         }
     }
 
-    /// Reads the configuration. In a terminal, a person is asked once about all of its files that a
-    /// command could have written; about the project's own, by `gateway project allow`.
+    /// Reads the configuration. In a terminal, asks a person once about all of its files that a
+    /// command could have written; the project's own needs `gateway project allow`.
     fn config_asked(&self, terminal: &Terminal) -> Result<Config, Failure> {
         let read = || self.config(project_file::in_force);
         if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
@@ -274,7 +274,7 @@ impl Exec {
         read()
     }
 
-    /// Reads the configuration, with the project's file that `found` finds.
+    /// Reads the configuration, with the project's file that `found` returns.
     fn config(&self, found: FindProjectFile) -> Result<Config, Failure> {
         let is_out = self.no_project || self.run.names_file();
         let file = match is_out {
@@ -289,7 +289,7 @@ impl Exec {
         config.granted = state::granted_for(&self.project()?, config.file.as_deref());
         // No rule is read from a folder that the command may change.
         if state::granted_directory().is_some() && !keeps(&config)? {
-            // What was decided there may be the command's word too.
+            // A command may have written the decisions in that folder, too.
             if config.project.is_some() {
                 config = self.run.config_in(None, &self.sandbox)?;
             }
@@ -302,8 +302,8 @@ impl Exec {
         Ok(config)
     }
 
-    /// Adds presets and known secrets to the configuration. A person is asked about those of which
-    /// nothing is known.
+    /// Adds presets and known secrets to the configuration. Asks a person about secrets without an
+    /// answer.
     fn resolved(&self, config: &Config, terminal: &Terminal) -> Result<ResolvedConfig, Failure> {
         let mut answers = self.answers(config)?;
         let shell = self.shell_loans(answers.as_ref())?;
@@ -318,13 +318,13 @@ impl Exec {
         Ok(resolved)
     }
 
-    /// What was answered about the project.
+    /// Returns the answers about the project.
     fn answers(&self, config: &Config) -> Result<Option<SecretAnswers>, Failure> {
         let project = self.kept_project(config)?;
         project.as_deref().map(SecretAnswers::of).transpose()
     }
 
-    /// The project, if something is kept of it. Nothing is in a folder that the command may change.
+    /// Returns the project, if its data can be kept: not in a folder that the command may change.
     fn kept_project(&self, config: &Config) -> Result<Option<PathBuf>, Failure> {
         keeps(config)?.then(|| self.project()).transpose()
     }
@@ -339,7 +339,7 @@ impl Exec {
         })
     }
 
-    /// The project whose phantoms, rules and homes are kept.
+    /// Returns the project whose phantoms, rules and homes are kept.
     fn project(&self) -> Result<PathBuf, Failure> {
         match self.here {
             true => working_directory(),
@@ -347,7 +347,7 @@ impl Exec {
         }
     }
 
-    /// Returns whose phantoms are kept. Nothing is kept in a folder that the command may change.
+    /// Returns whose phantoms are kept: none in a folder that the command may change.
     fn keeping(&self, config: &Config) -> Result<Persistence, Failure> {
         match config.state_folder() {
             Some(folder) if changeable(config, &folder)? => Ok(Persistence::Nothing),
@@ -360,7 +360,7 @@ impl Exec {
         Profile::of(self.profile.as_deref(), command.unwrap_or_default())
     }
 
-    /// Returns what the agent keeps of its home, and the caches of package managers.
+    /// Returns the kept folders of the agent's home, and the caches of package managers.
     fn kept_folders(
         &self,
         config: &Config,
@@ -418,17 +418,17 @@ impl Exec {
     }
 }
 
-/// Whether something of a project is kept: there is a place that the command cannot change.
+/// Whether a project's data can be kept: there is a folder that the command cannot change.
 fn keeps(config: &Config) -> Result<bool, Failure> {
     let folder = state::granted_directory();
     folder.map_or(Ok(false), |folder| Ok(!changeable(config, &folder)?))
 }
 
-/// Finds the project's file that is in force in a folder.
+/// Finds the project's file in force for a folder.
 type FindProjectFile = fn(&Path) -> Result<Option<AllowedFile>, Failure>;
 
-/// Returns the folders of the gateway's own files that change while it runs, as wholes: a log, for
-/// one, creates further files when it rotates.
+/// Returns the folders of the gateway's own files that change while it runs. Each is hidden as a
+/// whole: a log, for example, creates further files when it rotates.
 fn own_folders(config: &Config, mounts: &MountPlan) -> Result<Vec<PathBuf>, Failure> {
     let audit = config.audit_folder();
     if let Some(folder) = &audit {
@@ -444,7 +444,7 @@ fn own_folders(config: &Config, mounts: &MountPlan) -> Result<Vec<PathBuf>, Fail
 }
 
 /// Returns the folders of the state, created so that the sandbox hides each as a whole. If one
-/// cannot be created, the gateway process says so.
+/// cannot be created, the gateway process reports that.
 fn state_folders(config: &Config) -> Result<Vec<PathBuf>, Failure> {
     let mut hidden = Vec::new();
     let shared = state::sessions_folder().map(|folder| files::real(&folder));
@@ -522,7 +522,7 @@ fn keep_control_from_the_workload(
     let Some(folder) = folder.or_else(state::run_directory) else {
         return Ok(None);
     };
-    // If it cannot be created, the gateway process tells why there is no socket.
+    // If it cannot be created, the gateway process reports why there is no socket.
     make(&folder);
     let folder = real_path(&folder).unwrap_or(folder);
     let mut projects = mounts.projects.iter();
@@ -546,7 +546,7 @@ Examples:
   gateway exec --publish 3000 -- npm run dev                 ports
   gateway exec --into exec-1234 -- sh                        more";
 
-/// What a sandbox is made with. One that runs cannot get it any more.
+/// The settings that create a sandbox. A running sandbox cannot change them.
 const NOT_INTO: [&str; 12] = crate::names::word_list(
     "RunFlags Flags SandboxFlags allow_userns writable_git guard_tools here no_lend learn \
      profile no_project fresh_home",

@@ -1,4 +1,4 @@
-//! The summary of `exec` before the command starts: what applies, and what a person might miss.
+//! The summary of `exec` before the command starts: the settings in force, and likely surprises.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ use crate::names::ReasonCode;
 use crate::origin::OriginSettings;
 use crate::session::Role;
 
-/// Says, before anything else, that the command's work would be lost.
+/// Warns, before anything else, that the command's changes would be lost.
 pub(crate) fn tell_of_dropped(plan: &Plan, terminal: &Terminal) {
     if !plan.mounts.persistent {
         let folder = safe(&plan.mounts.working_directory.display().to_string());
@@ -32,19 +32,19 @@ pub(crate) fn tell_of_dropped(plan: &Plan, terminal: &Terminal) {
     }
 }
 
-/// What the summary is made from.
+/// The input of the summary.
 pub(crate) struct Overview<'a> {
     pub config: &'a Config,
     pub resolved: &'a ResolvedConfig,
     pub plan: &'a Plan,
     pub profile: Option<&'a Profile>,
-    /// Whether all is told, in full.
+    /// Whether to print everything in full.
     pub is_verbose: bool,
 }
 
 impl Overview<'_> {
-    /// Prints it: what it reaches and lends in one line, if nothing of that is new, and of the rest
-    /// what is new.
+    /// Prints the summary: hosts and credentials in one line if they are not new in this project,
+    /// and the new lines of the rest.
     ///
     /// # Errors
     /// Returns a [`Failure`] if the policies or the credentials are refused.
@@ -91,7 +91,7 @@ impl Overview<'_> {
         lines
     }
 
-    /// The first host, what is lent, and the folder.
+    /// Returns the first host, the credentials and the folder.
     fn in_one_line(&self, summary: &ConfigSummary) -> (String, String) {
         let hosts = match summary.hosts().as_deref() {
             None => String::from("any host"),
@@ -99,7 +99,7 @@ impl Overview<'_> {
             Some([only]) => only.clone(),
             Some([first, more @ ..]) => format!("{first} +{}", more.len()),
         };
-        // It may leave something out, and never says more than there is.
+        // This may omit something, but never states more than there is.
         let (there, waiting): (Vec<_>, Vec<_>) = summary
             .lends
             .iter()
@@ -127,7 +127,7 @@ impl Overview<'_> {
         (hosts, format!("lends {names}; {folder}; -v tells all"))
     }
 
-    /// The files that are in force without being named: the project's, and the user's own.
+    /// Returns the files in force that were not named: the project's, and the user's own.
     fn files(&self) -> impl Iterator<Item = String> {
         let (project, user) = (&self.config.project, &self.config.user);
         let project = project
@@ -139,7 +139,7 @@ impl Overview<'_> {
         project.into_iter().chain(user)
     }
 
-    /// Where the rules are that `gateway allow` kept.
+    /// Returns the file of the rules that `gateway allow` stored.
     fn granted(&self) -> Option<String> {
         let granted = self.config.granted.as_deref();
         granted.filter(|file| file.exists())?;
@@ -148,7 +148,7 @@ impl Overview<'_> {
         Some(told.to_owned())
     }
 
-    /// The agent whose profile applies, and what it keeps.
+    /// Returns the agent whose profile applies, and its kept folders.
     fn agent(&self) -> Option<String> {
         let Some(profile) = self.profile else {
             let name = profile::wrapped(&self.plan.launch().arguments)?;
@@ -179,7 +179,7 @@ impl Overview<'_> {
         ))
     }
 
-    /// The hosts that policies allow: those of files, and those that flags and presets stand for.
+    /// Returns the hosts that policies allow, from files, flags and presets.
     fn network(&self, summary: &ConfigSummary) -> String {
         let nothing = match self.config.policy.decide() {
             true => "nothing: the policies are about other sessions or groups; see --group",
@@ -195,7 +195,7 @@ impl Overview<'_> {
         }
     }
 
-    /// One host, with its port if only another than the usual one is allowed.
+    /// Returns one host, with its port if only an unusual one is allowed.
     fn reached(&self, name: &str) -> String {
         let resolved = self.resolved;
         let allowed = resolved.allowed.iter().chain(&resolved.offered);
@@ -208,7 +208,7 @@ impl Overview<'_> {
         }
     }
 
-    /// The credentials that the command can use, and where.
+    /// Returns the credentials that the command can use, with their origins.
     fn lends(&self, summary: &ConfigSummary) -> String {
         let lent = summary.lends.iter();
         let lent = lent.map(|(stored, to)| lent_one(stored, self.later(stored), to));
@@ -218,7 +218,7 @@ impl Overview<'_> {
         }
     }
 
-    /// What a credential still waits for.
+    /// Returns the condition that a credential still waits for.
     fn later(&self, stored: &ConfiguredCredential) -> Option<String> {
         let login = stored.from.login_name();
         let login = login.map(|name| self.resolved.logins.iter().find(|one| one.name == *name));
@@ -234,8 +234,8 @@ impl Overview<'_> {
         }
     }
 
-    /// The known secrets of the shell that nobody named, with what names them, and what no rule
-    /// lends.
+    /// Returns the known secrets of the shell that are not named, with the flags that lend them,
+    /// and the credentials that no rule lends.
     fn withheld(&self, summary: &ConfigSummary) -> Option<String> {
         let named = |one: &Withheld| format!("{} (`{}`)", one.variables.join(", "), one.flag());
         let withheld = self.resolved.withheld.iter().map(named);
@@ -244,7 +244,7 @@ impl Overview<'_> {
         withheld.chain(unlent).reduce(|all, one| all + ", " + &one)
     }
 
-    /// The agent's logins that are not used, and how they are chosen.
+    /// Returns the agent's unused logins, and the flags that choose them.
     fn unused(&self) -> Option<String> {
         let one = |one: &UnusedLogin| {
             let (login, instead) = (&one.login, &one.instead);
@@ -253,7 +253,7 @@ impl Overview<'_> {
         joined(self.resolved.unused.iter().map(one))
     }
 
-    /// What presets would lend, if the user had set one of their variables.
+    /// Returns the credentials that presets would lend if one of their variables were set.
     fn unset(&self) -> Option<String> {
         let one = |credential: &&PresetCredential| {
             let variables = credential.variables.join(", ");
@@ -274,7 +274,7 @@ impl Overview<'_> {
         joined(self.resolved.unset.iter().map(one))
     }
 
-    /// The user's own variables that presets know, and that cannot be lent.
+    /// Returns the user's own variables that presets know and that cannot be lent.
     fn unfit(&self) -> Option<String> {
         let one = |(variable, why): &(String, SecretUnsafe)| format!("{variable}: {why}");
         joined(self.resolved.unfit.iter().map(one))
@@ -310,7 +310,7 @@ impl Overview<'_> {
         std::iter::once(own).chain(further)
     }
 
-    /// The home directory, with its visible parts.
+    /// Returns the home directory, with its visible parts.
     fn home(&self) -> String {
         let place = self.plan.mounts.home.path().display();
         let launch::Home::Own(_) = self.plan.mounts.home else {
@@ -323,14 +323,14 @@ impl Overview<'_> {
         format!("{place} (in memory; {seen}: --see-home NAME)")
     }
 
-    /// The user of the command, if it is another than the one who started it.
+    /// Returns the user of the command, if it is not the one who started it.
     fn user(&self) -> Option<String> {
         let user = self.plan.user();
         let other = user.uid != rustix::process::geteuid().as_raw();
         other.then(|| format!("uid {} gid {}", user.uid, user.gid))
     }
 
-    /// The variables that the command does not get and might miss.
+    /// Returns the variables that the command does not get and might miss.
     fn not_passed(&self) -> Option<String> {
         let stored = &self.resolved.stored;
         let mut known = stored.iter().flat_map(|one| one.binding.variables.clone());
@@ -346,7 +346,7 @@ impl Overview<'_> {
                 VARIABLES_SHOWN
             };
             let shown = some_of(&names, most, ", ");
-            // A secret is to be lent: none is offered as it is.
+            // A secret is suggested only as a loan, never as it is.
             let first = |is_secret| {
                 let mut all = names.iter();
                 all.find(|name| is_secret_name(name.as_bytes()) == is_secret)
@@ -362,7 +362,7 @@ impl Overview<'_> {
         })
     }
 
-    /// What in the projects the command can use, although nobody lent it.
+    /// Returns warnings about secrets in the projects that the command can use without a loan.
     fn warnings(&self) -> Vec<String> {
         let found = self.plan.secrets().into_iter();
         let found = found.map(|(path, key)| match key {
@@ -398,7 +398,7 @@ impl Overview<'_> {
     }
 }
 
-/// Why a host that is allowed cannot be used as its name or port suggests.
+/// Returns why an allowed host cannot be used as its name or port suggests.
 fn no_http(allowed: &Allowed) -> Option<String> {
     let (host, port) = (allowed.host.to_string(), allowed.port);
     let is_local = host == "localhost"
@@ -419,7 +419,7 @@ fn no_http(allowed: &Allowed) -> Option<String> {
     Some(format!("--allow {host}:{port}: {why}"))
 }
 
-/// Why an allowed address would be refused all the same.
+/// Returns why an allowed address would still be refused.
 fn below(allowed: &Allowed, settings: &OriginSettings) -> Option<String> {
     let HostPattern::Exact(host) = &allowed.host else {
         return None;
@@ -449,7 +449,7 @@ fn below(allowed: &Allowed, settings: &OriginSettings) -> Option<String> {
     ))
 }
 
-/// What the command knows a credential by.
+/// Returns the name by which the command knows a credential.
 fn lent_name(stored: &ConfiguredCredential) -> String {
     let binding = &stored.binding;
     match binding.role {
@@ -488,7 +488,7 @@ fn listed(paths: &[std::path::PathBuf], more: &str) -> Option<String> {
     (!paths.is_empty()).then(|| some_of(&paths, PATHS_SHOWN, ", ") + more)
 }
 
-/// The first of some texts, and how many more there are.
+/// Returns the first of some texts, and how many more there are.
 fn some_of(texts: &[String], most: usize, between: &str) -> String {
     let (shown, more) = texts.split_at(texts.len().min(most));
     match more.len() {

@@ -1,7 +1,7 @@
-//! The caches of package managers, kept for each project where the user's own home has none:
-//! folders of the gateway's own state, mounted into sandboxes of that project and of no other.
+//! The caches of package managers that the user's own home lacks, kept per project: folders of the
+//! gateway's own state, mounted into sandboxes of that project and of no other.
 //!
-//! Commands write them, so nothing in them is run or read outside.
+//! Commands write to them, so outside nothing in them is run or read.
 
 use std::path::{Path, PathBuf};
 
@@ -17,12 +17,12 @@ pub(crate) struct PackageCaches {
 }
 
 impl PackageCaches {
-    /// Returns those of a project, if there is a place for them.
+    /// Returns the caches of a project, if there is a place for them.
     pub fn of(project: &Path, plan: &Plan) -> Option<Self> {
         let home = plan.mounts.home.path();
         let names = NAMES.lines().filter(|line| !line.starts_with('#'));
         let names = names.map(PathBuf::from);
-        // What the user has is shown as it is.
+        // A cache that the user has is shown as it is.
         let names = names.filter(|name| home.join(name).symlink_metadata().is_err());
         Some(Self {
             folder: place(project, plan, "caches")?,
@@ -30,16 +30,16 @@ impl PackageCaches {
         })
     }
 
-    /// Returns the folder that holds them.
+    /// Returns the folder that holds the caches.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Makes the folders, for this user, and returns them for the launcher. With `fresh`, what was
-    /// in them is forgotten.
+    /// Creates the folders for this user, and returns them for the launcher. With `fresh`, their
+    /// content is forgotten.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if they cannot be made, or would not be private.
+    /// Returns a [`Failure`] if they cannot be created, or would not be private.
     pub fn prepare(&self, user: User, fresh: bool) -> Result<Vec<Kept>, Failure> {
         let failed = |error: &dyn std::error::Error| {
             let place = self.folder.display();
@@ -49,7 +49,7 @@ impl PackageCaches {
         };
         if fresh && self.folder.exists() {
             let aside = self.folder.with_extension("forgotten");
-            // What is too much for now is left to the next one; nobody reads it.
+            // If removal is too much for now, a later run goes on; nothing reads the rest.
             let _ = removal::remove_tree(&aside);
             std::fs::rename(&self.folder, &aside).map_err(|error| failed(&error))?;
             let _ = removal::remove_tree(&aside);

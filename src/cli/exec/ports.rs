@@ -7,10 +7,10 @@ use crate::cli::operate::gateways::ChosenGateway;
 use crate::config::{PublishedPort, Sandbox};
 use crate::launch::ports::{MOST_HOST, Ports};
 
-/// What the launcher makes for the ports of a sandbox.
+/// Returns the ports that the launcher sets up for a sandbox.
 ///
 /// # Errors
-/// Returns a [`Failure`] if the gateway itself uses one of them inside, or if there are too many.
+/// Returns a [`Failure`] if the gateway itself uses one inside, or if there are too many.
 pub(crate) fn of(sandbox: &Sandbox) -> Result<Ports, Failure> {
     let inside = sandbox.publish.iter().map(|one| ("--publish", one.inside));
     let host = sandbox.host_port.iter().map(|port| ("--host-port", *port));
@@ -34,9 +34,9 @@ pub(crate) fn of(sandbox: &Sandbox) -> Result<Ports, Failure> {
     })
 }
 
-/// Refuses a port of the host at which another gateway of this user serves: the sandbox would act
-/// in the name of that one's session, or see its metrics. A gateway that does not answer is not
-/// known to serve there.
+/// Refuses a port of the host at which another gateway of this user serves: the sandbox could use
+/// that gateway's session, or read its metrics. A gateway that does not answer is not known to
+/// serve there.
 ///
 /// # Errors
 /// Returns a [`Failure`] that names the gateway.
@@ -64,7 +64,7 @@ pub(crate) fn refuse_other_gateways(sandbox: &Sandbox) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the summary says of the ports.
+/// Returns the summary's lines about the ports.
 pub(crate) fn told(sandbox: &Sandbox) -> Vec<(&'static str, String)> {
     let published = sandbox.publish.iter().map(|one| {
         let PublishedPort { address, inside } = one;

@@ -1,11 +1,11 @@
-//! The package registries that the user's own files name: the command is told of them.
+//! The package registries that the user's own files name, passed on to the command.
 
 use crate::app::Failure;
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::files;
 use crate::launch::Launch;
 
-/// Tells the command's package managers of the registries, without credentials.
+/// Configures the command's package managers for the registries, without credentials.
 pub(crate) fn tell(resolved: &ResolvedConfig, launch: &mut Launch) {
     for (_, mapping) in &resolved.registries {
         launch.variables.extend(mapping.variables.clone());
@@ -13,8 +13,8 @@ pub(crate) fn tell(resolved: &ResolvedConfig, launch: &mut Launch) {
     }
 }
 
-/// Refuses files that a command could have written: they name the hosts to which credentials are
-/// lent.
+/// Refuses files that a command could have written, since they name the hosts that credentials are
+/// lent to.
 pub(crate) fn refuse_of_a_command(resolved: &ResolvedConfig) -> Result<(), Failure> {
     for (preset, mapping) in &resolved.registries {
         for path in &mapping.read {
@@ -29,7 +29,7 @@ pub(crate) fn refuse_of_a_command(resolved: &ResolvedConfig) -> Result<(), Failu
     Ok(())
 }
 
-/// What the summary says of files that no package manager in the sandbox is told of.
+/// Returns the summary's lines about files that cannot be passed on to the sandbox.
 pub(crate) fn untold(resolved: &ResolvedConfig) -> Option<String> {
     let untold = resolved.registries.iter().filter_map(|(preset, mapping)| {
         let path = mapping.untold.as_ref()?.display();

@@ -1,4 +1,4 @@
-//! What summaries said in a project before: what never changes is said once.
+//! The lines of earlier summaries in a project, so that unchanged lines are printed once.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::config::state;
 use crate::files;
 use crate::names::hex;
 
-/// The lines that were said in a project, each by its hash.
+/// The lines that were printed in a project, each by its hash.
 #[derive(Default)]
 pub(crate) struct Said {
     file: Option<PathBuf>,
@@ -19,7 +19,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// Reads them. Without a project, and if they cannot be read, nothing was said.
+    /// Reads them. Without a project, or if they cannot be read, the set is empty.
     pub fn of(project: Option<&Path>) -> Self {
         let kept = project.and_then(|project| state::granted_for(project, None));
         let file = kept.map(|kept| kept.with_file_name("said.json"));
@@ -34,7 +34,7 @@ impl Said {
         }
     }
 
-    /// Notes that a line is said. Returns whether it is new.
+    /// Notes a printed line. Returns whether it is new.
     pub fn is_new(&mut self, name: &str, text: &str) -> bool {
         let digest = Sha256::digest(format!("{name}\0{text}"));
         let is_new = self.lines.insert(hex(&digest[..8]));
@@ -42,7 +42,7 @@ impl Said {
         is_new
     }
 
-    /// Keeps what was said. If that fails, it is said again.
+    /// Stores the lines. If this fails, they are printed again.
     pub fn keep(&self) {
         let Some(file) = self.file.as_deref().filter(|_| self.is_changed) else {
             return;
@@ -56,5 +56,5 @@ impl Said {
     }
 }
 
-/// With more, all is said anew.
+/// With more lines, all are printed again.
 const MOST_LINES: usize = 1024;

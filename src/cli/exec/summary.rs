@@ -1,4 +1,4 @@
-//! The summary of `exec` after the command has ended: what was refused, and what it left.
+//! The summary of `exec` after the command has ended: refusals, and the files it left.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
@@ -27,7 +27,7 @@ pub fn print_ended(terminal: &Terminal, app: &App) {
     }
 }
 
-/// Prints a short summary of what was refused while the command ran.
+/// Prints a short summary of the refusals while the command ran.
 pub fn print_refused(terminal: &Terminal, app: &App) {
     let refused = app.shared.refused.all();
     let denied = app.shared.proposals.all().into_iter();
@@ -75,8 +75,8 @@ fn is_allowed(app: &App, id: ExchangeId) -> bool {
 /// How many kinds of refusals are shown at the end.
 const SHOWN: usize = 6;
 
-/// Prints what the command left, in groups, the most serious first. Each group has a line, so that
-/// many entries of one kind do not push out another. What does not fit is written to `list`.
+/// Prints the paths that the command left, in groups, the most serious first. Each group has a
+/// line, so that many entries of one kind do not hide another. The full list is written to `list`.
 pub fn print_left(terminal: &Terminal, left: &Left, list: Option<&Path>) {
     let groups = groups(left);
     let all: usize = groups.values().map(Vec::len).sum();
@@ -111,8 +111,8 @@ pub fn print_left(terminal: &Terminal, left: &Left, list: Option<&Path>) {
     }
 }
 
-/// Returns the first places of a group, and how many are left out. Where the group `folds`, those
-/// in one folder whose name begins with a dot are one place.
+/// Returns the first paths of a group, and how many are left out. If the group `folds`, the paths
+/// in one folder whose name begins with a dot count as one.
 fn folded(places: &[LeftPath], folds: bool, shown: usize) -> (Vec<String>, usize) {
     let mut counts: Vec<(String, usize)> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
@@ -135,7 +135,7 @@ fn folded(places: &[LeftPath], folds: bool, shown: usize) -> (Vec<String>, usize
     (named.collect(), left_out)
 }
 
-/// Returns the lines about every entry.
+/// Returns one line for every entry.
 fn whole(groups: &BTreeMap<SummaryLine, Vec<LeftPath>>) -> String {
     let lines = groups.iter().flat_map(|(about, places)| {
         let line =
@@ -173,13 +173,13 @@ fn groups(left: &Left) -> BTreeMap<SummaryLine, Vec<LeftPath>> {
     groups
 }
 
-/// What is said of a group. The most serious rank is 0.
+/// The line for a group. The most serious rank is 0.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct SummaryLine {
     rank: u8,
     name: &'static str,
     rest: String,
-    /// Whether a folder is told for what is in it.
+    /// Whether a folder stands for its content.
     folds: bool,
 }
 
@@ -219,12 +219,12 @@ impl SummaryLine {
     }
 }
 
-/// A path. Those near the top of a project come first.
+/// A path. Paths near the top of a project come first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct LeftPath {
     depth: usize,
     path: PathBuf,
-    /// What it was renamed to.
+    /// The name that it was renamed to.
     now: String,
 }
 
@@ -241,8 +241,8 @@ impl LeftPath {
         format!("{}{}", text(&self.path.to_string_lossy()), self.now)
     }
 
-    /// As a person in the working directory would write it. If it `folds`, up to the first folder
-    /// whose name begins with a dot.
+    /// Formats the path for a person in the working directory. If it `folds`, up to the first
+    /// folder whose name begins with a dot.
     fn short(&self, folds: bool) -> String {
         let here = std::env::current_dir().ok();
         let below = here.and_then(|here| self.path.strip_prefix(here).ok());
@@ -268,7 +268,7 @@ fn up_to_dot(path: &Path) -> PathBuf {
     }
 }
 
-/// Quotes a name that could be taken for several, or for words of ours.
+/// Quotes a name that could be read as several names, or as the program's own words.
 fn text(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+@=:~#%".contains(c);
     match name.chars().all(is_plain) {
@@ -277,7 +277,7 @@ fn text(name: &str) -> String {
     }
 }
 
-/// Leaves out the middle of what is too long to read.
+/// Shortens a long text by its middle.
 fn shortened(text: &str) -> String {
     let letters: Vec<char> = text.chars().collect();
     match letters.len() {
@@ -291,9 +291,9 @@ fn shortened(text: &str) -> String {
 
 /// How many letters of a path are shown.
 const LONGEST: usize = 200;
-/// How many places are shown in any case.
+/// How many paths are shown in any case.
 const SHOWN_IN_ALL: usize = 20;
-/// How many are shown of a group if there are more in all.
+/// How many paths of a group are shown if there are more in all.
 const SHOWN_OF_GROUP: usize = 5;
 
 #[cfg(test)]

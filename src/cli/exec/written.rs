@@ -1,4 +1,4 @@
-//! Writes down what a command may write to, before it starts.
+//! Records the folders that a command may write to, before it starts.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +6,11 @@ use crate::app::Failure;
 use crate::files::{self, Unfit};
 use crate::launch::{LAUNCHER_FAILED, MountPlan};
 
-/// Writes down the folders that a command may write to and that outlive it: projects, and what is
-/// `kept` of its home. From then on nothing in them is run or obeyed unless a person allowed it.
+/// Records the folders that a command may write to and that outlive it: projects, and the `kept`
+/// folders of its home. From then on nothing in them is run or obeyed unless a person allowed it.
 ///
 /// # Errors
-/// Returns a [`Failure`] if that cannot be kept where the command cannot change it. The command may
+/// Returns a [`Failure`] if the record cannot be stored out of the command's reach. The command may
 /// not start then.
 pub(crate) fn note(plan: &MountPlan, kept: impl Iterator<Item = PathBuf>) -> Result<(), Failure> {
     let mut folders = plan.projects.clone();

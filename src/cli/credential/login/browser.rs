@@ -17,7 +17,7 @@ use super::{AskedIssuer, refused};
 use crate::app::Failure;
 use crate::credential::login::{Tokens, form, random};
 
-/// What the browser brings back: a code, or the word of a refusal.
+/// The browser's return: a code, or the error code of a refusal.
 type Returned = Result<Zeroizing<String>, String>;
 
 impl AskedIssuer<'_> {
@@ -61,8 +61,8 @@ impl AskedIssuer<'_> {
     }
 }
 
-/// Waits for the browser. Each connection is served by itself, since browsers also open some that
-/// they do not use.
+/// Waits for the browser's return. Each connection is served separately, since browsers also open
+/// some that they do not use.
 async fn returned(listener: &TcpListener, state: &str) -> Returned {
     let (found, mut back) = mpsc::channel(1);
     loop {
@@ -80,7 +80,7 @@ async fn returned(listener: &TcpListener, state: &str) -> Returned {
     }
 }
 
-/// Serves one request: `None` if it is not the browser's return.
+/// Serves one request. Returns `None` if it is not the browser's return.
 async fn serve(mut stream: TcpStream, state: &str) -> Option<Returned> {
     let mut head = Zeroizing::new(Vec::with_capacity(LARGEST));
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -104,7 +104,7 @@ async fn serve(mut stream: TcpStream, state: &str) -> Option<Returned> {
     returned
 }
 
-/// What a request brings back, if it is the answer to this login and not another page's.
+/// Returns the code or error in a request, if the request returns to this login.
 fn returned_in(head: &str, state: &str) -> Option<Returned> {
     let target = head.strip_prefix("GET ")?.split(' ').next()?;
     let query = target.strip_prefix(CALLBACK)?.strip_prefix('?')?;

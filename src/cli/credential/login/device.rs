@@ -12,7 +12,7 @@ use crate::app::{Failure, safe};
 use crate::credential::login::{TokenEndpoint, Tokens};
 use crate::message::OriginPattern;
 
-/// What the issuer answers at first (RFC 8628 §3.2).
+/// The issuer's first response (RFC 8628 §3.2).
 #[derive(Deserialize)]
 struct Begun {
     device_code: String,
@@ -57,7 +57,7 @@ impl AskedIssuer<'_> {
     }
 }
 
-/// Whether a person can be sent there: nobody reads or changes it on the way.
+/// Whether a person can be sent to the page: the network can neither read nor change it.
 fn leads(begun: &Begun) -> bool {
     let page = &begun.verification_uri;
     let end = page.find("://").map_or(0, |at| at + 3);
