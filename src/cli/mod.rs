@@ -134,7 +134,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Runs the further images of `exec`: the launcher, and the gateway process behind it.
+/// Runs the other images of `exec`: the launcher, and the gateway process behind it.
 fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
     let terminal = Terminal::new(false, Color::Auto);
     let json = arguments.iter().any(|argument| argument == "--json");
@@ -164,9 +164,9 @@ fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
 }
 
 fn gateway_process(kept: &OsStr, arguments: &[OsString]) -> Result<Code, Failure> {
-    // It was started by the name of a link, `exe`.
+    // The process was started through a link named `exe`.
     let _ = rustix::thread::set_name(c"gateway");
-    // The launcher decides how long this process lives, and no signal that means something else.
+    // The launcher decides how long this process lives, so no signal for others may end it.
     signals::outlive()?;
     // This runs before any secret is read. From here on, other processes cannot see the
     // environment, which only this process has.

@@ -27,7 +27,7 @@ pub(super) enum PolicyCommand {
 
 impl PolicyCommand {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        // None of them puts anything in force.
+        // None of them puts a policy in force.
         files::to_show(|| match self {
             Self::Check(command) => command.run(terminal),
             Self::Schema(command) => command.run(terminal),

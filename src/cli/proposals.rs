@@ -1,4 +1,4 @@
-//! `gateway grants proposed` and `deny`: what workloads propose, and how a person refuses it.
+//! `gateway grants proposed` and `deny`: the proposals of workloads, and their refusal by a person.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub(super) struct Deny {
     chosen: ChosenGateway,
 }
 
-/// Prints what waits for an answer at the end of `exec`.
+/// Prints the proposals that still wait at the end of `exec`.
 pub(super) fn print_waiting(terminal: &Terminal, app: &App) {
     let mut all = app.shared.proposals.all();
     all.retain(|one| one.state == ProposalState::Waiting);
@@ -69,8 +69,8 @@ pub(super) fn proposals(gateway: &Gateway) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// Quotes a workload's words, which cannot end the quotation, and are safe for a terminal. Of many
-/// spaces one is left: they could move words to where a line begins.
+/// Quotes a workload's words, so that they cannot end the quotation and are safe for a terminal.
+/// Repeated spaces are collapsed: they could move words to the begin of a line.
 pub(super) fn quoted(words: &str) -> String {
     let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
     let words = words.join(" ").replace('\\', r"\\").replace('"', "\\\"");

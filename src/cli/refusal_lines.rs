@@ -1,8 +1,8 @@
-//! Prints one line for each refusal, cut and end of a session of `serve`, as its audit log gets
+//! Prints a line for each refusal, cut and end of a session of `serve`, as its audit log records
 //! them.
 //!
-//! The text of a refusal is a workload's. So equal refusals are counted instead of repeated, the
-//! number of lines is bounded, and nothing in them steers a terminal or a journal.
+//! The text of a refusal comes from a workload. So equal refusals are counted instead of repeated,
+//! the number of lines is bounded, and no text steers a terminal or a journal.
 
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
@@ -12,14 +12,14 @@ use crate::app::{Paint, Terminal, safe};
 use crate::audit::{Log, NextRefusal, Record, RefusalStop, Refusals};
 use crate::cli::log::whom;
 
-/// The thread that prints. It ends, after what there is to print, when this is dropped.
+/// The printing thread. It ends when this is dropped, after it has printed the rest.
 pub(super) struct RefusalLines {
     stop: Option<RefusalStop>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl RefusalLines {
-    /// Prints what a log gets from now on. `None` if that is done already.
+    /// Prints the new records of a log. `None` if another thread prints them already.
     pub(super) fn start(log: &Log, terminal: Terminal) -> Option<Self> {
         let (refusals, stop) = log.refusals()?;
         let printer = Printer {
@@ -78,12 +78,12 @@ impl Printer {
     }
 }
 
-/// The kinds of refusals since the last summary, each with how often it was not printed.
+/// The kinds of refusals since the last summary, each with its count of unprinted ones.
 #[derive(Default)]
 struct RefusalKinds {
     since: Option<Instant>,
     counts: BTreeMap<String, u64>,
-    /// How many were counted without a kind of their own.
+    /// How many refusals were counted without a kind of their own.
     unread: u64,
 }
 
@@ -92,7 +92,7 @@ impl RefusalKinds {
     fn take(&mut self, record: &Record, now: Instant) -> Option<String> {
         let kind = kind(record)?;
         self.since.get_or_insert(now);
-        // A record of callers stands for several, all but the first of whom were told of before.
+        // This record sums up several callers' refusals. The first one has its own record.
         let is_told = record.kind == "refused_caller";
         let many = record.count.filter(|_| is_told).unwrap_or(1);
         if let Some(count) = self.counts.get_mut(&kind) {
@@ -108,7 +108,7 @@ impl RefusalKinds {
         line
     }
 
-    /// Counts refusals whose kind is not known.
+    /// Counts refusals of unknown kinds.
     fn miss(&mut self, count: u64, now: Instant) {
         if count > 0 {
             self.since.get_or_insert(now);
@@ -116,12 +116,12 @@ impl RefusalKinds {
         }
     }
 
-    /// When the next summary is due, if anything was counted.
+    /// Returns when the next summary is due, if anything was counted.
     fn summed_up_at(&self) -> Option<Instant> {
         self.since.map(|since| since + SUMMED_UP_EVERY)
     }
 
-    /// Returns the lines about what was counted and not printed, once a minute and at the end.
+    /// Returns the lines about refusals that were only counted, once a minute and at the end.
     fn due(&mut self, now: Instant, stops: bool) -> Vec<String> {
         if !self.summed_up_at().is_some_and(|at| stops || now >= at) {
             return Vec::new();
@@ -137,7 +137,7 @@ impl RefusalKinds {
     }
 }
 
-/// What equal refusals have in common, after the word for what happened. `None` for what is no
+/// Returns what equal refusals share, after the word for the event. `None` if the record is no
 /// refusal.
 fn kind(record: &Record) -> Option<String> {
     let reason = shown(record.reason.as_deref()?);
@@ -160,7 +160,7 @@ fn kind(record: &Record) -> Option<String> {
     Some(format!("{word} {whom} {what}{port}: {reason}"))
 }
 
-/// The line of one refusal: its kind, the request and the command that explains it.
+/// Returns the line of one refusal: its kind, the request and the command that explains it.
 fn described(record: &Record, kind: &str) -> String {
     let request = record.method.as_deref().zip(record.path.as_deref());
     let request = request.map(|(method, path)| format!(" ({} {})", shown(method), shown(path)));
@@ -170,7 +170,7 @@ fn described(record: &Record, kind: &str) -> String {
     format!("{kind}{request}{why}")
 }
 
-/// A workload's text, short and without anything that steers a terminal.
+/// Shortens a workload's text, and makes it safe for a terminal.
 fn shown(text: &str) -> String {
     let cut = text.floor_char_boundary(LONGEST);
     let more = if cut < text.len() { "…" } else { "" };
@@ -178,7 +178,7 @@ fn shown(text: &str) -> String {
 }
 
 const SUMMED_UP_EVERY: Duration = Duration::from_secs(60);
-/// How many kinds get a line in a minute.
+/// How many kinds are printed in a minute.
 const MOST_KINDS: usize = 64;
 /// How many bytes of each text are shown.
 const LONGEST: usize = 120;

@@ -1,5 +1,5 @@
-//! What would allow a refused request, as the gateway that refused it says; without it, as the
-//! configuration says.
+//! The policy that would allow a refused request, by the gateway that refused it, else by the
+//! configuration.
 
 use std::path::Path;
 
@@ -15,19 +15,19 @@ use crate::grant::request::{self, NoRule, rule_for};
 use crate::names::ReasonCode;
 use crate::origin::OriginSettings;
 
-/// What would allow a request; nothing, if no policy refused it.
+/// The remedy for a refused request; empty if no policy refused it.
 #[derive(Default)]
 pub(super) struct Remedy {
-    /// The policy that would.
+    /// The policy that would allow it.
     pub(super) policy: Option<String>,
     /// Whether the gateway that refused it no longer runs.
     is_past: bool,
-    /// Why none is proposed, if one was looked for.
+    /// Why no policy is proposed, if one was looked for.
     pub(super) why_not: Option<String>,
 }
 
 impl Remedy {
-    /// Finds what would allow a request. Its gateway is asked if it still runs and no configuration
+    /// Finds the remedy for a request. Its gateway is asked if it still runs and no configuration
     /// is named: it knows its settings, and has verified its log.
     pub(super) fn of(found: &Found, chain: &Chain, config: Option<&Config>) -> Self {
         let (policy, why_not) = match local(&found.exchange, config) {
@@ -65,7 +65,7 @@ impl Remedy {
         })
     }
 
-    /// What to do about it now, if it is known better than by the code of the refusal.
+    /// Returns the next step, if it is known better than by the code of the refusal.
     pub(super) fn step(&self, to: &str, is_loan: bool) -> Option<String> {
         let rule = "put the policy below into a file that `--policy` names";
         match &self.why_not {
@@ -103,8 +103,8 @@ fn local(record: &Record, config: Option<&Config>) -> Result<Option<String>, Str
     })
 }
 
-/// Why nothing is proposed: the log does not hold, has not this very record, or tells that a person
-/// refused it.
+/// Returns why no policy is proposed: the log fails verification, lacks this exact record, or shows
+/// that a person refused the request.
 fn unproved(found: &Found, chain: &Chain) -> Option<String> {
     let id = found.exchange.id.as_deref().unwrap_or_default();
     let (record, denied) = match logs::told(chain, id) {
@@ -121,13 +121,13 @@ fn unproved(found: &Found, chain: &Chain) -> Option<String> {
     ))
 }
 
-/// Returns the settings for origins of a configuration, if they can be had.
+/// Returns the settings for origins of a configuration, if they are valid.
 pub(super) fn origins(config: Option<&Config>) -> OriginSettings {
     let of = |config| generation::origins(config, &[], Vec::new()).ok();
     config.and_then(of).unwrap_or_default()
 }
 
-/// Whether a gateway writes this log, or wrote it before it was rotated.
+/// Whether a gateway writes this log, or wrote it before its rotation.
 fn writes(gateway: &Gateway, log: &Path) -> bool {
     let state = gateway.get("/v1/status").ok();
     let named = state.as_ref().and_then(|state| state["audit"].as_str());

@@ -49,14 +49,14 @@ impl Serve {
     /// published or recorded.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if something cannot be set up. Nothing is served then.
+    /// Returns a [`Failure`] if a part cannot be set up. Nothing is served then.
     pub fn run(mut self, terminal: &mut Terminal) -> Result<Code, Failure> {
         self.run.listen(self.listen);
         let passed = service::take().map_err(|error| {
             Failure::usage("what the service manager passed cannot be used")
                 .because(error.to_string())
         })?;
-        // Before everything that it outlives.
+        // This precedes everything that it must outlive.
         let _written = InBackground::start().context("standard error cannot be written")?;
         let runtime = serving::runtime()?;
         let signals = {
@@ -100,7 +100,7 @@ impl Serve {
             ended
         });
         app.close();
-        // Without waiting for a file system that does not answer.
+        // This does not wait for a file system that hangs.
         runtime.shutdown_background();
         ended
     }
@@ -128,7 +128,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Prints which signing keys reach further than a reader would expect.
+/// Prints the signing keys that reach further than a reader would expect.
 fn note_reach(resolved: &ResolvedConfig, terminal: &Terminal) {
     for stored in &resolved.stored {
         if let Some(which) = unexpected_reach(stored) {
@@ -194,7 +194,7 @@ impl Served<'_> {
         workers: &[Arc<Worker>],
     ) -> Result<Code, Failure> {
         let app = self.app;
-        // Before the first request: whoever revokes finds this gateway, or it finds the row.
+        // Before the first request, so that no revocation is missed: see `control::bind`.
         let bind = || control::bind(app, "serve");
         let control = tokio::select! {
             opened = app.open_listeners(bound, bind) => opened?,
@@ -203,7 +203,7 @@ impl Served<'_> {
         serving::tend(&app.shared);
         tokio::spawn(app.clone().serve_callers());
         tokio::spawn(app.clone().ask_issuers());
-        // Before anything can reload.
+        // Exports start before anything can reload.
         app.exports.start(&app.shared, &app.config, true)?;
         let (tell, told) = mpsc::unbounded_channel();
         let _control = control.serve(app, Some(tell.clone()))?;
@@ -217,7 +217,7 @@ impl Served<'_> {
         Ok(Code::Ok)
     }
 
-    /// Says that everything listens, to whoever wants to know.
+    /// Reports, to the terminal and the service manager, that all listeners are open.
     fn announce(&self) {
         for known in &self.app.config.listeners {
             if !self.quiet {
@@ -233,8 +233,8 @@ impl Served<'_> {
         tokio::spawn(self.manager.clone().reassure());
     }
 
-    /// Waits for SIGTERM or SIGINT. SIGHUP reloads meanwhile, and so does a changed file, and
-    /// an operator may; what came of it is `told`.
+    /// Waits for SIGTERM or SIGINT. Meanwhile SIGHUP, a changed file or an operator reloads; `told`
+    /// receives the outcomes.
     async fn wait(
         &mut self,
         tell: TellReload,
@@ -253,8 +253,8 @@ impl Served<'_> {
         }
     }
 
-    /// Reloads. Returns whether the gateway goes on: a secret store may take long, and SIGTERM and
-    /// SIGINT do not wait for it.
+    /// Reloads. Returns whether the gateway goes on: SIGTERM and SIGINT do not wait for a secret
+    /// store, which may take long.
     async fn reload(&mut self) -> bool {
         self.manager.reloading();
         let outcome = tokio::select! {
@@ -266,7 +266,7 @@ impl Served<'_> {
         true
     }
 
-    /// Prints what came of a reload.
+    /// Prints the outcome of a reload.
     fn show(&self, outcome: Result<Applied, Failure>) {
         match outcome {
             Ok(applied) => self.terminal.note(format!("gateway: {applied}")),
@@ -275,7 +275,7 @@ impl Served<'_> {
     }
 }
 
-/// Says that the file which all configurations of a folder shared is not read any more.
+/// Reports that the file which all configurations of a folder shared is not read any more.
 fn note_former_grants(config: &Config, terminal: &Terminal) {
     let Some(granted) = &config.granted else {
         return;

@@ -1,5 +1,5 @@
-//! `gateway session`: lists sessions, makes those that no listener owns, and lets them live longer,
-//! pauses and ends them.
+//! `gateway session`: lists sessions, creates those that no listener owns and extends them, pauses
+//! and ends sessions.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl CreateSession {
         is_made.then_some(Code::Ok).ok_or_else(|| occupied(path))
     }
 
-    /// The content of the call.
+    /// Returns the content of the request.
     fn asked(&self) -> Result<Value, Failure> {
         let caveats = self.narrowing.caveats()?;
         let caveats: Vec<String> = caveats.iter().map(ToString::to_string).collect();
@@ -150,13 +150,13 @@ impl ExtendSession {
     }
 }
 
-/// What clients need, as a gateway answers.
+/// Reads the environment for clients from a gateway's response.
 fn environment(answer: Value) -> Result<ClientEnvironment, Failure> {
     let read = serde_json::from_value(answer);
     read.context("the gateway's answer cannot be read")
 }
 
-/// What a workload needs, for a shell or as JSON; with `in_full`, all that its clients need.
+/// Formats a workload's environment for a shell or as JSON; with `in_full`, for all its clients.
 fn shown(answer: &Value, in_full: bool, terminal: &Terminal) -> Result<String, Failure> {
     if terminal.json() {
         return Ok(format!("{answer:#}\n"));

@@ -1,5 +1,5 @@
-//! Lists the commands by what they are for, and explains an invalid command line without repeating
-//! what may be a secret.
+//! Lists the commands by purpose, and explains an invalid command line without repeating possible
+//! secrets.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -19,7 +19,7 @@ pub(super) const GROUPS: [(&str, &str); 6] = [
     ("Set up and try", "init doctor demo generate"),
 ];
 
-/// Has the help list the commands in [`GROUPS`], for which clap knows no headings.
+/// Lists the commands in the help by [`GROUPS`], since clap knows no headings for them.
 pub(super) fn grouped(commands: clap::Command) -> clap::Command {
     let (header, literal) = (
         *commands.get_styles().get_header(),
@@ -40,7 +40,7 @@ pub(super) fn grouped(commands: clap::Command) -> clap::Command {
     ))
 }
 
-/// Prints help, or what is wrong with the arguments. Returns the exit code: 0 for help and version,
+/// Prints help, or the mistake in the arguments. Returns the exit code: 0 for help and version,
 /// else 2.
 pub(super) fn explain(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     if matches!(
@@ -79,7 +79,7 @@ fn doubtful(error: &clap::Error, arguments: &[OsString]) -> Vec<String> {
         ErrorKind::TooManyValues,
     ];
     if stray.contains(&error.kind()) {
-        // Where the values are listed, a short word is one that was mistyped.
+        // If the valid values are listed, a short word is a mistyped one.
         let is_listed = error.get(ContextKind::ValidValue).is_some();
         let is_word = |text: &str| text.len() <= 12 && text.bytes().all(|b| b.is_ascii_lowercase());
         for (kind, value) in error.context() {
@@ -108,7 +108,7 @@ fn doubtful(error: &clap::Error, arguments: &[OsString]) -> Vec<String> {
                 .map(str::to_owned),
         );
     }
-    // The longest first, so that no part of one is left over from another.
+    // The longest first, so that no part of a longer text remains.
     doubtful.sort_by_key(|text| std::cmp::Reverse(text.len()));
     doubtful
 }

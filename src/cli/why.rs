@@ -1,4 +1,4 @@
-//! `gateway why`: explains from the audit log what became of one request, and what would allow it.
+//! `gateway why`: explains the outcome of one request from the audit log, and the rule to allow it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -60,7 +60,7 @@ impl Why {
         Ok(Code::Ok)
     }
 
-    /// Asks about an exchange of a run, or the last that it was refused.
+    /// Explains an exchange of a run, or its last refused one.
     pub(super) fn of_run(id: Option<String>, run: &LastRun) -> Self {
         Self {
             last: id.is_none(),
@@ -74,8 +74,8 @@ impl Why {
     /// Returns the policy that would have allowed the exchange.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if no log has the exchange, if the log does not hold, or if no policy
-    /// would allow it.
+    /// Returns a [`Failure`] if no log has the exchange, if the log fails verification, or if no
+    /// policy would allow it.
     pub(super) fn rule(&self, terminal: &Terminal) -> Result<String, Failure> {
         let (found, chain) = self.search(terminal)?;
         let remedy = Remedy::of(&found, &chain, self.config()?.as_ref());
@@ -151,7 +151,7 @@ impl Why {
     }
 }
 
-/// What to do where the logs that are found unasked lack an exchange.
+/// The next step if the default logs lack an exchange.
 const ANOTHER_LOG: &str =
     "name the audit log of that gateway, `--audit FILE`, or its configuration, `--config FILE`";
 
@@ -159,7 +159,7 @@ fn is_beginning(text: &str) -> bool {
     (4..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Finds the only exchange whose id begins like this; without a beginning, the last refused one.
+/// Finds the only exchange whose id begins so; without a beginning, the last refused one.
 fn whole_id(chains: &[Chain], begin: Option<&str>) -> Result<ExchangeId, Failure> {
     let Some(begin) = begin.map(str::to_ascii_lowercase) else {
         return last_refused(chains);
@@ -203,7 +203,7 @@ fn each(chains: &[Chain], mut look: impl FnMut(Record)) -> Result<(), Failure> {
     chains.try_for_each(|chain| read(chain, &mut look).map_err(unreadable))
 }
 
-/// How many ids that begin alike are shown.
+/// How many ids with the same beginning are shown.
 const MOST_SHOWN: usize = 6;
 
 /// Explains a code.
@@ -248,7 +248,7 @@ pub(super) fn exchange_id(text: &str) -> Result<ExchangeId, Failure> {
         ))
 }
 
-/// Returns everything as one document: the records, what to do next, and what would allow it.
+/// Returns everything as one document: the records, the next step, and the policy to allow it.
 fn document(found: &Found, remedy: &Remedy) -> Result<Value, Failure> {
     let mut document = serde_json::to_value(found)
         .map_err(|error| Failure::of("the record cannot be written", &error))?;
@@ -320,7 +320,7 @@ fn print(terminal: &Terminal, found: &Found, remedy: &Remedy) {
     terminal.line(format!("  {file}:{}", found.line));
 }
 
-/// Prints what was requested, by whom and when.
+/// Prints the request, its caller and its time.
 fn print_request(terminal: &Terminal, record: &Record) {
     let host = or_dash(record.host.as_deref());
     let request = match record.entry.as_deref() {
@@ -372,7 +372,7 @@ fn verdict(terminal: &Terminal, record: &Record) -> String {
     format!("{refused}{status}: {reason}{side}{phase}")
 }
 
-/// Returns what happened and what the user can do about it, by its code.
+/// Returns the event and the user's next step, by the code.
 fn next_step(record: &Record, reason: &str, remedy: &Remedy) -> String {
     let Some(code) = ReasonCode::named(reason) else {
         return String::from("The code is of another version of the gateway.");
@@ -393,7 +393,7 @@ fn next_step(record: &Record, reason: &str, remedy: &Remedy) -> String {
     format!("{} {step}", code.meaning())
 }
 
-/// What the user can do, who reads this. A refusal names this very command for some codes.
+/// Returns the next step for the reader. For some codes, a refusal names this very command.
 fn own_step(code: ReasonCode, to: &str, id: &str) -> String {
     match code {
         ReasonCode::PolicyError | ReasonCode::PolicyUnjudged => {

@@ -1,5 +1,5 @@
-//! `gateway log ls` and `prune`: the logs of past sessions, and the removal of those that need
-//! not be kept.
+//! `gateway log ls` and `prune`: the logs of past sessions, and the removal of those that need not
+//! be kept.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -37,16 +37,16 @@ pub(crate) struct PruneLogs {
 /// How many logs are listed.
 const NEWEST: usize = 20;
 
-/// What `exec` keeps of the logs of your sessions.
+/// The limits by which `exec` keeps the logs of your sessions.
 pub(crate) const KEPT: Keep = Keep {
     within: Some(Duration::from_secs(90 * 86_400)),
-    // A command that fills its own log must not push out those of others.
+    // No limit: a command that fills its own log must not push out the logs of others.
     bytes: None,
     logs: None,
 };
 
-/// Removes the logs of past sessions that `exec` does not keep, beside everything else. Nothing
-/// waits for it, and the next run does what this one does not get to.
+/// Removes logs of past sessions beyond these limits, on a thread of its own. Nothing waits for it,
+/// and the next run removes what is left.
 pub(crate) fn prune_aside() {
     let Some(folder) = state::audit_directory() else {
         return;
@@ -158,7 +158,7 @@ fn span(text: &str) -> Result<Duration, String> {
     duration(text).map_err(told)
 }
 
-/// The newest logs: so many, or as fit in a size.
+/// Reads a limit on the newest logs: their number, or their size in all.
 fn amount(text: &str) -> Result<Keep, String> {
     let mut keep = Keep {
         logs: text.parse().ok(),

@@ -1,5 +1,5 @@
-//! Finds the audit logs for a command: named, configured, or those of the running gateways and of
-//! the user's state directory.
+//! Finds the audit logs for a command: named ones, configured ones, or those of the running
+//! gateways and of the user's state directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,9 @@ pub(crate) struct FoundLogs {
     pub is_partial: bool,
 }
 
-/// Returns the logs to read. Named files are told apart by the ids of their chains, and come with
-/// what they were rotated into. If neither files nor a configuration are named, these are the logs
-/// of the running gateways and of the state directory; one that cannot be had is told.
+/// Returns the logs to read. Named files are grouped by the ids of their chains, and come with
+/// their rotated files. If neither files nor a configuration are named, these are the logs of the
+/// running gateways and of the state directory; unavailable ones are reported.
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no log at all, or its folder cannot be read.
@@ -122,8 +122,8 @@ fn stored() -> Result<Vec<Chain>, Failure> {
     Ok(chains)
 }
 
-/// Sorts files by the chain that they belong to. A file without an intact record that names its
-/// chain belongs to that of its log.
+/// Groups files by their chain. A file without an intact record that names its chain belongs to the
+/// chain of its log.
 fn by_chain(named: &[PathBuf]) -> Result<Vec<Chain>, Failure> {
     let mut files = Chain::new();
     for path in named {
@@ -152,12 +152,12 @@ fn by_chain(named: &[PathBuf]) -> Result<Vec<Chain>, Failure> {
     Ok(chains)
 }
 
-/// A log's own file sorts before the older ones, and holds what comes after them.
+/// A log's own file sorts before the older ones, and holds the records after theirs.
 fn oldest_first(chain: &mut Chain) {
     chain.sort_by_key(|file| (log_of(file), log_of(file) == *file, file.clone()));
 }
 
-/// Returns the log that a file belongs to by its name: itself, unless it is a rotated one.
+/// Returns the log that a file belongs to by its name: itself, or for a rotated file its log.
 fn log_of(file: &Path) -> PathBuf {
     let number = file.extension().unwrap_or_default().as_encoded_bytes();
     if number.len() == 20 && number.iter().all(u8::is_ascii_digit) {
@@ -167,13 +167,13 @@ fn log_of(file: &Path) -> PathBuf {
     }
 }
 
-/// What a log that holds tells of an exchange, and what a person refused.
+/// The record of an exchange in a verified log, and the refusals by a person.
 type RecordedExchange = (Option<VerifiedRecord>, RecordedDenials);
 
-/// Reads from a whole chain what a rule for an exchange depends on.
+/// Reads the facts that a rule for an exchange depends on from a whole chain.
 ///
 /// # Errors
-/// Returns a [`Failure`] if the log cannot be read, or does not hold.
+/// Returns a [`Failure`] if the log cannot be read, or fails verification.
 pub(crate) fn told(chain: &Chain, id: &str) -> Result<RecordedExchange, Failure> {
     let told = audit::verified_chain(chain, |(found, denied): &mut RecordedExchange, record| {
         denied.note(&record);
@@ -205,7 +205,7 @@ fn unreadable(path: &Path, error: &audit::Error) -> Failure {
 }
 
 /// Returns the `gateway why` command for an exchange, in a form that works in any folder. It names
-/// the log unless that is found by default.
+/// the log unless the default finds it.
 pub(crate) fn advice(id: ExchangeId, log: Option<&Path>) -> String {
     let Some(log) = log else {
         return format!("gateway why {id}");

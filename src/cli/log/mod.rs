@@ -1,4 +1,4 @@
-//! `gateway log`: what the audit log holds, and what comes.
+//! `gateway log`: the records of the audit log, past and new.
 
 pub(crate) mod archive;
 pub(crate) mod logs;
@@ -105,12 +105,12 @@ impl LogCommand {
         Ok(Code::Ok)
     }
 
-    /// Shows the past of one gateway, and then what it writes, until it ends.
+    /// Shows the past records of one gateway, and then its new ones, until it ends.
     fn follow(&self, terminal: &Terminal) -> Result<Code, Failure> {
         self.follow_of(&self.chosen.one()?, terminal)
     }
 
-    /// As `gateway log -f`, of one session or of all.
+    /// Follows one session or all, as `gateway log -f` does.
     pub(crate) fn following(session: Option<String>, chosen: ChosenGateway) -> Self {
         Self {
             follow: true,
@@ -159,7 +159,7 @@ impl LogCommand {
                     .map(|one| ("".into(), one)),
             );
             waiting = self.folded(waiting, terminal);
-            // The request to a name that was looked up may follow.
+            // The request to a host may follow its lookup.
             let may_be_told = |(_, one): &RunRecord| is_lookup(one) && self.is_for_person(terminal);
             if is_last || !waiting.iter().any(may_be_told) {
                 self.print_all(terminal, &std::mem::take(&mut waiting));
@@ -172,7 +172,7 @@ impl LogCommand {
         Ok(Code::Ok)
     }
 
-    /// Returns the last records of a gateway's log, and the number of the last of all.
+    /// Returns the last records of a gateway's log, and the number of its very last one.
     pub(crate) fn past(
         &self,
         gateway: &Gateway,
@@ -183,7 +183,7 @@ impl LogCommand {
         Ok((self.last(records, terminal), last))
     }
 
-    /// Returns the logs to read: those that are named, that of the named gateway, or all.
+    /// Returns the logs to read: the named ones, the one of the named gateway, or all.
     fn chains(&self, terminal: &Terminal) -> Result<Vec<logs::Chain>, Failure> {
         let config = self.config.find()?;
         if !self.chosen.is_named() || !self.audit.is_empty() || config.is_some() {
@@ -195,7 +195,7 @@ impl LogCommand {
         chains.filter_map(Result::transpose).collect()
     }
 
-    /// Returns the last records of a log, each with its run, and the number of the last of all.
+    /// Returns the last records of a log, each with its run, and the number of its very last one.
     fn read(&self, chain: &logs::Chain, terminal: &Terminal) -> Result<PastRecords, Failure> {
         let (mut records, mut last) = (Vec::new(), None);
         let mut run: Rc<str> = "".into();
@@ -223,7 +223,7 @@ impl LogCommand {
 
     pub(crate) fn wants(&self, record: &Record, terminal: &Terminal) -> bool {
         let is_whole = record.kind == "end" && record.outcome.as_deref() == Some("whole");
-        // To a person, the line of the exchange says it all, and a run's start is its heading.
+        // For a person, the exchange's line is enough, and a run's start is its heading.
         let is_told = !self.is_for_person(terminal) || !(is_whole || begun(record).is_some());
         let is_known = matches!(
             record.kind.as_ref(),
@@ -237,7 +237,7 @@ impl LogCommand {
         is_shown && of_session && of_user && (refused || !self.refused)
     }
 
-    /// Returns as many of the last records as are asked for.
+    /// Returns the requested number of last records.
     fn last(&self, mut records: Vec<RunRecord>, terminal: &Terminal) -> Vec<RunRecord> {
         records.drain(
             ..records
@@ -248,7 +248,7 @@ impl LogCommand {
         records.split_off(records.len().saturating_sub(self.lines))
     }
 
-    /// Leaves out, for a person, each lookup of a host whose request was refused too.
+    /// Leaves out, for a person, each refused lookup of a host whose request was refused too.
     fn folded(&self, records: Vec<RunRecord>, terminal: &Terminal) -> Vec<RunRecord> {
         let told = |at: usize| {
             let mut later = records[at + 1..].iter();
@@ -281,12 +281,12 @@ impl LogCommand {
     }
 }
 
-/// A record, and the run that it is of: what `gateway exec` ran, and where.
+/// A record, and the run that it belongs to: the command of `gateway exec`, and its folder.
 type RunRecord = (Rc<str>, Record);
 /// Records, and the number of the last one of their log.
 type PastRecords = (Vec<RunRecord>, Option<u64>);
 
-/// Records what begins to run, so that `gateway log` can tell.
+/// Records the begin of a run, so that `gateway log` can name it.
 pub(crate) fn begin(log: &Log, what: &str) {
     let recorded = log.event(Event {
         name: BEGUN,
@@ -300,13 +300,13 @@ pub(crate) fn begin(log: &Log, what: &str) {
     }
 }
 
-/// The run that a record begins.
+/// Returns the run that a record begins.
 fn begun(record: &Record) -> Option<&str> {
     let is_begun = record.name.as_deref() == Some(BEGUN);
     record.subject.as_deref().filter(|_| is_begun)
 }
 
-/// Whether a record is the refusal of a name's lookup, and the other that of a request to it.
+/// Whether one record is a refused lookup, and the other a refused request to the same host.
 fn is_twin((run, lookup): &RunRecord, (later, record): &RunRecord) -> bool {
     is_lookup(lookup)
         && record.reason.is_some()
@@ -318,7 +318,7 @@ fn is_lookup(record: &Record) -> bool {
     record.entry.as_deref() == Some("dns")
 }
 
-/// Waits until whoever read standard output has gone: `gateway log -f | head`.
+/// Waits until the reader of standard output has gone, such as `head`.
 async fn reader_gone() {
     let written_to = stdout();
     loop {
@@ -331,7 +331,7 @@ async fn reader_gone() {
     }
 }
 
-/// What a person is shown of a record. None of it steers a terminal.
+/// The parts of a record's line for a person. None of them steers a terminal.
 pub(crate) struct RecordLine {
     pub(crate) time: String,
     pub(crate) session: String,
@@ -340,11 +340,11 @@ pub(crate) struct RecordLine {
     pub(crate) verdict: String,
     pub(crate) what: String,
     pub(crate) id: String,
-    /// Whether something was refused.
+    /// Whether the record is a refusal.
     pub(crate) refused: bool,
 }
 
-/// Returns what a person is shown of a record.
+/// Returns the line of a record for a person.
 pub(crate) fn line(record: &Record) -> RecordLine {
     let time = shown(record.time.as_deref());
     let time = time.get(11..19).unwrap_or(&time);
@@ -372,8 +372,8 @@ pub(crate) fn line(record: &Record) -> RecordLine {
     }
 }
 
-/// Who a record is of: the session with the user behind the connection, or where it came from if it
-/// has no session.
+/// Returns whom a record is about: the session with the user behind the connection, or the client's
+/// address if it has no session.
 pub(crate) fn whom(record: &Record) -> String {
     let address = || Some(record.client?.ip().to_string());
     match (record.session.as_deref(), record.user.as_deref()) {
@@ -386,7 +386,7 @@ pub(crate) fn whom(record: &Record) -> String {
     }
 }
 
-/// What became of an act, and the act. A permitted one that refuses a proposal permits nothing.
+/// Returns the verdict on an act, and the act. A permitted refusal of a proposal permits nothing.
 fn act(record: &Record) -> (String, String) {
     let verdict = record.outcome.as_deref().or(record.decision.as_deref());
     let (who, name) = (shown(record.operator.as_deref()), record.name.as_deref());
@@ -412,7 +412,7 @@ fn act(record: &Record) -> (String, String) {
     }
 }
 
-/// What an act was about: of a rule its id, else its host.
+/// Returns the subject of an act: the id of a rule, else its host.
 fn about(subject: &str) -> String {
     let quoted = |after: &str| subject.split_once(after)?.1.split('"').next();
     let named = quoted("@id(\"").or_else(|| quoted("Gateway::Host::\""));
@@ -438,7 +438,7 @@ fn print(terminal: &Terminal, record: &Record) {
     terminal.line(format!("{time} {who:<12} {verdict} {what} {id}").trim_end());
 }
 
-/// The time of a record, with the day unless that is today.
+/// Returns the time of a record, with its day unless that is today.
 fn when(time: &str, whole: Option<&str>) -> String {
     let today = time::OffsetDateTime::now_utc().date().to_string();
     match whole.and_then(|whole| whole.get(..10)) {
@@ -477,17 +477,17 @@ fn request(record: &Record) -> String {
 }
 
 const BEGUN: &str = "session_started";
-/// Runs of the program's own, which are shown if their log is named.
+/// The program's own runs, which are shown only if their log is named.
 pub(crate) const DEMO: &str = "gateway demo";
 pub(crate) const DOCTOR: &str = "gateway doctor";
 const OWN_RUNS: [&str; 2] = [DEMO, DOCTOR];
-/// How long the refusal of a request is waited for before a lookup's is shown.
+/// How long a refused lookup waits for the refusal of a request before it is shown.
 const TWIN_WITHIN: Duration = Duration::from_secs(1);
-/// How many more records than asked for are kept while a log is read, or wait for what follows.
+/// How many further records are kept while a log is read, or wait for the records after them.
 const KEPT: usize = 512;
-/// How often it is looked whether somebody still reads.
+/// How often the reader is checked for its end.
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
-/// How many records of the past are shown.
+/// How many past records are shown.
 const PAST: usize = 50;
 
 #[cfg(test)]

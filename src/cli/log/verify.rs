@@ -1,4 +1,4 @@
-//! `gateway log verify`: checks from its bytes alone whether an audit log is intact.
+//! `gateway log verify`: checks whether an audit log is intact, by its bytes alone.
 
 use std::path::PathBuf;
 
@@ -62,7 +62,7 @@ impl Verify {
         };
         let mut is_partial = false;
         let chains = if expected.base.is_some() && !self.files.is_empty() {
-            // Older files were archived on purpose, perhaps beside these.
+            // Older files were archived on purpose, and may lie next to these.
             vec![self.files.clone()]
         } else {
             let found = logs::find(&self.files, config.as_ref(), terminal)?;
@@ -99,14 +99,14 @@ impl Verify {
     }
 }
 
-/// What a verification says of a log, the best first.
+/// The verdict on a log, the best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum LogVerdict {
-    /// It ends with the record of its end.
+    /// It ends with the record of its gateway's stop.
     Complete,
-    /// A gateway writes it now.
+    /// A gateway is writing it.
     Open,
-    /// What is there holds, and nothing shows that it is all.
+    /// The records that are there verify, and nothing shows that they are all.
     Prefix,
     /// Something was changed, removed, inserted or moved.
     Broken,
@@ -115,7 +115,7 @@ enum LogVerdict {
 impl LogVerdict {
     const ALL: [Self; 4] = [Self::Complete, Self::Open, Self::Prefix, Self::Broken];
 
-    /// The exit code, the word for it, the sentence, and its colour.
+    /// Returns the exit code, the word for it, the sentence, and its colour.
     fn parts(self) -> (Code, &'static str, &'static str, Paint) {
         match self {
             Self::Complete => (Code::Ok, "complete", "holds, complete", Paint::Green),
@@ -132,17 +132,17 @@ impl LogVerdict {
     }
 }
 
-/// A log that was looked through.
+/// A log after its verification.
 struct VerifiedLog {
     chain: Vec<PathBuf>,
     report: Report,
     verdict: LogVerdict,
-    /// A later record than the last, which the state knows of.
+    /// A record later than the last, which the state knows of.
     missing: Option<Head>,
 }
 
 impl VerifiedLog {
-    /// Verifies a log, and keeps its last record for the next time.
+    /// Verifies a log, and stores its last record for the next time.
     fn of(chain: Vec<PathBuf>, expected: Expected) -> Result<Self, Failure> {
         let unreadable = |error| Failure::of("the audit log cannot be verified", &error);
         let is_live = chain.last().is_some_and(|own| audit::is_live(own));
@@ -239,7 +239,7 @@ impl VerifiedLog {
     }
 }
 
-/// Prints how many logs came to which verdict.
+/// Prints how many logs have each verdict.
 fn print_sum(terminal: &Terminal, logs: &[VerifiedLog]) {
     let count = |verdict| logs.iter().filter(|log| log.verdict == verdict).count();
     let counts = LogVerdict::ALL.map(|verdict| (count(verdict), verdict.parts().1));

@@ -1,4 +1,4 @@
-//! `gateway watch`: a live view of a gateway in the terminal, with allow, pause and end at a key.
+//! `gateway watch`: a live view of a gateway in the terminal, with keys to allow, pause and end.
 
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ pub(crate) struct WatchCommand {
 /// A view with its gateway.
 struct Watcher {
     gateway: Gateway,
-    /// What is shown of the log.
+    /// The filter on the log's records.
     log: LogCommand,
     terminal: Terminal,
     view: WatchView,
@@ -42,7 +42,7 @@ struct Watcher {
     screen: DefaultTerminal,
 }
 
-/// What is done if the person says yes, and what came of it.
+/// The action that waits for a yes. It returns its outcome.
 type Pending = Box<dyn FnOnce(&Gateway) -> Result<String, Failure>>;
 
 impl WatchCommand {
@@ -84,18 +84,18 @@ impl WatchCommand {
     }
 }
 
-/// Whether both the keys and the output are a terminal's.
+/// Whether keys and output both belong to a terminal.
 fn is_screen() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !dumb
 }
 
 impl Watcher {
-    /// Shows what is, and obeys keys, until the end. Returns whether it was the gateway's.
+    /// Draws the view and handles keys, until the end. Returns whether the gateway ended.
     fn watch(&mut self, past: Option<u64>) -> bool {
         let mut looked = Instant::now();
         loop {
-            // A terminal that is gone is noticed here.
+            // This fails if the terminal has gone.
             if self.draw().is_err() {
                 return false;
             }
@@ -127,7 +127,7 @@ impl Watcher {
         self.screen.draw(|frame| self.view.draw(frame)).map(drop)
     }
 
-    /// Gives the terminal back, and takes it again when the person goes on.
+    /// Releases the terminal, and takes it again when the person continues.
     fn suspend(&mut self) -> std::io::Result<()> {
         ratatui::restore();
         kill_process(getpid(), Signal::TSTP)?;
@@ -159,7 +159,7 @@ impl Watcher {
 
     fn press(&mut self, key: KeyCode) {
         if let Some(pending) = self.pending.take() {
-            // The terminal may have become too small for it meanwhile.
+            // The terminal may have become too small for the question meanwhile.
             let is_seen = self.is_seen();
             self.view.question = None;
             let yes = is_seen && matches!(key, KeyCode::Char('y' | 'Y'));
@@ -188,14 +188,14 @@ impl Watcher {
         size.is_ok_and(|size| self.view.is_seen((size.width, size.height)))
     }
 
-    /// Shows what came of a key, and what it changed.
+    /// Shows the outcome of a key, and the new state.
     fn tell(&mut self, done: Result<String, Failure>) {
         self.view.message = safe(&done.unwrap_or_else(|failure| failure.to_string()));
-        // A gateway that does not answer is noticed by its stream.
+        // The stream shows it if the gateway does not answer.
         let _ = self.refresh();
     }
 
-    /// Shows the rule for what is chosen, and asks.
+    /// Shows the rule for the chosen item, and asks.
     fn ask_to_allow(&mut self) -> Result<String, Failure> {
         let nothing = || Failure::new("choose a refusal or a proposal first");
         let item = self.view.chosen().ok_or_else(nothing)?;
@@ -246,7 +246,7 @@ impl Watcher {
         change(&self.gateway, &self.chosen_session()?, act)
     }
 
-    /// Asks, if all of the question can be seen. Keys of before are no answer.
+    /// Asks, if the whole question can be seen. Earlier keys are not an answer.
     fn ask(
         &mut self,
         lines: Vec<String>,
@@ -262,7 +262,7 @@ impl Watcher {
         Ok(String::new())
     }
 
-    /// The session of what is chosen, else the only one.
+    /// Returns the session of the chosen item, else the only one.
     fn chosen_session(&self) -> Result<String, Failure> {
         let chosen = self.view.chosen().map(|item| &*item.session);
         let only = match &*self.view.sessions {

@@ -1,4 +1,4 @@
-//! What `gateway watch` waits for: keys, records, signals and a changed size of the terminal.
+//! The events of `gateway watch`: keys, records, signals and a changed size of the terminal.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::app::{Context as _, Failure};
 use crate::audit::Record;
 use crate::cli::operate::gateways::Gateway;
 
-/// What came.
+/// An event of the view.
 pub(crate) enum WatchEvent {
     /// A key was pressed.
     Key(KeyCode),
@@ -22,7 +22,7 @@ pub(crate) enum WatchEvent {
     Records(Vec<Record>),
     /// The terminal has another size.
     Resized,
-    /// The person wants the terminal for something else.
+    /// The person suspends the view.
     Suspended,
     /// A signal asks for the end.
     Stopped,
@@ -30,7 +30,7 @@ pub(crate) enum WatchEvent {
     Gone,
 }
 
-/// Where events come from. Records that are not taken wait in the gateway's log.
+/// The source of events. Records that are not read wait in the gateway's log.
 pub(crate) struct WatchEvents {
     runtime: Runtime,
     records: Incoming,
@@ -44,7 +44,7 @@ impl WatchEvents {
     /// Follows the records of a gateway from now on.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if the gateway does not let its records be followed.
+    /// Returns a [`Failure`] if the gateway refuses to stream its records.
     pub(crate) fn start(gateway: &Gateway) -> Result<Self, Failure> {
         let runtime = serving::runtime()?;
         let records = runtime.block_on(gateway.follow())?;
@@ -66,7 +66,7 @@ impl WatchEvents {
         })
     }
 
-    /// Waits for the next event; `None` if none came within this time.
+    /// Waits for the next event; `None` if none comes within this time.
     pub(crate) fn within(&mut self, time: Duration) -> Option<WatchEvent> {
         self.runtime.block_on(async {
             tokio::select! {
@@ -85,13 +85,13 @@ impl WatchEvents {
         })
     }
 
-    /// Forgets the keys that were pressed until now.
+    /// Forgets the keys that were pressed so far.
     pub(crate) fn forget_keys(&mut self) {
         while self.keys.try_recv().is_ok() {}
     }
 }
 
-/// Reads keys until there are no more, or nobody wants them.
+/// Reads keys until there are no more, or the receiver has gone.
 fn read_keys(tell: &UnboundedSender<WatchEvent>) {
     while let Ok(event) = event::read() {
         let told = match event {
@@ -115,7 +115,7 @@ fn meaning(key: KeyEvent) -> WatchEvent {
     }
 }
 
-/// Adds what was read, and returns the records of which all is there.
+/// Appends new data, and returns the complete records.
 pub(crate) fn whole_records(unread: &mut Vec<u8>, data: &[u8]) -> Vec<Record> {
     unread.extend_from_slice(data);
     let whole = memchr::memrchr(b'\n', unread).map_or(0, |at| at + 1);

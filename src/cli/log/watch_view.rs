@@ -1,4 +1,4 @@
-//! What `gateway watch` shows: sessions, proposals and records, the details of one, and the keys.
+//! The screen of `gateway watch`: sessions, proposals and records, details, and the keys.
 
 use std::collections::VecDeque;
 
@@ -16,29 +16,29 @@ use crate::cli::log::RecordLine;
 use crate::cli::proposals::quoted;
 use crate::names::ReasonCode;
 
-/// What is shown, and which of it is chosen.
+/// The content of the screen, and the chosen item.
 #[derive(Default)]
 pub(crate) struct WatchView {
     pub(crate) gateway: String,
     pub(crate) sessions: Vec<Value>,
-    /// Those that wait.
+    /// The waiting proposals.
     proposals: Vec<WatchItem>,
     records: VecDeque<WatchItem>,
-    /// The chosen item, by what it is rather than by where: others come meanwhile.
+    /// The key of the chosen item, not its position: others arrive meanwhile.
     chosen: Option<String>,
-    /// Where it was last: what is there is chosen when it has gone.
+    /// Its last position. When it has gone, the item at that position is chosen.
     chosen_at: Option<usize>,
     pub(crate) pane: Pane,
     /// Only lines with this text are shown.
     pub(crate) filter: String,
     /// A question to the person: its lines, all of which must be seen.
     pub(crate) question: Option<Vec<String>>,
-    /// What came of the last key.
+    /// The outcome of the last key.
     pub(crate) message: String,
     colours: bool,
 }
 
-/// What is in the middle of the screen.
+/// The middle of the screen.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pane {
     #[default]
@@ -58,12 +58,12 @@ pub(crate) struct WatchItem {
     pub(crate) is_proposal: bool,
     pub(crate) refused: bool,
     pub(crate) text: String,
-    /// All that is known of it.
+    /// The full record or proposal.
     about: Value,
 }
 
 impl WatchView {
-    /// A view of a gateway, without anything in it.
+    /// Creates an empty view of a gateway.
     pub(crate) fn of(gateway: String, colours: bool) -> Self {
         Self {
             gateway,
@@ -72,8 +72,8 @@ impl WatchView {
         }
     }
 
-    /// Adds a record as the latest. The oldest are forgotten, and the lookup of a host whose
-    /// request was refused too.
+    /// Adds a record as the latest. Forgets the oldest, and the lookup of a host whose request was
+    /// refused too.
     pub(crate) fn add(&mut self, line: RecordLine, about: Value) {
         let RecordLine {
             time,
@@ -116,7 +116,7 @@ impl WatchView {
         }
     }
 
-    /// Shows the proposals that wait.
+    /// Shows the waiting proposals.
     pub(crate) fn set_proposals(&mut self, all: Vec<Value>) {
         self.proposals = all.into_iter().map(proposed).collect();
     }
@@ -129,7 +129,7 @@ impl WatchView {
             .collect()
     }
 
-    /// What is chosen, if it is still there.
+    /// Returns the chosen item, if it is still there.
     pub(crate) fn chosen(&self) -> Option<&WatchItem> {
         let at = self.place_of_chosen()?;
         Some(self.items()[at])
@@ -155,7 +155,7 @@ impl WatchView {
         });
     }
 
-    /// Obeys a key that only changes what is shown. Returns whether it was one.
+    /// Handles a key that only changes the view. Returns whether it was one.
     pub(crate) fn press(&mut self, key: KeyCode) -> bool {
         match (self.pane, key) {
             (Pane::Filter, KeyCode::Char(letter)) => self.filter.push(letter),
@@ -177,7 +177,7 @@ impl WatchView {
         true
     }
 
-    /// Draws the screen. A question has room before all else.
+    /// Draws the screen. A question gets its space first.
     pub(crate) fn draw(&mut self, frame: &mut Frame<'_>) {
         let (width, height) = (frame.area().width, frame.area().height);
         let foot = self.foot(width.into());
@@ -216,7 +216,7 @@ impl WatchView {
         frame.render_stateful_widget(list, area, &mut state);
     }
 
-    /// What the reason of what is chosen means, and all that is known of it.
+    /// Returns the meaning of the chosen item's reason, and its full record.
     fn details(&self, width: usize) -> Text<'static> {
         let Some(item) = self.chosen() else {
             return Text::default();
@@ -237,7 +237,7 @@ impl WatchView {
         Text::from_iter(rows)
     }
 
-    /// Whether all of the question can be seen.
+    /// Whether the whole question can be seen.
     pub(crate) fn is_seen(&self, (width, height): (u16, u16)) -> bool {
         self.foot(width.into()).len() <= height.into()
     }
@@ -269,7 +269,7 @@ impl WatchView {
         self.painted(colour, cut(&line, width))
     }
 
-    /// The question, or what came of the last key; and the keys.
+    /// Returns the question, or the outcome of the last key; and the keys.
     fn foot(&self, width: usize) -> Vec<Line<'static>> {
         if let Some(question) = &self.question {
             let whole = question.iter().flat_map(|line| folded(line, width));
@@ -308,7 +308,7 @@ fn proposed(about: Value) -> WatchItem {
     }
 }
 
-/// The beginning of a line that is too long.
+/// Returns the beginning of a line that is too long.
 fn cut(line: &str, width: usize) -> String {
     match folded(line, width).len() {
         1 => line.to_owned(),
@@ -331,7 +331,7 @@ e                end that session for good, after a question
 ?                this page
 ctrl-z           stop, until `fg`
 q, ctrl-c        leave";
-/// What of a record is about the log rather than about what happened.
+/// Members of a record that concern the log, not the event.
 const PLUMBING: [&str; 5] = ["v", "prev", "hash", "us", "seq"];
 const MOST_RECORDS: usize = 500;
 const MOST_PROPOSALS: usize = 8;

@@ -1,6 +1,6 @@
 //! `gateway env`: prints the variables that make a client use a running `gateway serve`, trust it
-//! and send its phantoms, or writes these with its CA and the files of logins into a folder. The
-//! gateway is asked for them, or its files are read.
+//! and send its phantoms, or writes them with its CA and login files into a folder. They come from
+//! the running gateway, or from its files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::DirBuilder;
@@ -63,7 +63,7 @@ impl Env {
             None => self.of_running()?,
         };
         let Some(certificate) = &environment.certificate_file else {
-            // Its CA is in no file here.
+            // No file here holds its CA.
             if terminal.json() || form != EnvFormat::Sh {
                 return Err(Failure::usage("the session's CA is in no file")
                     .next("write one: `gateway env --session SESSION --into DIR`"));
@@ -84,7 +84,7 @@ impl Env {
         Ok(Code::Ok)
     }
 
-    /// Writes all that clients need into a new folder.
+    /// Writes everything that clients need into a new folder.
     fn write(
         &self,
         into: &Path,
@@ -115,7 +115,7 @@ impl Env {
             folders.mode(0o700);
             folders
         };
-        // Nothing of a folder that is there is followed or replaced.
+        // An existing folder is refused, so no link in it is followed and nothing is replaced.
         private().create(into)?;
         let into = std::path::absolute(into)?;
         let files = client_environment::write_trust(
@@ -142,7 +142,7 @@ impl Env {
         Ok(Ok(()))
     }
 
-    /// Asks the running gateways, of which exactly one session may fit.
+    /// Asks the running gateways, of which exactly one session may match.
     fn of_running(&self) -> Result<ClientEnvironment, Failure> {
         let mut found = Vec::new();
         let mut first = None;
@@ -151,7 +151,7 @@ impl Env {
             let listeners = status["listeners"].as_array().into_iter().flatten();
             let sessions = listeners.filter_map(|one| one["session"].as_str());
             let named = self.session.as_deref();
-            // One of a token or a caller is no listener's.
+            // A session of a token or a caller belongs to no listener.
             let sessions: BTreeSet<&str> = match named {
                 Some(named) => [named].into(),
                 None => sessions.collect(),
@@ -178,7 +178,7 @@ impl Env {
                 ))
                 .next("name one: `--session NAME`, and its gateway: `--gateway NAME`"))
             }
-            // A session that is named and not there is a mistake of the command line.
+            // A missing session that was named is a mistake of the command line.
             (None, Some(failure)) => Err(Failure {
                 code: Code::Usage,
                 ..failure
@@ -187,7 +187,7 @@ impl Env {
         }
     }
 
-    /// Reads what a gateway that runs with this configuration has written.
+    /// Reads the files that a gateway with this configuration has written.
     fn of_file(&self, config: &Config) -> Result<ClientEnvironment, Failure> {
         let listener = listener(config, self.session.as_deref(), Listener::has_proxy_url)?;
         let listener = listener.ok_or_else(no_proxy)?;
@@ -210,7 +210,7 @@ impl Env {
     }
 }
 
-/// The listener of a session: the one that is named, or the only one of those that fit.
+/// Returns the listener of a session: the named one, or the only one that fits.
 pub(super) fn listener<'a>(
     config: &'a Config,
     named: Option<&str>,
@@ -227,7 +227,7 @@ pub(super) fn listener<'a>(
         .next(format!("name one: `--session` {names}")))
 }
 
-/// Says that a proxy which asks for a password is not reached with these variables alone.
+/// Reports that a proxy which asks for a password is not reached with these variables alone.
 fn note_password(environment: &ClientEnvironment, terminal: &Terminal) {
     let proxy = environment.proxy.as_ref();
     if let Some(user) = proxy.and_then(|proxy| proxy.user.as_ref()) {

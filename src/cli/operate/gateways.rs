@@ -32,15 +32,15 @@ pub(crate) struct Gateway {
 }
 
 impl ChosenGateway {
-    /// Chooses by what `--gateway` takes.
+    /// Chooses by a value of `--gateway`.
     pub(crate) fn named(gateway: Option<String>) -> Self {
         Self { gateway }
     }
 
-    /// Returns the chosen gateways, all that run unless one is named.
+    /// Returns the chosen gateways: all running ones unless one is named.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if none runs, or none of that name.
+    /// Returns a [`Failure`] if none runs, or none has that name.
     pub(crate) fn all(&self) -> Result<Vec<Gateway>, Failure> {
         let found = self.find()?;
         if !found.is_empty() {
@@ -119,7 +119,7 @@ impl Gateway {
         }
     }
 
-    /// Leaves out a gateway of another user, even if root named it.
+    /// Excludes a gateway of another user, even if root named it.
     pub(crate) fn of_this_user(self) -> Self {
         Self::at(Client::new(self.client.path()))
     }
@@ -132,10 +132,10 @@ impl Gateway {
         self.call(Method::GET, path, None)
     }
 
-    /// Reads a document that a gateway which works has at hand.
+    /// Reads a document that a working gateway returns at once.
     ///
     /// # Errors
-    /// As [`Gateway::get`]. A gateway that hangs is not waited for long.
+    /// As [`Gateway::get`]. The wait for a gateway that hangs is short.
     pub(crate) fn get_soon(&self, path: &str) -> Result<Value, Failure> {
         let client = self.client.clone().within(SOON);
         let name = self.name.clone();
@@ -162,7 +162,7 @@ impl Gateway {
         }
     }
 
-    /// Follows the records that it writes from now on.
+    /// Follows the new records of its log.
     ///
     /// # Errors
     /// As [`Gateway::get`].
@@ -196,7 +196,7 @@ impl Gateway {
 
 const SOON: Duration = Duration::from_secs(3);
 
-/// Returns a session's id as it stands in a path.
+/// Returns a session's id, encoded for a path.
 pub(crate) fn in_path(id: &str) -> String {
     utf8_percent_encode(id, RESERVED).to_string()
 }

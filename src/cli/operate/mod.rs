@@ -1,5 +1,5 @@
-//! `gateway status`, `reload`, and the commands of `session` about one that is there: what an
-//! operator sees of running gateways, and changes.
+//! `gateway status`, `reload`, and the commands of `session` for an existing one: operators inspect
+//! and change running gateways.
 
 pub(crate) mod ca;
 pub(crate) mod env;
@@ -137,7 +137,7 @@ fn print_session(terminal: &Terminal, session: &Value) {
     ));
 }
 
-/// Whose a session is, or for whom it was made at run time; nothing of another.
+/// Describes whom a session is for, and its limits; empty if its name says it all.
 fn made_for(session: &Value) -> String {
     let (user, lend) = (&session["user"], texts(&session["lend"]));
     let is_named = user.is_null() || *user == session["id"];
@@ -217,7 +217,7 @@ pub(crate) fn reload(chosen: &ChosenGateway, terminal: &Terminal) -> Result<Code
     Ok(Code::Ok)
 }
 
-/// The texts of a list.
+/// Returns the texts of a list.
 pub(crate) fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().map(shown).collect()
 }
@@ -226,7 +226,7 @@ fn shown(value: &Value) -> String {
     safe(value.as_str().unwrap_or_default())
 }
 
-/// Returns a time as a person says it.
+/// Formats a time for a person.
 fn duration(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),

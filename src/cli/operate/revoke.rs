@@ -1,5 +1,5 @@
-//! `gateway revoke` and `restore`: which secret no gateway of this user lends any more, and which
-//! again.
+//! `gateway revoke` and `restore`: stop and resume the loans of a secret by every gateway of this
+//! user.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -33,20 +33,20 @@ pub(crate) struct RevokeCommand {
     gateway: Option<String>,
 }
 
-/// What the gateways that were told answered.
+/// The answers of the gateways that were called.
 #[derive(Default)]
 pub(crate) struct RevokeAnswers {
     pub(crate) confirmed: Vec<String>,
-    /// What each of them answered, in the same order.
+    /// Their answers, in the same order.
     said: Vec<Value>,
-    /// Each gateway that runs and did not confirm, and why.
+    /// Each running gateway that did not confirm, and why.
     unconfirmed: Vec<String>,
     severed: u64,
 }
 
 impl RevokeCommand {
-    /// Revokes the secret. The row is written first, and then the gateways are looked for: one that
-    /// starts meanwhile is found, or it reads the row before it serves.
+    /// Revokes the secret. The row is written before gateways are looked for: a gateway that starts
+    /// meanwhile is found, or reads the row before it serves.
     pub(crate) fn revoke(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let label = self.label()?;
         let file = self.file()?;
@@ -63,7 +63,7 @@ impl RevokeCommand {
         let mut known = self.known(file.as_ref())?;
         let mut answers = self.tell(&path)?;
         for _ in 0..ROUNDS {
-            // What a gateway knows of the secret may hit more in one that was told before.
+            // One gateway's knowledge of the secret may hit more in another that was called before.
             let now = self.known(file.as_ref())?;
             let is_alone = self.running()?.len() < 2;
             if now == known || is_alone || answers.confirmed.is_empty() {
@@ -112,7 +112,7 @@ impl RevokeCommand {
         answers.settle()
     }
 
-    /// Takes the revocation back.
+    /// Undoes the revocation.
     pub(crate) fn restore(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let label = self.label()?;
         let file = self.file()?;
@@ -160,10 +160,10 @@ impl RevokeCommand {
         answers.settle()
     }
 
-    /// What the person calls the secret, with a whole path.
+    /// Returns the label that the person gave, with a full path.
     fn label(&self) -> Result<SecretLabel, Failure> {
         let text = self.secret.as_str();
-        // The name of a file may look so, too.
+        // A file's name may look like a secret, too.
         if !text.starts_with("file:") && looks_secret(text) {
             let what = "a secret is never an argument: others see it in the list of processes";
             return Err(Failure::usage(what).next("name its variable, its credential or its place"));
@@ -178,12 +178,12 @@ impl RevokeCommand {
         label.ok_or_else(|| Failure::usage("that is no name, variable or place of a secret"))
     }
 
-    /// Tells each gateway that runs.
+    /// Calls each running gateway.
     fn tell(&self, path: &str) -> Result<RevokeAnswers, Failure> {
         Ok(tell(&self.running()?, path))
     }
 
-    /// What is known of all that is revoked.
+    /// Counts the known facts of all revocations.
     fn known(&self, file: Option<&RevokedFile>) -> Result<usize, Failure> {
         let Some(file) = file else { return Ok(0) };
         let rows = file.read().map_err(|unfit| unusable(file, &unfit))?;
@@ -193,7 +193,7 @@ impl RevokeCommand {
         Ok(known.sum())
     }
 
-    /// The file that all gateways of this user share, unless one is asked alone.
+    /// Returns the file that all gateways of this user share, unless one gateway is called alone.
     fn file(&self) -> Result<Option<RevokedFile>, Failure> {
         if self.gateway.is_some() {
             return Ok(None);
@@ -213,7 +213,7 @@ impl RevokeCommand {
 }
 
 impl RevokeAnswers {
-    /// Each credential that was hit: its gateway, its name and the place of its secret.
+    /// Returns each credential that was hit: its gateway, its name and its secret's reference.
     fn hit(&self) -> Vec<(String, String, String)> {
         let mut hit = Vec::new();
         for (gateway, said) in self.confirmed.iter().zip(&self.said) {
@@ -225,12 +225,12 @@ impl RevokeAnswers {
         hit
     }
 
-    /// Whether no gateway that runs was told.
+    /// Whether no running gateway was called.
     pub(crate) fn is_silent(&self) -> bool {
         self.confirmed.is_empty() && self.unconfirmed.is_empty()
     }
 
-    /// Says what the command comes to, once what was done is printed.
+    /// Returns the outcome of the command, after its actions are printed.
     pub(crate) fn settle(self) -> Result<Code, Failure> {
         if self.unconfirmed.is_empty() {
             return Ok(Code::Ok);
@@ -242,7 +242,7 @@ impl RevokeAnswers {
     }
 }
 
-/// Says that the row could not be changed.
+/// Returns the failure that the row could not be changed.
 fn unkept(what: &str, failure: &Failure) -> Failure {
     let why = failure.why.clone().unwrap_or_default();
     Failure::new(what)
@@ -250,8 +250,8 @@ fn unkept(what: &str, failure: &Failure) -> Failure {
         .next("mend that; meanwhile `--gateway PID` revokes in one until it ends")
 }
 
-/// Whether a known service has a credential, variable or login of this name, or it is a place or a
-/// variable of this shell.
+/// Whether a known service has a credential, variable or login of this name, or whether it is a
+/// reference or a variable of this shell.
 fn is_known(label: &str) -> bool {
     let is_set = std::env::var_os(label).is_some();
     let places = meant(label);
@@ -259,10 +259,10 @@ fn is_known(label: &str) -> bool {
     is_set || is_name || preset::of_variable(label).is_some()
 }
 
-/// How often gateways are told again while they learn more of the secret.
+/// How often gateways are called again while they learn more of the secret.
 const ROUNDS: usize = 4;
 
-/// Tells gateways at once, each on a thread of its own: one that hangs keeps no other waiting.
+/// Calls gateways at once, each on its own thread, so that one that hangs delays no other.
 pub(crate) fn tell(gateways: &[Gateway], path: &str) -> RevokeAnswers {
     let mut answers = RevokeAnswers::default();
     std::thread::scope(|scope| {
@@ -283,7 +283,7 @@ pub(crate) fn tell(gateways: &[Gateway], path: &str) -> RevokeAnswers {
                     answers.confirmed.push(gateway.name.clone());
                     answers.said.push(answer);
                 }
-                // It lends nothing any more.
+                // It has ended, and lends nothing any more.
                 _ if is_gone(gateway) => {}
                 Ok(Err(failure)) => answers.unconfirmed.push(failure.to_string()),
                 Err(_) => answers.unconfirmed.push(gateway.name.clone()),

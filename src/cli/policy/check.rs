@@ -1,4 +1,4 @@
-//! `gateway policy check`: checks that policies load, and reports what they may not intend.
+//! `gateway policy check`: checks that policies load, and reports likely mistakes.
 
 use std::path::PathBuf;
 

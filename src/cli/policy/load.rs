@@ -1,4 +1,4 @@
-//! Loads the policies for a command, and prints what is wrong with them.
+//! Loads the policies for a command, and prints their problems.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub(super) struct PolicyFiles {
     pub(super) policies: Vec<PathBuf>,
 }
 
-/// Loads the named files and folders, or else what `serve` has in force with the configuration.
+/// Loads the named files and folders, or else the policies that `serve` has with the configuration.
 /// Prints every problem and returns `None` if there are any.
 ///
 /// # Errors

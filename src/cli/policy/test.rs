@@ -1,5 +1,5 @@
 //! `gateway policy test`: runs decision files against named policies, those of a configuration, or
-//! those beside them.
+//! those next to the decision files.
 
 use std::path::{Path, PathBuf};
 
@@ -82,8 +82,8 @@ impl PolicyTest {
         Ok(files)
     }
 
-    /// Returns the named policies; none if a configuration is named, whose own are judged; else the
-    /// file of the same name beside the decisions, with the guards of the parent folder.
+    /// Returns the named policies; none if a configuration is named, whose own apply; else the file
+    /// of the same name next to the decisions, with the guards of the parent folder.
     fn judged(&self, file: &Path, names_config: bool) -> Vec<PathBuf> {
         if names_config || !self.named.policies.is_empty() {
             return self.named.policies.clone();
@@ -97,7 +97,7 @@ impl PolicyTest {
         beside.filter(|path| path.exists()).collect()
     }
 
-    /// Names the policies that judge: the configuration where no file was chosen.
+    /// Names the judging policies: the configuration if no file was chosen.
     fn judges(&self, judged: &[PathBuf]) -> Vec<String> {
         let config = self.config.path().filter(|_| judged.is_empty());
         let judged = judged.iter().map(PathBuf::as_path).chain(config);

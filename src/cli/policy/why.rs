@@ -155,7 +155,7 @@ fn unjudged() -> Failure {
         .next("`gateway why ID` says for what it was refused")
 }
 
-/// Prints what was decided when the request was made.
+/// Prints the decision at the time of the request.
 fn print_then(terminal: &Terminal, record: &Record) {
     let then = record.decision.as_deref().unwrap_or("not judged");
     let decided: Vec<_> = record.policies.iter().map(|policy| safe(policy)).collect();

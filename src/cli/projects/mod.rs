@@ -1,5 +1,5 @@
-//! `gateway project`: what a person decides about the project's own file, and about any other that
-//! a command in a sandbox could have written.
+//! `gateway project`: a person's decisions about the project's own file, and about any other file
+//! that a command in a sandbox could have written.
 
 pub(crate) mod new_file;
 
@@ -127,7 +127,7 @@ impl ProjectSecrets {
     }
 }
 
-/// Returns the name of the credential that a person means.
+/// Returns the credential that a person names.
 fn known_secret(name: &str) -> Result<String, Failure> {
     if name == "aws" || name.starts_with("AWS_") {
         return Ok("aws".to_owned());
@@ -176,16 +176,16 @@ impl AllowFile {
     }
 }
 
-/// Lets exactly this text be in force.
+/// Puts exactly this text in force.
 ///
 /// # Errors
-/// Returns a [`Failure`] if that cannot be kept.
+/// Returns a [`Failure`] if this cannot be stored.
 pub(crate) fn allow(path: &Path, text: &str) -> Result<(), Failure> {
     Ok(Consent::to(path, text).keep()?)
 }
 
-/// Reads a configuration that a person names; `None` if it is another file, such as policies, a
-/// recipe or roots, whose text says all that it does.
+/// Reads a named configuration; `None` if it is another file, such as policies, a recipe or roots,
+/// whose text shows all its effects.
 fn configuration(terminal: &Terminal, path: &Path, text: &str) -> Option<Config> {
     if let Ok(config) = Config::of_project(text, path) {
         return Some(config);
@@ -198,7 +198,7 @@ fn configuration(terminal: &Terminal, path: &Path, text: &str) -> Option<Config>
 }
 
 impl OneFile {
-    /// Returns the file, by the name under which it is found again.
+    /// Returns the file's path, as it will be found again.
     fn path(&self) -> Result<PathBuf, Failure> {
         let unreadable = |error: std::io::Error| Failure::of("the folder cannot be read", &error);
         if let Some(file) = &self.file {
@@ -258,7 +258,7 @@ fn told(terminal: &Terminal, path: &Path, word: &str) {
     }
 }
 
-/// Shows the whole text, or how it differs from what was allowed, row by row.
+/// Shows the whole text, or its difference from the allowed one, row by row.
 fn show(terminal: &Terminal, before: Option<&Consent>, text: &str, print: impl Fn(String)) {
     let before = before.map_or("", |before| &before.text);
     // A carriage return is part of a line, so that a change of line ends is seen.
@@ -279,11 +279,11 @@ fn show(terminal: &Terminal, before: Option<&Consent>, text: &str, print: impl F
     }
 }
 
-/// Shows files of a configuration that a command could have written, and what a run with it does,
-/// at the terminal, and asks about all of them at once. Returns whether they are allowed now.
+/// Shows at the terminal files of a configuration that a command could have written, and what a run
+/// with it does. Asks about all of them at once; returns whether they are allowed now.
 ///
 /// # Errors
-/// Returns a [`Failure`] if the answer cannot be kept.
+/// Returns a [`Failure`] if the answer cannot be stored.
 pub(super) fn ask(
     files: &BTreeMap<PathBuf, String>,
     config: &Config,
@@ -311,5 +311,5 @@ pub(super) fn ask(
     Ok(true)
 }
 
-/// How long a shortest difference is looked for; after that, any will do.
+/// How long the shortest difference is looked for; after that, any will do.
 const COMPARED_FOR: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! A new project file: its text, and how a person is asked about it before anything is written.
+//! A new project file: its text, and the question to a person before it is written.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::config::{Config, Credential};
 use crate::grant::ObservedAccess;
 use crate::names::join;
 
-/// Returns the text of a file by which a run would have got what it asked for.
+/// Returns the text of a file that would have permitted a run's requests.
 ///
 /// # Errors
 /// Returns a [`Failure`] if such a file would be refused.
@@ -34,7 +34,7 @@ pub(crate) fn learned(config: &Config, observed: &ObservedAccess) -> Result<Stri
     Ok(text)
 }
 
-/// Writes a credential that a flag named, unless it is kept where a project's file may not say.
+/// Writes a credential of a flag, unless a project's file may not name its reference.
 fn credential_of_flag(credential: &Credential) -> String {
     let name = quoted(credential.name.as_str());
     let from = credential.from.to_string();
@@ -55,18 +55,18 @@ fn credential_of_flag(credential: &Credential) -> String {
     format!("\n[[credential]]\nname = {name}\nfrom = {from}\n{preset}{origins}")
 }
 
-/// Quotes a name or an origin, which holds nothing that TOML escapes.
+/// Quotes a name or an origin, which contains nothing that TOML escapes.
 pub(crate) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
 /// Shows a file before it is written, and writes it after a yes. Returns whether it was written.
 ///
-/// A person who answers has seen the text, so that it is allowed too. With `yes` nobody has: it is
-/// written, and in force once it is allowed.
+/// A person who answers has seen the text, so it is allowed too. With `yes` no person has: it is
+/// only written, and not in force until it is allowed.
 ///
 /// # Errors
-/// Returns a [`Failure`] if there is such a file, if it would be refused, or if nobody can be
+/// Returns a [`Failure`] if the file exists, if it would be refused, or if the question cannot be
 /// asked.
 pub(crate) fn offer(
     path: &Path,
@@ -109,7 +109,7 @@ pub(crate) fn offer(
 /// Refuses to overwrite a file.
 ///
 /// # Errors
-/// Returns a [`Failure`] if anything has that name.
+/// Returns a [`Failure`] if the name is taken.
 pub(crate) fn refuse_existing(path: &Path) -> Result<(), Failure> {
     if path.symlink_metadata().is_err() {
         return Ok(());

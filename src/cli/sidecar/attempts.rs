@@ -1,5 +1,5 @@
-//! Attempts to leave, to addresses of documentation (RFC 5737, RFC 3849) and to neighbours. Their
-//! packets have a hop limit of 1: no router passes one on.
+//! Attempts to leave, to documentation addresses (RFC 5737, RFC 3849) and to neighbours. Their
+//! packets have a hop limit of 1, so no router forwards them.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::nearby::{Nearby, devices, is_scoped, waits};
 use crate::intercept::{GATEWAY_NAME, is_synthetic};
 
-/// What is known of a way out, and why.
+/// The result of an attempt, and why.
 pub(super) enum Fate {
     /// It leads to the gateway, or nowhere.
     Holds(String),
@@ -23,15 +23,15 @@ pub(super) enum Fate {
     Allowed(String),
     /// It shows nothing.
     Unclear(String),
-    /// No route leads there. Neighbours may be reached all the same.
+    /// No route leads there. Neighbours may still be reachable.
     Unrouted(io::ErrorKind),
 }
 
-/// Tries a way to an address. Whether the rules are in this network namespace is told.
+/// Tries a way to an address. The flag says whether the rules are in this network namespace.
 type Attempt = fn(SocketAddr, bool) -> Fate;
 
 /// Tries every way out that needs no privilege. With `is_shared`, the rules are in this network
-/// namespace: privileges are ways past them, and neighbours, who need not answer, are tried too.
+/// namespace: then privileges bypass them, and neighbours, who need not answer, are tried too.
 pub(super) fn all(is_shared: bool) -> Vec<(String, Fate)> {
     let ways: [(&str, u16, Attempt); 5] = [
         ("TCP to", 80, tcp),
@@ -43,8 +43,8 @@ pub(super) fn all(is_shared: bool) -> Vec<(String, Fate)> {
     let nearby = Nearby::settled();
     let near = nearby.iter().filter(|_| is_shared);
     let neighbours: Vec<_> = near.filter_map(|one| one.neighbour).collect();
-    // What has no route holds if all that can be reached without one is tried as well. A neighbour
-    // has one until a rule takes its packet elsewhere.
+    // An address without a route counts as refused only if all directly reachable networks are
+    // tried too. A neighbour has a route until a rule redirects its packet.
     let judged = |fate, to: SocketAddr, device: Option<&str>| {
         let is_it = |ip: SocketAddr| ip.ip() == to.ip();
         let is_near = neighbours.iter().any(|ip| is_it(*ip));
@@ -60,7 +60,7 @@ pub(super) fn all(is_shared: bool) -> Vec<(String, Fate)> {
         }
     };
     let ways = ways.into_iter().flat_map(|(what, port, attempt)| {
-        // TCP to a link's own addresses keeps to its interface: see `bound`.
+        // TCP to link-local addresses is tried once per interface: see `bound`.
         let is_tried = move |to: &&SocketAddr| what != "TCP to" || !is_scoped(**to);
         let others = neighbours.iter().filter(is_tried);
         let others = others.map(move |to| with_port(*to, port));
@@ -115,7 +115,7 @@ fn ping(to: SocketAddr, is_shared: bool) -> Fate {
     sent.map_or_else(|fate| fate, |_| Fate::Leaves("something answered".into()))
 }
 
-/// Asks a server for the address of the gateway's own name.
+/// Queries a server for the address of the gateway's own name.
 fn name(to: SocketAddr, _: bool) -> Fate {
     let mut question = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in GATEWAY_NAME.split('.') {
@@ -135,8 +135,8 @@ fn name(to: SocketAddr, _: bool) -> Fate {
     }
 }
 
-/// Binds a connection to an interface. Where rules notice, they can only drop it: then the
-/// interface sends nothing meanwhile, and nothing waits for the address of a neighbour.
+/// Binds a connection to an interface. Rules can only drop its packets: then the interface sends
+/// nothing, and no neighbour's address is being resolved.
 fn bound(to: SocketAddr, device: &str) -> Fate {
     let sent = || devices().into_iter().find(|(name, _)| name == device);
     for _ in 0..5 {
@@ -154,8 +154,8 @@ fn bound(to: SocketAddr, device: &str) -> Fate {
     ))
 }
 
-/// Another address each time, where any will do: a neighbour that was asked for already is waited
-/// for, and nothing is sent.
+/// Returns another address each time, where any will do: for one that is being resolved already,
+/// the kernel waits and sends nothing.
 fn fresh(to: SocketAddr) -> SocketAddr {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = now.unwrap_or_default().subsec_nanos();
@@ -168,7 +168,7 @@ fn fresh(to: SocketAddr) -> SocketAddr {
     other
 }
 
-/// Whether this process may make packets of its own, or mark them as the gateway's.
+/// Whether this process may send raw packets, or mark them as the gateway's.
 fn raw() -> Fate {
     let kinds = [Domain::IPV4, Domain::IPV6, Domain::PACKET];
     let open = |domain| Socket::new(domain, Type::RAW, Some(Protocol::UDP)).is_ok();
@@ -181,7 +181,7 @@ fn raw() -> Fate {
 
 /// Connects; `None` if nothing answers.
 fn connect(to: SocketAddr, device: Option<&str>, patience: Duration) -> Option<Fate> {
-    // The gateway takes all. A reset is of rules without it, or of somebody behind them.
+    // The gateway accepts everything. A reset comes from rules without it, or from another host.
     let reset = |why| Fate::Unclear(format!("{why}, by rules here or somebody else"));
     let begun = socket(to, Protocol::TCP, device).and_then(|socket| {
         socket.set_nonblocking(true)?;
@@ -208,7 +208,7 @@ fn connect(to: SocketAddr, device: Option<&str>, patience: Duration) -> Option<F
     Some(answered.unwrap_or_else(|error| failed(&error, true, reset)))
 }
 
-/// Asks whoever accepted a connection whether it is the gateway.
+/// Asks the peer of a connection whether it is the gateway.
 fn ask(mut stream: TcpStream) -> io::Result<Fate> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
@@ -218,7 +218,7 @@ fn ask(mut stream: TcpStream) -> io::Result<Fate> {
         "GET /ca.pem HTTP/1.1\r\nHost: {GATEWAY_NAME}\r\n{head}"
     )?;
     let mut answer = Vec::new();
-    // Who closes early has said enough.
+    // A peer that closes early has answered enough.
     let _ = stream.take(16 * 1024).read_to_end(&mut answer);
     let answer = String::from_utf8_lossy(&answer).to_lowercase();
     let words = ["begin certificate", "gateway-exchange:"];
@@ -242,7 +242,7 @@ fn datagram(
         Ok(UdpSocket::from(socket))
     });
     let socket = socket.map_err(|error| failed(&error, false, refused))?;
-    // The kernel refuses a peer only so many datagrams in a second.
+    // The kernel refuses only so many datagrams to a peer per second.
     for at in 0..2 {
         let sent = socket.send(content);
         sent.map_err(|error| failed(&error, at > 0, refused))?;
@@ -271,7 +271,7 @@ fn socket(to: SocketAddr, protocol: Protocol, device: Option<&str>) -> io::Resul
         .map(|()| socket)
 }
 
-/// What an error says. One that comes before anything was sent is this machine's own.
+/// Returns the meaning of an error. Before anything is sent, it is this machine's own.
 fn failed(error: &io::Error, is_sent: bool, rejected: impl Fn(String) -> Fate) -> Fate {
     let words = error.kind().to_string();
     match Errno::from_io_error(error) {
@@ -286,8 +286,8 @@ fn failed(error: &io::Error, is_sent: bool, rejected: impl Fn(String) -> Fate) -
     }
 }
 
-/// What a datagram's refusal by an answer says. Rules in this network namespace refuse it before it
-/// is sent.
+/// Returns the meaning of a datagram that is refused by an answer. Rules in this network namespace
+/// refuse one before it is sent.
 fn behind(is_shared: bool) -> fn(String) -> Fate {
     match is_shared {
         true => routed,
@@ -311,7 +311,7 @@ fn lost() -> Fate {
     Fate::Leaves("rules are missing".into())
 }
 
-/// The servers that this process asks for names.
+/// Returns the name servers of this process.
 fn servers() -> Vec<SocketAddr> {
     let file = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     let servers = file.lines().filter_map(|line| {
@@ -326,12 +326,12 @@ fn with_port(mut to: SocketAddr, port: u16) -> SocketAddr {
     to
 }
 
-/// Addresses that nobody has, with a port.
+/// Returns addresses that no host has, with a port.
 fn nobody(port: u16) -> [SocketAddr; 2] {
     let v6 = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
     [Ipv4Addr::new(192, 0, 2, 1).into(), v6.into()].map(|ip: IpAddr| (ip, port).into())
 }
 
 const PATIENCE: Duration = Duration::from_millis(500);
-/// A gateway that has much to do.
+/// The time for a busy gateway to answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
-//! Connections that the kernel redirects to a sidecar, and the names that they are for. The sidecar
-//! gives each name an address of its own, so that it can tell the gateway the name.
+//! Connections that the kernel redirects to a sidecar, and their names. The sidecar gives each name
+//! its own synthetic address, so that it can pass the name to the gateway.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,13 +16,13 @@ use crate::intercept::{
     Responder, Synthetic, is_of_this_machine, original_destination, serve_tcp, serve_udp, socks,
 };
 
-/// What is known of captured connections.
+/// The state of captured connections.
 pub(super) struct Captured {
     names: Arc<Responder>,
     own_port: u16,
 }
 
-/// The sockets of DNS.
+/// The DNS sockets.
 pub(super) struct Questions {
     udp: std::net::UdpSocket,
     tcp: TcpListener,
@@ -35,7 +35,7 @@ impl Captured {
         at: SocketAddr,
         dns: Option<SocketAddr>,
     ) -> Result<(TcpListener, Self, Option<Questions>), Failure> {
-        // The gateway judges every name, when a connection comes.
+        // The gateway judges every name when a connection arrives.
         let pool = Synthetic::default().explaining();
         let names = Arc::new(Responder::new(
             pool,
@@ -58,11 +58,11 @@ impl Captured {
         Ok((listener, captured, questions.transpose()?))
     }
 
-    /// What is sent to the gateway first: where the connection goes.
+    /// Returns the first bytes to the gateway: the destination of the connection.
     pub(super) fn head(&self, client: &TcpStream) -> io::Result<Vec<u8>> {
         let to = original_destination(client)?;
         if to.port() == self.own_port && is_of_this_machine(to.ip()) {
-            // It was not captured, and would come back here.
+            // The connection was not captured, and would loop back here.
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         Ok(socks::head_to(self.names.name(to.ip()).as_ref(), to))

@@ -1,5 +1,5 @@
-//! `gateway sidecar check`: whether this process could leave without the gateway, as it sees from
-//! inside the sandbox.
+//! `gateway sidecar check`: whether this process could leave without the gateway, tried from inside
+//! the sandbox.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ pub(crate) struct CheckCommand {
     exempt_uid: u32,
 }
 
-/// What is known of one way out.
+/// The result for one way out.
 #[derive(Serialize)]
 struct CheckedWay {
     way: String,
@@ -73,13 +73,13 @@ impl CheckCommand {
     }
 }
 
-/// What the process may do and become, by `/proc/self/status`.
+/// Returns what the process may do and become, by `/proc/self/status`.
 fn privileges(status: &str, exempt_uid: u32) -> [(String, Fate); 3] {
     let of = |key: &str| {
         let mut lines = status.lines();
         lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(":\t"))
     };
-    // Real, effective, saved, and that of the file system: it may become each.
+    // The real, effective, saved and file system user: it may become each.
     let user = of("Uid").map(|all| {
         let mut users = all.split('\t');
         match users.any(|uid| uid.parse() == Ok(exempt_uid)) {
@@ -153,7 +153,7 @@ const RESTRICT: &str = "another `runAsUser` than the gateway's, `capabilities: {
 const AGAIN: &str = "see that the gateway runs and has little to do, and try again";
 const ROUTE: &str =
     "give it a default route that leads to the gateway, or no address but loopback's";
-/// The capabilities by which a process passes rules of its own network namespace.
+/// The capabilities that let a process bypass rules of its own network namespace.
 const PAST_RULES: [(u32, &str, &str); 7] = [
     (7, "CAP_SETUID", "becomes the gateway's user"),
     (12, "CAP_NET_ADMIN", "changes the rules"),

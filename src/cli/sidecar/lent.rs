@@ -1,5 +1,5 @@
-//! What the command of a sidecar needs to use the gateway: the proxy, the CA, phantoms. The gateway
-//! tells its caller.
+//! The environment of a sidecar's command: the proxy, the CA, phantoms. The gateway returns it to
+//! its caller.
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -22,7 +22,7 @@ use crate::gateway::{ClientEnvironment, ClientProxy};
 use crate::intercept::GATEWAY_NAME;
 use crate::names::hex;
 
-/// The variables of the command, and the folder with its CA, which goes with this.
+/// The variables of the command, and the folder with its CA, which is removed on drop.
 pub(super) struct LentVariables {
     pub(super) variables: BTreeMap<String, String>,
     folder: Option<PathBuf>,
@@ -37,8 +37,8 @@ impl Drop for LentVariables {
 }
 
 impl LentVariables {
-    /// Asks the gateway, for a command that finds the proxy here. Whatever is the matter, there is
-    /// the proxy; then what the command lacks is returned too.
+    /// Asks the gateway for the environment of a command with the proxy here. If that fails,
+    /// returns the proxy's variables alone, and the reason.
     pub(super) async fn ask(way: &Way, at: SocketAddr) -> (Self, Option<String>) {
         let mut lent = Self {
             variables: proxy_variables(&at.to_string(), false).collect(),
@@ -59,7 +59,7 @@ impl LentVariables {
         DirBuilder::new().mode(0o700).create(&folder)?;
         let folder = self.folder.insert(folder);
         let mut files = write_trust(folder, folder, &needs.certificate)?;
-        // Only Java prints that it read it.
+        // Java alone prints that it read its variable.
         files.java = files.java.filter(|_| is_found("java"));
         let proxy = ClientProxy {
             is_in_tls: false,
@@ -72,7 +72,7 @@ impl LentVariables {
     }
 }
 
-/// What the gateway's own page tells this caller.
+/// Returns the environment on the gateway's own page for this caller.
 async fn needs(way: &Way) -> Result<ClientEnvironment, String> {
     let opened = way.open(&[]).await.ok_or("there is no way to it")?;
     let unread = |error: &dyn std::error::Error| error.to_string();

@@ -1,5 +1,5 @@
-//! `gateway sidecar`: captures the connections of a sandbox that somebody else made, or leads them
-//! out of it.
+//! `gateway sidecar`: captures the connections of a sandbox that another program made, or relays
+//! them to the gateway.
 
 mod attempts;
 mod captured;

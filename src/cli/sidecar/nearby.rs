@@ -11,12 +11,12 @@ pub(super) struct Nearby {
     is_ipv6: bool,
     /// The interface, with IPv6.
     device: Option<String>,
-    /// Another address of it, of whomever. None if it has no other, or is not told.
+    /// Another host's address in it. `None` if there is no other, or if it is unknown.
     pub(super) neighbour: Option<SocketAddr>,
 }
 
 impl Nearby {
-    /// The same once no address of IPv6 is tentative: from such a one nothing is sent.
+    /// Returns the networks once no IPv6 address is tentative, since such a one sends nothing.
     pub(super) fn settled() -> Vec<Self> {
         let until = Instant::now() + SETTLES_WITHIN;
         let is_tentative = |row: &str| {
@@ -33,7 +33,7 @@ impl Nearby {
         Self::all()
     }
 
-    /// Every network; one without a neighbour where `/proc` does not tell.
+    /// Returns every network; one without a neighbour where `/proc` cannot be read.
     pub(super) fn all() -> Vec<Self> {
         let read = |name| fs::read_to_string(format!("/proc/self/net/{name}"));
         let untold = |is_ipv6| Self {
@@ -49,25 +49,25 @@ impl Nearby {
         all
     }
 
-    /// Whether an address of this kind is sent to by this network, or by its interface.
+    /// Whether packets of this address family leave by this network, or by this interface.
     pub(super) fn leads_to(&self, to: SocketAddr, device: Option<&str>) -> bool {
         let is_by = device.is_none_or(|device| self.device.as_deref() == Some(device));
         self.is_ipv6 == to.is_ipv6() && is_by
     }
 
-    /// A neighbour on an interface's link, where any number of addresses are.
+    /// Returns a link-local neighbour on an interface, whose link has any number of addresses.
     pub(super) fn on_link(&self, device: &str) -> Option<SocketAddr> {
         let is_its = self.device.as_deref() == Some(device);
         self.neighbour.filter(|to| is_its && is_scoped(*to))
     }
 }
 
-/// Whether an address is of a link.
+/// Whether an address is link-local, with its scope.
 pub(super) fn is_scoped(to: SocketAddr) -> bool {
     matches!(to, SocketAddr::V6(to) if to.scope_id() != 0)
 }
 
-/// The networks that routes of any table lead to without a router, and addresses outside of them.
+/// Returns the networks that routes of any table reach without a router, and lone addresses.
 fn ipv4(tables: &str) -> Vec<Nearby> {
     let (mut own, mut networks, mut at) = (BTreeSet::new(), BTreeSet::new(), 0);
     for line in tables.lines() {
@@ -101,7 +101,7 @@ fn ipv4(tables: &str) -> Vec<Nearby> {
     all.collect()
 }
 
-/// The network of an interface's address.
+/// Returns the network of an interface's address.
 fn ipv6(row: &str) -> Option<Nearby> {
     let mut words = row.split_ascii_whitespace();
     let own = u128::from_str_radix(words.next()?, 16).ok()?;
@@ -118,7 +118,7 @@ fn ipv6(row: &str) -> Option<Nearby> {
     })
 }
 
-/// The interfaces other than loopback, with how many packets each has sent.
+/// Returns the interfaces other than loopback, with the number of packets each has sent.
 pub(super) fn devices() -> Vec<(String, u64)> {
     let table = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
     let rows = table.lines().filter_map(|line| {
@@ -129,7 +129,7 @@ pub(super) fn devices() -> Vec<(String, u64)> {
     rows.filter(|(name, _)| name != "lo").collect()
 }
 
-/// Whether the address of an IPv4 neighbour that packets go to is asked for.
+/// Whether the kernel is resolving the IPv4 neighbour that these packets go to.
 pub(super) fn waits(to: SocketAddr, device: &str) -> bool {
     let table = |name| fs::read_to_string(format!("/proc/self/net/{name}")).unwrap_or_default();
     let routes = table("route");
@@ -147,12 +147,12 @@ pub(super) fn waits(to: SocketAddr, device: &str) -> bool {
     })
 }
 
-/// Bits that make an address another's. As a number of nanoseconds they are more than a second.
+/// Bits that turn an address into another's. As nanoseconds they are more than a second.
 const SOMEBODY: u128 = 0x9e37_79b9;
 const SENT_PACKETS: usize = 9;
-/// Of an address: whether another host has it is not known yet, or another one has it
-/// (`IFA_F_TENTATIVE`, `IFA_F_DADFAILED`).
+/// The flags of an address that is still checked for duplicates, or is one (`IFA_F_TENTATIVE`,
+/// `IFA_F_DADFAILED`).
 const TENTATIVE: u32 = 0x40;
 const FAILED: u32 = 0x08;
-/// A host asks for a second, after as much at most.
+/// A host checks for a second, after a delay of at most as much.
 const SETTLES_WITHIN: Duration = Duration::from_secs(3);

@@ -1,5 +1,5 @@
-//! `gateway sidecar --to`: leads what comes to a port of loopback, and what is captured, to a
-//! gateway's `proxy`. It holds no secret but its token, and reads nothing of what it passes on.
+//! `gateway sidecar --to`: relays the connections of a loopback port, and captured ones, to a
+//! gateway's `proxy`. Its only secret is its token, and it does not read what it relays.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -67,7 +67,7 @@ pub(crate) struct Relay {
 
 impl Relay {
     pub(super) fn run(self, terminal: Terminal) -> Result<Code, Failure> {
-        // What is presented is not for the command, which is the same user.
+        // The credentials it presents are not for the command, which runs as the same user.
         serving::harden()?;
         let runtime = serving::runtime()?;
         let ended = LocalSet::new().block_on(&runtime, self.lead(terminal));
@@ -133,7 +133,7 @@ async fn bind(at: SocketAddr) -> Result<TcpListener, Failure> {
         .advise("name another port: `--listen 127.0.0.1:PORT`")
 }
 
-/// Relays what comes to the proxy and what is captured, and answers for names.
+/// Relays connections of the proxy and captured ones, and answers DNS.
 async fn relay(
     proxy: Option<TcpListener>,
     captured: Option<(TcpListener, Captured, Option<Questions>)>,
@@ -158,12 +158,12 @@ async fn relay(
     }
 }
 
-/// Relays connections. What is beyond their most is reset at once.
+/// Relays connections. Those beyond the limit are reset at once.
 async fn accept(listener: TcpListener, way: Rc<Way>, captured: Option<Rc<Captured>>) {
     loop {
         let mut client = match listener.accept().await {
             Ok((client, _)) => client,
-            // Out of descriptors: some connection ends.
+            // Out of descriptors, until some connection ends.
             Err(_) => {
                 tokio::time::sleep(ACCEPTS_AGAIN_AFTER).await;
                 continue;
@@ -177,14 +177,14 @@ async fn accept(listener: TcpListener, way: Rc<Way>, captured: Option<Rc<Capture
         tokio::task::spawn_local(async move {
             let _place = place;
             if pass(&mut client, &way, captured.as_deref()).await.is_err() {
-                // The client is to see it at once.
+                // The client should see the failure at once.
                 let _ = client.set_zero_linger();
             }
         });
     }
 }
 
-/// Passes bytes both ways until both ends have closed, or one is gone.
+/// Passes bytes both ways until both ends have closed, or one has failed.
 async fn pass(client: &mut TcpStream, way: &Way, captured: Option<&Captured>) -> io::Result<()> {
     client.set_nodelay(true)?;
     SockRef::from(&*client).set_keepalive(true)?;
@@ -205,8 +205,7 @@ async fn pass(client: &mut TcpStream, way: &Way, captured: Option<&Captured>) ->
     tokio::try_join!(up, down).map(drop)
 }
 
-/// Passes bytes on until they end. While none come, it holds no buffer: thousands of connections
-/// are idle.
+/// Passes bytes until they end. While idle, it holds no buffer: thousands of connections are idle.
 async fn copy(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -226,7 +225,7 @@ async fn copy(
     }
 }
 
-/// Runs the command, and ends as it does.
+/// Runs the command, and exits as it does.
 async fn run(
     command: &[OsString],
     variables: &BTreeMap<String, String>,
@@ -264,7 +263,7 @@ async fn run(
     ended(child, terminate?, hangup?).await
 }
 
-/// Waits for the command's end, and passes on what asks for it.
+/// Waits for the command's end, and passes on signals that ask for it.
 async fn ended(
     mut child: Child,
     mut terminate: Signal,
@@ -282,7 +281,7 @@ async fn ended(
         };
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(id) = id.and_then(rustix::process::Pid::from_raw) {
-            // It may have ended just now; nobody has its number before it was waited for.
+            // It may have ended just now; its number is not reused before it was waited for.
             let _ = rustix::process::kill_process(id, asked);
         }
     }
@@ -309,7 +308,7 @@ const SHARED: &str = "gateway: this network namespace is not the sandbox's alone
      is this user for the gateway, or the caller of what the sidecar presents";
 const READABLE: &str = "gateway: the command runs as the same user, and can read the files of what is \
      presented: `--token-from env:NAME`, which it does not get, or run it as another user";
-/// How long a gateway may take to answer where a captured connection goes.
+/// How long a gateway may take to accept the destination of a captured connection.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 const BUFFER: usize = 32 * 1024;
 const ACCEPTS_AGAIN_AFTER: Duration = Duration::from_millis(50);

@@ -1,5 +1,5 @@
-//! `gateway sidecar rules`: the kernel's rules that bring connections to a `transparent` listener,
-//! and refuse everything else.
+//! `gateway sidecar rules`: the kernel's rules that redirect connections to a `transparent`
+//! listener, and refuse everything else.
 
 use std::io;
 
@@ -126,7 +126,7 @@ pub(super) fn modes() -> impl clap::builder::TypedValueParser<Value = SidecarMod
     })
 }
 
-/// Reads the name of an interface, which `nft` and `ip` read as it is.
+/// Reads the name of an interface, which `nft` and `ip` use unchanged.
 fn interface(text: &str) -> Result<String, String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     match (1..16).contains(&text.len()) && text.bytes().all(fits) {

@@ -1,5 +1,5 @@
-//! The way of a sidecar to its gateway: a Unix socket, or TLS to a gateway elsewhere. The token is
-//! its only secret.
+//! A sidecar's way to its gateway: a Unix socket, or TLS to a gateway elsewhere. The token is its
+//! only secret.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::message::{Authority, Origin, OriginPattern, Scheme};
 use crate::names::ReasonCode;
 use crate::origin::{ClientIdentity, Error, RemoteProxy, RemoteRefused, Tunnel};
 
-/// What is presented to a gateway elsewhere, and whom to trust.
+/// The credentials for a gateway elsewhere, and the roots to trust.
 pub(super) struct WaySettings {
     pub(super) token_from: Option<SecretRef>,
     pub(super) ca: Option<PathBuf>,
@@ -29,32 +29,32 @@ pub(super) struct WaySettings {
     pub(super) key: Option<PathBuf>,
 }
 
-/// Where the gateway's `proxy` listener is.
+/// The address of the gateway's `proxy` listener.
 #[derive(Clone)]
 pub(super) enum Place {
     Unix(PathBuf),
     Elsewhere(Origin),
 }
 
-/// The way to the gateway, as it is now.
+/// The way to the gateway, with its current state.
 pub(super) struct Way {
     place: Place,
     elsewhere: Option<RemoteProxy>,
-    /// The variable that holds the token. It is the sidecar's alone.
+    /// The variable that holds the token. It is for the sidecar alone.
     pub(super) variable: Option<String>,
-    /// Whether files hold what is presented.
+    /// Whether files hold the presented credentials.
     pub(super) presents_files: bool,
     terminal: Terminal,
-    /// What was told of a gateway that is not reached.
+    /// The last reported reason why the gateway is not reached.
     told: RefCell<Option<String>>,
     is_tried: Cell<bool>,
     most: u32,
     places: Arc<Semaphore>,
-    /// When it was last told that there are too many connections.
+    /// When too many connections were last reported.
     told_full: Cell<Option<Instant>>,
 }
 
-/// A connection that the gateway took.
+/// A connection that the gateway accepted.
 pub(super) type Taken = Either<UnixStream, Tunnel>;
 
 impl WaySettings {
@@ -127,7 +127,7 @@ impl WaySettings {
 }
 
 impl Way {
-    /// Checks that the gateway serves who is presented, if it is elsewhere.
+    /// Checks that a gateway elsewhere serves this caller.
     pub(super) async fn check(&self) -> Result<(), Failure> {
         let Some(elsewhere) = &self.elsewhere else {
             return Ok(());
@@ -144,7 +144,7 @@ impl Way {
         }
     }
 
-    /// A place among the connections at a time. That there is none is told once a minute.
+    /// Returns a permit for one connection. Reports once a minute that there is none.
     pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
         let place = self.places.clone().try_acquire_owned().ok();
         let is_told = |at: Instant| at.elapsed() < TOLD_AGAIN_AFTER;
@@ -158,8 +158,8 @@ impl Way {
         place
     }
 
-    /// Opens a connection to the gateway's proxy, and sends something there. What is wrong is told
-    /// once; while it is, one connection tries, and the others need not wait for it.
+    /// Opens a connection to the gateway's proxy, and sends `then`. A failure is reported once;
+    /// while it lasts, one connection tries, and the others fail at once.
     pub(super) async fn open(&self, then: &[u8]) -> Option<Taken> {
         let is_down = self.told.borrow().is_some();
         if is_down && self.is_tried.replace(true) {
@@ -183,7 +183,7 @@ impl Way {
         }
     }
 
-    /// The failure is none where another try told the same.
+    /// The failure is `None` where another attempt has reported the same.
     async fn try_open(&self, then: &[u8]) -> Result<Taken, Option<Failure>> {
         let Some(elsewhere) = &self.elsewhere else {
             let Place::Unix(path) = &self.place else {
@@ -271,7 +271,7 @@ pub(super) fn place(text: &str) -> Result<Place, String> {
     })
 }
 
-/// Reads `--token-from`. What is said of it never repeats it: it may be the token.
+/// Reads `--token-from`. Its messages never repeat the text, which may be the token.
 pub(super) fn reference(text: &str) -> Result<SecretRef, String> {
     let absolute = |path: &str| {
         let unread = |error: std::io::Error| Hint::new(error.to_string(), "name its whole path");
@@ -285,7 +285,7 @@ pub(super) fn reference(text: &str) -> Result<SecretRef, String> {
     }
 }
 
-/// Open files that are not of one connection: listeners, and connections to a gateway elsewhere.
+/// Open files that belong to no single connection: listeners, and a gateway's elsewhere.
 const OWN_DESCRIPTORS: u64 = 128;
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 const PAUSED: &str = "gateway: the session is paused: its requests are refused until somebody there \

@@ -1,4 +1,4 @@
-//! `gateway token mint` and `revoke`, which a running gateway is asked for.
+//! `gateway token mint` and `revoke`, which call a running gateway.
 
 use std::time::Duration;
 
@@ -66,8 +66,7 @@ pub(crate) struct RevokeToken {
 }
 
 impl RevokeToken {
-    /// Revokes the token. The row is written first, and then the gateways are looked for, as with a
-    /// credential.
+    /// Revokes the token. As with a credential, the row is written before gateways are looked for.
     pub(super) fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
         let id = match self.id {
             Some(id) => id,
@@ -78,7 +77,7 @@ impl RevokeToken {
         };
         let chosen = ChosenGateway::named(self.gateway);
         let gateways = match chosen.is_named() {
-            // It writes its own row.
+            // The gateway writes its own row.
             true => vec![chosen.one()?],
             false => {
                 keep(&id)?;
@@ -103,7 +102,7 @@ impl RevokeToken {
     }
 }
 
-/// Keeps the row for gateways of this user that start later.
+/// Stores the row for gateways of this user that start later.
 fn keep(id: &PrefixId) -> Result<(), Failure> {
     let none = || Failure::no_state_folder("nothing is revoked: there is no place to keep it");
     let file = RevokedFile::at(state::revoked_file().ok_or_else(none)?);

@@ -1,5 +1,5 @@
-//! `gateway token`: has a gateway mint and revoke tokens; narrows them and shows what they say,
-//! without a gateway and without its key.
+//! `gateway token`: mints and revokes tokens by a gateway; narrows and shows tokens, without a
+//! gateway and without its key.
 
 mod minting;
 pub(crate) mod narrowing;

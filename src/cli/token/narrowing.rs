@@ -52,7 +52,7 @@ impl Narrowing {
             };
             all.push(caveat(&text)?);
         }
-        // All that are named must stand beside it.
+        // Each named evidence must accompany the token.
         for name in &self.beside {
             all.push(caveat(&format!("as {name}"))?);
         }

@@ -40,7 +40,7 @@ impl Attenuate {
     }
 }
 
-/// Shows what a token says.
+/// Shows the content of a token.
 pub(super) fn show(source: &TokenSource, terminal: &Terminal) -> Result<Code, Failure> {
     let inside = inspect(&source.read()?).map_err(malformed)?;
     let caveats: Vec<String> = inside.caveats.iter().map(ToString::to_string).collect();
