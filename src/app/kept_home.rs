@@ -88,7 +88,7 @@ impl KeptHome {
         made.map_err(|error| failed(error.to_string()))
     }
 
-    /// Searches what a killed run left for credentials, and marks the begin of this run, which gets
+    /// Searches what a killed run left for credentials, and marks the start of this run, which gets
     /// these files.
     ///
     /// # Errors

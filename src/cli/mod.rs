@@ -166,7 +166,7 @@ fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
 fn gateway_process(kept: &OsStr, arguments: &[OsString]) -> Result<Code, Failure> {
     // The process was started through a link named `exe`.
     let _ = rustix::thread::set_name(c"gateway");
-    // The launcher decides how long this process lives, so no signal for others may end it.
+    // The launcher decides how long this process lives; signals must not end it.
     signals::outlive()?;
     // This runs before any secret is read. From here on, other processes cannot see the
     // environment, which only this process has.

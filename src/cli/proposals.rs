@@ -70,7 +70,7 @@ pub(super) fn proposals(gateway: &Gateway) -> Result<Vec<Value>, Failure> {
 }
 
 /// Quotes a workload's words, so that they cannot end the quotation and are safe for a terminal.
-/// Repeated spaces are collapsed: they could move words to the begin of a line.
+/// Repeated spaces are collapsed: they could move words to the start of a line.
 pub(super) fn quoted(words: &str) -> String {
     let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
     let words = words.join(" ").replace('\\', r"\\").replace('"', "\\\"");

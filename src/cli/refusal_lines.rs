@@ -92,7 +92,7 @@ impl RefusalKinds {
     fn take(&mut self, record: &Record, now: Instant) -> Option<String> {
         let kind = kind(record)?;
         self.since.get_or_insert(now);
-        // This record sums up several callers' refusals. The first one has its own record.
+        // This record counts repeats of a refusal, whose first has a record of its own.
         let is_told = record.kind == "refused_caller";
         let many = record.count.filter(|_| is_told).unwrap_or(1);
         if let Some(count) = self.counts.get_mut(&kind) {

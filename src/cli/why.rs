@@ -1,4 +1,4 @@
-//! `gateway why`: explains the outcome of one request from the audit log, and the rule to allow it.
+//! `gateway why`: explains one request's outcome from the audit log, and what would allow it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

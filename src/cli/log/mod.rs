@@ -286,7 +286,7 @@ type RunRecord = (Rc<str>, Record);
 /// Records, and the number of the last one of their log.
 type PastRecords = (Vec<RunRecord>, Option<u64>);
 
-/// Records the begin of a run, so that `gateway log` can name it.
+/// Records the start of a run, so that `gateway log` can name it.
 pub(crate) fn begin(log: &Log, what: &str) {
     let recorded = log.event(Event {
         name: BEGUN,
@@ -485,7 +485,7 @@ const OWN_RUNS: [&str; 2] = [DEMO, DOCTOR];
 const TWIN_WITHIN: Duration = Duration::from_secs(1);
 /// How many further records are kept while a log is read, or wait for the records after them.
 const KEPT: usize = 512;
-/// How often the reader is checked for its end.
+/// How often standard output is checked for a reader.
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
 /// How many past records are shown.
 const PAST: usize = 50;

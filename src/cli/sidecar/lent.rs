@@ -59,7 +59,7 @@ impl LentVariables {
         DirBuilder::new().mode(0o700).create(&folder)?;
         let folder = self.folder.insert(folder);
         let mut files = write_trust(folder, folder, &needs.certificate)?;
-        // Java alone prints that it read its variable.
+        // Java prints that it read its variable, so this is set only for an installed Java.
         files.java = files.java.filter(|_| is_found("java"));
         let proxy = ClientProxy {
             is_in_tls: false,

@@ -11,7 +11,7 @@ pub(super) struct Nearby {
     is_ipv6: bool,
     /// The interface, with IPv6.
     device: Option<String>,
-    /// Another host's address in it. `None` if there is no other, or if it is unknown.
+    /// Another host's address in it. `None` if there is no other, or it is unknown.
     pub(super) neighbour: Option<SocketAddr>,
 }
 

@@ -285,7 +285,7 @@ pub(super) fn reference(text: &str) -> Result<SecretRef, String> {
     }
 }
 
-/// Open files that belong to no single connection: listeners, and a gateway's elsewhere.
+/// Open files that belong to no single connection: listeners, and those to a gateway elsewhere.
 const OWN_DESCRIPTORS: u64 = 128;
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 const PAUSED: &str = "gateway: the session is paused: its requests are refused until somebody there \

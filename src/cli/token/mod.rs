@@ -1,4 +1,4 @@
-//! `gateway token`: mints and revokes tokens by a gateway; narrows and shows tokens, without a
+//! `gateway token`: asks a gateway to mint and revoke tokens; narrows and shows tokens without a
 //! gateway and without its key.
 
 mod minting;
