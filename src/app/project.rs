@@ -1,5 +1,5 @@
-//! The project that a command runs in: the key of its kept phantoms, and a limit on what the
-//! command may change.
+//! The project that a command runs in. It decides which phantoms are kept for the command, and what
+//! the command may change.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};

@@ -35,7 +35,7 @@ pub(crate) struct CapturedLogin {
 #[derive(Default)]
 pub(crate) struct SessionLogins {
     made: Mutex<MadeLogins>,
-    /// Whether any login is homeless. Each request checks this.
+    /// Whether any login has no host of its own yet. Each request checks this.
     has_homeless: AtomicBool,
     /// Held while a login begins, until it is in force, so that the next gets another name.
     pub(crate) turn: tokio::sync::Mutex<()>,
@@ -86,7 +86,7 @@ impl CapturedLogin {
         })
     }
 
-    /// Returns it as known for its endpoint.
+    /// Returns the login as one that is known at its endpoint.
     pub(crate) fn known(&self) -> KnownLogin {
         KnownLogin {
             login: self.login.clone(),
@@ -154,7 +154,7 @@ impl SessionLogins {
         known.captured.iter().find(is_it).cloned()
     }
 
-    /// Whether any login is homeless.
+    /// Whether any login has no host of its own yet.
     pub(crate) fn has_homeless(&self) -> bool {
         self.has_homeless.load(Ordering::Acquire)
     }
@@ -164,7 +164,7 @@ impl SessionLogins {
         self.has_homeless.store(has_homeless, Ordering::Release);
     }
 
-    /// Returns the homeless login whose token these fields present.
+    /// Returns the login without a host of its own whose token these fields present.
     pub(crate) fn homeless(&self, session: &Session, fields: &HeaderMap) -> Option<CapturedLogin> {
         let (presented, phantoms) = (fields.get(AUTHORIZATION)?, session.phantoms());
         let known = self.made.lock();
@@ -402,8 +402,8 @@ fn is_free(snapshot: &Snapshot, session: &Session, origin: &OriginPattern) -> bo
     is_allowed && !snapshot.credentials.bindings().guard(origin)
 }
 
-/// Whether tokens of this endpoint may be for an origin that their client names. An issuer that
-/// knows no resources gives tokens for its own services, so the tokens of a known issuer are for no
+/// Whether tokens of this endpoint may be for an origin that their client names. An issuer without
+/// support for resources gives tokens for its own services, so the tokens of a known issuer are for no
 /// others.
 fn is_of_issuer(asked: &AskedTokens, origin: &Origin) -> bool {
     let mut tokens = of_known_issuer(asked).peekable();

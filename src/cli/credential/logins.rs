@@ -79,7 +79,7 @@ impl LoginName {
             row.login.name == name && (grant.is_none() || grant == of)
         });
         if waiting.len() > 1 {
-            // A command could use the name of another's login.
+            // A command could log in under the name of another login.
             let what = format!("{} logins `{name}` wait to be kept", waiting.len());
             let next = "`gateway login list` tells whose each is; name one: `--grant ID`";
             return Err(Failure::usage(what).next(next));

@@ -31,7 +31,7 @@ pub fn plan(launch: Launch) -> Result<Plan, Failure> {
     Plan::of(launch).map_err(not_launched)
 }
 
-/// Starts the gateway process, which sweeps `kept` at its end, then becomes the launcher. Runs
+/// Starts the gateway process, which looks after `kept`, then becomes the launcher. Runs
 /// `meanwhile` as that process starts, which alone has `secrets` in its environment.
 ///
 /// # Errors
