@@ -403,8 +403,8 @@ fn is_free(snapshot: &Snapshot, session: &Session, origin: &OriginPattern) -> bo
 }
 
 /// Whether tokens of this endpoint may be for an origin that their client names. An issuer without
-/// support for resources gives tokens for its own services, so the tokens of a known issuer are for no
-/// others.
+/// support for resources gives tokens for its own services, so the tokens of a known issuer are for
+/// no others.
 fn is_of_issuer(asked: &AskedTokens, origin: &Origin) -> bool {
     let mut tokens = of_known_issuer(asked).peekable();
     let are_unknown = tokens.peek().is_none();

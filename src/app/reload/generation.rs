@@ -156,7 +156,7 @@ fn next_credentials(
         true => Stores::new(references(&stored, logins)),
         false => stores(config, &stored, logins)?,
     };
-    // A client is kept if its route is unchanged, and so are the logins that it renews.
+    // A client is kept if its way is unchanged, and so are the logins that it renews.
     let known = before.stores().logins();
     let same = |server: &Origin| {
         let (then, now) = (old, config);
@@ -176,7 +176,7 @@ fn next_credentials(
         .with_buffer_limits(holding))
 }
 
-/// Returns the references of credentials' secrets, and of those that issuers of logins ask for.
+/// Returns the references of credentials' secrets, and of the gateway's own at logins' issuers.
 fn references<'r>(
     stored: &'r [ConfiguredCredential],
     logins: &'r [Login],

@@ -47,7 +47,7 @@ impl App {
     /// Sets where the configuration is read again. Without this, it cannot be reloaded.
     #[must_use]
     pub fn reloading_from(self, source: ConfigSource) -> Arc<Self> {
-        // Both are set once, where the program is assembled.
+        // All are set once, where the program is assembled.
         let _ = self.reloading.source.set(source);
         let app = Arc::new(self);
         let captures = LoginCapture(Arc::downgrade(&app));

@@ -58,7 +58,7 @@ impl<'c> KeyPlaces<'c> {
         store: StateFile,
         forgets: bool,
     ) -> Result<(SqliteState, Arc<SealingKey>), NoKey> {
-        // A lock, or two processes would create different keys.
+        // Locked, or two processes would create different keys.
         let _alone = self.lock()?;
         let unreadable = |error| Failure::of("the state cannot be read", &error);
         if let Some(mark) = store.key_mark().await.map_err(unreadable)? {
