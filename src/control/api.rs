@@ -78,7 +78,7 @@ impl<O: Operations> Control<O> {
         if head.uri.query().is_some() {
             return Err(bad("a query has no meaning here"));
         }
-        // The server has already dropped a `Content-Length` beside it.
+        // The server has already dropped any `Content-Length` that came with it.
         if head.headers.contains_key(TRANSFER_ENCODING) {
             return Err(bad("the content has no one length").next("send `Content-Length` alone"));
         }
@@ -253,7 +253,7 @@ impl<O: Operations> Control<O> {
                 let kept = self.operations.keep_status(id, SessionStatus::Active).await;
                 self.followed(&act, kept).await?;
                 if session.was_idle() {
-                    // Its leases were given back when it became idle.
+                    // Its leases were given back when it ended as idle.
                     self.shared.current().credentials.begin(id);
                 }
                 let resumed = session.resume().map_err(ended);
@@ -471,7 +471,7 @@ fn is_own(authority: &Authority, peer: Peer) -> bool {
     host == "localhost" || host == "gateway" || peer == Peer::Port && is_address()
 }
 
-/// Returns the refusal for a revocation that holds now, and that the next start will not know.
+/// Returns the refusal for a change that holds now, and that the next start will not know.
 fn not_kept(what: String, why: ControlRefusal) -> ControlRefusal {
     let causes = [Some(why.what), why.why].into_iter().flatten();
     let causes: Vec<String> = causes.collect();

@@ -1,5 +1,5 @@
 //! Creates sessions at run time, and extends them. Their tokens, CAs and phantoms are returned
-//! once, to the caller that asks, and never later.
+//! by these calls alone.
 
 use std::time::SystemTime;
 

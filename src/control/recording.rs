@@ -43,7 +43,7 @@ impl OperatorAct {
         }
     }
 
-    /// Returns the act, refused.
+    /// Returns the act as a refused one.
     pub(super) fn refused(self) -> Self {
         let decision = Decision::Deny;
         Self { decision, ..self }

@@ -236,7 +236,7 @@ impl GrantedFile {
 
     /// Changes the text. Several gateways may share the file, so each locks it until it has read,
     /// written and, if a rule is refused, restored it. The lock is another file, which no other
-    /// user can open: others may read the folder, and whoever can open a file can lock it.
+    /// user can open: others may read the folder, and a file that they can open they can lock.
     pub(super) async fn change(
         &self,
         change: impl FnOnce(Option<String>) -> Result<String, ControlRefusal>,
