@@ -1,4 +1,4 @@
-//! Cleans an origin's answer for the client.
+//! Cleans an origin's response for the client.
 
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-md5"),
 ];
 
-/// The longest answer with new credentials, and how long it may take. A session token has
-/// about 2 KiB.
+/// The longest response with new credentials, and how long it may take to arrive. A session token
+/// has about 2 KiB.
 const LONGEST_MINTED: usize = 64 * 1024;
 const MINTED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Cleans an origin's answer for the client.
+/// Cleans an origin's response for the client.
 ///
 /// Removes the fields that end at this hop. Replaces every echo of a secret: in the fields now, and
 /// in the content as it streams.
@@ -39,7 +39,7 @@ const MINTED_WITHIN: Duration = Duration::from_secs(30);
 /// # Errors
 /// [`origin::Error::Coding`] if the origin may know a secret and the content cannot be decoded;
 /// [`origin::Error::DecodingBudget`] if the budget behind `decoding` has no room for the decoder;
-/// [`credential::Error::Guessed`] if the session may not see any of the answer.
+/// [`credential::Error::Guessed`] if the session may not see any of the response.
 pub async fn clean(
     response: Response<OriginBody>,
     (method, range): (&Method, Option<ByteRange>),
@@ -58,20 +58,20 @@ pub async fn clean(
         .scrub_fields(&mut parts.headers)
         .map_err(credential::Error::from)?;
     let bare = *method == Method::HEAD || body.is_end_stream();
-    // A successful answer to a signed request stays encoded: it echoes nothing of the signature,
+    // A successful response to a signed request stays encoded: it echoes nothing of the signature,
     // and the client may check a digest of the encoded form.
     let as_it_is = lent.is_signed() && parts.status.is_success();
     let codings = match Coding::parse_answer(&parts.headers) {
         _ if as_it_is => Vec::new(),
         Ok(codings) => codings,
-        // If the origin may know a secret (`is_strict`), an answer that cannot be searched is
+        // If the origin may know a secret (`is_strict`), a response that cannot be searched is
         // refused. Otherwise it is searched as far as it is readable.
         Err(_) if !lent.is_strict() => Vec::new(),
         Err(_) => return Err(origin::Error::Coding.into()),
     };
     let partial = parts.status == StatusCode::PARTIAL_CONTENT;
     if bare && lent.is_strict() && !codings.is_empty() {
-        // The length of the coded form would tell how alike an echo and the client's text are.
+        // The length of the encoded form would show how similar an echo and the client's text are.
         as_identity(&mut parts.headers);
     }
     let part = match range.filter(|_| partial) {
@@ -86,7 +86,7 @@ pub async fn clean(
         DIGESTS
             .iter()
             .for_each(|name| drop(parts.headers.remove(name)));
-        // Nothing but the margin is there.
+        // The range held only the margin.
         if part.length == 0 {
             parts.status = StatusCode::RANGE_NOT_SATISFIABLE;
         }
@@ -124,8 +124,8 @@ pub async fn clean(
     ))
 }
 
-/// Waits for the first piece of decoded content, for a moment: content that is not what its label
-/// says is refused while there is a place to say so.
+/// Waits briefly for the first piece of decoded content: content that does not match its declared
+/// coding is refused while the response head can still say so.
 async fn begun(mut body: DecodeBody<OriginBody>) -> Result<DecodeBody<OriginBody>, Refusal> {
     match tokio::time::timeout(BEGUN_WITHIN, body.frame()).await {
         Ok(Some(Err(DecodeFault::Coding(_)))) => Err(origin::Error::Coding.into()),
@@ -138,14 +138,14 @@ async fn begun(mut body: DecodeBody<OriginBody>) -> Result<DecodeBody<OriginBody
     }
 }
 
-/// How long the head of an answer waits for it.
+/// How long the head of a response waits for the first piece of decoded content.
 const BEGUN_WITHIN: Duration = Duration::from_secs(1);
 
-/// Buffers an answer with new credentials, decoded, and replaces its content with what `keep`
-/// returns, together with what to search all of it for.
+/// Buffers and decodes a response with new credentials, and replaces its content with the content
+/// that `keep` returns, scrubbed by the redactor that `keep` returns.
 ///
 /// # Errors
-/// `unread` if the answer cannot be buffered, or the error of `keep`. The client gets none of it.
+/// `unread` if the response cannot be buffered, or the error of `keep`. The client gets none of it.
 pub async fn minted(
     response: Response<OriginBody>,
     decoding: Share,
@@ -196,7 +196,7 @@ pub async fn minted(
 
 /// Removes the fields that describe the encoded form, and makes the entity tag weak.
 ///
-/// RFC 9110 §8.4, §8.8.3: a decoded answer is another representation, of another length.
+/// RFC 9110 §8.4, §8.8.3: the decoded content is another representation, of another length.
 fn as_identity(fields: &mut HeaderMap) {
     for name in [CONTENT_ENCODING, CONTENT_LENGTH, ACCEPT_RANGES] {
         fields.remove(name);

@@ -1,4 +1,4 @@
-//! The content of an answer to the client: scrubbed, abortable, and recorded when it ends.
+//! The content of a response to the client: scrubbed, abortable, and recorded when it ends.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::names::ReasonCode;
 use crate::origin::OriginBody;
 
 crate::names::faults! {
-    /// Why an answer's content ended early.
+    /// Why a response's content ended early.
     #[derive(Debug, thiserror::Error)]
     pub enum Broken {
         /// The origin's connection failed, or did not carry valid HTTP.
@@ -30,14 +30,14 @@ crate::names::faults! {
     }
 }
 
-/// The content of an answer.
+/// The content of a response.
 pub struct AnswerBody {
     source: AnswerSource,
-    /// Which bytes of it are the client's; all if `None`.
+    /// The part of the content that the client asked for; all of it if `None`.
     part: Option<Part>,
-    /// An end that the client is told once it has what came before.
+    /// An error that the client gets once it has the content before it.
     broken: Option<Box<Broken>>,
-    /// What to settle when the content ends; `None` for the gateway's own answers.
+    /// What to settle when the content ends; `None` for the gateway's own responses.
     end: Option<AnswerEnd>,
 }
 
@@ -54,15 +54,14 @@ pub(super) enum AnswerSource {
     Decoded(Box<ScrubBody<DecodeBody<OriginBody>>>),
 }
 
-/// What to settle when the content ends. The guard holds the trail, so that the content stays
-/// small.
+/// What to settle when the content ends. The guard holds the trail, so that this value stays small.
 struct AnswerEnd {
     guard: Arc<ExchangeGuard>,
     ended: Option<(Outcome, Option<ReasonCode>)>,
 }
 
 impl AnswerEnd {
-    /// How content ended that broke off nowhere.
+    /// The outcome of content that did not break off.
     fn whole(&self) -> Outcome {
         match self.guard.meter.is_unclosed() {
             true => Outcome::Unclosed,
@@ -90,7 +89,7 @@ impl Drop for AnswerBody {
 }
 
 impl AnswerBody {
-    /// Content from this source. Its end settles nothing until `settle` is called.
+    /// Returns content from this source. Its end settles nothing until `settle` is called.
     pub(super) fn new(source: AnswerSource) -> Self {
         Self {
             source,
@@ -100,19 +99,19 @@ impl AnswerBody {
         }
     }
 
-    /// Shows this part of the content alone.
+    /// Limits the content to this part.
     pub(super) fn within(mut self, part: Option<Part>) -> Self {
         self.part = part;
         self
     }
 
-    /// The gateway's own content.
+    /// Returns the gateway's own content.
     #[must_use]
     pub fn own(content: Bytes) -> Self {
         Self::new(AnswerSource::Own((!content.is_empty()).then_some(content)))
     }
 
-    /// The empty content of an answer that switches protocols.
+    /// Returns the empty content of a response that switches protocols.
     pub(super) fn switched() -> Self {
         Self::new(AnswerSource::Switched)
     }
@@ -125,10 +124,9 @@ impl AnswerBody {
         self.end = Some(AnswerEnd { guard, ended });
     }
 
-    /// Leaves out content of the gateway's own, for an answer to HEAD (RFC 9110 §9.3.2).
+    /// Leaves out the gateway's own content, for a response to HEAD (RFC 9110 §9.3.2).
     ///
-    /// HTTP/1.1 would not write it. Over HTTP/2 it would be written, and clients take that for an
-    /// error of the protocol.
+    /// HTTP/1.1 would not write it. HTTP/2 would, and clients treat it as a protocol error.
     pub(super) fn leave_out(&mut self) {
         if let AnswerSource::Own(content) = &mut self.source
             && content.take().is_some()
@@ -138,7 +136,7 @@ impl AnswerBody {
         }
     }
 
-    /// The content's length, as the head announces it.
+    /// Returns the content's length, as the head announces it.
     #[must_use]
     pub fn length(&self) -> Length {
         match self.source {
@@ -147,7 +145,7 @@ impl AnswerBody {
         }
     }
 
-    /// Polls the source for bytes that are the client's.
+    /// Polls the source for bytes of the part that the client asked for.
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         loop {
             if self.part.is_some_and(|part| part.length == 0) {
@@ -174,8 +172,8 @@ impl AnswerBody {
         }
     }
 
-    /// Polls the source. If it breaks off, what came before goes to the client first: whoever sends
-    /// it writes nothing more after an error.
+    /// Polls the source. If it breaks off, the client gets the content before the error first:
+    /// hyper writes nothing more after an error.
     fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         if let Some(broken) = self.broken.take() {
             return Poll::Ready(Some(Err(*broken)));

@@ -1,4 +1,4 @@
-//! What keeps the logins that sessions make.
+//! The trait that keeps the logins that sessions make.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use crate::session::Session;
 
 /// Keeps the logins that sessions make.
 pub trait Captures: Send + Sync {
-    /// Keeps the tokens that a session was issued, and has it hold a phantom of each.
+    /// Keeps the tokens that a session was issued, and gives the session a phantom of each.
     ///
     /// # Errors
-    /// [`UnmappedToken`] if they cannot be kept. The session gets nothing of them then.
+    /// [`UnmappedToken`] if the tokens cannot be kept. The session then gets none of them.
     fn capture<'a>(
         &'a self,
         session: &'a Arc<Session>,
@@ -23,15 +23,15 @@ pub trait Captures: Send + Sync {
         tokens: Tokens,
     ) -> CaptureFuture<'a, Result<Login, UnmappedToken>>;
 
-    /// Keeps temporary credentials that a session was issued, which it holds already.
+    /// Keeps temporary credentials that a session was issued, and that the session already holds.
     fn keep<'a>(&'a self, session: &'a SessionId, kept: KeptCredentials) -> CaptureFuture<'a, ()>;
 
     /// Whether any login has no host of its own yet.
     fn has_homeless(&self) -> bool;
 
-    /// Has a login of the session be for a request's origin, if the request is the first that
-    /// presents the login's token, nobody said what that is for, and policy may permit it. Policy
-    /// is asked of such a request alone. Returns which login.
+    /// Binds a login of the session to a request's origin, if this is the first request that
+    /// presents the login's token, no host was configured for it, and policy may permit it. Policy
+    /// is evaluated for such a request alone. Returns the name of the login.
     fn settle<'a>(
         &'a self,
         session: &'a Arc<Session>,
@@ -39,9 +39,9 @@ pub trait Captures: Send + Sync {
         is_permitted: &'a (dyn Fn() -> bool + Sync),
     ) -> CaptureFuture<'a, Option<CredentialName>>;
 
-    /// Ends a login for one session, until that logs in again.
+    /// Ends a login for one session, until the session logs in again.
     fn end<'a>(&'a self, session: &'a Arc<Session>, login: &'a Login) -> CaptureFuture<'a, ()>;
 }
 
-/// What is pending of [`Captures`].
+/// A future of [`Captures`].
 pub type CaptureFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

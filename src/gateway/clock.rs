@@ -11,8 +11,8 @@ use time::{OffsetDateTime, UtcOffset};
 
 /// Checks the `Date` of an origin that refused a signed request, and warns if the clocks differ.
 ///
-/// It changes nothing: an origin is not trusted to set the time with which requests to other
-/// origins are signed.
+/// Adjusts nothing: an origin is not trusted to set the time with which requests to other origins
+/// are signed.
 pub fn watch(status: StatusCode, fields: &HeaderMap, now: SystemTime) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     let refused = matches!(
@@ -30,7 +30,7 @@ pub fn watch(status: StatusCode, fields: &HeaderMap, now: SystemTime) {
     }
 }
 
-/// How far the origin's clock is from ours, in either direction.
+/// Returns how far the origin's clock is from ours, in either direction.
 fn off(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     // RFC 9110 §5.6.7: senders generate RFC 5322's form with the zone as `GMT`.
     let text = fields.get(DATE)?.to_str().ok()?.strip_suffix("GMT")?;

@@ -31,8 +31,8 @@ use crate::names::ReasonCode;
 /// allows this much for each of its streams, so an upload that its origin does not read never
 /// stalls the others.
 const STREAM_WINDOW: u32 = 256 << 10;
-/// How many bytes of one stream's answer are buffered for a client that does not read (threats L02,
-/// Must show 5).
+/// How many bytes of one stream's response are buffered for a client that does not read (threats
+/// L02, Must show 5).
 const SEND_BUFFER: usize = 64 << 10;
 /// How many bytes of an HTTP/1.1 connection are buffered in each direction: more than a whole head
 /// (threats L02, P05).
@@ -52,7 +52,7 @@ impl Worker {
         self.conversation_on(guard, inbound, connection)
     }
 
-    /// The same of some requests of a connection, which has its guard.
+    /// Like [`Self::conversation`], for some requests of a connection that has a guard already.
     pub(super) fn conversation_on(
         self: Arc<Self>,
         guard: Arc<ConnectionGuard>,
@@ -104,12 +104,12 @@ impl Conversation {
         );
         loop {
             tokio::select! {
-                // What has arrived is read first, so that no request is taken for none.
+                // What has arrived is read first, so that a request is not mistaken for silence.
                 biased;
                 ended = serving.as_mut() => return log(ended),
                 closing = guard.closing() => match closing {
-                    // RFC 9112 §9.6: the next answer says so. hyper's shutdown would close a
-                    // connection on which that answer's request is on its way.
+                    // RFC 9112 §9.6: the next response says so. hyper's shutdown would close a
+                    // connection whose next request is on its way.
                     Closing::Draining => {}
                     Closing::AtRest if guard.is_at_rest() => serving.as_mut().graceful_shutdown(),
                     Closing::AtRest => {}
@@ -181,8 +181,8 @@ impl Conversation {
         })
     }
 
-    /// The connection as a request in absolute-form, or to a base URL, presents it: each shows who
-    /// its client is.
+    /// Returns the connection as a request in absolute-form, or to a base URL, presents it: each
+    /// such request presents credentials of its own.
     fn as_presented(
         &self,
         fields: &mut HeaderMap,
@@ -208,7 +208,7 @@ impl Conversation {
     }
 }
 
-/// HTTP/2 with so many streams at a time.
+/// Returns a builder for HTTP/2 with this many concurrent streams.
 pub(super) fn http2(streams: u32) -> http2::Builder<TokioExecutor> {
     let mut http2 = http2::Builder::new(TokioExecutor::new());
     http2
@@ -221,8 +221,8 @@ pub(super) fn http2(streams: u32) -> http2::Builder<TokioExecutor> {
     http2
 }
 
-/// Serves HTTP/2 on a connection until it ends, as its guard says. Returns whether its client sent
-/// too many frames that ask for nothing.
+/// Serves HTTP/2 on a connection until it ends or its guard ends it. Returns whether its client
+/// sent too many frames that carry no request.
 pub(super) async fn serve_http2<IO, S>(
     io: IO,
     http2: &http2::Builder<TokioExecutor>,
@@ -246,7 +246,7 @@ where
                 // RFC 9113 §6.8: GOAWAY, twice, so that streams on their way are served.
                 // It closes by itself once all of its streams are written.
                 Closing::Draining => serving.as_mut().graceful_shutdown(),
-                // Its client had a second or two to say that it has nothing on its way.
+                // The client had a second or two to show whether a request was on its way.
                 Closing::AtRest if guard.is_at_rest() => break,
                 Closing::AtRest => {}
                 Closing::AtOnce => break,
@@ -262,7 +262,7 @@ fn log(ended: hyper::Result<()>) {
     }
 }
 
-/// The window of a connection. RFC 9113 §6.9.1: at most 2^31-1.
+/// Returns the flow-control window of a connection. RFC 9113 §6.9.1: at most 2^31-1.
 fn connection_window(streams: u32) -> u32 {
     STREAM_WINDOW
         .saturating_mul(streams.max(2))

@@ -1,4 +1,4 @@
-//! How the path of a request ends before its origin.
+//! How the path of a request ends before it reaches the origin.
 
 use http::Response;
 

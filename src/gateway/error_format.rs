@@ -1,4 +1,4 @@
-//! Writes an error answer in its format: the gateway's own, or one that the clients of known
+//! Writes an error response in its format: the gateway's own, or one that the clients of known
 //! services show to their users.
 
 mod aws;
@@ -16,7 +16,7 @@ pub(super) use details::{ErrorDetails, FailedRequest};
 pub(super) use format::ErrorFormat;
 
 impl ErrorFormat {
-    /// Writes the status, fields and content of the answer.
+    /// Writes the status, fields and content of the response.
     pub(super) fn write(self, details: &ErrorDetails<'_>) -> (StatusCode, HeaderMap, Bytes) {
         let mut status = details.reason.status();
         let (kind, mut fields, content) = match (self, details.push, details.call) {
@@ -25,7 +25,7 @@ impl ErrorFormat {
                 let report = git::report(push, details);
                 (git::REPORT, HeaderMap::with_capacity(12), report)
             }
-            // The SDKs of MCP show nothing of an answer with another status.
+            // The SDKs of MCP show nothing of a response with another status.
             (_, None, Some(call)) => {
                 status = StatusCode::OK;
                 let content = service::json_rpc(call, details);
@@ -51,8 +51,8 @@ impl ErrorFormat {
     }
 }
 
-/// What the SDKs of OpenAI, Anthropic (and others made by Stainless) and Stripe read, so that they
-/// stop trying.
+/// The fields by which the SDKs of OpenAI, Anthropic (and others made by Stainless) and Stripe stop
+/// retrying.
 const NO_RETRY: [(&str, &str); 2] = [
     ("x-should-retry", "false"),
     ("stripe-should-retry", "false"),

@@ -34,7 +34,7 @@ pub(super) struct Exchange {
     pub(super) worker: Arc<Worker>,
     /// The generation that the whole exchange is judged by and served with.
     pub(super) snapshot: Arc<Snapshot>,
-    /// Can abort the exchange from outside. The answer's content keeps it alive.
+    /// Can abort the exchange from outside. The response's content keeps it alive.
     pub(super) guard: Arc<ExchangeGuard>,
     pub(super) trail: Trail,
     /// Violations of HTTP/1 in the request; `None` over HTTP/2.
@@ -47,10 +47,10 @@ pub(super) struct Exchange {
     pub(super) ca: Arc<SessionCa>,
     /// The route of the connection's latest request.
     pub(super) latest: Arc<LatestRoute>,
-    /// What the origin took of its time.
+    /// How long the origin took.
     pub(super) waited: OriginTime,
-    /// Where the request goes: what its connection says of that, until its claims agree. `None` if
-    /// that names no host. Whatever shows or counts a refusal takes it from here.
+    /// The destination as the connection claims it, until its claims are checked; `None` if it
+    /// names no host. Refusals are shown and counted under this origin.
     pub(super) to: Option<Origin>,
 }
 
@@ -112,8 +112,8 @@ impl Exchange {
         Ok((accepted, route))
     }
 
-    /// Returns that no policy reaches the host. A client is told of that rather than of a path,
-    /// which a setting for the host might allow.
+    /// Returns the refusal for a host that no policy reaches. The client is told of the host rather
+    /// than of the path, since a setting for the host might allow the request.
     fn unreachable(&self, connection: &ConnectionContext, to: &Origin) -> Option<Refusal> {
         let session = self.worker.shared.sessions.get(&connection.session)?;
         let policies = self.snapshot.policies.generation();
@@ -139,8 +139,7 @@ impl Exchange {
         if let Some(caller) = caller {
             self.guard.is_of(caller);
         }
-        // Those who can judge before it is known what is asked for: the gateway's own pages are
-        // shown to nobody else either.
+        // Judges that need no request: the gateway's own pages, too, are shown only if they agree.
         let case = Case {
             session: Some(identified.session()),
             caller: caller.map(|caller| &**caller),
@@ -258,8 +257,8 @@ impl Exchange {
                 (self.guard.clone(), self.trail.id()),
             ),
             (None, Some(_)) => Err(origin::Error::BadUpgrade.into()),
-            // RFC 8441 §5: any 2xx answer to an extended CONNECT says that the stream is open. Here
-            // it is not.
+            // RFC 8441 §5: any 2xx response to an extended CONNECT says that the stream is open.
+            // Here it is not.
             (Some(upgrade), None) if upgrade.accept.is_none() && success => {
                 Err(origin::Error::BadUpgrade.into())
             }
@@ -278,7 +277,7 @@ impl Exchange {
 /// The client's trace (W3C Trace Context §3.2).
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// What chooses the format of an error answer.
+/// Returns what chooses the format of an error response.
 fn asked(addressed: &Addressed) -> FailedRequest<'_> {
     let request = addressed.request();
     FailedRequest {
@@ -290,7 +289,7 @@ fn asked(addressed: &Addressed) -> FailedRequest<'_> {
     }
 }
 
-/// Returns what to search this answer for. In an error answer, that includes signatures.
+/// Returns what to search this response for. In an error response, that includes signatures.
 fn look_for(lent: Option<Redactor>, response: &Response<OriginBody>) -> Option<Redactor> {
     let status = response.status();
     if lent.as_ref().is_some_and(Redactor::is_signed) {

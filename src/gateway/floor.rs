@@ -1,4 +1,4 @@
-//! What no policy opens: the floor below all of them. No rule is proposed for it.
+//! The floor below all policies: origins that no policy opens. No rule is proposed for them.
 
 use crate::intercept::{GATEWAY_NAME, is_synthetic};
 use crate::message::{Origin, Scheme};
@@ -7,7 +7,7 @@ use crate::origin::OriginSettings;
 use crate::origin::vet::vet_host;
 
 /// Returns why a request to an origin would be refused even if a policy permitted it; `None` if it
-/// would not, as far as that is known without a lookup.
+/// would not, as far as that is known without a DNS lookup.
 #[must_use]
 pub fn floor(origin: &Origin, settings: &OriginSettings) -> Option<ReasonCode> {
     let authority = &origin.authority;

@@ -1,5 +1,5 @@
-//! Follows the frames of a WebSocket that are written to the client, so that a cut comes with a
-//! closing frame where one can stand.
+//! Follows the WebSocket frames that are written to the client, so that a cut sends a Close frame
+//! if it falls between frames.
 
 use std::io;
 use std::pin::Pin;
@@ -12,9 +12,9 @@ use crate::names::delegated;
 /// The client's side of a WebSocket. Frames of a server are not masked (RFC 6455 §5.1).
 pub(super) struct FrameEdge<IO> {
     io: IO,
-    /// The header of the frame, as far as it was written.
+    /// The header of the current frame, as far as it was written.
     header: Vec<u8>,
-    /// The bytes that its payload lacks.
+    /// How many bytes of its payload are still to be written.
     left: u64,
 }
 
@@ -28,8 +28,8 @@ impl<IO: AsyncWrite + Unpin> FrameEdge<IO> {
         }
     }
 
-    /// Tells the client that the gateway ends the WebSocket with this status, and why (RFC 6455
-    /// §5.5.1), unless a frame is under way.
+    /// Sends a Close frame with this status and reason (RFC 6455 §5.5.1), unless a frame is under
+    /// way.
     pub(super) async fn close(&mut self, status: u16, why: &str) -> io::Result<()> {
         if self.left > 0 || !self.header.is_empty() {
             return Ok(());
@@ -60,10 +60,10 @@ impl<IO: AsyncWrite + Unpin> FrameEdge<IO> {
     }
 }
 
-/// The payload of a frame of control has at most 125 bytes.
+/// The payload of a control frame has at most 125 bytes, of which the status takes two.
 const MOST_WHY: usize = 123;
 
-/// The length of a frame's payload, once its header is whole (RFC 6455 §5.2).
+/// Returns the length of a frame's payload, once its header is whole (RFC 6455 §5.2).
 fn payload(header: &[u8]) -> Option<u64> {
     let [_, length, extended @ ..] = header else {
         return None;

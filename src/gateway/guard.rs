@@ -25,9 +25,9 @@ crate::names::faults! {
     pub enum Abort {
         /// No byte moved in either direction for longer than the limits allow.
         Stalled = Timeout "nothing moved for longer than `progress_timeout` allows",
-        /// A judge objects to it.
+        /// A judge objects to the exchange.
         Objected(#[from] Objection) = inner transparent,
-        /// Its listener was removed, and the exchange lasted longer than `drain_timeout`.
+        /// The exchange's listener was removed, and it lasted longer than `drain_timeout`.
         ListenerRemoved = ListenerRemoved
             "the configuration has its listener no more, and the gateway waited as long as \
              `drain_timeout` allows",
@@ -37,19 +37,19 @@ crate::names::faults! {
     }
 }
 
-/// How a connection is to end. Each step includes the ones before it.
+/// How a connection is to end. Each step includes the steps before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Closing {
-    /// It takes no further exchange: HTTP/2 says so with GOAWAY, HTTP/1 with the next answer.
+    /// No further exchange: HTTP/2 sends GOAWAY, HTTP/1 says so in the next response.
     Draining,
-    /// It rested while the gateway drained, and closes unless a request has come meanwhile.
+    /// The connection was idle during the drain, and closes unless a request has come since.
     AtRest,
-    /// It is cut.
+    /// The connection is cut.
     AtOnce,
 }
 
 impl Closing {
-    /// Reads what [`ConnectionGuard::close`] stored; 0 is a connection that stays.
+    /// Reads the value that [`ConnectionGuard::close`] stored; 0 if the connection stays open.
     fn of(step: u8) -> Option<Self> {
         [Self::Draining, Self::AtRest, Self::AtOnce]
             .into_iter()
@@ -70,23 +70,23 @@ pub(super) struct ConnectionGuard {
     /// For how many sweeps the current head has been incomplete.
     head_sweeps: AtomicU32,
     violations: OnceLock<ViolationHandle>,
-    /// Who is behind it, if evidence says so.
+    /// The client's caller, if evidence shows one.
     caller: OnceLock<Arc<Caller>>,
-    /// The step of its [`Closing`], whether it changed since it was last asked for, and the task
-    /// to tell.
+    /// The step of its [`Closing`], whether that changed since it was last polled, and the task to
+    /// wake.
     closing: AtomicU8,
     has_changed: AtomicBool,
     waits: AtomicWaker,
-    /// Cancelled when its listener is removed or the gateway stops.
+    /// Cancelled when the connection's listener is removed or the gateway stops.
     leaves: CancellationToken,
-    /// Since how many sweeps that is so.
+    /// For how many sweeps the connection has been leaving.
     leaving_sweeps: AtomicU32,
-    /// Whether that is so for longer than allowed.
+    /// Whether it has been leaving for longer than allowed.
     overdue: AtomicBool,
 }
 
 impl ConnectionGuard {
-    /// Guards a connection that ends in order when `leaves` is cancelled.
+    /// Guards a connection, which drains once `leaves` is cancelled.
     pub(super) fn new(leaves: &CancellationToken) -> Self {
         let guard = Self {
             leaves: leaves.clone(),
@@ -96,14 +96,14 @@ impl ConnectionGuard {
         guard
     }
 
-    /// Has it end in order, if its listener was removed or the gateway stops.
+    /// Drains the connection, if its listener was removed or the gateway stops.
     pub(super) fn leave(&self) {
         if self.leaves.is_cancelled() {
             self.close(Closing::Draining);
         }
     }
 
-    /// Cuts it if it goes on for more sweeps than allowed after it was to end. Call it once per
+    /// Cuts the connection if it outlasts its drain by more sweeps than allowed. Call it once per
     /// sweep. An exchange is aborted by the next sweep of its own.
     pub(super) fn expire(&self, limit: u32) {
         if !self.leaves.is_cancelled() {
@@ -118,19 +118,19 @@ impl ConnectionGuard {
         }
     }
 
-    /// Also watches the evidence of its caller, if there is one.
+    /// Also watches the caller's evidence, if there is a caller.
     pub(super) fn is_of(&self, caller: Option<&Arc<Caller>>) {
         // Set once, where the connection begins.
         let _ = caller.map(|caller| self.caller.set(caller.clone()));
     }
 
-    /// Whether it has no exchange, and the evidence of its caller has ended.
+    /// Whether the connection has no exchange, and its caller's evidence has ended.
     pub(super) fn is_over(&self) -> bool {
         self.busy.load(Ordering::Relaxed) == 0
             && self.caller.get().is_some_and(|caller| caller.is_over())
     }
 
-    /// Also watches the heads of an HTTP/1 connection.
+    /// Also watches how long the heads of an HTTP/1 connection take.
     pub(super) fn watch_heads(&self, violations: ViolationHandle) {
         // Set once, by the task that serves the connection.
         let _ = self.violations.set(violations);
@@ -151,14 +151,14 @@ impl ConnectionGuard {
 
     pub(super) fn close(&self, closing: Closing) {
         if self.closing.fetch_max(closing.step(), Ordering::AcqRel) < closing.step() {
-            // How long it rests is counted from when its client could know.
+            // Idle time is counted from when the client could know.
             self.quiet_sweeps.store(0, Ordering::Relaxed);
             self.has_changed.store(true, Ordering::Release);
             self.waits.wake();
         }
     }
 
-    /// Whether the connection takes no further exchange after those that it has begun.
+    /// Whether the connection takes no exchange beyond those that it has begun.
     pub(super) fn is_draining(&self) -> bool {
         self.closing.load(Ordering::Relaxed) > 0
     }
@@ -219,28 +219,28 @@ impl Drop for Busy {
     }
 }
 
-/// The guard of an exchange, from its head to the end of its answer's content or of its WebSocket.
+/// The guard of an exchange, from its head to the end of its response's content or WebSocket.
 pub(super) struct ExchangeGuard {
     /// Counts the bytes that moved.
     pub(super) meter: Arc<Meter>,
     connection: Busy,
     why: OnceLock<Abort>,
-    /// The task to tell of an abort: it waits for the answer, then passes on its content or the
+    /// The task to wake on an abort: it waits for the response, then passes on its content or the
     /// WebSocket.
     waits: AtomicWaker,
-    /// Counts its bytes at the end.
+    /// Where the exchange's bytes are counted at its end.
     metrics: OnceLock<Arc<Metrics>>,
     /// Its place among the exchanges of its session.
     underway: OnceLock<Underway>,
     judged: OnceLock<Arc<JudgedRequest>>,
-    /// Who is behind it, if evidence says so.
+    /// The exchange's caller, if evidence shows one.
     caller: OnceLock<Arc<Caller>>,
-    /// The generation that last allowed it.
+    /// The number of the generation that last allowed the exchange.
     generation: AtomicU64,
     quiet_sweeps: AtomicU32,
-    /// Sweeps since it was aborted.
+    /// How many sweeps ago the exchange was aborted.
     aborted_sweeps: AtomicU32,
-    /// The audit trail, once the answer's head was returned.
+    /// The audit trail, once the response's head was returned.
     trail: Mutex<Option<Trail>>,
 }
 
@@ -275,7 +275,7 @@ impl ExchangeGuard {
         }
     }
 
-    /// Counts the exchange's bytes there when it ends.
+    /// Sets where the exchange's bytes are counted when it ends.
     pub(super) fn counts_in(&self, metrics: &Arc<Metrics>) {
         // Set once, where the exchange begins.
         let _ = self.metrics.set(metrics.clone());
@@ -293,7 +293,7 @@ impl ExchangeGuard {
         let _ = self.caller.set(caller.clone());
     }
 
-    /// The token of its caller.
+    /// Returns the token of the exchange's caller.
     pub(super) fn token(&self) -> Option<&HeldToken> {
         self.caller.get()?.token.as_deref()
     }
@@ -305,8 +305,8 @@ impl ExchangeGuard {
         let _ = self.judged.set(judged);
     }
 
-    /// Asks the judges again, and aborts the exchange if one of them objects. By a generation that
-    /// has not allowed it before, they judge anew; returns whether they did.
+    /// Consults the judges again, and aborts the exchange if one objects. A generation that has not
+    /// allowed the exchange before judges it anew; returns whether it did.
     pub(super) fn judge_again(&self, by: Option<&Snapshot>) -> bool {
         let request = self.judged.get().map(|judged| &**judged);
         // An exchange that began after the snapshot was taken is judged by a newer one.
@@ -331,8 +331,8 @@ impl ExchangeGuard {
     /// Checks, once per sweep, whether the exchange may go on.
     pub(super) fn sweep(&self, progress_limit: u32, grace: u32) {
         if self.abort_reason().is_some() {
-            // If the client reads nothing, its answer is not polled, so the abort does not end the
-            // exchange. Then its connection is closed.
+            // If the client reads nothing, its response is not polled, so the abort does not end
+            // the exchange. Then its connection is closed.
             if self.aborted_sweeps.fetch_add(1, Ordering::Relaxed) >= grace {
                 self.connection.0.close(Closing::AtOnce);
             }
@@ -346,8 +346,8 @@ impl ExchangeGuard {
         }
     }
 
-    /// Closes the connection of an exchange that its session's end aborted, and that still exists:
-    /// its client reads nothing, or it still sends.
+    /// Closes the connection of an exchange that was aborted because its session ended, and that
+    /// still exists: its client reads nothing, or is still sending.
     pub(super) fn close_if_ended(&self) {
         if self.why.get() == Some(&Objection::SessionEnded.into()) {
             self.connection.0.close(Closing::AtOnce);
@@ -372,7 +372,7 @@ impl ExchangeGuard {
         poll_fn(|cx| self.poll_aborted(cx)).await
     }
 
-    /// Like [`Self::aborted`], for content that is polled. Only the latest task is told.
+    /// Like [`Self::aborted`], for content that is polled. Only the latest task is woken.
     pub(super) fn poll_aborted(&self, cx: &mut Context<'_>) -> Poll<Abort> {
         self.waits.register(cx.waker());
         self.why
@@ -380,15 +380,15 @@ impl ExchangeGuard {
             .map_or(Poll::Pending, |why| Poll::Ready(why.clone()))
     }
 
-    /// Why the exchange was aborted, if it was.
+    /// Returns why the exchange was aborted, if it was.
     pub(super) fn abort_reason(&self) -> Option<Abort> {
         let is_revoked = || self.judged.get().is_some_and(|judged| judged.is_revoked());
         let revoked = || is_revoked().then(|| Objection::Revoked.into());
         self.why.get().cloned().or_else(revoked)
     }
 
-    /// Ends the trail with the answer's content, or when the last owner drops this. Only then is it
-    /// known what a WebSocket carried.
+    /// Ends the trail with the response's content, or when the last owner drops this guard. Only
+    /// then is it known how much a WebSocket carried.
     pub(super) fn ends_with_it(&self, trail: Trail) {
         *self.trail() = Some(trail);
     }

@@ -13,7 +13,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// A source keyed by the system's random generator.
+    /// Creates a source keyed by the system's random generator.
     ///
     /// # Errors
     /// If the system gives no random bytes.
@@ -26,7 +26,7 @@ impl Ids {
         })
     }
 
-    /// The next id: a keyed hash of a counter.
+    /// Returns the next id: a keyed hash of a counter.
     pub fn next(&self) -> ExchangeId {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         let hash = Sha256::new()

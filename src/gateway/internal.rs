@@ -1,5 +1,5 @@
-//! `http://gateway.internal/`: what a workload may know of itself. It shows the workload's own
-//! session alone, and holds no secret. Phantoms are shown only where evidence shows whose they are.
+//! `http://gateway.internal/`: a workload's pages about its own session alone. They hold no secret.
+//! Phantoms are shown only to a caller that evidence identifies.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
@@ -27,7 +27,7 @@ use crate::session::{Identified, Session};
 type OwnPage = (StatusCode, &'static str, String);
 
 impl Exchange {
-    /// Answers a workload that asks the gateway itself.
+    /// Answers a request to the gateway itself.
     pub(super) async fn own_page(&self, identified: Identified) -> Result<Identified, Ending> {
         let host = &identified.request().head.origin.authority.host;
         if host.as_str() != GATEWAY_NAME {
@@ -40,8 +40,8 @@ impl Exchange {
         Err(Ending::Answered(Box::new(page)))
     }
 
-    /// Whether the caller's token, if there is one, allows a page. What a client needs to be one is
-    /// for each; the rest may tell of others of the session.
+    /// Checks that the caller's token, if there is one, allows a page. The pages that every client
+    /// needs are for each token; the others may show other clients of the session.
     fn token_shows(&self, head: &RequestHead) -> Result<(), TokenDenied> {
         let is_needed = matches!(
             head.target.path(),
@@ -72,7 +72,7 @@ impl Exchange {
         let is_read = matches!(head.method, Method::GET | Method::HEAD);
         let session = identified.session();
         let connection = &identified.request().connection;
-        // Evidence shows whose they are, or the capture: nobody else comes in so.
+        // Identified by evidence or by the capture: no other client comes in that way.
         let is_known = connection.caller.is_some() || connection.entry == Entry::Transparent;
         let path = head.target.path();
         let page = match path {
@@ -103,7 +103,7 @@ impl Exchange {
         response(page)
     }
 
-    /// The session's phantoms by their variables, of what the caller's token may be lent.
+    /// Returns the session's phantoms by variable, as far as the caller's token may be lent them.
     fn phantoms(&self, session: &Session) -> String {
         let bindings = self.snapshot.credentials.bindings();
         let token = self.guard.token();
@@ -111,7 +111,7 @@ impl Exchange {
         json!(session.environment(bindings, is_lent)).to_string() + "\n"
     }
 
-    /// What the clients of whoever asks need: as JSON, or as commands for a shell.
+    /// Returns what this caller's clients need: as JSON, or as commands for a shell.
     fn needs(
         &self,
         identified: &Identified,
@@ -201,7 +201,7 @@ impl Exchange {
         page(&json!({ "proposals": all }), wants_json, text_of_proposals)
     }
 
-    /// The hosts that some policy lets the workload reach; `null` if a policy is for every host.
+    /// Returns the hosts that policies let the workload reach; `null` if one is for every host.
     fn reaches(&self, identified: &Identified) -> Option<Vec<String>> {
         let policies = self.snapshot.policies.generation();
         let caller = identified.request().connection.caller.as_deref();
@@ -220,7 +220,7 @@ impl Exchange {
         Some(scopes.into_iter().filter_map(shown).collect())
     }
 
-    /// The credentials of which the session has a phantom, by name.
+    /// Returns the names of the credentials of which the session has a phantom.
     fn credentials(&self, session: &Session) -> Vec<Value> {
         let (phantoms, bindings) = (session.phantoms(), self.snapshot.credentials.bindings());
         let own = |name| phantoms.of(name).is_some();
@@ -315,7 +315,7 @@ fn response((status, kind, content): OwnPage) -> Response<AnswerBody> {
     fields.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     fields.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // A page of another site in a browser of the sandbox sees none of it.
+    // A browser in the sandbox shows none of it to a page of another site.
     fields.insert(
         "cross-origin-resource-policy",
         HeaderValue::from_static("same-origin"),

@@ -30,7 +30,7 @@ pub struct Limits {
     /// How long an exchange may go without a byte in either direction: while a model thinks, or a
     /// WebSocket or a stream of events has nothing to say.
     pub progress_timeout: Duration,
-    /// How long exchanges under way may take after the gateway was told to stop.
+    /// How long exchanges under way may take after the gateway begins to stop.
     pub drain_timeout: Duration,
     /// Leaf certificates that one session caches.
     pub cached_certificates: usize,
@@ -38,7 +38,7 @@ pub struct Limits {
     pub max_buffered_request: Limit,
     /// Buffered content of all requests.
     pub max_buffered_total: Limit,
-    /// Memory for decoding the content of all answers.
+    /// Memory for decoding the content of all responses.
     pub max_decoder_memory: Limit,
 }
 
@@ -65,7 +65,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The limits for buffered content.
+    /// Returns the limits for buffered content.
     #[must_use]
     pub fn holding(&self) -> BufferLimits {
         BufferLimits {
@@ -75,7 +75,7 @@ impl Limits {
         }
     }
 
-    /// The settings for origins, with these limits.
+    /// Returns the settings for origins, with these limits.
     #[must_use]
     pub fn origins(&self) -> OriginSettings {
         let mut settings = OriginSettings::default();

@@ -1,4 +1,4 @@
-//! A session's listener, how its connections name their destination, and what changes of it.
+//! A session's listener, how its connections name their destination, and what reloads change.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::session::Session;
 /// A listener, and the sessions of its connections.
 pub struct SessionListener {
     sessions: ListenerSessions,
-    /// How they name their destination.
+    /// How its connections name their destination.
     pub mode: ListenerMode,
-    /// What shows who is behind them; the listener alone, if there is nothing.
+    /// The evidence that identifies callers; empty if the listener alone does.
     evidence: Vec<Evidence>,
     pub(super) state: Arc<ListenerState>,
 }
@@ -33,23 +33,23 @@ pub struct SessionListener {
 pub(super) struct Inbound<'l> {
     pub(super) listener: &'l SessionListener,
     pub(super) selected: &'l Selected,
-    /// Where it comes from. `None` if it was captured: addresses in a sandbox tell nobody apart.
+    /// Where it comes from. `None` if it was captured: addresses in a sandbox identify no client.
     pub(super) client: Option<SocketAddr>,
-    /// Where its client reached the listener, if the connection itself shows that.
+    /// The address at which its client reached the listener, if the connection itself shows it.
     pub(super) reached: Option<&'l Origin>,
 }
 
-/// What the evidence of a connection selects.
+/// What a connection's evidence selects.
 pub(super) struct Selected {
     pub(super) session: Arc<Session>,
-    /// The CA that terminates its TLS.
+    /// The CA that terminates the connection's TLS.
     pub(super) ca: Arc<SessionCa>,
-    /// Who is behind it, if there is evidence beside the listener.
+    /// The caller, if there is evidence besides the listener.
     pub(super) caller: Option<Arc<Caller>>,
 }
 
 impl Selected {
-    /// The same inside a tunnel to the proxy itself.
+    /// Returns the same selection for a tunnel to the proxy itself.
     pub(super) fn inside(&self) -> Self {
         Self {
             session: self.session.clone(),
@@ -59,25 +59,25 @@ impl Selected {
     }
 }
 
-/// Who a client is by what it presents.
+/// What a client's credentials identify.
 pub(super) enum Known {
     /// Its token selected a session.
     Selected(Selected),
-    /// A caller, who has yet to select one.
+    /// A caller; the session is still to be selected.
     Caller(Arc<Caller>),
 }
 
-/// Who is behind a connection by what it shows beside that which its client presents.
+/// The caller that a connection's evidence shows, apart from the client's credentials.
 pub(super) type Beside = Result<Option<Arc<Caller>>, CallerRefused>;
 
 /// How the connections of a listener name their destination.
 pub enum ListenerMode {
     /// Captured connections: by the address that the client dialled, which may be synthetic.
     Transparent {
-        /// What gave the synthetic addresses.
+        /// Resolves the synthetic addresses back to names.
         names: SessionNames,
-        /// The port that it listens on, if a client could dial that. Connections to this machine's
-        /// own addresses and that port were not captured, and are refused.
+        /// The port that it listens on, if a client could dial that. Connections to this port at
+        /// this machine's own addresses were not captured, and are refused.
         own_port: Option<u16>,
     },
     /// By SNI, to a fixed port.
@@ -89,7 +89,7 @@ pub enum ListenerMode {
     Proxy,
     /// By the alias that their paths begin with.
     Base(Arc<Aliases>),
-    /// None: they ask for names.
+    /// No destination: its connections are DNS queries.
     Dns(SessionNames),
 }
 
@@ -97,7 +97,7 @@ pub enum ListenerMode {
 pub type SessionNames = Arc<dyn Fn(&SessionId) -> Arc<Responder> + Send + Sync>;
 
 impl ListenerMode {
-    /// The way in of a connection that has not said more yet.
+    /// Returns the entry of a connection from which nothing has been read yet.
     pub(super) fn entry(&self) -> Entry {
         match self {
             Self::Transparent { .. } | Self::Dns(_) => Entry::Transparent,
@@ -108,20 +108,20 @@ impl ListenerMode {
     }
 }
 
-/// What changes of a listener while its connections are open.
+/// The state of a listener that changes while its connections are open.
 pub(super) struct ListenerState {
-    /// What verifies that which clients present; `None` if they present nothing.
+    /// Verifies the credentials of clients; `None` if they present none.
     pub(super) verifier: Option<Arc<ClientVerifier>>,
     /// The TLS of a proxy now; `None` if its clients speak in clear text.
     pub(super) tls: Option<Arc<ArcSwap<DoorTls>>>,
     /// How many connections have no session yet.
     pub(super) without_session: Arc<AtomicUsize>,
-    /// Cancelled when its connections are to end in order.
+    /// Cancelled when the listener's connections are to drain.
     pub(super) leaves: CancellationToken,
 }
 
 impl SessionListener {
-    /// A listener of a gateway.
+    /// Creates a listener of a gateway.
     #[must_use]
     pub fn new(
         shared: &SharedState,
@@ -142,9 +142,8 @@ impl SessionListener {
         }
     }
 
-    /// Takes evidence of who is behind a connection, and no connection without. What clients
-    /// present, if that is among it, is verified by `verifier`. Clients speak `tls` to it, if there
-    /// is one.
+    /// Requires this evidence of every connection. If it includes credentials that clients present,
+    /// `verifier` verifies them. Clients speak `tls` to the listener, if it is given.
     #[must_use]
     pub fn with_evidence(
         self,
@@ -165,13 +164,13 @@ impl SessionListener {
         }
     }
 
-    /// What verifies JWTs, if it takes them.
+    /// Returns the verifier of JWTs, if the listener accepts them.
     #[must_use]
     pub fn jwts(&self) -> Option<&Arc<JwtVerifier>> {
         self.state.verifier.as_ref()?.jwts.as_ref()
     }
 
-    /// Where a connection comes from, if that tells clients of the session apart.
+    /// Returns where a connection comes from, if that tells clients of the session apart.
     pub(super) fn client(&self, stream: &ClientStream) -> Option<SocketAddr> {
         match self.mode {
             ListenerMode::Transparent { .. } | ListenerMode::Dns(_) => None,
@@ -181,7 +180,7 @@ impl SessionListener {
         }
     }
 
-    /// Finds out who is behind a connection that says nothing yet; `None` if nobody asks for that.
+    /// Identifies the caller of a connection before it is read; `None` if no evidence is required.
     pub(super) async fn caller(&self, stream: &ClientStream) -> Beside {
         match self.evidence[..] {
             [] => Ok(None),
@@ -189,7 +188,7 @@ impl SessionListener {
         }
     }
 
-    /// The session of whoever comes, if no evidence is asked for.
+    /// Returns the one session of all connections, if no evidence is required.
     pub(super) fn session_of_all(&self) -> Option<&SessionId> {
         match &self.sessions {
             ListenerSessions::One(session, _) if self.evidence.is_empty() => Some(session.id()),
@@ -197,8 +196,8 @@ impl SessionListener {
         }
     }
 
-    /// Takes what a client presents. A token selects a session; what stands `beside` it goes on to
-    /// say who the caller is, and the user of a caller's session is that caller.
+    /// Verifies what a client presents. A token selects a session; the evidence `beside` it still
+    /// identifies the caller. In a caller's own session, the user is that caller.
     pub(super) async fn by_presented(
         &self,
         presented: Option<Presented>,
@@ -219,7 +218,7 @@ impl SessionListener {
             ListenerSessions::One(session, ca) => Some((session.clone(), ca.clone())),
             ListenerSessions::EachCaller(all) => all.live.get(token.session().0),
         };
-        // The one whose key verified it, and none that followed meanwhile.
+        // The session whose key verified the token, and no later one of the same name.
         let live = live.filter(|(one, _)| (one.id(), one.before()) == token.session());
         let (session, ca) = live.ok_or(PresentedDenied::Other)?;
         let (user, beside) = match beside {
@@ -256,9 +255,9 @@ impl SessionListener {
         })
     }
 
-    /// Replaces the passwords of a proxy, the keys of its JWTs, and its TLS. What came with what is
-    /// no more ends. Connections stay in the TLS that they came by, for as long as the next one
-    /// takes their certificates.
+    /// Replaces the passwords of a proxy, the keys of its JWTs, and its TLS. Connections that used
+    /// a removed password or key end. Connections keep the TLS that they began with, for as long as
+    /// the new TLS accepts their certificates.
     pub fn ask_for(
         &self,
         (passwords, keys): (Vec<UserPassword>, Option<&JwtKeys>),
@@ -279,7 +278,7 @@ impl SessionListener {
     }
 }
 
-/// An address that is listened on, and whose connections are another listener's after a reload.
+/// A listening address. A reload may give its next connections to another listener.
 pub struct ListenerSlot {
     now: ArcSwap<SessionListener>,
     pub(super) closes: CancellationToken,
@@ -288,7 +287,7 @@ pub struct ListenerSlot {
 }
 
 impl ListenerSlot {
-    /// Gives the next connections to a listener.
+    /// Creates a slot whose next connections go to a listener.
     #[must_use]
     pub fn new(shared: &SharedState, listener: SessionListener) -> Self {
         Self {
@@ -298,8 +297,8 @@ impl ListenerSlot {
         }
     }
 
-    /// Whether connections may still come, or came and have no session yet. The others count as
-    /// their session's.
+    /// Whether connections may still come, or have come and have no session yet. The others count
+    /// as their session's.
     #[must_use]
     pub fn is_open(&self) -> bool {
         let waiting = || {
@@ -312,14 +311,14 @@ impl ListenerSlot {
         self.sockets.load(Ordering::Acquire) > 0 || waiting() > 0
     }
 
-    /// The listener of the next connection.
+    /// Returns the listener of the next connection.
     #[must_use]
     pub fn listener(&self) -> Arc<SessionListener> {
         self.now.load_full()
     }
 
-    /// Gives the next connections to another listener. Those of the one before end in order, once
-    /// [`SharedState::announce`] was called. Returns that one, to which none come any more.
+    /// Gives the next connections to another listener. Once [`SharedState::announce`] was called,
+    /// the connections of the replaced one drain. Returns a slot for it, which gets no more.
     pub fn replace(&self, listener: SessionListener) -> Arc<Self> {
         let before = self.now.swap(Arc::new(listener));
         before.state.leaves.cancel();
@@ -330,7 +329,7 @@ impl ListenerSlot {
         })
     }
 
-    /// Stops listening. The connections end in order, once [`SharedState::announce`] was called.
+    /// Stops listening. The connections drain, once [`SharedState::announce`] was called.
     pub fn close(&self) {
         self.now.load().state.leaves.cancel();
         self.closes.cancel();

@@ -13,23 +13,23 @@ use crate::intercept::ClientStream;
 /// How long handshakes that have begun may take to complete, while no new one begins.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// A bound socket, non-blocking, that nobody serves yet.
+/// A bound socket, non-blocking, from which nothing accepts yet.
 #[derive(Debug)]
 pub enum BoundSocket {
-    /// Of TCP.
+    /// A TCP socket.
     Tcp(std::net::TcpListener),
-    /// Of the file system. What removes its file is dropped with the last of its handles.
+    /// A Unix socket. Its keeper removes its file when the last handle is dropped.
     Unix(std::os::unix::net::UnixListener, SocketKeeper),
 }
 
-/// What removes a socket's file when it is dropped.
+/// A value that removes a socket's file when its last handle is dropped.
 pub type SocketKeeper = Arc<dyn Any + Send + Sync>;
 
 /// A listening socket.
 #[derive(Debug)]
 pub struct ListeningSocket {
     socket: Listening,
-    /// Whether a service manager has it too, and goes on listening.
+    /// Whether a service manager holds the socket, too, and goes on listening.
     inherited: bool,
 }
 
@@ -40,7 +40,7 @@ enum Listening {
 }
 
 impl ListeningSocket {
-    /// Takes a bound socket. If it is `inherited`, it stays open elsewhere.
+    /// Takes a bound socket. If it is `inherited`, a service manager keeps it open.
     ///
     /// # Errors
     /// The error of registering it with the current runtime.
@@ -68,9 +68,9 @@ impl ListeningSocket {
     /// Closes the socket, and returns the connections that waited to be accepted.
     ///
     /// Closing alone would reset those, and the ones whose handshake completes at that moment. So
-    /// new handshakes are ignored first. Their clients try again after a second, and then reach
-    /// the next gateway on this address, or nobody. A Unix socket's file is removed first. A
-    /// service manager's socket is left as it is: its connections wait for the next gateway.
+    /// new handshakes are ignored first. Their clients try again after a second, and then reach the
+    /// next gateway on this address, if any. A Unix socket's file is removed first. A service
+    /// manager's socket is left as it is: its connections wait for the next gateway.
     pub(super) async fn close(self) -> Vec<ClientStream> {
         if self.inherited {
             return Vec::new();
@@ -113,7 +113,7 @@ fn unix_waiting(socket: std::os::unix::net::UnixListener) -> Vec<ClientStream> {
     std::iter::from_fn(next).collect()
 }
 
-/// Accepts a connection that waits; `None` if there is none, or no descriptor for it.
+/// Accepts a waiting connection; `None` if there is none, or no descriptor for it.
 fn accept<S, A>(next: impl Fn() -> io::Result<(S, A)>) -> Option<S> {
     loop {
         match next() {
@@ -124,7 +124,7 @@ fn accept<S, A>(next: impl Fn() -> io::Result<(S, A)>) -> Option<S> {
     }
 }
 
-/// Whether accept failed for one connection only, which is gone (accept(2), "Error handling").
+/// Whether `accept` failed for one lost connection only (accept(2), "Error handling").
 pub(super) fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -15,21 +15,20 @@ pub struct Metrics {
     names: [AtomicU64; DnsVerdict::ALL.len()],
     reloads: [AtomicU64; 2],
     bytes: [AtomicU64; 2],
-    /// The gateway's own part of the time to an answer.
+    /// The gateway's own part of the time to a response.
     pub own: Histogram,
-    /// The origin's part: to connect, and to answer.
+    /// The origin's part: to connect, and to respond.
     pub origin: Histogram,
 }
 
-/// Numbers of durations, by their length.
+/// Counts of durations, by length.
 #[derive(Default)]
 pub struct Histogram {
     counts: [AtomicU64; BUCKETS.len() + 1],
     microseconds: AtomicU64,
 }
 
-/// What a histogram holds: for each bound in seconds how many were at most that long, then all, and
-/// their sum in seconds.
+/// The content of a histogram.
 pub struct Distribution {
     /// The bounds, and how many durations were at most that long.
     pub buckets: Vec<(f64, u64)>,
@@ -46,7 +45,7 @@ impl Metrics {
         add(&self.exchanges[entry as usize][protocol][usize::from(answered)]);
     }
 
-    /// Counts an answered question of a sandbox's DNS.
+    /// Counts an answered DNS query of a sandbox.
     pub(super) fn name(&self, verdict: DnsVerdict) {
         add(&self.names[verdict as usize]);
     }
@@ -63,7 +62,7 @@ impl Metrics {
         add(&self.reloads[usize::from(applied)]);
     }
 
-    /// Exchanges: how the client connected, its protocol, whether it was answered, how many.
+    /// Returns exchanges: how the client connected, its protocol, whether answered, and how many.
     pub fn exchanges(&self) -> impl Iterator<Item = (&'static str, &'static str, bool, u64)> {
         Entry::ALL.into_iter().flat_map(move |entry| {
             let of_entry = PROTOCOLS.iter().zip(&self.exchanges[entry as usize]);
@@ -77,25 +76,25 @@ impl Metrics {
         })
     }
 
-    /// Questions of sandboxes for names: the verdict, how many.
+    /// Returns DNS queries of sandboxes: the verdict, how many.
     pub fn names(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = DnsVerdict::ALL.into_iter();
         all.map(|verdict| (verdict.as_str(), read(&self.names[verdict as usize])))
     }
 
-    /// Leaf certificates that were minted.
+    /// Returns how many leaf certificates were minted.
     #[must_use]
     pub fn leaves(&self) -> u64 {
         leaves_minted()
     }
 
-    /// Reloads that were refused, and those that were applied.
+    /// Returns how many reloads were refused, and how many were applied.
     #[must_use]
     pub fn reloads(&self) -> [u64; 2] {
         self.reloads.each_ref().map(read)
     }
 
-    /// Bytes of content to origins and to clients.
+    /// Returns the bytes of content to origins and to clients.
     #[must_use]
     pub fn content(&self) -> [u64; 2] {
         self.bytes.each_ref().map(read)
@@ -110,7 +109,7 @@ impl Histogram {
         self.microseconds.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// What it holds now.
+    /// Returns the current content of the histogram.
     #[must_use]
     pub fn read(&self) -> Distribution {
         let mut count = 0;

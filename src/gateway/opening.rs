@@ -1,4 +1,4 @@
-//! Records what is refused before there is a request: tunnels, handshakes and names.
+//! Records refusals that precede any request: of tunnels, handshakes and names.
 
 use std::collections::HashSet;
 use std::io;
@@ -39,15 +39,15 @@ impl Worker {
         write_refusal(io, to, (id, refusal)).await
     }
 
-    /// Records that a listener does not take a caller, once for each address and cause. Returns the
-    /// id of that record.
+    /// Records that a listener refuses a caller, once for each address and cause. Returns the id of
+    /// that record.
     pub(super) fn record_caller(
         &self,
         (listener, client): (&SessionListener, Option<SocketAddr>),
         refused: CallerRefused,
         asked: Option<&Authority>,
     ) -> ExchangeId {
-        // Nobody's record conceals what stands in a host that a stranger asks for.
+        // No session redacts a stranger's record, so a host with a phantom is left out.
         let has_phantom =
             |to: &Authority| self.shared.sessions.has_folded(to.host.as_str().as_bytes());
         let asked = asked.filter(|to| !has_phantom(to));
@@ -74,8 +74,8 @@ impl Worker {
         id
     }
 
-    /// Refuses a caller whom the listener does not take, in the protocol that the client of a proxy
-    /// speaks. The first time is recorded: such a caller has no share of the log.
+    /// Refuses a caller in the protocol that the client of a proxy speaks. Only the first refusal
+    /// is recorded: such a caller has no share of the log.
     pub(super) async fn refuse_caller(
         &self,
         mut io: Prefixed<ClientStream>,
@@ -188,7 +188,7 @@ pub(super) async fn write_refusal(
     io.write_all(&message).await
 }
 
-/// Where a tunnel goes in which nothing was read. It counts as one for TLS, as in its record.
+/// Returns the origin of a tunnel that was not read. It counts as TLS, as in its record.
 fn of_tunnel(authority: &Authority) -> Origin {
     Origin {
         scheme: Scheme::Https,
@@ -198,7 +198,7 @@ fn of_tunnel(authority: &Authority) -> Origin {
 
 impl SharedState {
     /// Returns an observer of a session's DNS queries. It records each name that no policy reaches
-    /// once, whether or not it got an address.
+    /// once, whether or not an address was given out.
     pub fn name_observer(
         self: &Arc<Self>,
         session: &SessionId,

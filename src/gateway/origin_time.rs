@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::metrics::Metrics;
 
-/// When an exchange began, and how much of the time since was the origin's.
+/// When an exchange began, and how much of the time since then the origin took.
 #[derive(Clone, Copy)]
 pub(super) struct OriginTime {
     began: Instant,
@@ -22,17 +22,17 @@ impl OriginTime {
         }
     }
 
-    /// The request's head goes to the origin.
+    /// Notes that the request's head is sent to the origin.
     pub(super) fn sends(&mut self, at: Instant) {
         self.sent = at;
     }
 
-    /// The origin's answer is there.
+    /// Notes that the origin's response arrived.
     pub(super) fn answered(&mut self, at: Instant) {
         self.origin += at - self.sent;
     }
 
-    /// A connection to the origin was asked for, and is there.
+    /// Notes when a connection to the origin was requested, and when it was ready.
     pub(super) fn connected(&mut self, asked: Instant, at: Instant) {
         self.origin += at - asked;
     }

@@ -1,5 +1,5 @@
-//! Connections between a sandbox and the host's loopback, whose bytes pass unread: a port of the
-//! host that the workload was given, and a server of the workload that the host may reach.
+//! Connections between a sandbox and the host's loopback, relayed unread: to a port of the host
+//! that the workload may use, and to a server of the workload that the host may reach.
 //!
 //! Each has a record before its first byte passes, and another at its end. No secret is injected,
 //! because nothing is read.
@@ -25,21 +25,21 @@ use crate::body::Meter;
 use crate::names::ReasonCode;
 use crate::session::{Session, SessionStatus};
 
-/// A port of one side that the other side may reach, for one session.
+/// A port that the other side may reach, for one session: the host's, or the sandbox's.
 pub struct OpenPort {
-    /// The session of its sandbox.
+    /// The session of the sandbox.
     pub session: Arc<Session>,
-    /// Where its connections arrive.
+    /// Where connections to the port arrive.
     pub listener: TcpListener,
-    /// The port of the loopback that they lead to.
+    /// The loopback port that they lead to.
     pub port: u16,
 }
 
 /// A socket for each loopback address at which a server of the workload may listen.
 type InwardPlace = Vec<(IpAddr, OwnedFd)>;
 
-/// Sockets of a sandbox's network, with which connections to its servers are made. As many are open
-/// at once as there are places; further ones wait.
+/// Sockets of a sandbox's network, from which connections to its servers are made. There is one
+/// place for each concurrent connection; further connections wait.
 pub struct InwardSockets {
     free: Mutex<Vec<InwardPlace>>,
     places: Arc<Semaphore>,
@@ -47,7 +47,7 @@ pub struct InwardSockets {
     waiting: AtomicUsize,
 }
 
-/// One place, while it is used.
+/// A place in use.
 struct InwardConnection {
     of: Arc<InwardSockets>,
     sockets: InwardPlace,
@@ -78,7 +78,7 @@ impl InwardSockets {
     }
 }
 
-/// One connection that waits, until dropped.
+/// Counts one waiting connection until dropped.
 struct Waits<'a>(&'a AtomicUsize);
 
 impl Drop for Waits<'_> {
@@ -95,7 +95,7 @@ impl InwardConnection {
             attempt.set_nonblocking(true)?;
             let attempt = TcpSocket::from_std_stream(attempt);
             match attempt.connect((*address, port).into()).await {
-                // Where nothing listens, a port can by chance be connected with itself.
+                // Where nothing listens, a port can connect to itself by chance.
                 Ok(stream) if stream.local_addr()? != stream.peer_addr()? => return Ok(stream),
                 Ok(_) => {}
                 Err(error) => refused = error,
@@ -104,10 +104,10 @@ impl InwardConnection {
         Err(refused)
     }
 
-    /// Waits until the server has taken all that was sent and closed. Returns whether it did.
+    /// Waits until the server has read all the data and closed. Returns whether it did.
     async fn settled(&self) -> bool {
         let begun = Instant::now();
-        // A connection that is closed and confirmed on both sides has no peer any more.
+        // A connection that is closed and confirmed on both sides has no peer.
         let is_closed =
             |(_, socket): &(IpAddr, OwnedFd)| SockRef::from(socket).peer_addr().is_err();
         while !self.sockets.iter().all(is_closed) {
@@ -122,13 +122,13 @@ impl InwardConnection {
 
 impl Drop for InwardConnection {
     fn drop(&mut self) {
-        // They can connect again. What was not yet sent is given up, as the connection was.
+        // The sockets can connect again. Unsent data is dropped, since the connection is given up.
         let reset = |(_, socket): &(IpAddr, OwnedFd)| rustix::net::connect_unspec(socket);
         match self.sockets.iter().try_for_each(reset) {
             Ok(()) => self.of.free.lock().push(std::mem::take(&mut self.sockets)),
             Err(error) => {
                 tracing::warn!(%error, "a socket of the sandbox cannot be used again");
-                // Its place is gone with it.
+                // A place without its sockets cannot be used again.
                 if let Some(place) = self.place.take() {
                     place.forget();
                 }
@@ -153,12 +153,12 @@ impl RecordPace {
     }
 }
 
-/// What is known about a connection through an opened port.
+/// The entry, port and client of a connection through an opened port.
 #[derive(Clone, Copy)]
 struct PortConnection {
     entry: &'static str,
     port: u16,
-    /// Where it comes from; `None` if from the sandbox.
+    /// The client's address; `None` if it is in the sandbox.
     client: Option<SocketAddr>,
 }
 
@@ -172,7 +172,7 @@ struct RawConnection {
 
 impl Drop for RawConnection {
     fn drop(&mut self) {
-        // A log that cannot take it now counts it as lost.
+        // If the log cannot accept it now, it is counted as lost.
         let _ = self.trail.end(End {
             outcome: self.outcome,
             reason: self.reason.map(ReasonCode::as_str),
@@ -184,7 +184,7 @@ impl Drop for RawConnection {
 }
 
 impl Worker {
-    /// Connects the workload with a port of the host's loopback, until the gateway stops. Must be
+    /// Connects the workload to a port of the host's loopback, until the gateway stops. Must be
     /// called on the worker's runtime.
     pub fn serve_host_port(self: &Arc<Self>, port: OpenPort) {
         let (worker, pace) = (self.clone(), Arc::<RecordPace>::default());
@@ -207,7 +207,7 @@ impl Worker {
         });
     }
 
-    /// Connects the host with a server of the workload, until the gateway stops. Must be called on
+    /// Connects the host to a server of the workload, until the gateway stops. Must be called on
     /// the worker's runtime.
     pub fn serve_published(self: &Arc<Self>, port: OpenPort, sockets: Arc<InwardSockets>) {
         let (worker, pace) = (self.clone(), Arc::<RecordPace>::default());
@@ -245,7 +245,7 @@ impl Worker {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    // A peer that vanished keeps no place.
+                    // With keepalive, a peer that vanished does not keep its place.
                     let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive());
                     return Some(stream);
                 }
@@ -258,7 +258,7 @@ impl Worker {
         }
     }
 
-    /// Records a connection, makes its other half, and relays between the two.
+    /// Records a connection, connects to the other side, and relays between the two.
     async fn join(
         &self,
         (session, opened): (Arc<Session>, PortConnection),
@@ -309,8 +309,8 @@ impl Worker {
         }
     }
 
-    /// Refuses a connection that is not let in. All are counted, and one a second is recorded:
-    /// whoever comes again and again must not use up the session's share of the log.
+    /// Refuses a connection. All refusals are counted, and one a second is recorded: a client that
+    /// retries for ever must not use up the session's share of the log.
     fn turn_away(
         &self,
         session: &Arc<Session>,
@@ -358,9 +358,9 @@ impl Worker {
         (mut near, mut far): (TcpStream, TcpStream),
         inward: Option<&InwardConnection>,
     ) {
-        // A connection that cannot be set is about to fail anyway.
+        // A connection whose options cannot be set is about to fail anyway.
         let _ = (near.set_nodelay(true), far.set_nodelay(true));
-        // If it is cut, neither side may take what it got for the whole: both are reset.
+        // After a cut, neither side may mistake its part for the whole: both are reset.
         let linger = |near: &TcpStream, far: &TcpStream, how| {
             let _ = SockRef::from(near).set_linger(how);
             let _ = SockRef::from(far).set_linger(how);
@@ -388,7 +388,7 @@ impl Worker {
         (connection.outcome, connection.reason) = (outcome, reason);
     }
 
-    /// Waits until the gateway stops, and what was sent before has had time to arrive.
+    /// Waits until the gateway stops, and until data sent before then has had time to arrive.
     async fn stopping(&self) {
         self.shared.draining.cancelled().await;
         tokio::time::sleep(ARRIVES_WITHIN).await;
@@ -405,8 +405,8 @@ impl Worker {
     }
 }
 
-/// Waits until a connection with a server of the workload has been silent for long while another
-/// one waits for a place.
+/// Waits until a connection to a server of the workload has long been silent while another
+/// connection waits for a place.
 async fn in_the_way(inward: Option<&InwardConnection>, meter: &Meter) {
     let Some(inward) = inward else {
         return std::future::pending().await;
@@ -424,10 +424,10 @@ async fn in_the_way(inward: Option<&InwardConnection>, meter: &Meter) {
     }
 }
 
-/// Connects with a service of the host.
+/// Connects to a service of the host.
 async fn host_service(port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-    // Where nothing listens, a port can by chance be connected with itself.
+    // Where nothing listens, a port can connect to itself by chance.
     match stream.local_addr()? == stream.peer_addr()? {
         true => Err(io::ErrorKind::ConnectionRefused.into()),
         false => Ok(stream),
@@ -442,19 +442,19 @@ fn keepalive() -> TcpKeepalive {
 }
 
 const LOOPBACK: &str = "127.0.0.1";
-/// How long the other half of a connection may take to be made.
+/// How long connecting to the other side may take.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
-/// How long what was sent before the gateway stops may take to arrive.
+/// How long data sent before the gateway stops may take to arrive.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(1);
-/// How long a server of the workload may take to read what is left and to close.
+/// How long a server of the workload may take to read the rest of the data and close.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
-/// How often it is looked whether it did.
+/// How often a closing connection is checked.
 const LOOKS_EVERY: Duration = Duration::from_millis(20);
 /// How often a refusal is recorded, for each port.
 const RECORDED_EVERY: Duration = Duration::from_secs(1);
-/// How long a connection may be silent where others wait for its place.
+/// How long a connection may be silent while others wait for its place.
 const IDLE_FOR: Duration = Duration::from_secs(60);
-/// How often it is looked whether it is.
+/// How often a connection is checked for silence.
 const LOOKS_FOR_IDLE_EVERY: Duration = Duration::from_secs(5);
-/// How long a listener waits that lacks descriptors or memory.
+/// How long a listener waits when descriptors or memory run out.
 const ACCEPTED_AGAIN: Duration = Duration::from_millis(50);

@@ -1,5 +1,5 @@
-//! What workloads propose to be allowed. Nothing here changes what they may: a person grants a
-//! proposal, or refuses it, outside.
+//! What workloads propose to be allowed. A proposal changes no permission: a person outside the
+//! sandbox grants or refuses it.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -16,11 +16,11 @@ use crate::names::{ExchangeId, SessionId};
 
 /// How many sessions are remembered. The one that proposed least recently is forgotten first.
 const SESSIONS: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
-/// How many proposals of a session may wait.
+/// How many of a session's proposals may wait.
 const WAITING: usize = 8;
-/// How many proposals a session may have that were not granted: what persons refused stays refused.
+/// How many ungranted proposals a session may have: a refusal is kept, so that it stays refused.
 const UNGRANTED: usize = 32;
-/// How many proposals a session may send in [`WINDOW`], whatever becomes of them.
+/// How many proposals a session may send in [`WINDOW`], whether or not they are accepted.
 const SENT: usize = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -29,33 +29,33 @@ const WINDOW: Duration = Duration::from_secs(60);
 pub struct Proposal {
     /// The refused exchange, or the exchange that proposed it.
     pub id: ExchangeId,
-    /// Who proposes it.
+    /// The session that proposes it.
     pub session: SessionId,
-    /// When.
+    /// When it was proposed.
     pub time: SystemTime,
-    /// What is to be allowed.
+    /// The access to allow.
     pub wanted: RequestedAccess,
-    /// Why, in the workload's words. They may hold anything.
+    /// The reason, in the workload's words. They are unchecked text.
     pub words: String,
-    /// What became of it.
+    /// Its state.
     pub state: ProposalState,
 }
 
-/// What is to be allowed: a request, or every request to a host.
+/// The access to allow: a request, or every request to a host.
 #[derive(Clone, Debug)]
 pub struct RequestedAccess {
     /// Where it goes.
     pub to: Origin,
-    /// The method, and the path in canonical form; `None` if there was a name or a tunnel alone.
+    /// The method, and the path in canonical form; `None` if only a name or a tunnel was refused.
     pub request: Option<(String, String)>,
-    /// The exchange that was refused for want of it; without one, it need not have been asked for.
+    /// The exchange that was refused; `None` if the workload proposes without a refusal.
     pub refused: Option<ExchangeId>,
 }
 
 crate::names::words! {
-    /// What became of a proposal.
+    /// The state of a proposal.
     pub enum ProposalState {
-        /// Nobody has answered.
+        /// No person has answered.
         Waiting = "waiting",
         /// A person allowed it.
         Granted = "granted",
@@ -64,7 +64,7 @@ crate::names::words! {
     }
 }
 
-/// Why there is no proposal: the status and the text of the answer.
+/// Why a proposal is not accepted: the status and the text of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProposalError(pub(super) StatusCode, pub(super) Cow<'static, str>);
 
@@ -74,12 +74,12 @@ impl ProposalError {
     }
 }
 
-/// The session sends too many in a minute.
+/// The session sends too many proposals in a minute.
 const TOO_OFTEN: ProposalError = ProposalError::new(
     StatusCode::TOO_MANY_REQUESTS,
     "ten proposals in a minute are the most: wait",
 );
-/// Too many of the session's wait, or were refused.
+/// Too many of the session's proposals wait, or were refused.
 const TOO_MANY: ProposalError = ProposalError::new(
     StatusCode::TOO_MANY_REQUESTS,
     "as many proposals as a session may have were made: ask your user",
@@ -89,8 +89,8 @@ const REFUSED: ProposalError = ProposalError::new(
     "a person has refused the same proposal",
 );
 
-/// The proposals of each session. Bounded, and lost with the process: the audit log keeps what was
-/// granted.
+/// The proposals of each session. Bounded, and lost with the process: the audit log keeps the
+/// grants.
 pub struct Proposals(Mutex<LruCache<SessionId, OfSession>>);
 
 #[derive(Default)]
@@ -112,7 +112,7 @@ impl Default for Proposals {
 }
 
 impl RequestedAccess {
-    /// What is shown of it: a method, a host and a path in all its readings, or a host alone.
+    /// Returns it as text: a method, a host and a path in all its readings, or a host alone.
     #[must_use]
     pub fn shown(&self) -> String {
         let to = self.to.authority.shown();
@@ -126,7 +126,7 @@ impl RequestedAccess {
         (&self.to, &self.request) == (&other.to, &other.request)
     }
 
-    /// Whether some server takes both for one request.
+    /// Whether some server treats both as the same request.
     #[must_use]
     pub fn may_be_same(&self, other: &Self) -> bool {
         let both = self.request.as_ref().zip(other.request.as_ref());
@@ -138,7 +138,7 @@ impl RequestedAccess {
 }
 
 impl Proposals {
-    /// Counts what a session sends.
+    /// Counts a proposal that a session sends, against its rate limit.
     pub(super) fn count(&self, session: &SessionId, now: Instant) -> Result<(), ProposalError> {
         let mut all = self.0.lock();
         let own = all.get_or_insert_mut(session.clone(), OfSession::default);
@@ -151,8 +151,8 @@ impl Proposals {
         Ok(())
     }
 
-    /// Takes a proposal, and records it first. Returns the one that waits, which may be an older
-    /// one for the same.
+    /// Records a proposal, then adds it. Returns the proposal that waits, which may be an older one
+    /// for the same request.
     pub(super) fn take(
         &self,
         proposal: Proposal,
@@ -174,7 +174,7 @@ impl Proposals {
             return Err(TOO_MANY);
         }
         record(&proposal)?;
-        // What was granted may have been taken back since.
+        // An earlier grant may have been withdrawn since.
         own.all.retain(|one| !one.wanted.is_same(wanted));
         let granted = |one: &Proposal| one.state == ProposalState::Granted;
         if own.all.len() >= UNGRANTED
@@ -186,12 +186,12 @@ impl Proposals {
         Ok(proposal)
     }
 
-    /// Forgets those of a session.
+    /// Forgets the proposals of a session.
     pub(super) fn forget(&self, session: &SessionId) {
         self.0.lock().pop(session);
     }
 
-    /// Those of a session, the latest first.
+    /// Returns the proposals of a session, the latest first.
     #[must_use]
     pub fn of(&self, session: &SessionId) -> Vec<Proposal> {
         let all = self.0.lock();
@@ -199,7 +199,7 @@ impl Proposals {
         own.rev().cloned().collect()
     }
 
-    /// Those of every session, each session's latest first.
+    /// Returns the proposals of all sessions, each session's latest first.
     #[must_use]
     pub fn all(&self) -> Vec<Proposal> {
         let all = self.0.lock();
@@ -215,7 +215,7 @@ impl Proposals {
         own
     }
 
-    /// Returns the refusal of a person that is of this request of the session, or of its host.
+    /// Returns the proposal by which a person refused this request, or its host, to the session.
     pub(super) fn refusal(&self, session: &SessionId, asked: &RequestedAccess) -> Option<Proposal> {
         let is_of = |one: &Proposal| {
             let of_host = one.wanted.request.is_none() && one.wanted.to == asked.to;
@@ -224,8 +224,8 @@ impl Proposals {
         self.denied(session).into_iter().find(is_of)
     }
 
-    /// Sets what became of a proposal that is still in a state. Returns it as it is then; `None` if
-    /// there is no such proposal.
+    /// Changes the state of a proposal that is in state `from`. Returns the changed proposal;
+    /// `None` if there is none in that state.
     pub fn settle(
         &self,
         (session, id): (&SessionId, ExchangeId),
@@ -283,7 +283,7 @@ mod tests {
             take(&proposals, n).unwrap();
         }
         assert_eq!(take(&proposals, 8).unwrap_err(), TOO_MANY);
-        // The same one again is the one that waits.
+        // An equal proposal returns the one that waits.
         assert_eq!(take(&proposals, 3).unwrap().id, proposal(3).id);
         assert_eq!(proposals.of(&session).len(), 8);
         for n in 0..32 {
@@ -292,7 +292,7 @@ mod tests {
         }
         assert_eq!(take(&proposals, 3).unwrap_err(), REFUSED);
         assert_eq!(take(&proposals, 40).unwrap_err(), TOO_MANY);
-        // Nor under the id of another refusal of the same.
+        // Nor does it help to propose the same under another refusal's id.
         let mut other = proposal(3);
         (other.id, other.wanted.refused) = (proposal(50).id, Some(proposal(50).id));
         let other = proposals.take(other, |_| Ok(()));

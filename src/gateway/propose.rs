@@ -1,5 +1,5 @@
-//! `POST http://gateway.internal/proposals`: a workload proposes what it wants to be allowed. It
-//! names a request, never a rule: the gateway makes that, and a person outside applies it.
+//! `POST http://gateway.internal/proposals`: a workload proposes an access that it wants. It names
+//! a request, never a rule: the gateway writes the rule, and a person outside applies it.
 
 use std::time::{Instant, SystemTime};
 
@@ -20,7 +20,7 @@ use crate::message::{Authority, EncodedSlash, Origin, RequestTarget, Scheme, met
 use crate::names::{ReasonCode, SessionId};
 use crate::session::Identified;
 
-/// What the content of a proposal may say. There is no place in it for a rule.
+/// The content of a proposal. No member of it can carry a rule.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ProposalContent {
@@ -52,7 +52,7 @@ impl ProposalContent {
         }
     }
 
-    /// Reads a request that need not have been made.
+    /// Reads a request that need not have been sent before.
     fn request_to(&self, host: &str) -> Result<RequestedAccess, ProposalError> {
         let to = origin(host)?;
         let method = self
@@ -78,7 +78,7 @@ impl ProposalContent {
     }
 }
 
-/// Reads a form, in which every name stands once.
+/// Reads a form; each name may occur only once.
 fn form(content: &[u8]) -> Option<Value> {
     let mut members = serde_json::Map::new();
     let pairs = content.split(|byte| *byte == b'&');
@@ -94,12 +94,12 @@ fn form(content: &[u8]) -> Option<Value> {
 }
 
 impl Exchange {
-    /// Reads and takes a proposal. Returns it as the workload's page shows it.
+    /// Reads and adds a proposal. Returns it as the workload's page shows it.
     pub(super) async fn propose(&self, identified: Identified) -> Result<Value, ProposalError> {
         let (request, session, _) = identified.into_parts();
         let proposals = &self.worker.shared.proposals;
         let fields = &request.head.fields;
-        // It is not counted either: a page could use up what the command may send.
+        // Not counted, either: a web page could use up the session's rate limit.
         if fields.contains_key(ORIGIN) {
             return Err(no(StatusCode::FORBIDDEN, "a web page proposes nothing"));
         }
@@ -122,7 +122,7 @@ impl Exchange {
                 return Err(malformed(what));
             }
         };
-        // No rule would allow what is below the floor.
+        // No rule would allow a request that the floor refuses.
         if let Some(reason) = floor(&wanted.to, &self.snapshot.origins) {
             return Err(unhelped(reason));
         }
@@ -156,7 +156,7 @@ impl Exchange {
         self.worker.shared.log.event(event).map_err(unrecorded)
     }
 
-    /// Finds a refusal of the session's own.
+    /// Finds a recent refusal of the session itself.
     fn refused_exchange(
         &self,
         session: &SessionId,
@@ -178,7 +178,7 @@ impl Exchange {
     }
 }
 
-/// Reads where a proposed request goes: over https unless `http://` stands before it.
+/// Reads the origin of a proposed request: https unless the host begins with `http://`.
 fn origin(host: &str) -> Result<Origin, ProposalError> {
     let (scheme, named) = match host.strip_prefix("http://") {
         Some(named) => (Scheme::Http, named),
@@ -200,7 +200,7 @@ fn media_type(fields: &HeaderMap) -> String {
     kind.unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Checks the workload's words. A person reads them in a terminal.
+/// Checks the workload's words, which a person reads in a terminal.
 fn words(words: &str) -> Result<String, ProposalError> {
     if words.len() > MOST_WORDS {
         return Err(malformed("`why` is longer than 280 bytes"));
@@ -225,7 +225,7 @@ fn no(status: StatusCode, what: &'static str) -> ProposalError {
     ProposalError::new(status, what)
 }
 
-/// What a workload sees of a proposal.
+/// Returns a proposal as a workload sees it.
 pub(super) fn shown(one: &Proposal) -> Value {
     let time = OffsetDateTime::from(one.time).format(&Rfc3339);
     json!({
@@ -242,7 +242,7 @@ pub(super) fn shown(one: &Proposal) -> Value {
     })
 }
 
-/// What to do where a person has refused a request.
+/// Returns what to do after a person has refused a request.
 pub(super) fn after_refusal(refused: &Proposal) -> String {
     let id = refused.id;
     format!(
@@ -251,7 +251,7 @@ pub(super) fn after_refusal(refused: &Proposal) -> String {
     )
 }
 
-/// What an answer says of a proposal that waits.
+/// Returns the response to a proposal.
 pub(super) fn answer(taken: Result<Value, ProposalError>) -> (StatusCode, Value) {
     match taken {
         Ok(proposal) => (StatusCode::ACCEPTED, proposal),
@@ -261,6 +261,6 @@ pub(super) fn answer(taken: Result<Value, ProposalError>) -> (StatusCode, Value)
 
 const MOST_CONTENT: usize = 4 << 10;
 const MOST_WORDS: usize = 280;
-/// What the audit log keeps of an event's subject, less the id.
+/// The longest event subject that the audit log keeps, less the id.
 const MOST_SHOWN: usize = 1000;
 const READ_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);

@@ -15,7 +15,7 @@ use crate::message::Scheme;
 use crate::wire::socks::{Reply, SocksTarget};
 
 impl Worker {
-    /// Serves a connection to the proxy port, whose client may have `asked` already.
+    /// Serves a connection to the proxy port. `asked` is its opening, if it was read already.
     ///
     /// A tunnel to the proxy itself carries another such connection, of the same caller, once.
     pub(super) async fn proxied(
@@ -44,7 +44,7 @@ impl Worker {
         }
     }
 
-    /// What the client asks for; `None` if it does not say in time.
+    /// Returns what the client requests; `None` if it sends no request in time.
     async fn asked(
         &self,
         io: &mut Prefixed<ClientStream>,
@@ -94,7 +94,7 @@ impl Worker {
                 opened.map(|()| (Entry::Socks, named, destination))
             }
         };
-        // Whether policy allows anything there is told inside, where clients show it.
+        // A refusal by policy is sent inside the tunnel, where clients show it.
         if let Ok((entry, named, destination)) = opened {
             let target = TunnelTarget {
                 entry,
@@ -108,7 +108,7 @@ impl Worker {
 
 const CONNECTED: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
 
-/// The context of requests in absolute form. Each request names its own destination.
+/// Returns the context of requests in absolute form. Each request names its own destination.
 pub(super) fn absolute_form(inbound: Inbound<'_>) -> ConnectionContext {
     ConnectionContext {
         session: inbound.selected.session.id().clone(),

@@ -22,7 +22,7 @@ pub(super) struct RecentRefusal {
     pub(super) id: ExchangeId,
     pub(super) time: SystemTime,
     pub(super) reason: ReasonCode,
-    /// Where it was to go, if that was known.
+    /// The intended origin, if it was known.
     pub(super) to: Option<Origin>,
     /// The method and the path, as the audit log shows them, if they were read.
     pub(super) request: Option<(String, String)>,
@@ -53,12 +53,12 @@ impl RecentRefusals {
         own.push_back(refusal);
     }
 
-    /// Forgets those of a session.
+    /// Forgets the refusals of a session.
     pub(super) fn forget(&self, session: &SessionId) {
         self.0.lock().pop(session);
     }
 
-    /// Those of a session, the latest first.
+    /// Returns the refusals of a session, the latest first.
     pub(super) fn of(&self, session: &SessionId) -> Vec<RecentRefusal> {
         let all = self.0.lock();
         let own = all.peek(session).into_iter().flatten();

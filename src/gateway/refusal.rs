@@ -1,4 +1,4 @@
-//! Why an exchange is refused, and the answer that the client gets.
+//! Why an exchange is refused, and the response that the client gets.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// The exchange's id, for `gateway why`.
 pub const EXCHANGE_ID: HeaderName = HeaderName::from_static("gateway-exchange");
 
-/// How long the client of a refused push may go on.
+/// How long the client of a refused push may keep sending.
 const LONGEST_PUSH: Duration = Duration::from_secs(60);
 
 /// Why an exchange is refused, by the module that refuses.
@@ -36,7 +36,7 @@ pub enum Refusal {
     /// The request could not be accepted.
     #[error(transparent)]
     Rejected(#[from] Rejected),
-    /// The session is unknown or over, or a phantom is in a place where it is not allowed.
+    /// The session is unknown or has ended, or a phantom is in a place where it is not allowed.
     #[error(transparent)]
     Session(#[from] session::Error),
     /// Policy denies the request.
@@ -48,13 +48,13 @@ pub enum Refusal {
     /// A credential cannot be used for the request.
     #[error(transparent)]
     Credential(#[from] credential::Error),
-    /// The origin cannot be reached, or does not answer properly.
+    /// The origin cannot be reached, or does not respond properly.
     #[error(transparent)]
     Origin(#[from] origin::Error),
     /// The audit log does not accept the record.
     #[error("the audit log takes no record of the session now")]
     Audit(#[from] audit::Error),
-    /// The content is not what was signed. The origin has not received all of it.
+    /// The content does not match what was signed. The origin has not received all of it.
     #[error(transparent)]
     Content(TransformFault),
     /// The exchange was aborted before its answer.
@@ -71,19 +71,19 @@ pub enum Refusal {
     Unreachable {
         /// The host and port.
         to: Authority,
-        /// Why a policy would change nothing, if so.
+        /// The reason of the floor, if no policy could allow the host at all.
         floor: Option<ReasonCode>,
     },
-    /// The listener does not take who is behind the connection.
+    /// The listener refuses the caller of the connection.
     #[error("the listener does not take this caller")]
     Caller(ReasonCode),
-    /// The proxy takes TLS, and the client does not speak it.
+    /// The proxy requires TLS, and the client does not speak it.
     #[error("the proxy takes TLS alone, and the client speaks in clear text")]
     ClearText,
-    /// The proxy asks who its client is, and takes nothing that was presented.
+    /// The proxy requires credentials of its client, and none that it accepts were presented.
     #[error("the proxy asks who its client is, and nothing that it takes was presented")]
     Presented(PresentedDenied),
-    /// A judge beside policy objects.
+    /// A judge other than policy objects.
     #[error(transparent)]
     Objected(#[from] Objection),
 }
@@ -98,8 +98,8 @@ impl From<policy::Ungathered> for Refusal {
 }
 
 impl Refusal {
-    /// The reason code, as in the answer, the audit log and `gateway why`. It determines the status
-    /// and the side at fault.
+    /// Returns the reason code, as in the response, the audit log and `gateway why`. It determines
+    /// the status and the side at fault.
     #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
@@ -138,7 +138,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the connection closes after the answer, because what follows may not be a request.
+    /// Whether the connection closes after the response, since what follows may not be a request.
     fn closes(&self) -> bool {
         matches!(
             self,
@@ -183,7 +183,7 @@ impl Refusal {
         }
     }
 
-    /// The credential that the request may not have where it has it, and the place.
+    /// Returns the credential whose phantom is misplaced, and its place.
     pub(super) fn misplaced(&self) -> Option<(Option<&CredentialName>, &RequestPart)> {
         let why = match self {
             Self::Session(session::Error::Misplaced(why))
@@ -228,7 +228,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the status, fields and content of the answer. `to` is the host and port that the
+    /// Returns the status, fields and content of the response. `to` is the host and port that the
     /// request is for, if they are known.
     pub(super) fn answer(
         &self,
@@ -290,7 +290,7 @@ impl Refusal {
         }
     }
 
-    /// Returns what HTTP/1.1 says beside the status. Some clients show nothing else.
+    /// Returns the reason phrase for HTTP/1.1. Some clients show nothing else.
     pub(super) fn reason_phrase(&self, to: &str) -> String {
         let reason = self.reason();
         let name = reason.status().canonical_reason().unwrap_or("Refused");
@@ -304,7 +304,7 @@ impl Refusal {
         }
     }
 
-    /// Whether `gateway allow HOST` would allow it.
+    /// Whether `gateway allow HOST` would allow the request.
     pub(super) fn is_grantable(&self) -> bool {
         match self {
             Self::Denied(denied) => denied.lend.is_none() && denied.explanation.proposal.is_some(),
@@ -312,9 +312,9 @@ impl Refusal {
         }
     }
 
-    /// Waits until the client of a push has sent it all, for at most a minute. Clients go on
-    /// sending after an answer of 200: over HTTP/1.1 into a closed connection, and over HTTP/2 curl
-    /// waits for ever for room to do so.
+    /// Waits until the client of a push has sent all of it, for at most a minute. Clients keep
+    /// sending after a 200 response: over HTTP/1.1 into a closed connection, and over HTTP/2 curl
+    /// waits for ever for window space.
     pub(super) async fn settle(&mut self) {
         if let Self::Denied(denied) = self
             && let Some(refused) = &mut denied.push
@@ -324,7 +324,7 @@ impl Refusal {
         }
     }
 
-    /// The push that is refused.
+    /// Returns the push that is refused.
     fn push(&self) -> Option<&Push> {
         match self {
             Self::Denied(denied) => denied.push.as_ref().map(|refused| &refused.push),
@@ -332,7 +332,7 @@ impl Refusal {
         }
     }
 
-    /// The policies that decided.
+    /// Returns the policies that decided.
     fn policies(&self) -> &[PolicyId] {
         match self {
             Self::Denied(denied) => &denied.verdict.policies,
@@ -340,7 +340,7 @@ impl Refusal {
         }
     }
 
-    /// Logs what only the operator can fix.
+    /// Logs failures that only the operator can fix.
     pub(super) fn log(&self, id: ExchangeId) {
         match self {
             Self::Origin(error) => {
@@ -379,7 +379,7 @@ fn of_login(why: &Unavailable, id: &str) -> Option<String> {
     ))
 }
 
-/// What an explanation says to do, as a sentence of its own.
+/// Returns the next step of an explanation as a sentence of its own.
 fn sentence(step: &str) -> String {
     let mut letters = step.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string());

@@ -1,5 +1,5 @@
-//! Counts what this process refused, for the user who ran the command. A program shows a TLS alert
-//! or an unresolved name as some other error.
+//! Counts what this process refused, for the user who ran the command. Programs show a TLS alert or
+//! an unresolved name as some other error.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ impl Default for RefusalCounts {
 /// How often something was refused, and the first exchange of that kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefusalCount {
-    /// How often.
+    /// The number of refusals.
     pub count: u64,
     /// The first exchange, for `gateway why`.
     pub first: ExchangeId,
@@ -48,7 +48,7 @@ impl RefusalCounts {
         self.count_of(host, reason, id, is_grantable);
     }
 
-    /// Counts a refusal; `host` has a port unless it is the usual one.
+    /// Counts a refusal; `host` has a port unless it is the default port.
     pub fn count_of(&self, host: &str, reason: ReasonCode, id: ExchangeId, is_grantable: bool) {
         self.reasons[reason as usize].fetch_add(1, Ordering::Relaxed);
         let mut all = self.kinds.lock();
@@ -64,7 +64,7 @@ impl RefusalCounts {
         counted.count += 1;
     }
 
-    /// How often each reason led to a refusal; those that never did are left out.
+    /// Returns how often each reason led to a refusal, if it ever did.
     pub fn reasons(&self) -> impl Iterator<Item = (ReasonCode, u64)> {
         let counts = self
             .reasons
@@ -74,8 +74,8 @@ impl RefusalCounts {
         all.filter(|(_, count)| *count > 0)
     }
 
-    /// Everything that was refused, by host and reason. That a name was asked for is left out if a
-    /// connection to it was refused later.
+    /// Returns every refusal, by host and reason. Refused names are left out if a connection to the
+    /// same host was refused later.
     #[must_use]
     pub fn all(&self) -> Vec<(String, ReasonCode, RefusalCount)> {
         let all = self.kinds.lock();

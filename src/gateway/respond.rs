@@ -1,5 +1,5 @@
-//! Begins an exchange, and ends it with the origin's answer or a refusal. The audit log has the
-//! record before the client gets the answer.
+//! Begins an exchange, and ends it with the origin's response or a refusal. The audit log has the
+//! record before the client gets the response.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -40,7 +40,7 @@ impl Exchange {
         let watched = worker.watchdog.exchange(guard);
         watched.counts_in(&worker.shared.metrics);
         let trail = Trail::begin(log, id, connection.entry.as_str());
-        // It is moved from future to future.
+        // Boxed because it moves from future to future.
         Box::new(Self {
             guard: watched,
             snapshot: worker.shared.current(),
@@ -56,7 +56,7 @@ impl Exchange {
         })
     }
 
-    /// Answers the request, whatever happens. With a `refusal`, the request goes no further.
+    /// Answers the request in every case. With a `refusal`, the request goes no further.
     pub(super) async fn respond(
         mut self: Box<Self>,
         connection: Arc<ConnectionContext>,
@@ -104,7 +104,7 @@ impl Exchange {
                 }
             }
             Err(refusal) => {
-                // The request's, or that of its connection if the request was not read.
+                // The origin of the request, or of its connection if the request was not read.
                 if let Some(Origin { authority, .. }) = &self.to {
                     self.trail
                         .authority(authority.host.as_str(), authority.port);
@@ -150,7 +150,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Ends the trail of an answer that was recorded and is not released: the exchange was aborted
+    /// Ends the trail of a response that was recorded and is not released: the exchange was aborted
     /// while its record was written.
     fn withhold(&mut self, why: Abort) -> Refusal {
         let end = End {
@@ -165,7 +165,7 @@ impl Exchange {
         Refusal::Aborted(why)
     }
 
-    /// Returns the answer. The end of its content, or of its WebSocket, ends the exchange.
+    /// Returns the response. The end of its content, or of its WebSocket, ends the exchange.
     fn release(
         self: Box<Self>,
         mut response: Response<AnswerBody>,
@@ -204,7 +204,7 @@ impl Exchange {
         }
     }
 
-    /// Says that a person has refused it, where one has, in place of how to allow it.
+    /// Replaces the hint how to allow the request by the refusal, if a person has refused it.
     fn heed(&self, session: &SessionId, mut refusal: Refusal) -> Refusal {
         if let Refusal::Denied(denied) = &mut refusal
             && denied.explanation.proposal.is_some()
@@ -245,12 +245,12 @@ impl Exchange {
         refusal.log(id);
         let (status, fields, content) = refusal.answer(id, version, self.error_format, to);
         let length = Length::Known(content.len() as u64);
-        // A call of gRPC is refused with 200 and a status of its own (`ErrorFormat::Grpc`). The log
-        // tells what was meant.
+        // A gRPC call is refused with 200 and a status of its own (`ErrorFormat::Grpc`). The log
+        // has the status that was meant.
         let meant = reason.status().as_u16();
         let recorded = self.trail.answer(meant, length).await;
-        // The answer is a few bytes of our own. Whether the client reads them is not worth a second
-        // record.
+        // The content is a few bytes of our own. Whether the client reads them is not worth a
+        // second record.
         if let Err(error) = recorded.and_then(|()| self.trail.end(END_OF_OUR_OWN)) {
             // A refusal lets nothing through, so it is returned even if it cannot be recorded. The
             // trail counts the loss.
@@ -263,7 +263,7 @@ impl Exchange {
         let mut response = Response::new(AnswerBody::own(content));
         *response.status_mut() = status;
         *response.headers_mut() = fields;
-        // HTTP/2 has no place for it.
+        // HTTP/2 has no reason phrase.
         let phrase = ReasonPhrase::try_from(refusal.reason_phrase(to).into_bytes());
         if let Ok(phrase) = phrase {
             response.extensions_mut().insert(phrase);
@@ -272,8 +272,7 @@ impl Exchange {
     }
 }
 
-/// The origin that a request in absolute form names. It is only shown to the user, and decides
-/// nothing.
+/// Returns the origin that a request in absolute form names. It is only shown, and decides nothing.
 fn named_by_itself(connection: &ConnectionContext, request: &Request<Incoming>) -> Option<Origin> {
     let (scheme, named) = (connection.scheme, request.uri().authority()?);
     let authority = Authority::parse(named.as_str().as_bytes(), Some(scheme.default_port()));
@@ -281,8 +280,8 @@ fn named_by_itself(connection: &ConnectionContext, request: &Request<Incoming>) 
     Some(Origin { scheme, authority })
 }
 
-/// The host and port that a request is for, as `gateway allow` takes them; empty if they are not
-/// known.
+/// Returns the host and port that a request is for, as `gateway allow` takes them; empty if they
+/// are not known.
 pub(super) fn shown(to: Option<&Origin>) -> String {
     to.map_or_else(String::new, |to| to.authority.shown())
 }

@@ -1,4 +1,4 @@
-//! What is the same for each request of one session to one origin, in one generation.
+//! What all requests of one session to one origin share within a generation.
 
 use std::sync::{Arc, Weak};
 
@@ -10,10 +10,10 @@ use crate::message::{EncodedSlash, Origin, Reading};
 use crate::policy::KnownRules;
 use crate::session::OriginBindings;
 
-/// What a generation says of the requests of one connection to one origin. It is looked up with the
-/// first of them.
+/// What a generation determines for the requests of one connection to one origin. It is looked up
+/// with the first of them.
 ///
-/// It keeps no generation alive, but for the rules that can apply: a connection may rest for hours.
+/// Holds the generation weakly, so that idle connections do not keep old generations in memory.
 pub(super) struct OriginRoute {
     snapshot: Weak<Snapshot>,
     pub(super) bindings: Arc<OriginBindings>,
@@ -39,7 +39,7 @@ impl OriginRoute {
         }
     }
 
-    /// How the origin reads a request.
+    /// Returns how the origin reads a request.
     pub(super) fn reading(&self, addressed: &Addressed) -> Reading {
         let signed = self.bindings.signed_paths();
         let signed = signed.filter(|_| addressed.looks_signed());
@@ -55,10 +55,10 @@ impl OriginRoute {
 pub(super) struct LatestRoute(Mutex<Option<Arc<OriginRoute>>>);
 
 impl LatestRoute {
-    /// The route to an origin in a generation: the latest, or a new one.
+    /// Returns the route to an origin in a generation: the latest, or a new one.
     pub(super) fn to(&self, origin: &Origin, snapshot: &Arc<Snapshot>) -> Arc<OriginRoute> {
         let mut latest = self.0.lock();
-        // The allocation that a weak reference points to is not used again for another generation.
+        // The weak reference keeps the allocation, so no other generation has its address.
         let is_it = |route: &&Arc<OriginRoute>| {
             std::ptr::eq(route.snapshot.as_ptr(), Arc::as_ptr(snapshot))
                 && route.bindings.origin() == origin

@@ -1,4 +1,4 @@
-//! Accepts connections on listeners, and finds out where they go.
+//! Accepts connections on listeners, and determines their destination.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,12 +25,12 @@ use crate::intercept::{
 use crate::message::Authority;
 use crate::names::{ReasonCode, User};
 
-/// Whose questions waited lately until their session was made.
+/// Users whose DNS queries recently waited for their session to be made.
 #[derive(Default)]
 struct Waited(HashMap<User, Instant>);
 
 impl Waited {
-    /// How long others wait for a question of this user now. Then it is lost, and asked again.
+    /// Returns how long a query of this user may block others. Then it is lost, and repeated.
     fn patience(&mut self, user: Option<&User>) -> Duration {
         let now = Instant::now();
         self.0.retain(|_, at| now - *at < Duration::from_secs(1));
@@ -46,7 +46,7 @@ impl Waited {
 
 impl Worker {
     /// Takes a bound socket, to be served on this worker's thread. If it is `inherited`, a service
-    /// manager has it too.
+    /// manager holds it, too.
     ///
     /// # Errors
     /// The error of registering it with the worker's runtime.
@@ -58,7 +58,7 @@ impl Worker {
     /// Serves a socket on this worker's thread, until its slot closes or the gateway stops. Then
     /// serves the connections that wait to be accepted, and closes the socket.
     ///
-    /// It counts as listening from this call on.
+    /// The socket counts as listening from this call on.
     pub fn listen(self: &Arc<Self>, socket: ListeningSocket, slot: Arc<ListenerSlot>) {
         let listening = Opened::count(&self.shared.listening, usize::MAX);
         slot.sockets.fetch_add(1, Ordering::AcqRel);
@@ -76,8 +76,8 @@ impl Worker {
         });
     }
 
-    /// Answers the questions for names that come by UDP to a listener of DNS, on this worker's
-    /// thread, until its slot closes.
+    /// Answers the DNS queries that arrive over UDP at a listener, on this worker's thread, until
+    /// its slot closes.
     pub fn answer_names(self: &Arc<Self>, socket: std::net::UdpSocket, slot: Arc<ListenerSlot>) {
         let worker = self.clone();
         self.runtime.spawn(async move {
@@ -112,7 +112,7 @@ impl Worker {
         let (mut questions, mut waited) = (UdpQuestions::new(socket)?, Waited::default());
         loop {
             questions.next().await?;
-            // There is no other evidence of who is captured.
+            // A captured query carries no other evidence.
             let selected = match questions.caller() {
                 Ok(caller) => {
                     let patience = waited.patience(caller.user.as_ref());
@@ -153,7 +153,7 @@ impl Worker {
         let look = self.shared.look();
         let limits = &look.limits;
         let opened = Opened::count(&self.shared.open, limits.connections);
-        // Until they say whose they are, those of one listener leave room for those of others.
+        // Connections without a session are limited for each listener, so that others have room.
         let without = &listener.state.without_session;
         let waiting = Opened::count(without, limits.connections_per_session);
         let Some(counted) = opened.zip(waiting) else {
@@ -171,8 +171,8 @@ impl Worker {
         });
     }
 
-    /// Counts a connection that is closed because there are too many. It is reported once at the
-    /// end, so that a flood does not fill the operator's terminal.
+    /// Counts a connection that is closed because there are too many. The count is reported once at
+    /// the end, so that a flood does not fill the operator's terminal.
     pub(super) fn over_limit(&self) {
         let refused = &self.shared.refused;
         refused.count("", ReasonCode::ConnectionLimit, self.shared.ids.next());
@@ -212,8 +212,8 @@ impl Worker {
         }
     }
 
-    /// Serves a connection of a caller, in the session that it selects. The client of a proxy may
-    /// have `asked` already.
+    /// Serves a caller's connection in the session that it selects. `asked` is the opening of a
+    /// proxy's client, if it was read already.
     pub(super) async fn select(
         self: Arc<Self>,
         io: Prefixed<ClientStream>,
@@ -234,7 +234,7 @@ impl Worker {
         }
     }
 
-    /// Serves a connection in its session. The client of a proxy may have `asked` already.
+    /// Serves a connection in its session. `asked` is the proxy client's opening, if already read.
     pub(super) async fn serve(
         self: Arc<Self>,
         io: Prefixed<ClientStream>,
@@ -294,7 +294,7 @@ impl Worker {
         (names, own_port): (&Responder, Option<u16>),
         deadline: Instant,
     ) {
-        // Nothing that is captured comes by a Unix socket.
+        // Captured connections never use a Unix socket.
         let ClientStream::Tcp(stream) = io.get_ref() else {
             return;
         };
@@ -323,7 +323,7 @@ impl Worker {
     }
 }
 
-/// A place among all open connections, released on drop.
+/// A place among all open connections, freed on drop.
 pub(super) struct Opened(Arc<AtomicUsize>);
 
 impl Opened {
@@ -334,7 +334,7 @@ impl Opened {
     }
 }
 
-/// A connection that has its session, and does not count among those without until this is dropped.
+/// A connection that has a session, and counts again as one without when this is dropped.
 pub(super) struct Known(Arc<AtomicUsize>);
 
 impl Known {

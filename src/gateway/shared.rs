@@ -37,7 +37,7 @@ pub struct SharedState {
     pub ids: Ids,
     /// Counts what was refused.
     pub refused: RefusalCounts,
-    /// Counts the callers that no listener takes.
+    /// Counts the callers that listeners refuse.
     pub refused_callers: RefusedCallers,
     /// The latest refusals, for the workloads' own pages.
     pub recent: RecentRefusals,
@@ -47,11 +47,11 @@ pub struct SharedState {
     pub captures: OnceLock<Arc<dyn Captures>>,
     /// Writes what clients need. Set where the program is assembled.
     pub pages: OnceLock<&'static dyn ClientPages>,
-    /// The tokens that are revoked.
+    /// The revoked tokens.
     pub tokens: Arc<RevokedTokens>,
-    /// Counts what happens, for `/metrics`.
+    /// Counts events, for `/metrics`.
     pub metrics: Arc<Metrics>,
-    /// Counts what became of exported records, for each destination.
+    /// Counts the outcomes of exporting records, for each destination.
     pub exports: Mutex<Vec<Arc<ExportCounts>>>,
     /// How many connections are open.
     pub open: Arc<AtomicUsize>,
@@ -63,13 +63,13 @@ pub struct SharedState {
 }
 
 impl SharedState {
-    /// Forgets what a session was refused, and what it proposed.
+    /// Forgets a session's refusals and proposals.
     pub fn forget(&self, session: &SessionId) {
         self.recent.forget(session);
         self.proposals.forget(session);
     }
 
-    /// What threads share, with the first generation of the configuration.
+    /// Creates the shared state, with the first generation of the configuration.
     #[must_use]
     pub fn new(first: Snapshot, log: Log, ids: Ids) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl SharedState {
         }
     }
 
-    /// The generation in force. Use one for an exchange, from its beginning to its end.
+    /// Returns the generation in force. An exchange uses one from its beginning to its end.
     #[must_use]
     pub fn current(&self) -> Arc<Snapshot> {
         self.current.load_full()
@@ -104,7 +104,7 @@ impl SharedState {
         self.current.load()
     }
 
-    /// Puts the next generation in force. Every worker judges what is under way again at once.
+    /// Puts the next generation in force. Every worker judges its exchanges again at once.
     pub fn replace(&self, next: Snapshot) {
         self.current.store(Arc::new(next));
         self.changes.send_replace(());
@@ -115,36 +115,36 @@ impl SharedState {
         self.changes.send_replace(());
     }
 
-    /// Revokes the secret that a person calls so, and ends what is under way with it. Returns how
-    /// many connections to origins were severed.
+    /// Revokes the secret with this label, and ends the exchanges that use it. Returns how many
+    /// connections to origins were severed.
     ///
-    /// When this returns, no further byte of it leaves.
+    /// When this returns, no further byte of the secret leaves.
     pub fn revoke(&self, label: &SecretLabel) -> usize {
         let severed = self.current().credentials.revoke(label);
         self.changes.send_replace(());
         severed
     }
 
-    /// Revokes what is revoked for every gateway of this user, and takes every other revocation
-    /// back.
+    /// Applies the revocations that hold for every gateway of this user, and undoes every other
+    /// revocation.
     pub fn obey(&self, revoked: RevokedSecrets) -> usize {
         let (severed, is_new) = self.current().credentials.obey(revoked);
-        // Asked every second, nearly always without news.
+        // Called every second, nearly always without a change.
         if is_new {
             self.changes.send_replace(());
         }
         severed
     }
 
-    /// Revokes tokens, and ends what is under way with them and with what was derived from them.
+    /// Revokes tokens, and ends the exchanges that use them or tokens derived from them.
     pub fn revoke_tokens(&self, ids: &BTreeSet<PrefixId>) {
         if self.tokens.revoke(ids) {
             self.changes.send_replace(());
         }
     }
 
-    /// Tells of each later generation, revocation and change of listeners. Several may be told as
-    /// one.
+    /// Returns a receiver that is notified of each later generation, revocation and change of
+    /// listeners. Several may be notified as one.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()

@@ -1,4 +1,4 @@
-//! One generation of everything that a request reads and a reload may change.
+//! One generation of the state that requests read and reloads may change.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::policy::Policies;
 /// One generation of the configuration.
 ///
 /// It never changes: a reload makes another. An exchange takes one when it begins and keeps it, so
-/// that nothing is judged by one generation and served by another.
+/// that it is not judged by one generation and served by another.
 pub struct Snapshot {
     /// The policies that judge requests.
     pub policies: Policies,
@@ -21,18 +21,18 @@ pub struct Snapshot {
     pub limits: Limits,
     /// The settings for origins.
     pub origins: Arc<OriginSettings>,
-    /// The logins of which workloads may have files.
+    /// The logins whose files workloads may have.
     pub logins: Vec<Login>,
 }
 
 impl Snapshot {
-    /// The generation's number. It rises by one with every reload.
+    /// Returns the generation's number. It rises by one with every reload.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.policies.generation().number()
     }
 
-    /// Whether the settings for origins are those of `other`.
+    /// Whether the settings for origins are the same as `other`'s.
     pub(super) fn origins_are(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.origins, &other.origins)
     }

@@ -1,4 +1,4 @@
-//! Tokens on the path: the answers in which authorization servers issue them, and the requests to
+//! Tokens on the path: the responses in which authorization servers issue them, and the requests to
 //! renew them, which the gateway answers.
 
 use std::collections::VecDeque;
@@ -33,8 +33,8 @@ use crate::policy::Asker;
 use crate::session::Session;
 
 impl Exchange {
-    /// Has a login that is for no host yet be for the first that its session presents it to, unless
-    /// policy forbids the request. The exchange is then judged by the generation that says so.
+    /// Binds a login without a host to the first host that its session presents it to, unless
+    /// policy forbids the request. The exchange is then judged by the new generation.
     pub(super) async fn settle(
         &mut self,
         accepted: &Accepted,
@@ -43,7 +43,7 @@ impl Exchange {
         let (shared, request) = (&self.worker.shared, accepted.request());
         let captures = shared.captures.get();
         if captures.is_some_and(|all| !all.has_homeless()) {
-            // It may have been settled by another request since this one came.
+            // Another request may have bound it since this one came.
             if shared.look().number() == self.snapshot.number() {
                 return route;
             }
@@ -67,8 +67,8 @@ impl Exchange {
         self.latest.to(&request.head.origin, &self.snapshot)
     }
 
-    /// Answers a request to renew or revoke tokens that the session holds phantoms of. Nothing of
-    /// it goes out.
+    /// Answers a request to renew or revoke tokens that the session holds phantoms of. No part of
+    /// it is sent on.
     pub(super) async fn own_tokens(&mut self, verified: Verified) -> Result<Verified, Ending> {
         match verified.asked().is_some() {
             // Boxed because it is large and rare.
@@ -113,8 +113,8 @@ impl Exchange {
         Err(Ending::Answered(Box::new(response)))
     }
 
-    /// What looks for tokens that nobody asked for, if an answer may have any. An answer to a
-    /// signed request stays as it is, since the client may check a digest of it.
+    /// Returns a search for tokens that no request asked for, if the response may have any. A
+    /// response to a signed request stays as it is, since the client may check a digest of it.
     pub(super) fn may_have_tokens(
         &self,
         response: &Response<OriginBody>,
@@ -130,7 +130,7 @@ impl Exchange {
             .flatten()
     }
 
-    /// Looks for tokens in an answer that nobody asked for any, which stays as it is.
+    /// Searches a response for tokens that the request did not ask for. The response is unchanged.
     pub(super) async fn unasked(
         &self,
         response: &mut Response<OriginBody>,
@@ -143,7 +143,7 @@ impl Exchange {
         let Some(to) = self.to.as_ref().filter(|to| !passes(to)) else {
             return Ok(None);
         };
-        // A part of one does not show what it is.
+        // A part of a representation does not show whether it has tokens.
         let is_part = response.status() == StatusCode::PARTIAL_CONTENT
             && is_part_of(response.headers(), TokenLook::LONGEST as u64);
         if is_part && TokenLook::is_declared(response.headers()) {
@@ -159,7 +159,7 @@ impl Exchange {
         }))
     }
 
-    /// Passes on an answer that may contain new credentials, with phantoms in their places.
+    /// Passes on a response that may contain new credentials, with phantoms in their places.
     pub(super) async fn minted(
         &self,
         response: Response<OriginBody>,
@@ -193,7 +193,7 @@ impl Exchange {
                             Ok((content, lent.cloned()))
                         }
                         Some(answer) => self.captured(&session, *asked, (&answer, &content)).await,
-                        // It has one, in a form that is not read.
+                        // The response has a token, in a form that cannot be read.
                         None if asked.is_seen => Err(UnmappedToken::Illegible.into()),
                         None => Ok((content, lent.cloned())),
                     };
@@ -223,7 +223,7 @@ impl Exchange {
         shown.await
     }
 
-    /// Records what became of a login.
+    /// Records an event of a login.
     fn note(&self, name: &'static str, session: &Session, login: &CredentialName) {
         let recorded = self.worker.shared.log.event(Event {
             name,
@@ -238,7 +238,7 @@ impl Exchange {
     }
 }
 
-/// Reads the beginning of an answer until it is known whether it has a token, and puts it back.
+/// Reads the start of a response until it is known whether it has a token, and puts it back.
 async fn look(
     response: &mut Response<OriginBody>,
     mut look: TokenLook,
@@ -280,7 +280,7 @@ async fn look(
     Ok(known.unwrap_or_else(|| look.end()))
 }
 
-/// The next frame, if it comes in time. Most are there, and need no timer.
+/// Returns the next frame, if it comes in time. Most are ready, and need no timer.
 async fn next(body: &mut OriginBody, until: Instant) -> Option<Result<Frame<Bytes>, hyper::Error>> {
     let mut frame = pin!(body.frame());
     let ready = poll_fn(|cx| Poll::Ready(frame.as_mut().poll(cx))).await;
@@ -290,7 +290,7 @@ async fn next(body: &mut OriginBody, until: Instant) -> Option<Result<Frame<Byte
     }
 }
 
-/// Has the next piece looked at, decoded. What cannot be decoded has no token.
+/// Decodes and searches the next piece. Content that cannot be decoded has no token.
 fn decoded(decoder: &mut Decoder, piece: Bytes, look: &mut TokenLook) -> Option<bool> {
     decoder.feed(piece);
     loop {
@@ -306,7 +306,7 @@ fn decoded(decoder: &mut Decoder, piece: Bytes, look: &mut TokenLook) -> Option<
     }
 }
 
-/// Whether all tokens of an answer are secrets that the session was lent.
+/// Whether all tokens of a response are secrets that the session was lent.
 fn echoes(
     lent: Option<&Redactor>,
     answer: &TokenAnswer,
@@ -318,7 +318,7 @@ fn echoes(
     Ok(tokens.all(|token| memchr::memmem::find(&scrubbed, token.as_bytes()).is_none()))
 }
 
-/// How long the rest of a list may take behind its first element. Some lists are streams.
+/// How long the rest of a list may take after its first element. Some lists are streams.
 const LIST_WITHIN: Duration = Duration::from_millis(500);
-/// How long an answer's beginning may take. What came until then is all that is looked at.
+/// How long the start of a response may take. Only what arrives by then is searched.
 const LOOKED_WITHIN: Duration = Duration::from_secs(10);

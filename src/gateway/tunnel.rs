@@ -49,13 +49,13 @@ impl TunnelTarget {
 }
 
 impl TunnelTarget {
-    /// Where the connection goes, as far as it says so.
+    /// Returns where the connection goes, as far as it shows that.
     fn authority(&self) -> Option<Authority> {
         let dialled = || authority_of(self.destination?);
         self.named.clone().or_else(dialled)
     }
 
-    /// Where it goes if its client's hello named a host. That decides over an address.
+    /// Returns where the connection goes, given the server name, which overrides an address.
     fn authority_by(&self, sni: Option<Host>) -> Option<Authority> {
         let by_name = || {
             let port = self.destination?.port();
@@ -65,11 +65,11 @@ impl TunnelTarget {
         named.or_else(|| self.authority())
     }
 
-    /// Reads what the connection carries; `None` if it ends before that is known.
+    /// Reads the first bytes; `None` if the connection ends before its protocol is known.
     ///
-    /// A client that says nothing until the deadline is refused as such, and sooner where clients
-    /// wait for the server. HTTP clients open connections that they may never use, so silence on
-    /// the ports of HTTP is no refusal.
+    /// A client that sends nothing until the deadline is refused for that, and sooner on ports
+    /// where the server speaks first. HTTP clients open connections that they may never use, so
+    /// silence on the ports of HTTP is no refusal.
     async fn first_bytes(
         &self,
         io: &mut Prefixed<ClientStream>,
@@ -158,8 +158,8 @@ impl Worker {
         }
     }
 
-    /// Returns why a connection came to nothing. A client that does not trust the CA ends it before
-    /// it could be told that no policy reaches the host, and trust alone would not help it.
+    /// Returns why a connection failed. A client that does not trust the CA leaves before it can
+    /// learn that no policy reaches the host, and trusting the CA alone would not help.
     fn cause(&self, inbound: Inbound<'_>, to: Option<&Authority>, ended: ReasonCode) -> ReasonCode {
         let by_client = matches!(ended, ReasonCode::TlsHandshake | ReasonCode::ClientLeft);
         let snapshot = self.shared.look();

@@ -1,4 +1,4 @@
-//! Relays a connection that became a WebSocket, and scrubs what goes to the client.
+//! Relays a connection that became a WebSocket, and scrubs the frames to the client.
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::origin;
 /// How many bytes are read at once from either side.
 const BUFFER: usize = 16 << 10;
 
-/// Answers the client's upgrade with the origin's answer, and relays from then on.
+/// Answers the client's upgrade with the origin's response, and relays from then on.
 ///
 /// # Errors
 /// [`origin::Error::BadUpgrade`] if the origin's answer does not fit the request (RFC 6455 §4.1).
@@ -72,7 +72,7 @@ pub(super) fn switch(
     Ok(response)
 }
 
-/// Why the gateway cut a WebSocket whose frames could not be passed on.
+/// Returns why the gateway cut a WebSocket whose frames could not be relayed.
 fn fault_of(error: &io::Error) -> Option<ReasonCode> {
     let fault = error.get_ref()?;
     let of_origin = fault
@@ -81,7 +81,7 @@ fn fault_of(error: &io::Error) -> Option<ReasonCode> {
     of_origin.or_else(|| Some(fault.downcast_ref::<MessageFault>()?.reason()))
 }
 
-/// The status with which the client's side is closed, and why, if the gateway ends a WebSocket so.
+/// Returns the close status and the reason for the client, if the gateway itself ends a WebSocket.
 fn close_status(error: &io::Error) -> Option<(u16, ReasonCode)> {
     let fault = error.get_ref()?;
     let cut = fault.downcast_ref();
@@ -118,7 +118,7 @@ async fn join(
 
 /// The status of a WebSocket that is cut (RFC 6455 §7.4.1).
 const GOING_AWAY: u16 = 1001;
-/// How long it may take to tell a client that its WebSocket was cut.
+/// How long sending the Close frame of a cut WebSocket may take.
 const TOLD_WITHIN: Duration = Duration::from_millis(100);
 
 pub(super) async fn relay_up(
@@ -142,7 +142,7 @@ pub(super) async fn relay_up(
         }
         to.flush().await?;
         meter.add_up(count);
-        // A WebSocket with many small frames leaves other tasks their turn.
+        // A WebSocket with many small frames yields to other tasks.
         tokio::task::yield_now().await;
     }
 }

@@ -23,8 +23,8 @@ const SWEEP: Duration = Duration::from_secs(1);
 const END_GRACE: Duration = Duration::from_millis(20);
 /// How many whole sweeps an exchange may outlive its abort.
 const GRACE: u32 = 1;
-/// How many whole sweeps a connection of a gateway that stops may rest before it is closed. A
-/// client that is about to send its next request has sent it by then, and learns from the answer
+/// How many whole sweeps a connection may rest before it is closed while the gateway stops. A
+/// client that is about to send its next request has sent it by then, and learns from the response
 /// that the connection closes.
 const REST: u32 = 1;
 /// How long exchanges are judged again before the thread's other tasks get their turn: about a
@@ -35,7 +35,7 @@ const TURN: Duration = Duration::from_millis(5);
 pub(super) struct Watchdog {
     exchanges: Register<ExchangeGuard>,
     connections: Register<ConnectionGuard>,
-    /// Whether connections end once they are at rest.
+    /// Whether the gateway drains.
     draining: AtomicBool,
     progress_limit: AtomicU32,
     idle_limit: AtomicU32,
@@ -74,8 +74,8 @@ impl Watchdog {
         }
     }
 
-    /// Starts watching a connection, until its last owner drops it. It ends in order when `leaves`
-    /// is cancelled.
+    /// Starts watching a connection, until its last owner drops it. It drains when `leaves` is
+    /// cancelled.
     pub(super) fn connection(&self, leaves: &CancellationToken) -> Arc<ConnectionGuard> {
         self.connections.enter(ConnectionGuard::new(leaves))
     }
@@ -85,7 +85,7 @@ impl Watchdog {
         self.exchanges.enter(ExchangeGuard::new(connection))
     }
 
-    /// How many exchanges are under way.
+    /// Returns how many exchanges are under way.
     pub(super) fn underway(&self) -> usize {
         self.exchanges.living().count()
     }
@@ -102,14 +102,14 @@ impl Watchdog {
         }
     }
 
-    /// Closes every connection, with what is under way on it.
+    /// Closes every connection, with the exchanges under way on it.
     pub(super) fn close(&self) {
         for connection in self.connections.living() {
             connection.close(Closing::AtOnce);
         }
     }
 
-    /// Has the connections of removed listeners, or all of a gateway that stops, end in order.
+    /// Drains the connections of removed listeners, or all connections when the gateway stops.
     fn leave(&self) {
         for connection in self.connections.living() {
             connection.leave();
@@ -120,7 +120,7 @@ impl Watchdog {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Runs for ever, and calls `beside` once per sweep and for each generation. Drains from when
+    /// Runs for ever, and calls `beside` once per sweep and for each generation. Drains once
     /// `draining` is cancelled.
     pub(super) async fn run(&self, shared: &SharedState, beside: impl Fn(&Snapshot)) {
         let mut changes = shared.changes();
@@ -143,7 +143,7 @@ impl Watchdog {
         }
     }
 
-    /// Cuts what is under way of each session that an operator ends. Runs for ever.
+    /// Aborts the exchanges of each session that an operator ends. Runs for ever.
     pub(super) async fn cut_ended(&self, mut ends: watch::Receiver<()>) {
         while ends.changed().await.is_ok() {
             for exchange in self.exchanges.living() {
@@ -181,7 +181,7 @@ impl Watchdog {
         }
     }
 
-    /// Judges again, by the generation now in force, the exchanges that earlier ones allowed.
+    /// Judges exchanges that earlier generations allowed again, by the generation now in force.
     async fn judge_again(&self, snapshot: &Snapshot) {
         let (began, mut judged) = (Instant::now(), 0);
         let mut turn = began;
@@ -401,7 +401,7 @@ mod tests {
         let (live, leaves) = (watchdog(100), CancellationToken::new());
         let (resting, used) = (live.connection(&leaves), live.connection(&leaves));
         let watched = live.exchange(&used);
-        // How long it rested before does not count.
+        // Rest before the drain does not count.
         (0..5).for_each(|_| live.sweep());
         leaves.cancel();
         live.leave();

@@ -15,7 +15,7 @@ use super::watchdog::Watchdog;
 use crate::origin::resolve::ResolverUnusable;
 use crate::origin::{self, Origins};
 
-/// How long a connection without a request may be silent after the gateway was told to stop.
+/// How long a connection without a request may be silent once the gateway stops.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// The gateway on one runtime thread. Its pool and watchdog are its own; the rest is shared.
@@ -28,7 +28,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker for the current thread's runtime. Must be called on it.
+    /// Creates a worker for the current thread's runtime. Must be called on it.
     ///
     /// # Errors
     /// [`ResolverUnusable`] if the system's resolver configuration cannot be read.
@@ -44,7 +44,7 @@ impl Worker {
         }))
     }
 
-    /// The origin side with the settings of this generation.
+    /// Returns the origin side with the settings of this generation.
     pub(super) fn origins(&self, snapshot: &Snapshot) -> Result<Arc<Origins>, origin::Error> {
         let known = self.origins.load_full();
         if known.has(&snapshot.origins) {
@@ -52,15 +52,15 @@ impl Worker {
         }
         let next = known.with_settings(snapshot.origins.clone());
         let next = Arc::new(next.map_err(origin::Error::NoResolver)?);
-        // An exchange of an earlier generation dials for itself alone.
+        // An exchange of an earlier generation gets connections of its own, which are not shared.
         if self.shared.look().origins_are(snapshot) {
             self.origins.store(next.clone());
         }
         Ok(next)
     }
 
-    /// Waits for a step before the first request of a connection: until the deadline, or for a
-    /// while after its listener was closed or the gateway told to stop. `None` if it took longer.
+    /// Waits for a step before the first request of a connection: until the deadline, or for two
+    /// seconds after its listener closes or the gateway stops. `None` if the step took longer.
     pub(super) async fn opening<T>(
         &self,
         listener: &SessionListener,
@@ -83,7 +83,7 @@ impl Worker {
         }
     }
 
-    /// How many exchanges are under way on this thread.
+    /// Returns how many exchanges are under way on this thread.
     #[must_use]
     pub fn underway(&self) -> usize {
         self.watchdog.underway()
@@ -94,7 +94,7 @@ impl Worker {
         self.watchdog.cut();
     }
 
-    /// Closes all connections of this thread: their clients did not notice that they were cut.
+    /// Closes all connections of this thread, whose clients did not react to the cut.
     pub fn close(&self) {
         self.watchdog.close();
     }

@@ -1,5 +1,5 @@
-//! A proxy in TLS whose client speaks HTTP/2: each CONNECT opens a stream that is a connection of
-//! its own in all that follows, of the caller whom it shows itself (RFC 9113 §8.5).
+//! A proxy in TLS whose client speaks HTTP/2. Each CONNECT opens a stream that is treated as a
+//! connection of its own, with the caller that its own fields show (RFC 9113 §8.5).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,7 +31,7 @@ use crate::message::{Authority, Origin};
 use crate::names::{ExchangeId, ReasonCode};
 use crate::session::Connected;
 
-/// What the streams of a connection share. None knows of another one's caller.
+/// What the streams of a connection share. No stream sees another stream's caller.
 struct Door {
     worker: Arc<Worker>,
     listener: Arc<SessionListener>,
@@ -40,15 +40,15 @@ struct Door {
     beside: Beside,
     client: Option<std::net::SocketAddr>,
     reached: Option<Origin>,
-    /// Takes the place of the connection itself in the session of its first caller.
+    /// Receives the connection's own place in the session of its first caller.
     first: Mutex<Option<oneshot::Sender<Connected>>>,
-    /// How often something was presented that is not taken.
+    /// How many presented credentials were refused.
     denied: AtomicU32,
     tunnels: Mutex<JoinSet<()>>,
 }
 
 impl Worker {
-    /// Serves a connection of HTTP/2 to a proxy, until none of its streams is left for long.
+    /// Serves an HTTP/2 connection to a proxy, until it has been without streams for too long.
     pub(in crate::gateway) async fn by_http2(
         self: Arc<Self>,
         stream: ClientStream,
@@ -157,24 +157,24 @@ impl Door {
 
     fn over_limit<T>(&self) -> Result<T, h2::Error> {
         self.worker.over_limit();
-        // RFC 9113 §8.7: nothing was done, and it may be asked again.
+        // RFC 9113 §8.7: the request was not processed, and may be sent again.
         Err(Reason::REFUSED_STREAM.into())
     }
 
-    /// The place of a stream in its session; the first one also takes that of its connection.
+    /// Takes a stream's place in its session; the first stream also takes its connection's place.
     fn place(&self, selected: &Selected, limit: usize) -> Option<Connected> {
         let connect = || selected.session.connect(limit);
         let place = connect()?;
         let mut first = self.first.lock();
         if first.is_some() {
             let own = connect()?;
-            // A connection that has ended needs none.
+            // A connection that has ended needs no place.
             let _ = first.take().map(|tells| tells.send(own));
         }
         Some(place)
     }
 
-    /// Finds the session of a stream, by what its head presents and what its connection shows.
+    /// Finds the session of a stream, by what its head presents and the evidence of its connection.
     async fn select(
         &self,
         fields: &HeaderMap,
@@ -182,7 +182,7 @@ impl Door {
     ) -> Result<Selected, (ExchangeId, Refusal)> {
         let from = (&*self.listener, self.client);
         let judged = match (&self.listener.state.verifier, &self.beside) {
-            // Whatever is presented: on a connection of its own it would end.
+            // Refused whatever the stream presents: a connection of its own would end, too.
             (_, Ok(Some(caller))) if caller.is_over() => {
                 let cause = "the evidence that its connection came with has ended";
                 Judged::Refused(CallerRefused::of(caller.user.clone(), cause))
@@ -215,7 +215,7 @@ impl Door {
         Err((id, Refusal::Caller(reason)))
     }
 
-    /// Counts what is not taken: a connection is not there to try many.
+    /// Counts a refused credential, so that one connection cannot try many.
     fn denied(&self, denied: PresentedDenied) {
         let is_tried = denied != PresentedDenied::Missing;
         if is_tried && self.denied.fetch_add(1, Ordering::Relaxed) + 1 == DENIED_MAX {
@@ -223,8 +223,8 @@ impl Door {
         }
     }
 
-    /// Serves a tunnel from when it is answered until it or the connection ends. It has its place
-    /// for as long as it has something in memory.
+    /// Serves a tunnel until it or the connection ends. It keeps its place for as long as it holds
+    /// memory.
     fn open(
         &self,
         request: &mut Request<Incoming>,
@@ -250,7 +250,7 @@ impl Door {
             };
             let serving = worker.proxied(Prefixed::new(stream), inbound, Some(Ok(asked)), deadline);
             Box::pin(serving).await;
-            // A WebSocket inside has it still.
+            // A WebSocket inside may still use the stream.
             left.ended().await;
             drop(busy);
             if timeout(progress, left.taken()).await.is_err() {
@@ -268,5 +268,5 @@ fn answer_of((id, refusal): (ExchangeId, Refusal)) -> Response<AnswerBody> {
     response
 }
 
-/// How often a connection may present what is not taken.
+/// How many credentials of one connection may be refused before it is drained.
 const DENIED_MAX: u32 = 3;

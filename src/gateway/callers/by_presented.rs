@@ -1,5 +1,5 @@
-//! A proxy whose clients present who they are: that selects the session, before anything else of
-//! them is answered.
+//! A proxy whose clients present credentials. These select the session before any request is
+//! answered.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,16 +21,16 @@ use crate::intercept::{
 use crate::message::Authority;
 use crate::names::ExchangeId;
 
-/// Who a client is, and what it asked for if it had to be asked for that first.
+/// Who a client is, and the request that had to be read to find out, if any.
 struct Shown {
     by: Result<Known, PresentedDenied>,
     asked: Option<Result<Asked, OpeningRefused>>,
-    /// Whether it knows that it is refused, and there is no more to say.
+    /// Whether the client has already been refused, so that nothing more is to be written.
     is_told: bool,
 }
 
 impl Worker {
-    /// Serves a connection to a proxy that takes what its clients present.
+    /// Serves a connection to a proxy whose clients present credentials.
     pub(in crate::gateway) async fn by_presented(
         self: Arc<Self>,
         stream: ClientStream,
@@ -72,7 +72,7 @@ impl Worker {
         }
     }
 
-    /// Records that what a client presents is not taken.
+    /// Records that a client's credentials are refused.
     pub(super) fn deny(
         &self,
         from: (&SessionListener, Option<SocketAddr>),
@@ -88,19 +88,19 @@ impl Worker {
     }
 }
 
-/// What a listener makes of a client.
+/// What a listener decides about a client.
 pub(super) enum Judged {
     /// Its token selected a session.
     Selected(Selected),
-    /// A caller, or none, who has yet to select one.
+    /// A caller, or none; the session is still to be selected.
     Caller(Option<Arc<Caller>>),
-    /// It is not taken.
+    /// The client is refused.
     Refused(CallerRefused),
-    /// What it presents is not taken, or is missing.
+    /// The client's credentials are refused or missing.
     Denied(PresentedDenied),
 }
 
-/// Judges a client by what it presents, or by what stands beside if that is nothing.
+/// Judges a client by its credentials, or by its connection's evidence if it presents none.
 pub(super) fn judge(by: Result<Known, PresentedDenied>, beside: &Beside, is_told: bool) -> Judged {
     match (by, beside) {
         (Ok(Known::Selected(selected)), _) => Judged::Selected(selected),
@@ -113,8 +113,8 @@ pub(super) fn judge(by: Result<Known, PresentedDenied>, beside: &Beside, is_told
     }
 }
 
-/// Finds out who a client is by what it presents. Of HTTP, nothing is taken from the stream; a
-/// client of SOCKS has been told by then whether it is taken.
+/// Finds out who a client is by what it presents. Consumes nothing of an HTTP stream. A SOCKS
+/// client has by then been answered whether its login is accepted.
 async fn show(
     io: &mut Prefixed<ClientStream>,
     listener: &SessionListener,

@@ -14,7 +14,7 @@ use crate::intercept::{CallerRefused, ClientStream, DoorRefused, DoorTls, enter}
 use crate::names::ReasonCode;
 
 impl Worker {
-    /// Takes a client into the TLS of a proxy; `None` if it is refused, or too slow.
+    /// Does the TLS handshake of a proxy; `None` if the client is refused or too slow.
     pub(in crate::gateway) async fn by_tls(
         &self,
         stream: ClientStream,

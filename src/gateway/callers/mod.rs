@@ -1,4 +1,4 @@
-//! Callers at listeners: their TLS, what they present, and the sessions that they
+//! Callers at listeners: their TLS, the credentials that they present, and the sessions that they
 //! select.
 
 mod by_http2;

@@ -1,4 +1,4 @@
-//! What the clients of a session need to use it, as its own pages and operators' commands tell.
+//! What a session's clients need: shown on the gateway's own pages and by operators' commands.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use crate::message::{Authority, Scheme};
 use crate::names::CredentialName;
 use crate::session::Session;
 
-/// What the clients of a session need, of what is lent to whoever asks.
+/// What a session's clients need for the credentials that are lent to this caller.
 #[derive(Default, Deserialize, Serialize)]
 pub struct ClientEnvironment {
     /// The proxy, if they use one.
     pub proxy: Option<ClientProxy>,
-    /// The certificate of the session's CA, PEM; empty where its TLS is not the gateway's.
+    /// The certificate of the session's CA, PEM; empty where the gateway does not terminate TLS.
     pub certificate: String,
-    /// Where that stands on the gateway's machine, if it does.
+    /// Where that certificate is on the gateway's machine, if it has a file there.
     pub certificate_file: Option<PathBuf>,
     /// The phantoms, by their variables.
     pub variables: BTreeMap<String, String>,
@@ -33,15 +33,15 @@ pub struct ClientEnvironment {
 pub struct ClientProxy {
     /// Whether they speak TLS to it.
     pub is_in_tls: bool,
-    /// Its host and port; `None` if the gateway does not see what leads to it.
+    /// Its host and port; `None` if the gateway cannot see the address that clients dial.
     pub at: Option<String>,
     /// The user that they present.
     pub user: Option<String>,
 }
 
-/// What the program writes for clients. Set where the program is assembled.
+/// Writes the clients' needs as commands. Set where the program is assembled.
 pub trait ClientPages: Send + Sync {
-    /// What clients of a session need, of the credentials that are lent to whoever asks.
+    /// Returns what a session's clients need for the credentials that are lent to this caller.
     ///
     /// # Errors
     /// The cause, in words, if a login's file cannot be read.
@@ -52,15 +52,15 @@ pub trait ClientPages: Send + Sync {
         is_lent: &dyn Fn(&CredentialName) -> bool,
     ) -> Result<ClientEnvironment, String>;
 
-    /// The commands by which a shell has the variables and the CA.
+    /// Returns the shell commands that set the variables and the CA.
     fn variables(&self, needs: &ClientEnvironment) -> String;
 
-    /// The commands by which a shell has the files in its home.
+    /// Returns the shell commands that write the files into the home.
     fn files(&self, needs: &ClientEnvironment) -> String;
 }
 
 impl ClientProxy {
-    /// The proxy that a connection came by.
+    /// Returns the proxy that a connection came through.
     pub(in crate::gateway) fn of(connection: &ConnectionContext) -> Option<Self> {
         let reached = match connection.entry {
             Entry::Connect | Entry::Forward | Entry::Socks => connection.reached.as_ref(),
@@ -70,7 +70,7 @@ impl ClientProxy {
         let presents = caller.filter(|caller| caller.presented.is_some());
         let user = presents.map(|caller| {
             let user = caller.user.as_ref().filter(|_| caller.token.is_none());
-            // With a password; a token and a JWT stand in its place.
+            // Only a password has a user; a token or a JWT is itself the password.
             let user = user.and_then(|user| user.as_str().strip_prefix("user:"));
             user.unwrap_or(PRESENTED_USER).to_owned()
         });

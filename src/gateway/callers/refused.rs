@@ -1,5 +1,5 @@
-//! Callers that no listener takes. They have no share of the log: the first of a kind has a record,
-//! whose id the others are told too, and those are counted.
+//! Callers that a listener refuses. They have no share of the log: the first of a kind is recorded,
+//! and later ones get that record's id and are counted.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +16,7 @@ use crate::names::{ExchangeId, ReasonCode, User};
 #[derive(Default)]
 pub struct RefusedCallers(Mutex<HashMap<Kind, Counted>>);
 
-/// What refused callers have in common.
+/// What the refused callers of one kind have in common.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Kind {
     entry: &'static str,
@@ -26,21 +26,21 @@ struct Kind {
     cause: String,
 }
 
-/// Those of a kind.
+/// The count of one kind.
 struct Counted {
     /// The id of the first, which has a record.
     id: ExchangeId,
-    /// What the last one asked for.
+    /// The destination that the latest one asked for.
     asked: Option<Authority>,
-    /// How many no record tells of yet.
+    /// How many are not in any record yet.
     untold: u64,
-    /// When these are told, and how long the next ones wait then.
+    /// When they are recorded next, and the interval after that.
     tells: (Instant, Duration),
     last: Instant,
 }
 
 impl RefusedCallers {
-    /// Counts one. Returns the id that it is told, and whether it needs a record of its own.
+    /// Counts a caller. Returns the id to answer it with, and whether it needs a record of its own.
     pub(in crate::gateway) fn count(
         &self,
         (entry, client): (Entry, Option<SocketAddr>),
@@ -57,7 +57,7 @@ impl RefusedCallers {
         };
         let mut all = self.0.lock();
         if all.len() >= KINDS && !all.contains_key(&kind) {
-            // Those that are too many to be told apart. Causes are the gateway's own words.
+            // One kind for the rest. Causes are the gateway's own words.
             (kind.address, kind.user) = (None, None);
             kind.cause = OTHERS.to_owned();
         }
@@ -78,8 +78,7 @@ impl RefusedCallers {
         (counted.id, is_first)
     }
 
-    /// Records how many there were since the last record: the more often, the more seldom. At the
-    /// end, all are told.
+    /// Records how many came since the last record, at growing intervals. At the end, records all.
     pub(in crate::gateway) fn tell(&self, log: &Log, is_end: bool) {
         let now = Instant::now();
         self.0.lock().retain(|kind, counted| {
@@ -111,11 +110,11 @@ impl Counted {
 }
 
 const OTHERS: &str = "further addresses and users, which are too many to be told apart";
-/// How many kinds are told apart at a time.
+/// How many kinds are counted separately.
 const KINDS: usize = 256;
 const SOONEST: Duration = Duration::from_secs(1);
 const LATEST: Duration = Duration::from_secs(300);
-/// After how long without another one a kind begins anew.
+/// How long after its latest caller a kind is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
@@ -152,7 +151,7 @@ mod tests {
             assert!(ids.contains(&shown));
         }
         assert_eq!(recorded, KINDS + 1);
-        // What was told once is not told again.
+        // Callers that were recorded are not recorded again.
         refused.tell(&log, true);
         refused.tell(&log, true);
         let mut records = 0;

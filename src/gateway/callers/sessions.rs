@@ -30,29 +30,29 @@ impl From<LivePair> for ListenerSessions {
     }
 }
 
-/// The sessions that live. A connection of a session that is there waits for nobody.
+/// The live sessions. A connection of a live session waits for no other session to be made.
 #[derive(Default)]
 pub struct LiveSessions {
     all: RwLock<HashMap<SessionId, LivePair>>,
-    /// The names that tokens gave lately, and that nobody had: each costs a look at the state.
+    /// Names from tokens that recently had no session: looking one up in the state is costly.
     unknown: Mutex<HashMap<SessionId, Instant>>,
 }
 
 impl LiveSessions {
-    /// The session of this name.
+    /// Returns the session of this name.
     #[must_use]
     pub fn get(&self, id: &SessionId) -> Option<LivePair> {
         self.all.read().get(id).cloned()
     }
 
-    /// Has a session from now on, in place of one of its name.
+    /// Adds a session; replaces one of the same name.
     pub fn gain(&self, live: LivePair) {
         self.unknown.lock().remove(live.0.id());
         self.all.write().insert(live.0.id().clone(), live);
     }
 
-    /// Whether the state is looked at for a name that a token gives: not twice within a second, and
-    /// not for more than so many names, which anybody can make up.
+    /// Whether to look up in the state a name that a token gives: at most once a second for each
+    /// name, and only for a limited number of names, since a client can make them up.
     fn is_looked_for(&self, id: &SessionId) -> bool {
         let now = Instant::now();
         let mut unknown = self.unknown.lock();
@@ -64,7 +64,7 @@ impl LiveSessions {
         is_new
     }
 
-    /// Has a session no more, unless another one has its name.
+    /// Removes this session; keeps a newer one of the same name.
     pub fn forget(&self, session: &Session) {
         let mut all = self.all.write();
         let is_it = |(one, _): &LivePair| std::ptr::eq(&**one, session);
@@ -74,31 +74,31 @@ impl LiveSessions {
     }
 }
 
-/// The sessions of callers. The program is asked for each, and makes it at first sight; one that an
-/// operator made at another gateway is opened.
+/// The sessions of callers. The program makes each one when its caller first appears, or opens one
+/// that an operator made at another gateway.
 #[derive(Clone)]
 pub struct CallerSessions {
-    /// Those that live.
+    /// The sessions that live.
     pub live: Arc<LiveSessions>,
-    /// Where it is asked for others.
+    /// Where other sessions are requested.
     pub asks: mpsc::Sender<AskedSession>,
 }
 
-/// A session that is asked for.
+/// A request for a session.
 pub struct AskedSession {
     /// Its name.
     pub id: SessionId,
-    /// Whose it is; `None` for one that an operator made.
+    /// Its caller; `None` for a session that an operator made.
     pub caller: Option<Arc<Caller>>,
-    /// Takes the session, if there is one.
+    /// Receives the session, if there is one.
     pub answer: oneshot::Sender<Option<LivePair>>,
 }
 
 impl CallerSessions {
-    /// The session of a caller.
+    /// Returns the session of a caller.
     ///
     /// # Errors
-    /// [`CallerRefused`] if it is nobody, or if there can be no session for it.
+    /// [`CallerRefused`] if the caller has no user, or if there can be no session for it.
     pub(in crate::gateway) async fn of(
         &self,
         caller: &Arc<Caller>,
@@ -112,7 +112,7 @@ impl CallerSessions {
             Some(live) if !live.0.is_used_up() => Some(live),
             _ => self.ask(id, Some(caller.clone())).await,
         };
-        // One that an operator made is for those alone who have its token.
+        // A session that an operator made is only for clients with its token.
         let live = live.filter(|(session, _)| session.creation().is_none());
         live.ok_or_else(|| CallerRefused {
             reason: ReasonCode::CallerSession,
@@ -120,7 +120,7 @@ impl CallerSessions {
         })
     }
 
-    /// Has the session of a token, if an operator made it at another gateway that shares the
+    /// Opens the session of a token, if an operator made it at another gateway that shares the
     /// state.
     pub(in crate::gateway) async fn learn(&self, token: &TokenInside) {
         let id = &token.session;
@@ -132,14 +132,14 @@ impl CallerSessions {
     async fn ask(&self, id: SessionId, caller: Option<Arc<Caller>>) -> Option<LivePair> {
         let (answer, answered) = oneshot::channel();
         let asked = AskedSession { id, caller, answer };
-        // A program that stops answers nobody.
+        // A program that is stopping sends no answer.
         self.asks.send(asked).await.ok()?;
         answered.await.ok()?
     }
 }
 
-/// The name of a caller's session: that of a user or an interface of this machine, or `caller:` and
-/// a digest of another, who may be named as a session of the configuration is.
+/// Returns the name of a caller's session: the user itself, if it is a user or an interface of this
+/// machine; otherwise `caller:` and a digest, since it may equal the name of a configured session.
 fn name(user: &User) -> SessionId {
     let own = ["uid:", "interface:"].iter();
     let is_own = own.into_iter().any(|kind| user.as_str().starts_with(kind));
@@ -151,7 +151,7 @@ fn name(user: &User) -> SessionId {
     })
 }
 
-/// How long a name that nobody has is not looked for again, and how many such names are.
+/// How long an unknown name is not looked up again, and how many such names are remembered.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 const MOST_UNKNOWN: usize = 64;
 

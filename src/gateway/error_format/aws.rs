@@ -24,7 +24,7 @@ pub(in crate::gateway) enum AwsProtocol {
 }
 
 impl AwsProtocol {
-    /// Chooses the protocol of a request. `objects` says that it is for an object store.
+    /// Chooses the protocol of a request. `objects`: whether it is for an object store.
     pub(super) fn of(objects: bool, asked: &FailedRequest<'_>) -> Self {
         let kind = asked.field("content-type");
         let labels = || asked.host.split('.');
@@ -41,7 +41,7 @@ impl AwsProtocol {
         }
     }
 
-    /// Writes the type, fields and content of the answer.
+    /// Returns the type, fields and content of the response.
     pub(super) fn write(self, details: &ErrorDetails<'_>) -> (&'static str, HeaderMap, Bytes) {
         let (id, reason) = (details.id, details.reason.as_str());
         let code = self.code(details.reason);

@@ -1,4 +1,4 @@
-//! Chooses the format of an error answer: by the host, then by what the request says of its client.
+//! Chooses the format of an error response: by host, then by what the request says of its client.
 
 use http::HeaderMap;
 
@@ -33,7 +33,7 @@ struct ClientFields<'a> {
     kind: &'a [u8],
     accept: &'a [u8],
     agent: &'a [u8],
-    /// The format that a field of the service's own libraries stands for.
+    /// The format that a field set by the service's own libraries implies.
     library: Option<ErrorFormat>,
 }
 
@@ -59,7 +59,7 @@ impl<'a> ClientFields<'a> {
     }
 }
 
-/// Whether a value begins with a word, in whatever case.
+/// Whether a value begins with a word, ignoring case.
 fn begins(value: &[u8], word: &[u8]) -> bool {
     let begin = value.get(..word.len());
     begin.is_some_and(|begin| begin.eq_ignore_ascii_case(word))
@@ -81,7 +81,7 @@ fn is_git(asked: &FailedRequest<'_>, client: &ClientFields<'_>) -> bool {
         || begins(client.kind, b"application/x-git-")
 }
 
-/// The services that are known by their hosts.
+/// Chooses by the hosts of known services.
 fn of_host(asked: &FailedRequest<'_>) -> Option<ErrorFormat> {
     let host = asked.host;
     if host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn") {
@@ -104,7 +104,7 @@ fn of_host(asked: &FailedRequest<'_>) -> Option<ErrorFormat> {
     known.map(|(_, format)| *format)
 }
 
-/// The interfaces that many hosts have, by a field or a path of their own.
+/// Chooses by the interfaces that many hosts have, each with a field or a path of its own.
 fn of_interface(asked: &FailedRequest<'_>, client: &ClientFields<'_>) -> Option<ErrorFormat> {
     let path = asked.path;
     let ends = |ends: &[&str]| ends.iter().any(|end| path.ends_with(end));
@@ -121,7 +121,7 @@ fn of_interface(asked: &FailedRequest<'_>, client: &ClientFields<'_>) -> Option<
         () if path == "/v2/" || path.starts_with("/v2/") && is_of_containers(client) => {
             Some(ErrorFormat::Oci)
         }
-        // A proxy of Go modules: `go` shows a text. Few paths have the sign, which is found faster.
+        // A proxy of Go modules: `go` shows a text. Few paths have an `@`, which is found faster.
         () if path.contains('@') && (path.contains("/@v/") || path.ends_with("/@latest")) => {
             Some(ErrorFormat::Text)
         }
@@ -141,7 +141,7 @@ fn is_of_containers(client: &ClientFields<'_>) -> bool {
     known.iter().any(|name| begins(client.agent, name))
 }
 
-/// Clients that show one format alone, and browsers.
+/// Chooses by clients that show one format alone, and by browsers.
 fn of_client(client: &ClientFields<'_>) -> Option<ErrorFormat> {
     let is = |names: &[&[u8]]| names.iter().any(|name| begins(client.agent, name));
     if is(&[b"npm/", b"pnpm/", b"yarn/", b"bun/"]) {
@@ -151,7 +151,7 @@ fn of_client(client: &ClientFields<'_>) -> Option<ErrorFormat> {
     (is_page || is(&[b"cargo"])).then_some(ErrorFormat::Text)
 }
 
-/// Hosts of services whose clients show an error of one form. `*` stands for what is before.
+/// Hosts whose clients expect errors in one format. `*` stands for any prefix.
 const HOSTS: [(&str, ErrorFormat); 10] = [
     ("api.openai.com", ErrorFormat::OpenAi),
     ("*.openai.azure.com", ErrorFormat::OpenAi),

@@ -1,12 +1,12 @@
-//! What the writers of error answers are given.
+//! The input of the writers of error responses.
 
 use http::{HeaderMap, HeaderValue, Method};
 
 use crate::body::read::{Call, Push};
 use crate::names::{PolicyId, ReasonCode};
 
-/// What is known of the request that an error answers. It is unchecked, and decides the format
-/// alone.
+/// The known parts of the request that an error answers. They are unchecked, and only choose the
+/// format.
 pub(in crate::gateway) struct FailedRequest<'a> {
     pub(in crate::gateway) method: &'a Method,
     pub(in crate::gateway) host: &'a str,
@@ -16,7 +16,7 @@ pub(in crate::gateway) struct FailedRequest<'a> {
 }
 
 impl FailedRequest<'_> {
-    /// A field's value in lower case; empty if there is none.
+    /// Returns a field's value in lower case; empty if there is none.
     pub(super) fn field(&self, name: &str) -> Vec<u8> {
         let value = self.fields.get(name).map(HeaderValue::as_bytes);
         value.unwrap_or_default().to_ascii_lowercase()
@@ -28,7 +28,7 @@ impl FailedRequest<'_> {
     }
 }
 
-/// What an error answer says.
+/// The statements of an error response.
 pub(in crate::gateway) struct ErrorDetails<'a> {
     pub(in crate::gateway) reason: ReasonCode,
     /// Whether a client may send the same request again.
@@ -39,16 +39,16 @@ pub(in crate::gateway) struct ErrorDetails<'a> {
     pub(in crate::gateway) to: &'a str,
     /// The exchange's id.
     pub(in crate::gateway) id: &'a str,
-    /// The push that it is, to be refused in a report.
+    /// The push that is refused, whose response is a report.
     pub(in crate::gateway) push: Option<&'a Push>,
-    /// The call by JSON-RPC that it is, to be refused in an answer of that.
+    /// The JSON-RPC call that is refused, whose response is JSON-RPC, too.
     pub(in crate::gateway) call: Option<&'a Call>,
     /// The policies that decided.
     pub(in crate::gateway) policies: &'a [PolicyId],
 }
 
 impl ErrorDetails<'_> {
-    /// The message with the code and the id, for a format without fields of its own for them.
+    /// Returns the message with the code and the id, for a format without fields for them.
     pub(super) fn whole_message(&self) -> String {
         let (message, reason, id) = (self.message, self.reason, self.id);
         format!("The gateway refused this request: {message} [{reason} {id}]")

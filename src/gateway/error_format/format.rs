@@ -1,8 +1,8 @@
-//! The formats of an error answer.
+//! The formats of an error response.
 
 use super::aws::AwsProtocol;
 
-/// The format of an error answer.
+/// The format of an error response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::gateway) enum ErrorFormat {
     /// The gateway's own (docs/adr/0009).
@@ -14,9 +14,9 @@ pub(in crate::gateway) enum ErrorFormat {
     Aws(AwsProtocol),
     /// `error.message`, with `type` and `code`: OpenAI, and services with its interface.
     OpenAi,
-    /// `error.message` in an object of type `error`: Anthropic.
+    /// `error.message` in an object whose `type` is `error`: Anthropic.
     Anthropic,
-    /// `error.message`, with a status of `google.rpc.Code`: Google.
+    /// `error.message`, with a status named as in `google.rpc.Code`: Google.
     Google,
     /// `message`: GitHub, and Git LFS.
     GitHub,
@@ -24,9 +24,9 @@ pub(in crate::gateway) enum ErrorFormat {
     Stripe,
     /// `errors` of GraphQL.
     GraphQl,
-    /// `errors` of the OCI distribution specification: registries of containers.
+    /// `errors` of the OCI distribution specification: container registries.
     Oci,
-    /// `error` as a text: npm and its kin.
+    /// `error` as a string: npm and similar registries.
     Npm,
     /// A status in the head alone, of this content type ("Trailers-Only").
     Grpc(&'static str),

@@ -1,14 +1,14 @@
-//! The refusal of a push, as git reports it: for each ref (gitprotocol-pack, "Report Status").
+//! The refusal of a push, as a report for each ref (gitprotocol-pack, "Report Status").
 
 use bytes::Bytes;
 
 use super::details::ErrorDetails;
 use crate::body::read::Push;
 
-/// The type of a report.
+/// The media type of a report.
 pub(super) const REPORT: &str = "application/x-git-receive-pack-result";
 
-/// Writes the report. With a side band, git shows the message, too.
+/// Writes the report. With a side band, git also shows the message.
 pub(super) fn report(push: &Push, details: &ErrorDetails<'_>) -> Bytes {
     let (reason, id) = (details.reason.as_str(), details.id);
     let mut report = Vec::new();

@@ -1,4 +1,4 @@
-//! Writes the content of an error as each service's clients read it.
+//! Writes the content of an error as each service's clients expect it.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
@@ -50,7 +50,7 @@ pub(super) fn content(format: ErrorFormat, details: &ErrorDetails<'_>) -> (&'sta
     ("application/json", Bytes::from(format!("{content}\n")))
 }
 
-/// An answer of JSON-RPC 2.0, with an error of the range for servers' own.
+/// Writes a JSON-RPC 2.0 response, with an error code from the range for servers.
 pub(super) fn json_rpc(call: &Call, details: &ErrorDetails<'_>) -> Bytes {
     let error = json!({
         "code": REFUSED,
@@ -62,7 +62,7 @@ pub(super) fn json_rpc(call: &Call, details: &ErrorDetails<'_>) -> Bytes {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}").into()
 }
 
-/// JSON-RPC 2.0 §5.1: -32000 to -32099 are for servers; SDKs of MCP use the first ones themselves.
+/// JSON-RPC 2.0 §5.1: -32000 to -32099 are for servers; the SDKs of MCP use the first few.
 const REFUSED: i32 = -32_040;
 
 fn own(details: &ErrorDetails<'_>) -> Value {
@@ -101,7 +101,7 @@ fn google(status: u16) -> &'static str {
     }
 }
 
-/// The fields that end a call of gRPC: its status, and its message.
+/// Returns the trailers of a gRPC call: its status and its message.
 pub(super) fn grpc(details: &ErrorDetails<'_>) -> HeaderMap {
     let code = match google(details.reason.status().as_u16()) {
         "PERMISSION_DENIED" => "7",
