@@ -46,8 +46,8 @@ crate::names::faults! {
         Disagreement(#[from] Disagreement) = inner transparent,
         /// The head was malformed on the wire.
         Wire(#[from] crate::wire::WireMalformed) = inner transparent,
-        /// A WebSocket that is not asked for as RFC 6455 and RFC 8441 say, or another protocol in
-        /// an extended CONNECT.
+        /// The request for a WebSocket does not follow RFC 6455 and RFC 8441, or an extended
+        /// CONNECT names another protocol.
         Upgrade = Upgrade "the request for a WebSocket is malformed, or asks for another protocol",
         /// An expectation other than `100-continue` (RFC 9110 §10.1.1).
         Expectation = Expectation "only the expectation `100-continue` is known",
@@ -92,13 +92,13 @@ impl Addressed {
         })
     }
 
-    /// The origin that the request is for.
+    /// Returns the origin that the request is for.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// The request as it was received, of which nothing else was checked yet.
+    /// Returns the request as it was received; only its destination was checked so far.
     #[must_use]
     pub fn request(&self) -> &http::Request<Incoming> {
         &self.request
@@ -106,7 +106,7 @@ impl Addressed {
 
     /// Whether the request seems to carry an AWS signature, by its prefix. It is verified later.
     ///
-    /// A query parameter counts only from its first letter. Anything else would not be verified
+    /// A query parameter counts only in its exact spelling. Another spelling would not be verified
     /// later, so the request would go on unsigned, with its path read as if it were signed.
     #[must_use]
     pub fn looks_signed(&self) -> bool {
@@ -124,7 +124,7 @@ impl Addressed {
 }
 
 impl Accepted {
-    /// Reads the rest of a request the way its origin does, which is given by `reading`.
+    /// Reads the rest of a request as its origin reads it, which `reading` describes.
     ///
     /// The fields that end at this hop are removed here, so that policy judges what the origin will
     /// see.
@@ -172,7 +172,7 @@ impl Accepted {
         })))
     }
 
-    /// The request.
+    /// Returns the request.
     #[must_use]
     pub fn request(&self) -> &Request {
         &self.0
@@ -184,7 +184,7 @@ impl Accepted {
     }
 }
 
-/// The canonical target. It must not ask the origin to use another method or other fields.
+/// Returns the canonical target. It must not make the origin use another method or other fields.
 fn target(uri: &Uri, reading: Reading) -> Result<RequestTarget, Rejected> {
     let path = uri.path_and_query().ok_or(Disagreement::TargetForm)?;
     let target = RequestTarget::from_parsed(path, reading.slashes)?;
@@ -203,8 +203,8 @@ fn expects_what_is_known(fields: &HeaderMap) -> bool {
         .is_none_or(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-/// Turns an extended CONNECT for WebSocket into the GET that it stands for (RFC 8441 §4). It is
-/// judged and forwarded as that GET.
+/// Turns an extended CONNECT for WebSocket into the equivalent GET (RFC 8441 §4). It is judged and
+/// forwarded as that GET.
 fn as_websocket_get(
     request: &mut http::Request<Incoming>,
     protocol: &Protocol,
@@ -216,7 +216,7 @@ fn as_websocket_get(
     Ok(())
 }
 
-/// What the client wants the connection to become. Only a WebSocket is possible.
+/// Returns the protocol that the client wants to switch to. Only a WebSocket is possible.
 ///
 /// Any other `Upgrade` (`TLS/1.2`, `h2c`, SPDY) counts as none, and so does one that `Connection`
 /// does not name, or one in HTTP/1.0: a server may ignore it, and answers the request (RFC 9110
@@ -253,7 +253,7 @@ fn upgrade(
     })))
 }
 
-/// The accept value for the client's key. RFC 6455 §4.2.1: exactly one key, of 16 bytes in base64.
+/// Returns the accept value for the client's key. RFC 6455 §4.2.1: one key, of 16 bytes in base64.
 fn client_accept(fields: &HeaderMap) -> Result<String, Rejected> {
     let mut keys = fields.get_all(SEC_WEBSOCKET_KEY).iter();
     let key = keys

@@ -1,4 +1,4 @@
-//! Requests to a `base` listener, for clients of which only the base URL can be set: the first
+//! Requests to a `base` listener, for clients with a base URL as their only setting: the first
 //! segment of the path is an alias of an origin.
 
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ pub struct Aliases(pub BTreeMap<String, Origin>);
 
 impl Aliases {
     /// Returns the origin that a request is for, and the target there. `Host` names the gateway,
-    /// and says nothing.
+    /// not the origin.
     ///
     /// # Errors
-    /// [`Disagreement`] if the target is no path, or begins with no alias as it is written.
+    /// [`Disagreement`] if the target is no path, or does not begin with an alias, spelled exactly.
     pub(super) fn origin(
         &self,
         uri: &Uri,
@@ -29,7 +29,7 @@ impl Aliases {
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
             return Err(Disagreement::HostCount);
         };
-        // A page could make a browser ask, and its own name could lead here.
+        // Stops web pages, whose requests a browser sends and whose names can resolve to here.
         let host = Authority::parse(host.as_bytes(), Some(Scheme::Http.default_port()))?.host;
         let is_here = host.ip().is_some() || host.as_str() == "localhost";
         if !is_here || fields.contains_key(ORIGIN) || fields.contains_key("sec-fetch-site") {
@@ -48,21 +48,21 @@ impl Aliases {
             true => PathAndQuery::try_from(rest),
             false => PathAndQuery::try_from(format!("/{rest}")),
         };
-        // A part of a target is one, with a slash before it.
+        // A suffix of a valid target is valid, if it begins with a slash.
         let rest = rest.map_err(|_| Disagreement::TargetForm)?;
         Ok((origin, rest.into()))
     }
 }
 
-/// The gateway's own pages, which each `base` listener has below their name.
+/// Returns the origin of the gateway's own pages, which each `base` listener has under that alias.
 fn own_pages() -> Result<Origin, Disagreement> {
     let scheme = Scheme::Http;
     let authority = Authority::parse(GATEWAY_NAME.as_bytes(), Some(scheme.default_port()))?;
     Ok(Origin { scheme, authority })
 }
 
-/// Keeps an answer to its origin: to a client, the origins of all aliases are one. A redirect leads
-/// to the origin itself, and cookies are not for others.
+/// Binds a response to its origin, since all aliases share one origin for the client. Redirects
+/// lead to the origin itself, and cookies, which other aliases would get, are removed.
 pub fn answer_of(origin: &Origin, fields: &mut HeaderMap) {
     fields.remove(SET_COOKIE);
     let Some(location) = fields.remove(LOCATION) else {
@@ -75,7 +75,7 @@ pub fn answer_of(origin: &Origin, fields: &mut HeaderMap) {
         _ if to.starts_with('/') => {
             format!("{}://{}{to}", origin.scheme.as_str(), origin.host_field())
         }
-        // It is relative to the path, which the client knows with the alias.
+        // A relative path: the client resolves it against the path that has the alias.
         _ => return,
     };
     fields.extend(HeaderValue::try_from(to).ok().map(|to| (LOCATION, to)));
@@ -124,7 +124,7 @@ mod tests {
             (vec![], false),
             (vec![(HOST, value("localhost:8081"))], true),
             (vec![(HOST, value("[::1]:8081"))], true),
-            // A name that its owner made lead here.
+            // A name that its owner let resolve to the gateway.
             (vec![(HOST, value("rebound.example:8081"))], false),
             (vec![host.clone(), (ORIGIN, value("null"))], false),
             (

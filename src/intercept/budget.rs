@@ -1,4 +1,4 @@
-//! A token bucket: how often a session may request something that costs the gateway processor time.
+//! A token bucket: how often a session may request work that costs the gateway processor time.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// A full bucket.
+    /// Creates a full bucket.
     pub(crate) fn new(burst: u32, per_second: u32, now: Instant) -> Self {
         let burst = f64::from(burst.max(1));
         Self {

@@ -12,7 +12,7 @@ use super::mint::{CaError, CaSettings, KeptCa, Mint, MintRefused};
 use crate::message::Host;
 use crate::names::SessionId;
 
-/// The CA of one session, its leaves, and the TLS server configuration that uses them.
+/// The CA of one session, its leaves, and the TLS server configuration that presents them.
 ///
 /// The sandbox gets only the certificate. The key leaves this process only sealed, with the record
 /// of a session that outlives it.
@@ -23,7 +23,7 @@ pub struct SessionCa {
 
 impl SessionCa {
     /// Creates the CA of a session. `is_reached` says whether any policy could permit a request to
-    /// the host: the leaves of the others have a cache and a rate of their own.
+    /// the host: leaves for other hosts have a cache and a rate of their own.
     ///
     /// # Errors
     /// `CaError` if the lifetime is out of range, or keys, certificates or TLS cannot be set up.
@@ -35,10 +35,10 @@ impl SessionCa {
         Self::again(session, settings, None, is_reached)
     }
 
-    /// Makes the CA of a session that another process had, with the same key and certificate.
+    /// Recreates the CA of a session of another process, with the same key and certificate.
     ///
     /// # Errors
-    /// As [`SessionCa::new`], and `CaError::Kept` if the kept key is none.
+    /// As [`SessionCa::new`], and `CaError::Kept` if the kept key is not valid.
     pub fn again(
         session: &SessionId,
         settings: &CaSettings,
@@ -54,30 +54,29 @@ impl SessionCa {
         })
     }
 
-    /// The CA's certificate as PEM, for the sandbox's trust stores.
+    /// Returns the CA's certificate as PEM, for the sandbox's trust stores.
     #[must_use]
     pub fn certificate_pem(&self) -> String {
         self.leaves.mint().root_pem().to_owned()
     }
 
-    /// What must be kept so that another process has the same CA; `None` if the key cannot be
-    /// written.
+    /// Returns the state from which another process recreates the CA; `None` if the key cannot be
+    /// encoded.
     #[must_use]
     pub fn keep(&self) -> Option<KeptCa> {
         self.leaves.mint().keep()
     }
 
-    /// The one TLS server configuration of this session.
+    /// Returns the one TLS server configuration of this session.
     ///
-    /// Tickets are sealed with a key that
-    /// only this session has.
+    /// Tickets are sealed with a key that only this session has.
     #[must_use]
     pub fn server_config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }
 
-    /// A configuration for one connection to a host that the client did not name (an address
-    /// without SNI).
+    /// Returns a configuration for one connection to a host that the client did not name (an
+    /// address without SNI).
     ///
     /// Without tickets: a ticket contains no address, so it could be used at another one.
     pub(super) fn server_config_without_sni(
@@ -89,12 +88,12 @@ impl SessionCa {
         ))?))
     }
 
-    /// Changes how long leaves live, and how many are kept.
+    /// Changes the lifetime of leaves, and the size of their cache.
     pub fn change(&self, lifetime: Duration, leaves_kept: usize) {
         self.leaves.change(lifetime, leaves_kept);
     }
 
-    /// The leaf for a host: cached, or minted now (about 20 µs).
+    /// Returns the leaf for a host: cached, or minted now (about 20 µs).
     ///
     /// # Errors
     /// `MintRefused` if the closed list, the rate or the CA's expiry forbids it.
@@ -102,7 +101,7 @@ impl SessionCa {
         self.leaves.leaf(host)
     }
 
-    /// How many leaves are cached now, and how many were minted so far.
+    /// Returns how many leaves are cached now, and how many were minted so far.
     #[must_use]
     pub fn leaves(&self) -> (usize, u64) {
         self.leaves.counted()

@@ -1,4 +1,4 @@
-//! Who is behind a connection.
+//! The caller of a connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,44 +6,44 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::evidence::{Held, HeldToken, Presented};
 use crate::names::{ReasonCode, User};
 
-/// Who is behind a connection, as a kind of evidence shows it: a user or none, and groups. Policy
-/// reads both beside the session, and the evidence selects the session.
+/// The caller of a connection, as its evidence shows: a user, if any, and groups. Policy reads both
+/// in addition to the session, which the evidence selects.
 #[derive(Debug, Default)]
 pub struct Caller {
     /// The user.
     pub user: Option<User>,
-    /// The groups, beside those of the session.
+    /// The groups, in addition to those of the session.
     pub groups: Vec<Arc<str>>,
-    /// The token that was presented. No policy reads it: it narrows what policy allows.
+    /// The token that was presented. Policy does not read it: it narrows what policy allows.
     pub token: Option<Arc<HeldToken>>,
-    /// What its client presents, with each request in absolute-form, to show who it is.
+    /// The credentials that the client repeats with each request in absolute-form.
     pub presented: Option<Presented>,
-    /// The evidence that shows who it is, each as long as it is there.
+    /// The evidence that shows the caller; the connection ends when any of it does.
     pub holds: Vec<Arc<dyn Held>>,
-    /// Whether the evidence says no more that it is there.
+    /// Whether the caller was ended, whatever the evidence.
     pub over: AtomicBool,
 }
 
-/// Who it is by other evidence is evidence too, which is there as long as a token counts.
+/// A caller that other evidence shows is evidence itself: a token counts only while it holds.
 impl Held for Caller {
     fn holds(&self) -> bool {
         !self.is_over()
     }
 }
 
-/// A caller that a listener does not take.
+/// A caller that a listener refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallerRefused {
-    /// Who it is, if any evidence says so.
+    /// The user, if any evidence shows one.
     pub user: Option<User>,
-    /// Why it is not taken.
+    /// Why the caller is refused.
     pub reason: ReasonCode,
-    /// What is the matter with it, in words for the gateway's own record; empty for nothing more.
+    /// The cause, in words for the gateway's own record; empty if the reason says it all.
     pub cause: String,
 }
 
 impl CallerRefused {
-    /// The listener does not take it, whoever it is.
+    /// Creates a refusal with the reason `CallerRefused`.
     #[must_use]
     pub fn of(user: Option<User>, cause: impl Into<String>) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl CallerRefused {
 }
 
 impl Caller {
-    /// A caller that presents a token, beside what other evidence shows.
+    /// Creates a caller from a token and the other evidence of its connection.
     #[must_use]
     pub fn with_token(
         (token, presented): (HeldToken, Presented),
@@ -73,7 +73,7 @@ impl Caller {
         }
     }
 
-    /// The same caller inside a tunnel that it opened: who it is was shown there, and ends there.
+    /// Returns the same caller for a tunnel that it opened; it ends together with the outer caller.
     #[must_use]
     pub fn inside(outside: &Arc<Self>) -> Arc<Self> {
         Arc::new(Self {
@@ -85,7 +85,7 @@ impl Caller {
         })
     }
 
-    /// The id of the token that it presents, by which that can be revoked.
+    /// Returns the id by which the caller's token can be revoked.
     #[must_use]
     pub fn token_id(&self) -> Option<String> {
         Some(self.token.as_ref()?.id()?.to_string())
@@ -102,7 +102,7 @@ impl Caller {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// The session's own groups, and those of its caller.
+    /// Returns the session's own groups together with those of its caller.
     #[must_use]
     pub fn with_groups(caller: Option<&Self>, own: Arc<[Arc<str>]>) -> Arc<[Arc<str>]> {
         match caller {

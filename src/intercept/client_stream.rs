@@ -1,4 +1,4 @@
-//! The stream of an accepted connection, whatever its door.
+//! The stream of an accepted connection, however it came in.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -28,36 +28,36 @@ pub enum ClientStream {
     Tcp(TcpStream),
     /// Over a Unix socket.
     Unix(UnixStream),
-    /// Inside the TLS of a proxy, over one of the others.
+    /// Inside the TLS of a proxy, over TCP or a Unix socket.
     Tls(Box<DoorStream>),
-    /// A stream of HTTP/2 that CONNECT opened, inside that TLS.
+    /// An HTTP/2 stream that CONNECT opened, inside that TLS.
     Http2(Box<Http2Stream>),
 }
 
-/// A stream of HTTP/2.
+/// An HTTP/2 stream.
 #[derive(Debug)]
 pub struct Http2Stream {
     stream: Arc<Mutex<TokioIo<Upgraded>>>,
-    /// Dropped with it.
+    /// Signals [`Http2Left`] when the stream is dropped.
     _had: oneshot::Sender<()>,
 }
 
-/// The same stream, for when nobody has it any more. Till then the lock is not waited for.
+/// The same stream after its user has dropped it; until then, the lock must not be waited for.
 pub struct Http2Left {
     stream: Arc<Mutex<TokioIo<Upgraded>>>,
     had: oneshot::Receiver<()>,
 }
 
 impl Http2Left {
-    /// Waits until nobody has the stream.
+    /// Waits until the stream's user has dropped it.
     pub async fn ended(&mut self) {
-        // Nothing is ever sent.
+        // The channel only closes; nothing is sent on it.
         let _ = (&mut self.had).await;
     }
 
-    /// Waits until the client takes what was written to it: till then that is in memory.
+    /// Waits until the client has read the written bytes, which stay in memory until then.
     pub async fn taken(self) {
-        // Or else the stream has ended.
+        // Also returns if the stream has ended.
         let _ = poll_fn(|context| Pin::new(&mut *self.stream.lock()).poll_shutdown(context)).await;
     }
 }
@@ -65,21 +65,21 @@ impl Http2Left {
 /// A client inside the TLS of a proxy.
 pub struct DoorStream {
     pub(super) stream: TlsStream<Prefixed<ClientStream>>,
-    /// The TLS of its proxy now.
+    /// The current TLS settings of its proxy.
     pub(super) door: Arc<ArcSwap<DoorTls>>,
-    /// The one that it came by.
+    /// The settings under which the client's handshake was done.
     pub(super) by: Arc<DoorTls>,
 }
 
 impl DoorStream {
-    /// The certificate that the client presented, and those that lead to its root.
+    /// Returns the client's certificate chain.
     pub(super) fn certificates(&self) -> Option<&[CertificateDer<'static>]> {
         self.stream.get_ref().1.peer_certificates()
     }
 }
 
 impl ClientStream {
-    /// What carries it.
+    /// Returns the stream that carries the TLS.
     pub(super) fn carrier(&self) -> &Self {
         match self {
             Self::Tls(door) => door.stream.get_ref().0.get_ref(),
@@ -87,7 +87,7 @@ impl ClientStream {
         }
     }
 
-    /// A stream of HTTP/2, and what is left of it.
+    /// Wraps an HTTP/2 stream; also returns a handle for after it is dropped.
     #[must_use]
     pub fn http2(stream: Upgraded) -> (Self, Http2Left) {
         let stream = Arc::new(Mutex::new(TokioIo::new(stream)));
@@ -99,14 +99,14 @@ impl ClientStream {
         (Self::Http2(Box::new(Http2Stream { stream, _had })), left)
     }
 
-    /// Whether its client chose HTTP/2 as it entered.
+    /// Whether the client negotiated HTTP/2 with the proxy.
     #[must_use]
     pub fn is_http2(&self) -> bool {
         let chosen = |door: &DoorStream| door.stream.get_ref().1.alpn_protocol() == Some(b"h2");
         matches!(self, Self::Tls(door) if chosen(door))
     }
 
-    /// Where the connection comes from. A client of a Unix socket has no address.
+    /// Returns the client's address. A client of a Unix socket has none.
     #[must_use]
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         match self.carrier() {
@@ -115,7 +115,7 @@ impl ClientStream {
         }
     }
 
-    /// Where the connection was made to, if it is of TCP.
+    /// Returns the local address, if the connection is TCP.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         match self.carrier() {
@@ -124,7 +124,7 @@ impl ClientStream {
         }
     }
 
-    /// Where the client of a proxy reached it: by the name that it used in TLS, else the address.
+    /// Returns the proxy's origin as its client dialled it: its server name, else the address.
     #[must_use]
     pub fn reached(&self) -> Option<Origin> {
         let address = self.local_addr()?;
@@ -139,7 +139,7 @@ impl ClientStream {
         Some(Origin { scheme, authority })
     }
 
-    /// Sends what is written at once.
+    /// Disables Nagle's algorithm, so that writes are sent at once.
     ///
     /// # Errors
     /// The system's, if the connection is gone.
@@ -187,7 +187,7 @@ impl AsyncWrite for ClientStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        // What is written to a stream is buffered whole, several times.
+        // An HTTP/2 stream buffers the whole of a write, several times.
         let most = match &*self {
             Self::Http2(_) => HTTP2_WRITE,
             _ => usize::MAX,
@@ -205,7 +205,7 @@ impl AsyncWrite for ClientStream {
     }
 
     fn is_write_vectored(&self) -> bool {
-        // Of several pieces, a stream would send the first.
+        // An HTTP/2 stream would write only the first of several slices.
         !matches!(self, Self::Http2(_))
     }
 
@@ -218,5 +218,5 @@ impl AsyncWrite for ClientStream {
     }
 }
 
-/// How many bytes are written to a stream of HTTP/2 at once.
+/// How many bytes are written to an HTTP/2 stream at once.
 const HTTP2_WRITE: usize = 32 << 10;

@@ -27,38 +27,38 @@ crate::names::words! {
     }
 }
 
-/// The session of a connection, and every claim that it makes about its destination.
+/// The session of a connection, and all claims that the connection makes about its destination.
 #[derive(Debug, Clone)]
 pub struct ConnectionContext {
     /// The session of the listener that accepted the connection.
     pub session: SessionId,
-    /// How many sessions had that name before.
+    /// How many earlier sessions had that name.
     pub before: u64,
-    /// Who is behind it, if there is evidence beside the listener.
+    /// The caller, if there is evidence besides the listener.
     pub caller: Option<Arc<Caller>>,
     /// How the connection reached the gateway.
     pub entry: Entry,
-    /// The scheme inside, which says whether TLS was terminated.
+    /// The scheme inside, which shows whether TLS was terminated.
     pub scheme: Scheme,
-    /// What the paths of a `base` listener begin with.
+    /// The aliases of a `base` listener, with which paths begin.
     pub aliases: Option<Arc<Aliases>>,
     /// The target of CONNECT or SOCKS, or the name behind a synthetic address.
     pub named: Option<Authority>,
-    /// The host of the TLS handshake.
+    /// The server name of the TLS handshake.
     pub sni: Option<Host>,
     /// The address that the client of a captured connection dialled.
     pub destination: Option<SocketAddr>,
-    /// Where the connection comes from, if that tells clients of the session apart.
+    /// The client's address, if it tells clients of the session apart.
     pub client: Option<SocketAddr>,
-    /// Where its client reached a proxy, if the connection shows that.
+    /// The proxy's origin as its client dialled it, if the connection shows that.
     pub reached: Option<Origin>,
-    /// Whether connections to origins are its own.
+    /// Ties connections to origins to this connection, where they may not be shared.
     pub tie: Arc<Tie>,
 }
 
 impl ConnectionContext {
-    /// Where the connection goes, unchecked; `None` if its requests say that. A server name decides
-    /// over an address, as in [`mod@crate::message::agree`].
+    /// Returns where the connection goes, unchecked; `None` if only its requests say. The server
+    /// name overrides an address, as in [`mod@crate::message::agree`].
     #[must_use]
     pub fn said_origin(&self) -> Option<Origin> {
         let dialled = self.destination.map(|address| address.port());
@@ -82,7 +82,7 @@ impl ConnectionContext {
     }
 }
 
-/// An address as a host and port; `None` if it names no host.
+/// Returns an address as a host and port; `None` if it is unspecified.
 #[must_use]
 pub fn authority_of(address: SocketAddr) -> Option<Authority> {
     (!address.ip().is_unspecified()).then(|| Authority {

@@ -1,4 +1,4 @@
-//! Where a captured connection was going before the kernel redirected it to the gateway.
+//! The destination of a captured connection before the kernel redirected it to the gateway.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
-/// The address and port that the client dialled.
+/// Returns the address and port that the client dialled.
 ///
 /// For REDIRECT, it is in connection tracking (`SO_ORIGINAL_DST`). For TPROXY, or a socket inside
 /// the sandbox, it is the connection's own local address. An IPv4-mapped address is returned as
@@ -28,8 +28,8 @@ pub fn original_destination(stream: &TcpStream) -> io::Result<SocketAddr> {
         .map_or(local, canonical))
 }
 
-/// Whether an address is one of this machine's: of nothing that was captured, and of no other
-/// machine. One that cannot be told apart is, such as a link-local address without its interface.
+/// Whether an address belongs to this machine, so that no captured connection and no other machine
+/// has it. In doubt it does, as for a link-local address without its interface.
 pub fn is_of_this_machine(address: IpAddr) -> bool {
     let bound = UdpSocket::bind((address, 0));
     bound.map_or_else(

@@ -1,6 +1,6 @@
 //! Answers DNS queries. Names get synthetic addresses, and no query is ever forwarded. A name that
-//! no policy reaches gets one too, so that the connection to it is refused with an explanation; or
-//! it does not exist (ADR 38).
+//! no policy reaches also gets one, so that the gateway can refuse the connection with an
+//! explanation; or it does not exist (ADR 38).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -32,11 +32,11 @@ crate::names::words! {
         Local = "local",
         /// An allowed name, but a type that does not exist here (HTTPS, SVCB, TXT, MX …): no data.
         NoData = "no_data",
-        /// A name that no policy reaches: an address where the gateway says so.
+        /// A name that no policy reaches: an address at which the gateway explains that.
         Unlisted = "unlisted",
         /// A name that no policy reaches, or that is not a host name: it does not exist.
         NameRefused = "name_refused",
-        /// A class, a zone transfer or an operation that is not for clients.
+        /// A class, a zone transfer or an operation that clients may not use.
         Refused = "refused",
         /// Not a well-formed query.
         Malformed = "malformed",
@@ -45,11 +45,11 @@ crate::names::words! {
     }
 }
 
-/// Answers one DNS message. Pure: no clock, no socket, and no other server is ever asked.
+/// Answers one DNS message. Pure: no clock, no socket, no forwarding.
 ///
 /// `allowed` says whether any policy could permit a request to a name. An allowed name gets its
-/// synthetic address, whether or not it exists in the world: the gateway resolves it after the
-/// request is authorized. A name that is not allowed gets what the pool has for such names.
+/// synthetic address, whether or not it exists: the gateway resolves it after the request is
+/// authorized. A name that is not allowed gets what the pool has for such names.
 ///
 /// A reply is always shorter than 512 bytes, so none is ever truncated.
 pub fn answer(
@@ -82,7 +82,7 @@ fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Syntheti
     {
         return refused(message, ResponseCode::Refused);
     }
-    // RFC 8482: nobody needs ANY, and amplification attacks use it most.
+    // RFC 8482: no client needs ANY, and amplification attacks use it most.
     if kind == RecordType::ANY || matches!(u16::from(kind), 128..=255) {
         return refused(message, ResponseCode::NotImp);
     }
@@ -111,19 +111,19 @@ fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Syntheti
     full(message, code, verdict, Some(host), None)
 }
 
-/// Refuses a question for what it asks, whatever name it is about.
+/// Refuses a query for its type or class, whatever its name.
 fn refused(message: &Message, code: ResponseCode) -> Answer {
     full(message, code, DnsVerdict::Refused, None, None)
 }
 
-/// Says that a name does not exist; `None` for one that is no host's.
+/// Answers that a name does not exist; `host` is `None` if the name is no host name.
 fn no_such_name(message: &Message, host: Option<Host>) -> Answer {
     let code = ResponseCode::NXDomain;
     full(message, code, DnsVerdict::NameRefused, host, None)
 }
 
-/// Answers a name that no policy reaches. Other types than addresses have no data, because the name
-/// exists.
+/// Answers a query for a name that no policy reaches. Types other than addresses have no data,
+/// since the name exists.
 fn unlisted(message: &Message, host: Host, pool: &mut Synthetic) -> Answer {
     let top = host.domains().last();
     let is_nowhere = top.is_some_and(|top| NOWHERE.contains(&top));
@@ -143,7 +143,7 @@ fn addressed(message: &Message, addresses: Addresses, verdict: DnsVerdict, host:
     full(message, ResponseCode::NoError, verdict, Some(host), data)
 }
 
-/// The addresses of `localhost` (RFC 6761 §6.3) and of the gateway's own name.
+/// Returns the addresses of `localhost` (RFC 6761 §6.3) and of the gateway's own name.
 fn local(host: &Host) -> Option<Addresses> {
     match host.as_str() {
         GATEWAY_NAME => Some(GATEWAY),

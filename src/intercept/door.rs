@@ -1,5 +1,5 @@
-//! The TLS of a proxy itself: the certificate that it shows, and the client certificates that it
-//! takes.
+//! The TLS of a proxy: the certificate that it presents, and the client certificates that it
+//! accepts.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,27 +12,27 @@ use rustls::{RootCertStore, ServerConfig, version};
 
 use super::evidence::CertificateHolder;
 
-/// What the TLS of a proxy is made of.
+/// The settings for the TLS of a proxy.
 #[derive(PartialEq, Eq)]
 pub struct DoorSettings {
-    /// The proxy's certificate, and those that lead to its root.
+    /// The proxy's certificate chain.
     pub chain: Vec<CertificateDer<'static>>,
     /// The key of its certificate.
     pub key: PrivateKeyDer<'static>,
-    /// Client certificates must lead to one of these. If there is none, no client is asked.
+    /// The roots of client certificates. If there is none, no certificate is requested.
     pub roots: Vec<CertificateDer<'static>>,
-    /// And be in none of these lists. If there are any, each issuer needs one that is current.
+    /// Revocation lists of client certificates. If there is one, each issuer needs a current one.
     pub revoked: Vec<CertificateRevocationListDer<'static>>,
-    /// And be of this group, a trust domain, if one is named.
+    /// The trust domain, a group, that client certificates must have, if one is named.
     pub trust_domain: Option<String>,
-    /// Whether a client without a certificate is taken.
+    /// Whether a client without a certificate is accepted.
     pub is_optional: bool,
 }
 
-/// Why there can be no such TLS: the setting that is wrong, and what is wrong with it.
+/// Why the settings are unusable: the wrong setting, and what is wrong with it.
 pub type DoorMalformed = (&'static str, String);
 
-/// The TLS of a proxy. Two are equal if they are made of the same.
+/// The TLS of a proxy. Two are equal if their settings are equal.
 pub struct DoorTls {
     pub(super) config: Arc<ServerConfig>,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
@@ -40,8 +40,8 @@ pub struct DoorTls {
 }
 
 impl DoorTls {
-    /// TLS 1.3 and 1.2 for HTTP/2, HTTP/1.1 and SOCKS. Nothing is resumed, so that no ticket
-    /// outlives a certificate or its roots.
+    /// Creates the TLS: 1.3 and 1.2, for HTTP/2, HTTP/1.1 and SOCKS. Nothing is resumed, so that no
+    /// ticket outlives a certificate or its roots.
     ///
     /// # Errors
     /// [`DoorMalformed`].
@@ -73,7 +73,7 @@ impl DoorTls {
         })
     }
 
-    /// Whether it takes a client certificate now that it took, or that another one took.
+    /// Whether a certificate that was accepted, perhaps under other settings, is accepted now.
     pub(super) fn takes(&self, chain: &[CertificateDer<'_>], groups: &[Arc<str>]) -> bool {
         let (Some(verifier), [own, others @ ..]) = (&self.verifier, chain) else {
             return false;
@@ -82,7 +82,7 @@ impl DoorTls {
         verifier.verify_client_cert(own, others, now).is_ok() && self.is_of_domain(groups)
     }
 
-    /// Whether these groups have the trust domain, if one is named.
+    /// Whether these groups include the trust domain, if one is named.
     pub(super) fn is_of_domain(&self, groups: &[Arc<str>]) -> bool {
         let named = self.settings.trust_domain.as_deref();
         named.is_none_or(|domain| groups.iter().any(|group| **group == *domain))
@@ -119,13 +119,13 @@ impl Eq for DoorTls {}
 
 crate::names::concealed!(DoorTls);
 
-/// Whether the time of a certificate is over.
+/// Whether a certificate has expired.
 #[must_use]
 pub fn is_over(certificate: &CertificateDer<'_>) -> bool {
     CertificateHolder::read(certificate).is_some_and(|holder| holder.ends < now())
 }
 
-/// The second of Unix time. A clock before 1970 has all evidence end.
+/// Returns the Unix time in seconds. With a clock before 1970, all evidence has ended.
 pub(super) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(u64::MAX, |since| since.as_secs())

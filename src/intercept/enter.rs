@@ -1,4 +1,4 @@
-//! How a client enters the TLS of a proxy.
+//! The TLS handshake of a client with a proxy.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use super::first::FirstBytes;
 use super::hello::{HandshakeError, cause};
 use super::prefixed::Prefixed;
 
-/// Why a client does not enter.
+/// Why the handshake with a client failed.
 pub enum DoorRefused {
-    /// It speaks HTTP in clear text, and may be told so.
+    /// The client speaks HTTP in clear text, and can be answered.
     Http(Prefixed<ClientStream>),
-    /// It speaks something else in clear text.
+    /// The client speaks another protocol in clear text.
     Clear,
-    /// Its certificate is not taken, or it has none.
+    /// The client's certificate is not accepted, or is missing.
     Certificate(&'static str),
-    /// The handshake failed otherwise.
+    /// The handshake failed for another reason.
     Handshake(HandshakeError),
 }
 
-/// Takes a client into the TLS of a proxy: one that speaks in clear text is refused at once.
+/// Does the TLS handshake with a client; refuses a client that speaks in clear text at once.
 ///
 /// # Errors
 /// [`DoorRefused`] by cause. The caller must set a time limit.
@@ -55,7 +55,7 @@ pub async fn enter(
     Ok(ClientStream::Tls(Box::new(DoorStream { stream, door, by })))
 }
 
-/// What is wrong with a client's certificate.
+/// Returns what is wrong with a client's certificate.
 fn of_certificate(fault: &Fault) -> &'static str {
     match fault {
         Fault::UnknownIssuer => "no root of `client_roots` signed its certificate",

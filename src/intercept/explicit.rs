@@ -17,21 +17,21 @@ use crate::wire::{HeadReader, WireMalformed, parse_head};
 /// The longest head of a CONNECT, in bytes.
 const CONNECT_HEAD: usize = 16 << 10;
 
-/// The longest head of a first request that is looked at before its session is known, in bytes:
-/// more than one that is not refused.
+/// The longest head that is read before the session is known, in bytes: more than any head that is
+/// accepted.
 const FIRST_HEAD: usize = 64 << 10;
 
-/// The port of the gateway's own name where a CONNECT leads to the proxy itself: what comes inside
-/// is of the caller who opened it, and presents nothing.
+/// The port at which a CONNECT to the gateway's own name leads to the proxy itself. The connection
+/// inside has the caller that opened it, and presents no credentials.
 const ITSELF_PORT: u16 = 3128;
 
-/// What the client of the proxy port wants.
+/// The kind of request from a client of the proxy port.
 pub enum Asked {
     /// A CONNECT tunnel.
     Connect {
-        /// Where it leads.
+        /// The target.
         to: Authority,
-        /// Whether it is answered, as one over HTTP/2 is.
+        /// Whether it was answered already, as over HTTP/2.
         is_answered: bool,
     },
     /// A SOCKS5 tunnel; not answered yet.
@@ -41,12 +41,12 @@ pub enum Asked {
 }
 
 crate::names::faults! {
-    /// Why the client of the proxy port is not served.
+    /// Why a client of the proxy port is not served.
     #[derive(Debug, thiserror::Error)]
     pub enum OpeningRefused {
         /// The stream failed or ended.
         Io(#[from] io::Error) = ClientLeft "the client's connection ended",
-        /// The SOCKS negotiation failed; the client was told.
+        /// The SOCKS negotiation failed; the client was answered.
         Socks(#[from] socks::Error) = inner transparent,
         /// The CONNECT request is malformed.
         Head(#[from] WireMalformed) = inner transparent,
@@ -57,7 +57,7 @@ crate::names::faults! {
     }
 }
 
-/// Reads what the client wants. Bytes that follow a CONNECT stay in the stream (threats A15).
+/// Reads a client's request. Bytes after a CONNECT stay in the stream (threats A15).
 ///
 /// # Errors
 /// [`OpeningRefused`] by cause. The caller must set a time limit.
@@ -74,7 +74,7 @@ pub async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Where a CONNECT leads to the proxy itself.
+/// Returns the target of a CONNECT to the proxy itself.
 #[must_use]
 pub fn itself() -> Authority {
     Authority {
@@ -83,7 +83,7 @@ pub fn itself() -> Authority {
     }
 }
 
-/// Whether a CONNECT leads there.
+/// Whether a target is the proxy itself.
 #[must_use]
 pub fn is_itself(target: &Authority) -> bool {
     target.port == ITSELF_PORT && target.host.as_str() == GATEWAY_NAME
@@ -95,8 +95,8 @@ pub fn is_socks<IO>(io: &Prefixed<IO>) -> bool {
     io.ahead().first() == Some(&5)
 }
 
-/// Returns what the head of the first request presents, which stays in the stream; none if the head
-/// is malformed. To a base URL that is a token, in a field of its own.
+/// Returns the credentials in the head of the first request, which stays in the stream; none if the
+/// head is malformed. For a base URL, they are a token in a field of its own.
 ///
 /// # Errors
 /// Those of the stream, also if the head is too long. The caller must set a time limit.
@@ -126,14 +126,14 @@ pub async fn presented_ahead<IO: AsyncRead + Unpin>(
     })
 }
 
-/// Where the first request goes, as far as its head was read and says so.
+/// Returns the authority that the first request names, if its head was read and names one.
 #[must_use]
 pub fn asks_for<IO>(io: &Prefixed<IO>) -> Option<Authority> {
     let head = parse_head(io.ahead()).ok()??;
     asked_of(&Uri::try_from(head.target).ok()?)
 }
 
-/// Where a target leads that names its host.
+/// Returns the authority of a target that names its host.
 #[must_use]
 pub fn asked_of(target: &Uri) -> Option<Authority> {
     let usual = match target.scheme_str() {
@@ -144,8 +144,8 @@ pub fn asked_of(target: &Uri) -> Option<Authority> {
     Authority::parse(target.authority()?.as_str().as_bytes(), usual).ok()
 }
 
-/// Takes a request without content that was refused from the stream; `false` if it is none, and the
-/// connection cannot go on.
+/// Removes a refused request without content from the stream; `false` if it has content, and the
+/// connection must end.
 pub fn forget_head<IO>(io: &mut Prefixed<IO>) -> bool {
     let of_content = |name: &[u8]| {
         name.eq_ignore_ascii_case(b"content-length")
@@ -183,7 +183,7 @@ async fn connect<IO: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Where a CONNECT of HTTP/2 leads (RFC 9113 §8.5).
+/// Returns the target of a CONNECT over HTTP/2 (RFC 9113 §8.5).
 ///
 /// # Errors
 /// [`OpeningRefused`] by cause.
@@ -193,7 +193,7 @@ pub fn target_of<B>(request: &Request<B>) -> Result<Authority, OpeningRefused> {
     target(named.as_bytes(), hosts.map(HeaderValue::as_bytes))
 }
 
-/// Reads the target of a CONNECT, with which each host must agree.
+/// Reads the target of a CONNECT, which must agree with each `Host`.
 fn target<'a>(
     target: &[u8],
     mut hosts: impl Iterator<Item = &'a [u8]>,
@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a client presents anything in what it sent, and what is left once that is forgotten.
+    /// Whether the head of `sent` has credentials, and what is left once it is removed.
     fn ahead(sent: &str) -> (bool, Option<String>) {
         let (presents, mut io) = run(async {
             let (mut client, server) = tokio::io::duplex(4096);
@@ -245,7 +245,7 @@ mod tests {
         for (sent, wanted) in [
             (connect(&[host, proves].concat()), (true, left("GET"))),
             (connect(host), (false, left("GET"))),
-            // Of two, none counts.
+            // With two values, neither counts.
             (
                 connect(&[host, proves, proves].concat()),
                 (false, left("GET")),

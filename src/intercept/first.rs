@@ -1,4 +1,4 @@
-//! Recognises by its first bytes what a connection carries, so that what is neither TLS nor HTTP is
+//! Recognises a connection's protocol by its first bytes, so that any other than TLS and HTTP is
 //! refused at once.
 
 use std::io;
@@ -8,19 +8,19 @@ use tokio::io::AsyncRead;
 use super::prefixed::Prefixed;
 use crate::names::ReasonCode;
 
-/// What the first bytes of a connection begin.
+/// The protocol that the first bytes indicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstBytes {
     /// A TLS handshake record (RFC 8446 §5.1).
     Tls,
-    /// What only a reader of HTTP can judge.
+    /// Possibly HTTP, which only an HTTP parser can judge.
     Http,
     /// A protocol that the gateway does not carry.
     Foreign(ReasonCode),
 }
 
 impl FirstBytes {
-    /// Reads ahead until it is known; `None` if the stream ends without a byte.
+    /// Reads ahead until the protocol is known; `None` if the stream ends without a byte.
     ///
     /// # Errors
     /// Those of the stream. The caller must set a time limit.
@@ -36,17 +36,17 @@ impl FirstBytes {
         }
     }
 
-    /// What the bytes begin, once they are enough.
+    /// Returns the protocol, once there are enough bytes.
     fn of(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [] | [b'*'] => None,
             [TLS_HANDSHAKE, ..] => Some(Self::Tls),
-            // The number of parts of a command, which is an array of them.
+            // A Redis command is an array: `*` and the number of its parts.
             [b'*', b'0'..=b'9', ..] => Some(Self::Foreign(ReasonCode::ProtocolRedis)),
             [0, ..] => postgres(bytes),
             _ if bytes.starts_with(SSH) => Some(Self::Foreign(ReasonCode::ProtocolSsh)),
             _ if SSH.starts_with(bytes) => None,
-            // A line that begins with a letter, or an empty one.
+            // The start of a request line, or an empty line.
             [first, ..] if first.is_ascii_graphic() || matches!(first, b' ' | b'\r' | b'\n') => {
                 Some(Self::Http)
             }
@@ -55,7 +55,7 @@ impl FirstBytes {
     }
 }
 
-/// A length of four bytes, then the version of the protocol or the code of a request.
+/// A Postgres message begins with a length of four bytes, then a version or a request code.
 fn postgres(bytes: &[u8]) -> Option<FirstBytes> {
     let (_, rest) = bytes.split_first_chunk::<4>()?;
     let (code, _) = rest.split_first_chunk::<4>()?;
@@ -77,8 +77,8 @@ const SSH: &[u8] = b"SSH-";
 const CANCEL: u32 = 80_877_102;
 const ENCRYPT_BY_GSSAPI: u32 = 80_877_104;
 
-/// Whether servers speak first on a port: a client that speaks HTTP or TLS never goes there. FTP,
-/// SSH, Telnet, SMTP, POP3, NNTP, IMAP, MySQL, VNC.
+/// Whether servers speak first on a port, which clients of HTTP or TLS never use: FTP, SSH, Telnet,
+/// SMTP, POP3, NNTP, IMAP, MySQL, VNC.
 #[must_use]
 pub fn server_speaks_first(port: u16) -> bool {
     matches!(

@@ -1,5 +1,5 @@
-//! The client's TLS handshake: reads its hello with a size limit and a deadline, checks the name,
-//! and terminates TLS.
+//! The client's TLS handshake: reads its hello with a size limit and a deadline, checks the server
+//! name, and terminates TLS.
 
 use std::future::poll_fn;
 use std::io::{self, Read};
@@ -22,7 +22,7 @@ use crate::message::{Host, HostMalformed};
 use crate::names::ReasonCode;
 use crate::wire::hello::{HelloFault, HelloReader};
 
-/// What is known about the destination before the client's hello.
+/// The known destination before the client's hello.
 #[derive(Debug, Clone, Copy)]
 pub enum Destination<'a> {
     /// A CONNECT or SOCKS target, or the name for a synthetic address: the SNI must be the same.
@@ -40,7 +40,7 @@ pub struct Terminated<IO> {
     /// The host that the client believes it is connected to: its SNI, or the address that it
     /// dialled.
     pub host: Host,
-    /// Whether the client sent that name as SNI.
+    /// Whether the client sent the host as SNI.
     pub named_by_sni: bool,
     /// Whether ALPN chose HTTP/2; otherwise HTTP/1.1.
     pub http2: bool,
@@ -49,16 +49,16 @@ pub struct Terminated<IO> {
 /// Why a client's TLS handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
-    /// There is no hello.
+    /// The hello is malformed or missing.
     #[error(transparent)]
     Hello(HelloFault),
-    /// The client ended the connection inside the handshake.
+    /// The client ended the connection during the handshake.
     #[error("the client left during the handshake")]
     Left,
     /// The deadline passed.
     #[error("the handshake took too long")]
     Timeout,
-    /// No SNI, and neither a name nor an address instead.
+    /// There is no SNI, and no host or address to use instead.
     #[error("the client names no host")]
     NoSni,
     /// The SNI is not a host name.
@@ -70,10 +70,10 @@ pub enum HandshakeError {
     /// The client offers application protocols, but neither `h2` nor `http/1.1`.
     #[error("no common application protocol")]
     Alpn,
-    /// No leaf for this host.
+    /// No leaf is made for this host.
     #[error("no certificate for this host: {0}")]
     Mint(#[source] MintRefused),
-    /// TLS failed otherwise.
+    /// TLS failed for another reason.
     #[error("the TLS handshake failed")]
     Tls(#[source] rustls::Error),
     /// The connection failed.
@@ -82,7 +82,7 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// The short code for audit.
+    /// Returns the reason code for audit.
     #[must_use]
     pub fn reason(&self) -> ReasonCode {
         match self {
@@ -100,8 +100,8 @@ impl HandshakeError {
         }
     }
 
-    /// The alert for the client, if we have to write it. For [`HandshakeError::Tls`], rustls wrote
-    /// its own.
+    /// Returns the alert for the client, if the gateway must write it. For [`HandshakeError::Tls`],
+    /// rustls wrote its own.
     fn alert(&self) -> Option<Vec<u8>> {
         let ours = match self {
             Self::Hello(HelloFault::Tls(_, alert)) if !alert.is_empty() => {
@@ -170,7 +170,7 @@ where
         Ok(chosen) => chosen,
         Err(error) => {
             if let Some(alert) = error.alert() {
-                // The verdict stands whether or not the client still reads.
+                // The outcome is the same whether or not the client still reads.
                 let _ = send(&mut io, &alert).await;
             }
             return Err(error);
@@ -195,7 +195,7 @@ struct Chosen {
     config: Arc<ServerConfig>,
 }
 
-/// Checks the hello: one host, and a protocol that we speak.
+/// Checks the hello: one host, and a protocol that the gateway speaks.
 fn choose(
     hello: &ClientHello<'_>,
     ca: &SessionCa,
@@ -229,8 +229,8 @@ fn choose(
         }
         (None, Destination::Named(host)) if host.ip().is_some() => unnamed(host.clone(), ca),
         (None, Destination::Named(_)) => Err(HandshakeError::NoSni),
-        // A synthetic address that leads back to no name is no host, and neither is that of a
-        // listener for SNI.
+        // No host: a synthetic address without a name, or the unspecified address of a listener for
+        // SNI.
         (None, Destination::Address(ip)) if is_synthetic(ip) || ip.is_unspecified() => {
             Err(HandshakeError::NoSni)
         }
@@ -238,7 +238,7 @@ fn choose(
     }
 }
 
-/// A leaf for an address, for a client that sends no name.
+/// Returns a leaf for an address, for a client that sends no server name.
 fn unnamed(host: Host, ca: &SessionCa) -> Result<Chosen, HandshakeError> {
     let leaf = ca.leaf(&host).map_err(|refused| match refused {
         MintRefused::OutsideConstraints => HandshakeError::NoSni,
@@ -296,7 +296,7 @@ async fn send<IO: AsyncWrite + Unpin>(io: &mut IO, bytes: &[u8]) -> io::Result<(
     io.shutdown().await
 }
 
-/// The cause of a failed handshake.
+/// Returns the cause of a failed handshake.
 pub(super) fn cause(error: io::Error) -> HandshakeError {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return HandshakeError::Left;
@@ -318,7 +318,7 @@ enum Alert {
 }
 
 impl Alert {
-    /// A fatal alert in a plain-text record, for the time before the server's hello.
+    /// Returns a fatal alert in a plain-text record, for before the server's hello.
     fn record(self) -> [u8; 7] {
         [21, 3, 3, 0, 2, 2, self as u8]
     }

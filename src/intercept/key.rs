@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 pub(super) struct Key(Arc<EcdsaKeyPair>);
 
 impl Key {
-    /// A new random key, or `None` if the system's random source fails.
+    /// Creates a random key; `None` if the system's random source fails.
     pub(super) fn generate() -> Option<Self> {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).ok()?;
         Some(Self(Arc::new(pair)))
@@ -29,7 +29,7 @@ impl Key {
         Some(Self(Arc::new(pair)))
     }
 
-    /// The private key as PKCS #8.
+    /// Returns the private key as PKCS #8.
     pub(super) fn pkcs8(&self) -> Option<Zeroizing<Vec<u8>>> {
         let document = self.0.to_pkcs8v1().ok()?;
         Some(Zeroizing::new(document.as_ref().to_vec()))

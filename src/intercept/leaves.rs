@@ -1,5 +1,5 @@
-//! The leaves of a session: minted at the first handshake with a name, then cached. A name that no
-//! policy reaches gets one from a budget of its own, under which its requests are refused.
+//! The leaves of a session: minted at the first handshake with a name, then cached. Names that no
+//! policy reaches have a budget of their own, for leaves under which their requests are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use super::budget::Budget;
 use super::mint::{CaSettings, Mint, MintRefused};
 use crate::message::Host;
 
-/// How many leaves all sessions of this process have minted.
+/// Returns how many leaves all sessions of this process have minted.
 #[must_use]
 pub fn leaves_minted() -> u64 {
     MINTED.load(Ordering::Relaxed)
@@ -65,8 +65,7 @@ struct Leaf {
 }
 
 impl Leaf {
-    /// Whether clients accept it now. A clock that was set back may have made it a leaf of the
-    /// future.
+    /// Whether clients accept the leaf now. After a clock was set back, it may not be valid yet.
     fn is_fresh(&self, now: OffsetDateTime) -> bool {
         self.minted_at - CLOCKS_DIFFER <= now && now < self.renew_at
     }
@@ -94,7 +93,7 @@ impl Leaves {
         now: OffsetDateTime,
         tick: Instant,
     ) -> Result<Arc<CertifiedKey>, MintRefused> {
-        // Asked each time: names that are refused must not use up the leaves of those that are not.
+        // Checked each time: refused names must not use up the leaves of permitted ones.
         let cache = match (self.is_reached)(host) {
             true => &self.cache,
             false => &self.refusing,
@@ -128,8 +127,8 @@ impl Leaves {
         Ok(key)
     }
 
-    /// Changes how long leaves live, and how many are kept. Those that would live too long are
-    /// minted again.
+    /// Changes the lifetime of leaves, and the size of their cache. Leaves that would live too long
+    /// are minted again.
     pub(super) fn change(&self, lifetime: Duration, kept: usize) {
         let mut cache = self.cache.lock();
         cache.most = kept.max(1);
@@ -168,12 +167,12 @@ crate::names::concealed!(Leaves);
 /// How many leaves of hosts that no policy reaches are cached.
 const REFUSING_KEPT: usize = 128;
 
-/// How far a clock may be set back before leaves are minted anew. It is well within what leaves are
-/// backdated by.
+/// How far the clock may be set back before leaves are minted anew: well below the time by which
+/// leaves are backdated.
 const CLOCKS_DIFFER: time::Duration = time::Duration::hours(1);
 
-/// The session's configuration: one ticket per connection, sealed with a key that no other session
-/// has.
+/// Returns the session's configuration: one ticket per connection, sealed with a key that no other
+/// session has.
 ///
 /// rustls resumes a ticket only under the SNI that it was issued for, and 0-RTT stays off.
 pub(super) fn config_with_tickets(
@@ -185,7 +184,7 @@ pub(super) fn config_with_tickets(
     Ok(config)
 }
 
-/// TLS 1.3 and 1.2, no resumption, no early data, no key log.
+/// Returns a configuration with TLS 1.3 and 1.2, no resumption, no early data, no key log.
 pub(super) fn config_without_tickets(
     resolver: Arc<dyn ResolvesServerCert>,
 ) -> Result<ServerConfig, rustls::Error> {

@@ -18,7 +18,7 @@ use super::key::Key;
 use crate::message::Host;
 use crate::names::SessionId;
 
-/// How a session's CA is made.
+/// The settings of a session's CA.
 #[derive(Debug, Clone)]
 pub struct CaSettings {
     /// How long the session lives before it must be renewed; at most 199 days. A leaf lives no
@@ -56,7 +56,7 @@ pub enum CaError {
     /// The lifetime is zero or more than 199 days.
     #[error("a session lives from one second to 199 days")]
     Lifetime,
-    /// The kept key is no key of a CA.
+    /// The kept key is not the key of a CA.
     #[error("the kept key of the CA cannot be read")]
     Kept,
     /// The system's random source failed.
@@ -71,32 +71,32 @@ pub enum CaError {
 }
 
 crate::names::faults! {
-    /// Why no leaf is made for a host.
+    /// Why no leaf is minted for a host.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
     pub enum MintRefused {
         /// The session's closed list of hosts does not contain it.
         OutsideConstraints = HostNotPermitted "the host is outside the session's list",
         /// The session requested too many new names.
         Throttled = MintThrottled "too many new host names",
-        /// The CA's life is over.
+        /// The session's CA has expired.
         Ended = SessionEnded "the session's CA has expired",
         /// The leaf cannot be encoded or signed.
         Failed = MintFailed "the certificate cannot be made",
     }
 }
 
-/// The keys of a session's CA and what is needed to sign with them.
+/// Signs the certificates of a session with its CA's key.
 pub(super) struct Mint {
     root: Root,
     issuer: Issuer<'static, Key>,
     leaf_key: Key,
     leaf_key_id: Vec<u8>,
-    /// In seconds.
+    /// The lifetime of leaves, in seconds.
     leaves_live: AtomicU64,
     constraints: Option<Vec<Host>>,
 }
 
-/// A CA as it is kept between two processes: its certificate, and its key.
+/// A CA as it is kept from one process to the next: its certificate, and its key.
 pub struct KeptCa {
     /// The certificate as PEM.
     pub pem: String,
@@ -108,7 +108,7 @@ pub struct KeptCa {
     pub key: Zeroizing<Vec<u8>>,
 }
 
-/// A CA's certificate, and when it is valid.
+/// A CA's certificate, and its validity.
 struct Root {
     pem: String,
     not_before: OffsetDateTime,
@@ -116,7 +116,7 @@ struct Root {
 }
 
 impl Mint {
-    /// Makes the keys and the root of a session, or those of `kept` again.
+    /// Creates the keys and the root of a session, or recreates those of `kept`.
     ///
     /// A kept certificate that is half-way to its end is replaced by one with the same name and
     /// key. Clients accept leaves under either.
@@ -149,18 +149,18 @@ impl Mint {
         })
     }
 
-    /// Changes how long leaves live. Returns whether that is less than before.
+    /// Changes the lifetime of leaves. Returns whether it became shorter.
     pub(super) fn live(&self, lifetime: Duration) -> bool {
         let lifetime = lifetime.min(LEAF_LIFETIME).as_secs();
         self.leaves_live.swap(lifetime, Ordering::Relaxed) > lifetime
     }
 
-    /// The root's certificate as PEM.
+    /// Returns the root's certificate as PEM.
     pub(super) fn root_pem(&self) -> &str {
         &self.root.pem
     }
 
-    /// What must be kept so that another process has the same CA.
+    /// Returns the state from which another process recreates the CA.
     pub(super) fn keep(&self) -> Option<KeptCa> {
         Some(KeptCa {
             pem: self.root.pem.clone(),
@@ -182,7 +182,7 @@ impl Mint {
         })
     }
 
-    /// Signs a leaf for exactly one host, and returns when to renew it.
+    /// Signs a leaf for exactly one host. Also returns when to renew it.
     ///
     /// The subject is empty and the SAN therefore critical (RFC 5280 §4.2.1.6): a host name may be
     /// longer than the 64 characters of a common name, and no current client reads one.
@@ -230,7 +230,7 @@ impl Root {
         })
     }
 
-    /// The kept certificate, while it has more than half of its time left.
+    /// Returns the kept certificate, if it has more than half of its time left.
     fn kept(kept: &KeptCa, now: OffsetDateTime) -> Option<Self> {
         let not_before = OffsetDateTime::from_unix_timestamp(kept.from).ok()?;
         let not_after = OffsetDateTime::from_unix_timestamp(kept.to).ok()?;
@@ -264,7 +264,7 @@ fn root_params(
     Ok(params)
 }
 
-/// The key of every leaf of this process. A leaf is only worth what the CA that signed it is.
+/// Returns the key of every leaf of this process. A leaf is worth as much as the CA that signed it.
 fn leaf_key() -> Result<Key, CaError> {
     static KEY: OnceLock<Key> = OnceLock::new();
     if let Some(key) = KEY.get() {
@@ -287,7 +287,7 @@ fn common_name(session: &SessionId) -> DistinguishedName {
     name
 }
 
-/// The list as critical name constraints.
+/// Returns the list as critical name constraints.
 ///
 /// If no address is listed, all are excluded. If one is, addresses stay unconstrained here, and
 /// only our own check ([`Mint::covers`]) enforces the list: BoringSSL (gRPC) rejects every chain in
@@ -324,8 +324,8 @@ fn subject_alt_name(host: &Host) -> Result<SanType, MintRefused> {
     name.map(SanType::DnsName).map_err(|_| MintRefused::Failed)
 }
 
-/// 16 bytes, positive and without a leading zero byte, so that the DER integer is minimal (RFC 5280
-/// §4.1.2.2).
+/// Returns 16 bytes, positive and without a leading zero byte, so that the DER integer is minimal
+/// (RFC 5280 §4.1.2.2).
 pub(super) fn serial() -> Option<SerialNumber> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;

@@ -1,8 +1,8 @@
-//! The session's CA as a certificate database of NSS, which Chromium trusts beside its own list.
+//! The session's CA as an NSS certificate database, which Chromium trusts besides its own list.
 //!
 //! Chromium reads no variable and none of the system's files. It reads `~/.pki/nssdb/cert9.db`: one
-//! SQLite table, in which each column is an attribute of PKCS #11, named by its number. A
-//! certificate is one row, and what it is trusted for is another.
+//! SQLite table, in which each column is a PKCS #11 attribute, named by its number. A certificate
+//! is one row, and its trust settings are another.
 
 use der::asn1::AnyRef;
 use der::{Decode as _, Reader as _, SliceReader};
@@ -11,10 +11,10 @@ use rusqlite::{Connection, params_from_iter};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-/// Why there is no database.
+/// Why no database is made.
 #[derive(Debug, thiserror::Error)]
 pub enum NssError {
-    /// The certificate is none.
+    /// The certificate is malformed.
     #[error("the session's certificate cannot be read")]
     Certificate,
     /// SQLite failed.
@@ -22,7 +22,7 @@ pub enum NssError {
     Database(#[from] rusqlite::Error),
 }
 
-/// Makes the database that trusts a CA for the certificates of servers, and for nothing else.
+/// Makes a database that trusts a CA for server certificates only.
 ///
 /// # Errors
 /// [`NssError`]
@@ -72,7 +72,7 @@ fn as_trusted(certificate: &[u8], names: &CertificateNames<'_>) -> Vec<Attribute
     ]
 }
 
-/// NSS finds a certificate's trust by its issuer and number, and compares this.
+/// NSS finds a certificate's trust by its issuer and number, and compares this digest.
 fn digest(certificate: &[u8]) -> Vec<u8> {
     use aws_lc_rs::digest;
     let hash = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, certificate);
@@ -91,7 +91,7 @@ fn insert(database: &Connection, id: i64, attributes: &[Attribute]) -> rusqlite:
     database.execute(&sql, params_from_iter(values)).map(drop)
 }
 
-/// The table and its indexes, as NSS makes them.
+/// Returns the table and its indexes, as NSS makes them.
 fn schema() -> String {
     let columns = COLUMNS.split_whitespace().collect::<Vec<_>>().join(", ");
     format!(

@@ -1,5 +1,5 @@
 //! A client's HTTP/2 connection that takes turns with the others, and ends if it sends too many
-//! frames that ask for nothing.
+//! idle frames: frames that carry no request.
 //!
 //! The parser above it reads for as long as bytes arrive, so a client could occupy the thread with
 //! frames that cost it nine bytes each. Here, each read uses up part of the turn that the runtime
@@ -19,15 +19,14 @@ use tokio::task::coop::consume_budget;
 use super::budget::Budget;
 use crate::names::delegated;
 
-/// The connection below HTTP/2.
+/// The connection underneath HTTP/2.
 pub struct Paced<IO> {
     io: IO,
     frames: Frames,
     idle: Budget,
-    /// How many more frames that ask for nothing it may send, earned by what it received and
-    /// requested.
+    /// How many more idle frames it may send, earned by what it received and requested.
     earned: u32,
-    /// The most bytes of the next read. Few if frames are small, so that a turn handles few of
+    /// The most bytes of the next read. Small if frames are small, so that a turn handles few of
     /// them.
     piece: usize,
     /// Whether the last write was complete, so that a frame of our own may follow.
@@ -37,7 +36,7 @@ pub struct Paced<IO> {
     flooded: Flooded,
 }
 
-/// Whether the connection was ended because of frames that ask for nothing.
+/// Whether the connection was ended because of idle frames.
 #[derive(Debug, Clone, Default)]
 pub struct Flooded(Arc<AtomicBool>);
 
@@ -50,7 +49,7 @@ impl Flooded {
 }
 
 impl<IO> Paced<IO> {
-    /// Wraps a connection from its first byte, the client's preface; `flooded` later says whether
+    /// Wraps a connection from its first byte, the client's preface; `flooded` later tells whether
     /// it was ended.
     pub fn new(io: IO, flooded: Flooded) -> Self {
         Self {
@@ -67,7 +66,7 @@ impl<IO> Paced<IO> {
 }
 
 impl<IO: AsyncWrite + Unpin> Paced<IO> {
-    /// Sends the reason, if the connection accepts it at once, and ends the connection.
+    /// Sends GOAWAY, if the connection accepts it at once, and ends the connection.
     fn end(&mut self, cx: &mut Context<'_>) -> io::Error {
         if !self.flooded.0.swap(true, Ordering::Relaxed) && self.between_frames {
             // This is a courtesy: the connection ends either way.
@@ -88,7 +87,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<IO> {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        // When the turn is over, the task is woken for its next one.
+        // Once the turn is over, the task is woken for its next one.
         ready!(pin!(consume_budget()).poll(cx));
         if this.over {
             return Poll::Ready(Err(this.end(cx)));
@@ -103,7 +102,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<IO> {
         this.earn(seen.requests * IDLE_FOR_A_REQUEST);
         let unearned = seen.idle.saturating_sub(this.earned);
         this.earned = this.earned.saturating_sub(seen.idle);
-        // What was read is passed on. The next read ends the connection.
+        // The bytes that were read are passed on. The next read ends the connection.
         this.over = !this.idle.take_many(unearned, Instant::now());
         // A short read may have been expensive: each byte may come in a TLS record of its own.
         let little = if new.len() < SMALL_PIECE / 2 {
@@ -146,7 +145,7 @@ impl<IO> Paced<IO> {
 
     fn wrote(&mut self, count: usize, all: usize) {
         self.between_frames = count == all;
-        // A client answers what it receives with window updates.
+        // A client responds to received bytes with window updates.
         self.earn(
             u32::try_from(count)
                 .unwrap_or(u32::MAX)
@@ -183,16 +182,16 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Paced<IO> {
 struct Frames {
     head: [u8; HEAD],
     held: usize,
-    /// Bytes until the next head.
+    /// How many bytes are left until the next head.
     skip: usize,
 }
 
-/// What a piece of the client's bytes contained.
+/// The frames that a piece of the client's bytes contained.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     frames: u32,
     requests: u32,
-    /// Frames that ask for nothing.
+    /// How many idle frames there were.
     idle: u32,
 }
 
@@ -243,12 +242,12 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
-/// A GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 §6.8). It names no stream as one that may be retried.
+/// A GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 §6.8). It marks no stream as safe to retry.
 const GOAWAY: &[u8] = &[
     0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0x0b,
 ];
-/// How many frames that ask for nothing a connection may send: at once, per second, and more for
-/// what it receives and requests.
+/// How many idle frames a connection may send: at once, per second, and more for what it receives
+/// and requests.
 const IDLE_BURST: u32 = 512;
 const IDLE_PER_SECOND: u32 = 200;
 const IDLE_FOR_A_REQUEST: u32 = 8;
@@ -338,7 +337,7 @@ mod tests {
         client.write_all(&connection(&[])).await.unwrap();
         paced.read_exact(&mut [0; PREFACE]).await.unwrap();
         for _ in 0..10_000 {
-            // A small event, and the two updates with which the simplest clients answer.
+            // A small event, and the two window updates with which the simplest clients respond.
             paced.write_all(&[0; 59]).await.unwrap();
             client.read_exact(&mut [0; 59]).await.unwrap();
             client.write_all(&frame(8, 0, 4).repeat(2)).await.unwrap();

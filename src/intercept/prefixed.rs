@@ -16,7 +16,7 @@ pub struct Prefixed<IO> {
 }
 
 impl<IO> Prefixed<IO> {
-    /// A stream with nothing read ahead.
+    /// Wraps a stream with nothing read ahead.
     pub fn new(io: IO) -> Self {
         Self {
             prefix: BytesMut::new(),
@@ -24,19 +24,19 @@ impl<IO> Prefixed<IO> {
         }
     }
 
-    /// The stream itself.
+    /// Returns the stream itself.
     #[must_use]
     pub fn get_ref(&self) -> &IO {
         &self.io
     }
 
-    /// The bytes read ahead so far.
+    /// Returns the bytes read ahead so far.
     #[must_use]
     pub fn ahead(&self) -> &[u8] {
         &self.prefix
     }
 
-    /// Removes bytes from the front of those read ahead.
+    /// Removes this many of the bytes read ahead.
     pub fn consume(&mut self, count: usize) {
         self.prefix.advance(count);
         if self.prefix.is_empty() {

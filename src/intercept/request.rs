@@ -1,4 +1,4 @@
-//! The request that travels through the stages, carried inside each stage's proof.
+//! The request that passes through the stages, carried inside each stage's proof.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::message::RequestHead;
 
 /// One request on its way from the client to the origin.
 ///
-/// It proves nothing by itself: the stage that holds it says what may be done with it. Each stage
-/// passes it on whole, so everything that travels with a request is listed here.
+/// It proves nothing by itself: the stage that holds it determines what may be done with it. Each
+/// stage passes it on whole, so everything that travels with a request is listed here.
 pub struct Request {
-    /// The connection on which it came.
+    /// The connection on which the request arrived.
     pub(crate) connection: Arc<ConnectionContext>,
     /// The canonical head.
     pub(crate) head: RequestHead,
@@ -28,32 +28,32 @@ pub struct Request {
     pub(crate) content: Content,
     /// Counts the bytes of content that moved.
     pub(crate) meter: Arc<Meter>,
-    /// Where phantoms in its content are noted, if that is searched.
+    /// Where phantoms in the content are noted, if the content is searched.
     pub(crate) noted: Option<Arc<Noted>>,
-    /// What the client wants the connection to become.
+    /// The protocol that the client wants to switch to.
     pub(crate) upgrade: Option<Box<Upgrade>>,
 }
 
-/// What the client wants the connection to become.
+/// A requested switch of the connection's protocol.
 pub struct Upgrade {
-    /// Resolves to the client's side when the answer is a 101 (or the 200 of an extended CONNECT).
+    /// Resolves to the client's side at the response 101 (or 200 to an extended CONNECT).
     pub on: OnUpgrade,
     /// The accept value that the client expects, or `None` for an extended CONNECT (RFC 8441).
     pub accept: Option<String>,
-    /// What the origin's answer must contain.
+    /// What the origin's response must contain.
     pub expected: websocket::Expected,
 }
 
 impl Request {
-    /// The content's length in bytes, as the head announces it; 0 without content, `None` if the
-    /// head gives no length.
+    /// Returns the content's length in bytes, as the head announces it; 0 without content, `None`
+    /// if the head gives no length.
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
         self.content.size_hint().exact()
     }
 
-    /// The same request with its content in memory: all of it, or the beginning that `prefix` asks
-    /// for.
+    /// Returns the same request with its content in memory: all of it, or the beginning that
+    /// `prefix` asks for.
     ///
     /// # Errors
     /// [`HoldFault`] by cause. The request is dropped then.
@@ -67,13 +67,13 @@ impl Request {
         Ok(self)
     }
 
-    /// Sends the held content without its coding.
+    /// Replaces the held content by its decoded form.
     pub(crate) fn decoded(&mut self, content: Bytes) {
         self.head.fields.remove(CONTENT_ENCODING);
         self.replace_content(content);
     }
 
-    /// Sends other content than was held, with its digests. What streams behind it stays.
+    /// Replaces the held content, and its digests. Content that still streams after it stays.
     pub(crate) fn replace_content(&mut self, content: Bytes) {
         let fields = &mut self.head.fields;
         digest::make_anew(fields, &content);
@@ -86,7 +86,7 @@ impl Request {
         }
     }
 
-    /// The same request with all of its content in memory, if that is not longer than the limit.
+    /// Buffers all of the content, if it is not longer than the limit.
     ///
     /// # Errors
     /// As [`Request::hold`].

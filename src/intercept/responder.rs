@@ -21,11 +21,10 @@ use super::synthetic::Synthetic;
 use crate::message::Host;
 use crate::wire::dns::Transport;
 
-/// Decides whether a name gets an answer, because some policy could permit its caller a request to
-/// it.
+/// Whether a name gets an answer, since some policy could permit this caller a request to it.
 pub type MayResolve = Box<dyn Fn(&Host, Option<&Caller>) -> bool + Send + Sync>;
 
-/// Sees each answer, for counters and audit. Must be fast.
+/// Is called with each answer, for counters and audit. Must be fast.
 pub type Observe = Box<dyn Fn(&Answer) + Send + Sync>;
 
 /// The state of a session's DNS server, shared by its UDP and TCP tasks and by later connections.
@@ -38,7 +37,7 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// A server that answers the names that `allowed` accepts, from `pool`.
+    /// Creates a server that answers the names that `allowed` accepts, from `pool`.
     #[must_use]
     pub fn new(pool: Synthetic, allowed: MayResolve, observe: Observe) -> Self {
         let budget = Budget::new(QUESTIONS_BURST, QUESTIONS_PER_SECOND, Instant::now());
@@ -51,7 +50,7 @@ impl Responder {
         }
     }
 
-    /// The name that this session gave the synthetic address to.
+    /// Returns the name to which this session gave a synthetic address.
     #[must_use]
     pub fn name(&self, address: IpAddr) -> Option<Host> {
         self.pool().name(address).cloned()
@@ -102,9 +101,9 @@ pub async fn serve_udp(socket: std::net::UdpSocket, responder: Arc<Responder>) -
     }
 }
 
-/// The queries that come to a socket.
+/// The queries that arrive at a socket.
 ///
-/// Each answer leaves from the address that was asked (`IPV6_PKTINFO`), because the client would
+/// Each answer leaves from the address that was queried (`IPV6_PKTINFO`), since the client would
 /// not accept it from another. The socket must be allowed to send from it (TRANSPARENT, FREEBIND or
 /// AnyIP).
 pub struct UdpQuestions {
@@ -115,7 +114,7 @@ pub struct UdpQuestions {
 }
 
 impl UdpQuestions {
-    /// Those of a socket.
+    /// Sets up a socket for queries.
     ///
     /// # Errors
     /// If the socket cannot be set up.
@@ -129,10 +128,10 @@ impl UdpQuestions {
         })
     }
 
-    /// Waits for the next ones, all of one sender.
+    /// Waits for the next queries, all of one sender.
     ///
     /// # Errors
-    /// If the socket fails again and again.
+    /// If the socket fails repeatedly.
     pub async fn next(&mut self) -> io::Result<()> {
         let mut failures = 0;
         loop {
@@ -151,7 +150,7 @@ impl UdpQuestions {
         }
     }
 
-    /// The caller of these, by the interface that they came in by.
+    /// Returns the caller of the latest queries, by the interface through which they arrived.
     ///
     /// # Errors
     /// [`CallerRefused`] if there is no such interface, or if it is the loopback.
@@ -160,7 +159,7 @@ impl UdpQuestions {
         by_interface(HeldInterface::numbered(index, &self.socket))
     }
 
-    /// Answers them, without those that are more than their session may ask.
+    /// Answers the latest queries, except those beyond the session's rate.
     pub fn answer_admitted(&self, responder: &Responder, caller: Option<&Caller>) {
         let admitted = |_: &&[u8]| responder.budget.lock().take(Instant::now()).is_ok();
         for query in self.queries().take_while(admitted) {
@@ -219,13 +218,12 @@ fn send(
 /// ends all connections.
 ///
 /// # Errors
-/// If the listener fails again and again.
+/// If the listener fails repeatedly.
 pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::Result<()> {
     let mut connections = JoinSet::new();
     let mut failures = 0;
     loop {
-        // When full, a new connection waits until another ends. None stays longer than its
-        // deadline.
+        // When full, a new connection waits until another ends. None outlives its deadline.
         while connections.len() >= CONNECTIONS_MAX {
             connections.join_next().await;
         }
@@ -249,8 +247,8 @@ pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::
     }
 }
 
-/// One connection: many queries, each within the deadline. Ends at the first message that is not a
-/// query.
+/// Serves one connection: many queries, each within the deadline. Ends at the first message that is
+/// not a query.
 ///
 /// # Errors
 /// If it breaks, or the client is too slow.

@@ -17,7 +17,7 @@ use crate::wire::socks::{
 /// Checks a user and a password.
 pub type Accepts<'a> = dyn Fn(&[u8], &[u8]) -> Checking<'a> + Sync + 'a;
 
-/// Whether they are right.
+/// Resolves to whether they are right.
 pub type Checking<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
 crate::names::faults! {
@@ -30,19 +30,19 @@ crate::names::faults! {
         Malformed = SocksMalformed "the SOCKS message is malformed",
         /// No method in common, or a wrong password.
         Unauthenticated = ProxyAuthentication "the SOCKS client did not authenticate",
-        /// Not CONNECT.
+        /// The command is not CONNECT.
         Command = SocksCommand "only the SOCKS command CONNECT is supported",
         /// The host or port is not a canonical authority.
         Destination = HostCharset "the SOCKS destination is malformed",
     }
 }
 
-/// Speaks SOCKS5 up to the request; the caller answers that with a [`Reply`].
+/// Negotiates SOCKS5 up to the request; the caller answers the request with a [`Reply`].
 ///
 /// `accepts` checks a user and password; `None` if the listener requires none.
 ///
 /// # Errors
-/// [`Error`] by cause; the client has been told by then.
+/// [`Error`] by cause; the client was answered by then.
 pub async fn negotiate<IO: AsyncRead + AsyncWrite + Unpin>(
     io: &mut Prefixed<IO>,
     accepts: Option<&Accepts<'_>>,
@@ -72,7 +72,7 @@ pub async fn offers_login<IO: AsyncRead + Unpin>(io: &mut Prefixed<IO>) -> io::R
     Ok(is_whole && known)
 }
 
-/// All that a client without a login sends to go to a name, or to an address without one.
+/// Returns all bytes of a client without a login that connects to a name, or to an address.
 #[must_use]
 pub fn head_to(name: Option<&Host>, address: SocketAddr) -> Vec<u8> {
     let mut head = vec![VERSION, 1, NO_AUTHENTICATION, VERSION, CONNECT, 0];
@@ -89,7 +89,7 @@ pub fn head_to(name: Option<&Host>, address: SocketAddr) -> Vec<u8> {
     head
 }
 
-/// All that it is answered if it may: the choice of no login, and the reply.
+/// Returns the answer on success: the choice of no login, and the reply.
 #[must_use]
 pub fn answer_to_head() -> [u8; 12] {
     let mut answer = [0; 12];
@@ -98,7 +98,7 @@ pub fn answer_to_head() -> [u8; 12] {
     answer
 }
 
-/// Reads ahead until a message is complete, and takes it from the stream.
+/// Reads ahead until a message is complete, and removes it from the stream.
 async fn message<IO: AsyncRead + Unpin, T>(
     io: &mut Prefixed<IO>,
     read: impl Fn(&mut Cursor<'_>) -> Result<T, SocksFault>,

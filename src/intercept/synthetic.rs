@@ -9,8 +9,8 @@ use crate::message::Host;
 /// The address pool of one session; a name keeps its pair of addresses until the session ends.
 ///
 /// IPv4 from 198.18.0.0/15 (RFC 2544: never routed), IPv6 from fd65::/16 (RFC 4193: never global).
-/// Both are bounded: the first `capacity` names get addresses, later ones none, so no name ever
-/// loses its address to another. Names that no policy reaches have a bound of their own.
+/// Both are bounded: the first `capacity` names get addresses and later ones get none, so no name
+/// ever loses its address to another. Names that no policy reaches have a bound of their own.
 #[derive(Debug)]
 pub struct Synthetic {
     capacity: usize,
@@ -35,11 +35,11 @@ pub struct Addresses {
 pub const GATEWAY_NAME: &str = "gateway.internal";
 /// The address of `gateway.internal`.
 pub const GATEWAY: Addresses = addresses(1);
-/// The address of names that no policy reaches and that have none of their own.
+/// The address that names without one of their own share, if no policy reaches them.
 const UNLISTED: Addresses = addresses(2);
 
 impl Synthetic {
-    /// A pool for up to `capacity` names, at most 131,056.
+    /// Creates a pool for up to `capacity` names, at most 131,056.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Synthetic {
         }
     }
 
-    /// Gives addresses to names that no policy reaches too, so that a connection to one arrives at
+    /// Also gives addresses to names that no policy reaches, so that a connection to one arrives at
     /// the gateway, which refuses it with an explanation.
     #[must_use]
     pub fn explaining(self) -> Self {
@@ -62,8 +62,8 @@ impl Synthetic {
         }
     }
 
-    /// The addresses of a name, the same each time; `None` if the pool is full or the host is an
-    /// address.
+    /// Returns the addresses of a name, the same each time; `None` if the pool is full or the host
+    /// is an address.
     pub fn addresses(&mut self, host: &Host) -> Option<Addresses> {
         if host.ip().is_some() {
             return None;
@@ -77,10 +77,10 @@ impl Synthetic {
         self.take(host)
     }
 
-    /// The addresses of a name that no policy reaches; `None` if such names have none.
+    /// Returns the addresses of a name that no policy reaches; `None` if such names have none.
     ///
-    /// When these names have used up their share, further ones have one address together: TLS and
-    /// HTTP name the host again. They never take an address from a name that a policy reaches.
+    /// Once these names have used up their share, further ones share one address: TLS and HTTP name
+    /// the host again. They never take an address from a name that a policy reaches.
     pub fn unlisted(&mut self, host: &Host) -> Option<Addresses> {
         let most = self.unlisted_capacity?;
         if let Some(slot) = self.slots.get(host) {
@@ -100,7 +100,7 @@ impl Synthetic {
         Some(addresses(slot))
     }
 
-    /// The name that an address was given to.
+    /// Returns the name to which an address was given.
     #[must_use]
     pub fn name(&self, address: IpAddr) -> Option<&Host> {
         let slot = slot(address.to_canonical())?;
@@ -109,13 +109,13 @@ impl Synthetic {
 }
 
 impl Default for Synthetic {
-    /// 16,384 names: at most a few megabytes.
+    /// Allows 16,384 names: at most a few megabytes.
     fn default() -> Self {
         Self::new(16_384)
     }
 }
 
-/// Whether an address belongs to the synthetic ranges: nothing real is ever there.
+/// Whether an address is in the synthetic ranges, in which no real host is.
 #[must_use]
 pub fn is_synthetic(address: IpAddr) -> bool {
     match address.to_canonical() {
@@ -196,12 +196,12 @@ mod tests {
         for n in 0..UNLISTED_MAX {
             pool.unlisted(&host(&format!("h{n}.evil.test")));
         }
-        // Beyond it, they share an address that leads back to no name.
+        // Beyond that number, they share an address that leads back to no name.
         let shared = pool.unlisted(&host("one-more.test")).unwrap();
         assert_eq!(Some(shared), pool.unlisted(&host("another.test")));
         assert_eq!(pool.name(shared.v4.into()), None);
         assert_eq!(pool.unlisted(&host("evil.test")), first);
-        // Listed names have all of theirs.
+        // Permitted names have all of theirs.
         assert!(pool.addresses(&host("a.test")).is_some());
         assert!(pool.addresses(&host("b.test")).is_some());
         assert_eq!(pool.addresses(&host("c.test")), None);

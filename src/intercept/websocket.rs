@@ -10,14 +10,14 @@ use http::{HeaderMap, HeaderValue};
 /// The fixed GUID of the handshake (RFC 6455 §1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// What the origin must answer for the handshake to be valid.
+/// What the origin's response must contain for the handshake to be valid.
 pub struct Expected {
     accept: String,
     protocols: Vec<String>,
 }
 
 impl Expected {
-    /// Prepares the request's fields for the origin, and returns what to expect in the answer.
+    /// Prepares the request's fields for the origin, and returns what to expect in the response.
     ///
     /// Sets a fresh key, and removes extensions, because a compressed stream could not be scrubbed.
     #[must_use]
@@ -60,7 +60,7 @@ impl Expected {
     }
 }
 
-/// The accept value for a key (RFC 6455 §4.2.2).
+/// Returns the accept value for a key (RFC 6455 §4.2.2).
 #[must_use]
 pub fn accept_of(key: &[u8]) -> String {
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY);

@@ -171,7 +171,7 @@ fn openssl_accepts_what_the_name_constraints_permit() {
 
 #[test]
 fn openssl_refuses_what_the_name_constraints_do_not_permit() {
-    // Minted without our own check, as if the check had a bug.
+    // Minted without the mint's own check, as if that check had a bug.
     for (list, refused) in [
         (
             &["api.github.com"][..],
@@ -440,7 +440,7 @@ fn for_a_year_every_handshake_gets_a_leaf_that_clients_accept_for_some_time() {
         minted += 1;
     }
     assert_eq!(leaves.counted(), (1, minted));
-    // The clock is set back by a year: no client may be shown a leaf of the future.
+    // The clock is set back by a year: no client may see a leaf that is not valid yet.
     let later = tick + Duration::from_secs(366 * 24 * 3600);
     leaves.leaf_at(&host("a.test"), begun, later).unwrap();
     assert_eq!(leaves.counted(), (1, minted + 1));

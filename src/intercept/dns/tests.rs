@@ -36,7 +36,7 @@ fn asked(name: &str, kind: RecordType) -> (Message, Answer) {
     (Message::from_vec(reply).unwrap(), answer)
 }
 
-/// A query by hand: header counts, then a raw question section and the rest.
+/// A handmade query: header counts, then a raw question section and the rest.
 fn raw(flags: u16, counts: [u16; 4], rest: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x12, 0x34];
     bytes.extend(flags.to_be_bytes());

@@ -1,4 +1,4 @@
-//! `certificate`: a client certificate of a proxy's TLS, which has a SPIFFE id or a common name.
+//! `certificate`: a client certificate of a proxy's TLS, with a SPIFFE id or a common name.
 
 use std::sync::Arc;
 
@@ -12,24 +12,24 @@ use crate::intercept::client_stream::ClientStream;
 use crate::intercept::door::{DoorTls, now};
 use crate::names::User;
 
-/// A client certificate that was verified. It holds as long as its proxy would take it again.
+/// A verified client certificate. It holds for as long as its proxy would accept it again.
 pub struct HeldCertificate {
     chain: Vec<CertificateDer<'static>>,
-    /// Whose it is.
+    /// The user that the certificate names.
     pub user: User,
-    /// The trust domain of a SPIFFE id.
+    /// The group: the trust domain of a SPIFFE id.
     pub groups: Vec<Arc<str>>,
     ends: u64,
     door: Arc<ArcSwap<DoorTls>>,
-    /// What it was last verified by.
+    /// The settings by which it was last verified.
     by: Mutex<Arc<DoorTls>>,
 }
 
 impl HeldCertificate {
-    /// The certificate of a client, if it has presented one.
+    /// Returns the certificate of a client, if it has presented one.
     ///
     /// # Errors
-    /// Why it names nobody.
+    /// Why it names no user.
     pub fn of(stream: &ClientStream) -> Option<Result<Self, &'static str>> {
         let ClientStream::Tls(stream) = stream else {
             return None;
@@ -52,14 +52,14 @@ impl HeldCertificate {
         }))
     }
 
-    /// Its user and its groups, by their names.
+    /// Returns the names of its user and its groups.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let groups = self.groups.iter().map(|group| &**group);
         std::iter::once(self.user.as_str()).chain(groups)
     }
 }
 
-/// Whether it holds: it is verified again after its end, and when what its proxy takes changed.
+/// It is verified again once it expires, and whenever the proxy's settings change.
 impl Held for HeldCertificate {
     fn holds(&self) -> bool {
         let (door, mut by) = (self.door.load(), self.by.lock());
@@ -76,8 +76,8 @@ impl Held for HeldCertificate {
 
 crate::names::concealed!(HeldCertificate, user);
 
-/// The user and the groups of a certificate: its SPIFFE id, or its common name, spelled so that it
-/// is no other kind's user.
+/// Returns the user and the groups of a certificate: its SPIFFE id, or its common name, spelled so
+/// that it equals no other kind's user.
 fn named(holder: &CertificateHolder<'_>) -> Result<(User, Vec<Arc<str>>), &'static str> {
     let text = |bytes| std::str::from_utf8(bytes).unwrap_or_default();
     let unfit = "its certificate has a name that is none of a user";
@@ -97,7 +97,7 @@ fn named(holder: &CertificateHolder<'_>) -> Result<(User, Vec<Arc<str>>), &'stat
     }
 }
 
-/// The trust domain of a SPIFFE id of a workload (SPIFFE-ID §2).
+/// Returns the trust domain of a SPIFFE id of a workload (SPIFFE-ID §2).
 fn trust_domain(id: &str) -> Option<&str> {
     let (domain, path) = id.strip_prefix("spiffe://")?.split_once('/')?;
     let is_other = |byte: u8| byte.is_ascii_digit() || b".-_".contains(&byte);

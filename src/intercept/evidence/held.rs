@@ -1,9 +1,9 @@
-//! What all evidence that was taken has in common.
+//! The property that all accepted evidence shares.
 
 use std::fmt;
 
 /// Evidence that may end while a connection is open.
 pub trait Held: fmt::Debug + Send + Sync {
-    /// Whether it is still there.
+    /// Whether the evidence still holds.
     fn holds(&self) -> bool;
 }

@@ -1,4 +1,4 @@
-//! `jwt`: a token of another issuer (RFC 7519), whose claims name the user and its groups.
+//! `jwt`: a token of another issuer (RFC 7519), with claims that name the user and its groups.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ use super::held::Held;
 use crate::intercept::door::now;
 use crate::names::User;
 
-/// What a listener takes of JWTs.
+/// Which JWTs a listener accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JwtSettings {
-    /// Who issues them.
+    /// The issuer (`iss`).
     pub issuer: String,
-    /// Whom they are for.
+    /// The audience (`aud`).
     pub audience: String,
     /// The claim that names the user.
     pub user: String,
@@ -35,10 +35,10 @@ pub struct JwtSettings {
 pub struct JwtKeys(JwkSet);
 
 impl JwtKeys {
-    /// Reads them as an issuer publishes them. Keys of other kinds are left out.
+    /// Reads a key set as an issuer publishes it. Keys of unsupported kinds are left out.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// What is wrong with the key set.
     pub fn read(text: &[u8]) -> Result<Self, &'static str> {
         let mut set: JwkSet = serde_json::from_slice(text).map_err(|_| "it is no JWKS")?;
         let signs = |key: &Jwk| !algorithms(key).is_empty() && DecodingKey::from_jwk(key).is_ok();
@@ -50,7 +50,7 @@ impl JwtKeys {
     }
 }
 
-/// The algorithms that a key is for: never one with a shared secret, nor none.
+/// Returns the algorithms of a key: none that uses a shared secret, and not `none`.
 fn algorithms(key: &Jwk) -> Vec<Algorithm> {
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     let of_kind: &[Algorithm] = match &key.algorithm {
@@ -80,25 +80,25 @@ fn algorithms(key: &Jwk) -> Vec<Algorithm> {
         .collect()
 }
 
-/// What verifies JWTs.
+/// Verifies JWTs.
 pub struct JwtVerifier {
     settings: JwtSettings,
-    /// The keys of the issuer now; `None` as long as they are not known.
+    /// The issuer's current keys; `None` while they are not known.
     keys: ArcSwapOption<JwtKeys>,
     asked: Mutex<Asked>,
 }
 
-/// When an issuer was asked for its keys.
+/// When fetching the issuer's keys was last tried, and when it last succeeded.
 #[derive(Default)]
 struct Asked {
     last: Option<Instant>,
     answered: Option<Instant>,
-    /// Whether a key is wanted that is not known.
+    /// Whether a JWT names a key that is not known.
     is_wanted: bool,
 }
 
 impl JwtVerifier {
-    /// Takes JWTs of this issuer, by its keys if they are known already.
+    /// Verifies JWTs of this issuer, with its keys if they are known already.
     #[must_use]
     pub fn new(settings: JwtSettings, keys: Option<JwtKeys>) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl JwtVerifier {
         }
     }
 
-    /// Takes other keys. What came with one that verifies it no more ends.
+    /// Replaces the keys. Connections whose JWT the new keys do not verify end.
     pub fn replace(&self, keys: JwtKeys) {
         if self.keys.load().as_deref() != Some(&keys) {
             self.keys.store(Some(Arc::new(keys)));
@@ -121,7 +121,7 @@ impl JwtVerifier {
         self.keys.load().is_some()
     }
 
-    /// Whether the issuer is to be asked for its keys now.
+    /// Whether the issuer's keys are to be fetched now.
     #[must_use]
     pub fn asks(&self, now: Instant) -> bool {
         let asked = self.asked.lock();
@@ -130,8 +130,8 @@ impl JwtVerifier {
         asked.last.is_none_or(|last| now >= last + after)
     }
 
-    /// Notes what the issuer answered. Without an answer its keys count for an hour. Returns
-    /// whether that is news.
+    /// Notes the result of a fetch. After failures, the keys count for an hour. Returns whether the
+    /// outcome differs from the one before.
     pub fn answered(&self, keys: Option<JwtKeys>, now: Instant) -> bool {
         let mut asked = self.asked.lock();
         let (had, failed) = (self.has_keys(), asked.answered < asked.last);
@@ -147,10 +147,10 @@ impl JwtVerifier {
         (had, failed) != (self.has_keys(), has_failed)
     }
 
-    /// Takes a JWT that somebody presents now.
+    /// Verifies a JWT that a client presents now.
     ///
     /// # Errors
-    /// Why it is not taken.
+    /// Why the JWT is refused.
     pub(super) fn take(self: &Arc<Self>, text: Zeroizing<String>) -> Result<HeldJwt, JwtDenied> {
         let keys = self.keys.load_full();
         let keys = keys.ok_or("the keys of its issuer are not known")?;
@@ -167,7 +167,7 @@ impl JwtVerifier {
         held.holds().then_some(held).ok_or(OVER)
     }
 
-    /// The claims of a JWT that these keys verify.
+    /// Returns the claims of a JWT that these keys verify.
     fn claims(&self, text: &str, keys: &JwtKeys) -> Result<Map<String, Value>, JwtDenied> {
         if text.len() > LONGEST {
             return Err("it is longer than 8 KiB");
@@ -197,7 +197,7 @@ impl JwtVerifier {
         validation.set_audience(&[&self.settings.audience]);
         let read = decode::<Map<String, Value>>(text, &key, &validation);
         let claims = read.map_err(|error| cause(&error))?.claims;
-        // The library also takes a list of issuers, and overlooks a time that is no number.
+        // The library also accepts a list of issuers, and ignores a time that is not a number.
         let is_one = claims.get("iss").is_some_and(Value::is_string);
         let is_time = |name: &&str| claims.get(*name).is_none_or(Value::is_number);
         let is_typed = is_one && ["exp", "nbf", "iat"].iter().all(is_time);
@@ -213,7 +213,7 @@ impl JwtVerifier {
         user.ok_or("its claim for the user is none, or no name of a user")
     }
 
-    /// A claim that is no text and no list of texts may be what a rule forbids: it is refused.
+    /// Refuses a claim that is neither text nor a list of texts: it might be what a rule forbids.
     fn groups(&self, claims: &Map<String, Value>) -> Result<Vec<Arc<str>>, JwtDenied> {
         let mut groups = Vec::new();
         for claim in &self.settings.groups {
@@ -234,7 +234,7 @@ impl JwtVerifier {
     }
 }
 
-/// Why a JWT is not taken, without any text of it.
+/// Why a JWT is refused, without any text of it.
 pub(super) type JwtDenied = &'static str;
 
 fn cause(error: &Error) -> JwtDenied {
@@ -249,21 +249,21 @@ fn cause(error: &Error) -> JwtDenied {
     }
 }
 
-/// A JWT that was taken. It holds until its end, while the keys of its issuer verify it. Its text
-/// is overwritten when dropped, and never shown.
+/// An accepted JWT. It holds until it expires, while the keys of its issuer verify it. Its text is
+/// overwritten when dropped, and never shown.
 pub struct HeldJwt {
-    /// Whose it is.
+    /// The user that the JWT names.
     pub user: User,
     /// The values of the claims for groups.
     pub groups: Vec<Arc<str>>,
     text: Zeroizing<String>,
     ends: u64,
     by: Arc<JwtVerifier>,
-    /// What it was last verified by.
+    /// The keys by which it was last verified.
     keys: Mutex<Arc<JwtKeys>>,
 }
 
-/// Whether it holds now.
+/// It is verified again whenever the issuer's keys change.
 impl Held for HeldJwt {
     fn holds(&self) -> bool {
         let Some(latest) = self.by.keys.load_full() else {
@@ -286,12 +286,12 @@ pub(super) const JWT_PREFIX: &str = "eyJ";
 const OVER: JwtDenied = "its time is over";
 const LONGEST: usize = 8 << 10;
 const MOST_GROUPS: usize = 256;
-/// How much earlier than here it may be where a JWT was issued, in seconds.
+/// By how many seconds the issuer's clock may be ahead of ours.
 const LEEWAY: u64 = 30;
-/// How often an issuer is asked for its keys, and how soon again if there is a need.
+/// How often an issuer's keys are fetched, and how soon again if there is a need.
 const AGAIN: Duration = Duration::from_secs(10 * 60);
 const SOONEST: Duration = Duration::from_secs(30);
-/// How long its keys count while it does not answer.
+/// How long the keys count while fetches fail.
 const COUNTS: Duration = Duration::from_secs(60 * 60);
 
 #[cfg(test)]
@@ -314,7 +314,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let asks = |seconds| by.asks(at(seconds));
-        // At once, and while it does not answer each half minute. That is told once.
+        // At once, and every half minute after a failure. The failure is reported once.
         assert!(asks(0) && by.answered(None, at(0)));
         assert!(!asks(29) && asks(30) && !by.answered(None, at(30)));
         assert!(asks(60) && by.answered(keys(), at(60)) && by.has_keys());
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(refused.unwrap_err(), "no key of its issuer has its `kid`");
         assert!(!asks(689) && asks(690) && !by.answered(keys(), at(690)));
         assert!(!asks(1289) && asks(1290));
-        // It goes away.
+        // The issuer becomes unavailable.
         assert!(by.answered(None, at(1290)) && by.has_keys());
         assert!(asks(1320) && !by.answered(None, at(690 + 3599)) && by.has_keys());
         assert!(by.answered(None, at(690 + 3600)) && !by.has_keys());

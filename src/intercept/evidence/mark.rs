@@ -1,5 +1,5 @@
-//! `mark`: the interface that a captured connection came in by. The kernel notes it on each socket
-//! that it accepts, whatever the client's address, and needs no rule and no privilege for it.
+//! `mark`: the interface through which a captured connection arrived. The kernel notes it on each
+//! accepted socket, whatever the client's address, and this needs no rule and no privilege.
 
 use std::os::fd::AsFd;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use super::held::Held;
 use crate::intercept::client_stream::ClientStream;
 use crate::names::User;
 
-/// An interface that somebody came in by.
+/// An interface through which a connection arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HeldInterface {
     index: u32,
@@ -19,7 +19,7 @@ pub struct HeldInterface {
 }
 
 impl HeldInterface {
-    /// The one that a captured connection came in by.
+    /// Returns the interface through which a captured connection arrived.
     ///
     /// # Errors
     /// As [`HeldInterface::numbered`].
@@ -27,35 +27,34 @@ impl HeldInterface {
         let ClientStream::Tcp(stream) = stream.carrier() else {
             return Err(UNTOLD);
         };
-        // Linux has no option for it alone. Where a socket of IPv6 would send to groups by is where
-        // it was opened by, also of IPv4 (`tcp_v6_syn_recv_sock`), until somebody sets it.
+        // Linux has no option for it. But an IPv6 socket's default multicast interface is the one
+        // it was opened through, also over IPv4 (`tcp_v6_syn_recv_sock`), until it is set.
         Self::numbered(SockRef::from(stream).multicast_if_v6().ok(), stream)
     }
 
-    /// The one of this number, by which something came in at a socket.
+    /// Returns the interface of this number, through which traffic arrived at a socket.
     ///
     /// # Errors
-    /// Why it shows nobody: it is gone, or the loopback.
+    /// Why it identifies no caller: it is gone, or it is the loopback.
     pub fn numbered(index: Option<u32>, at: impl AsFd) -> Result<Self, &'static str> {
         let index = index.filter(|index| *index != 0).ok_or(UNTOLD)?;
         if index == LOOPBACK {
             return Err("it came from this machine, and by no interface");
         }
-        // By the socket, which has the interfaces of its own network namespace.
+        // Through the socket, whose network namespace has the interface.
         match index_to_name(at, index) {
             Ok(name) => Ok(Self { index, name }),
             Err(_) => Err("the interface that it came in by is gone"),
         }
     }
 
-    /// Its user.
+    /// Returns the user that the interface stands for.
     pub(super) fn user(&self) -> Option<User> {
         User::new(&format!("interface:{}", self.name))
     }
 }
 
-/// Whether the interface is still there. Another one of its name, or under its number, is not
-/// the one that somebody came in by.
+/// Whether the interface still exists. One with the same name or number alone is another interface.
 impl Held for HeldInterface {
     fn holds(&self) -> bool {
         let name = ASKS.as_ref().map(|at| index_to_name(at, self.index));
@@ -65,11 +64,11 @@ impl Held for HeldInterface {
 
 const UNTOLD: &str = "the kernel does not say how it came in";
 
-/// Asks the kernel of interfaces.
+/// A socket for asking the kernel about interfaces.
 static ASKS: LazyLock<Option<Socket>> =
     LazyLock::new(|| Socket::new(Domain::UNIX, Type::DGRAM.cloexec(), None).ok());
 
-/// The number of the loopback, in each network namespace.
+/// The number of the loopback interface, in each network namespace.
 const LOOPBACK: u32 = 1;
 
 #[cfg(test)]

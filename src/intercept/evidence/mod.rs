@@ -1,4 +1,4 @@
-//! Evidence of who is behind a connection: one file for each kind.
+//! Evidence of the caller of a connection: one file for each kind.
 
 mod certificate;
 mod held;
@@ -30,28 +30,28 @@ use std::sync::Arc;
 use super::caller::{Caller, CallerRefused};
 use super::client_stream::ClientStream;
 
-/// A kind of evidence beside the listener itself. The address that a client connects from and the
-/// fields that it sends are none.
+/// A kind of evidence besides the listener itself. A client's address and the fields that it sends
+/// are not evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
     /// The credentials of the process at the other end of a Unix socket.
     Unix(PeerUsers),
-    /// The interface that a captured connection came in by.
+    /// The interface through which a captured connection arrived.
     Mark,
     /// The node of a tailnet whose address the connection comes from.
     Tailnet(Arc<Tailnet>),
     /// A token that the client of a proxy presents, once it speaks.
     Token,
-    /// A user and a password, presented so.
+    /// A user and a password, presented like a token.
     Password,
-    /// A token of another issuer, presented so.
+    /// A token of another issuer, presented like a token.
     Jwt,
     /// The certificate of a client of a proxy with TLS.
     Certificate,
 }
 
 impl Evidence {
-    /// The tailnet that is asked, if it is that.
+    /// Returns the tailnet, if the evidence is one.
     #[must_use]
     pub fn tailnet(&self) -> Option<&Arc<Tailnet>> {
         match self {
@@ -60,23 +60,22 @@ impl Evidence {
         }
     }
 
-    /// Whether the client of a proxy presents it, in the one place that there is.
+    /// Whether the client of a proxy presents the evidence as credentials.
     #[must_use]
     pub fn is_presented(&self) -> bool {
         matches!(self, Self::Token | Self::Password | Self::Jwt)
     }
 
-    /// Returns the caller of a connection that says nothing: the first evidence that is there
-    /// counts.
+    /// Returns the caller of a connection before it is read, by the first evidence that is present.
     ///
     /// # Errors
-    /// [`CallerRefused`] if none is there, or if it is of somebody whom the listener does not take.
+    /// [`CallerRefused`] if no evidence is present, or if the listener refuses the caller.
     pub async fn first(all: &[Self], stream: &ClientStream) -> Result<Arc<Caller>, CallerRefused> {
         for one in all {
             let found = match one {
                 Self::Unix(users) => users.caller(stream).map(|found| found.map(Arc::new)),
                 Self::Mark => Some(by_interface(HeldInterface::of(stream))),
-                // Boxed, so that a connection does not keep memory for the question.
+                // Boxed, so that a connection does not keep memory for the query.
                 Self::Tailnet(tailnet) => Some(Box::pin(tailnet.caller(stream)).await),
                 Self::Certificate => by_certificate(stream).map(|found| found.map(Arc::new)),
                 Self::Token | Self::Password | Self::Jwt => None,
@@ -89,7 +88,7 @@ impl Evidence {
     }
 }
 
-/// The caller that came in by an interface.
+/// Returns the caller whose traffic arrived through an interface.
 ///
 /// # Errors
 /// [`CallerRefused`] with the cause if there is none.
@@ -106,7 +105,7 @@ pub(super) fn by_interface(
     }))
 }
 
-/// The caller that presents a certificate.
+/// Returns the caller that presents a certificate.
 fn by_certificate(stream: &ClientStream) -> Option<Result<Caller, CallerRefused>> {
     Some(match HeldCertificate::of(stream)? {
         Ok(held) => Ok(Caller {

@@ -8,11 +8,11 @@ use super::presented::Presented;
 use crate::intercept::caller::Caller;
 use crate::names::User;
 
-/// The caller of all connections with a user and its password.
+/// A user and its password, with the caller of all connections that present them.
 pub struct UserPassword(Arc<Caller>);
 
 impl UserPassword {
-    /// The caller is `user:` and the name.
+    /// Creates the caller `user:` and the name.
     #[must_use]
     pub fn new(user: &str, password: &[u8]) -> Self {
         Self(Arc::new(Caller {
@@ -28,18 +28,18 @@ impl UserPassword {
     }
 }
 
-/// The users of a listener, and their passwords now.
+/// The users of a listener, and their current passwords.
 pub struct Passwords(ArcSwap<Vec<UserPassword>>);
 
 impl Passwords {
-    /// Takes these.
+    /// Creates the list.
     #[must_use]
     pub fn new(all: Vec<UserPassword>) -> Self {
         Self(ArcSwap::from_pointee(all))
     }
 
-    /// The caller with this password. All are looked at, so that the time does not tell which users
-    /// there are.
+    /// Returns the caller with this password. All are compared, so that the time does not show
+    /// which users exist.
     pub(super) fn caller(&self, presented: &Presented) -> Option<Arc<Caller>> {
         let all = self.0.load();
         let mut found = None;
@@ -49,7 +49,7 @@ impl Passwords {
         found
     }
 
-    /// Takes other ones from now on. What came with one that is no more ends.
+    /// Replaces the passwords. Connections whose password was removed or changed end.
     pub fn replace(&self, mut next: Vec<UserPassword>) {
         let before = self.0.load_full();
         for one in &mut next {

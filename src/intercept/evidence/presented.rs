@@ -1,5 +1,5 @@
-//! What the client of a proxy presents: a token, a password or a JWT, in the one place that there
-//! is.
+//! The credentials that the client of a proxy presents: a token, a password or a JWT, in the one
+//! place for credentials.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,14 +10,14 @@ use zeroize::Zeroizing;
 
 use crate::token::PREFIX;
 
-/// A user and a password, or what stands behind `Bearer`: then there is no user.
+/// A user and a password; or the token after `Bearer`, without a user.
 pub struct Presented {
     user: Zeroizing<Vec<u8>>,
     password: Zeroizing<Vec<u8>>,
 }
 
 impl Presented {
-    /// A user and a password.
+    /// Creates the credentials of a user and a password.
     #[must_use]
     pub fn login(user: &[u8], password: &[u8]) -> Self {
         Self {
@@ -31,19 +31,19 @@ impl Presented {
         !self.user.is_empty()
     }
 
-    /// Whether it is the same. The time taken does not tell how much of it is.
+    /// Whether both are equal, in a time that does not show how much of them is.
     pub(super) fn is(&self, other: &Self) -> bool {
         bool::from(self.user.ct_eq(&other.user) & self.password.ct_eq(&other.password))
     }
 
-    /// That of the fields of a request.
+    /// Returns the credentials in the fields of a request.
     #[must_use]
     pub fn of(fields: &HeaderMap) -> Option<Self> {
         let values = fields.get_all(PROXY_AUTHORIZATION).iter();
         Self::of_values(values.map(|value| value.as_bytes()))
     }
 
-    /// That of exactly one value of the field of tokens.
+    /// Returns the token, if the token field has exactly one value.
     pub(in crate::intercept) fn of_tokens<'a>(
         mut values: impl Iterator<Item = &'a [u8]>,
     ) -> Option<Self> {
@@ -54,7 +54,7 @@ impl Presented {
         is_token.then(|| Self::login(b"", only))
     }
 
-    /// That of exactly one value of `Proxy-Authorization` (RFC 6750, RFC 7617).
+    /// Returns the credentials, if there is exactly one `Proxy-Authorization` (RFC 6750, RFC 7617).
     pub(in crate::intercept) fn of_values<'a>(
         mut values: impl Iterator<Item = &'a [u8]>,
     ) -> Option<Self> {
@@ -73,8 +73,8 @@ impl Presented {
         Some(Self::login(&decoded[..colon], &decoded[colon + 1..]))
     }
 
-    /// A text that begins so: behind `Bearer`, as the password of the user `gateway`, or as user
-    /// and password together, where each may have 255 bytes only (RFC 1929).
+    /// Returns a text with this prefix: after `Bearer`, as the password of the user `gateway`, or
+    /// split into user and password, which may have only 255 bytes each (RFC 1929).
     pub(super) fn text(&self, prefix: &str) -> Option<Zeroizing<String>> {
         let begins = |bytes: &[u8]| bytes.starts_with(prefix.as_bytes());
         let is_password = self.user.is_empty() || self.user[..] == *PRESENTED_USER.as_bytes();
@@ -89,10 +89,10 @@ impl Presented {
 
 crate::names::concealed!(Presented);
 
-/// The field of a token where the client's URL is that of the gateway.
+/// The field of a token in a request to a base URL.
 pub(in crate::intercept) const TOKEN_FIELD: &str = "gateway-token";
 
-/// The user beside which a token or a JWT is the password.
+/// The user with which a token or a JWT is sent as the password.
 pub const PRESENTED_USER: &str = "gateway";
 
 #[cfg(test)]
@@ -137,7 +137,7 @@ mod tests {
         ] {
             assert_eq!(text(&[none]), None, "{none:?}");
         }
-        // Of two, none counts.
+        // With two values, neither counts.
         assert_eq!(text(&[b"Bearer gwt1_AgI", b"Bearer gwt1_AgI"]), None);
     }
 }

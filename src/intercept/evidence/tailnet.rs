@@ -1,7 +1,7 @@
-//! `tailnet`: the node that a client's address is of, as the tailscaled of this machine says.
+//! `tailnet`: the node that has a client's address, according to this machine's tailscaled.
 //!
-//! The questions and answers are those of its LocalAPI (ipn/localapi and client/tailscale/apitype
-//! of its source). A node has a user, or tags and no user.
+//! Requests and responses are those of its LocalAPI (ipn/localapi and client/tailscale/apitype in
+//! its source). A node has a user, or tags and no user.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -36,21 +36,21 @@ use crate::names::{SessionId, User};
 
 /// Where tailscaled serves its LocalAPI.
 pub const TAILNET_SOCKET: &str = "/var/run/tailscale/tailscaled.sock";
-/// The name that it goes by there.
+/// The host name that its clients use.
 const HOST_NAME: &str = "local-tailscaled.sock";
-/// The login name of all tagged nodes: nobody's.
+/// The login name of all tagged nodes, which is no user.
 const TAGGED: &str = "tagged-devices";
 
-/// How often it is asked again who has an address that has connections, so that what has ended is
-/// cut within 10 s: by the answer, and a sweep of the watchdog.
+/// How often an address with connections is looked up again, so that they are cut within 10 s of a
+/// change: by the lookup, and a sweep of the watchdog.
 const AGAIN: Duration = Duration::from_secs(5);
-/// How long an answer counts while there is no other.
+/// How long a response counts while lookups fail.
 const COUNTS: Duration = Duration::from_secs(30);
-/// How long an answer may take.
+/// How long a lookup may take.
 const WITHIN: Duration = Duration::from_secs(2);
-/// How long an answer may be, in bytes.
+/// The longest response, in bytes.
 const LONGEST: usize = 256 << 10;
-/// How many questions are open at a time. Further ones wait.
+/// How many lookups run at a time. Further ones wait.
 const OPEN: usize = 64;
 
 /// The tailnet that this machine is a node of.
@@ -58,25 +58,25 @@ pub struct Tailnet {
     socket: PathBuf,
     /// The application capability whose values name groups.
     capability: Option<String>,
-    /// How often it is asked again, and how long an answer counts without another.
+    /// How often an address is looked up again, and how long a response counts without another.
     again: Duration,
     counts: Duration,
     open: Semaphore,
-    /// Who is behind the addresses that have connections.
+    /// The callers at the addresses that have connections.
     known: Mutex<HashMap<IpAddr, Arc<Caller>>>,
 }
 
-/// Why an address is of no caller.
+/// Why an address has no caller.
 #[derive(Debug)]
 enum Unseen {
-    /// tailscaled did not say whose it is.
+    /// tailscaled did not respond usefully.
     Away(String),
-    /// It said so, and that is nobody to take.
+    /// tailscaled identified the address, and its node is refused.
     Refused(CallerRefused),
 }
 
 impl Tailnet {
-    /// Asks the tailscaled at a socket. The values of a `capability` name groups.
+    /// Uses the tailscaled at a socket. The values of a `capability` name groups.
     #[must_use]
     pub fn new(socket: PathBuf, capability: Option<String>) -> Self {
         Self {
@@ -89,21 +89,21 @@ impl Tailnet {
         }
     }
 
-    /// Where it is asked.
+    /// Returns the path of tailscaled's socket.
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Whether it could tell who anybody is now.
+    /// Checks that callers could be identified now.
     ///
     /// # Errors
-    /// What keeps it from that.
+    /// Why they could not.
     pub async fn works(&self) -> Result<(), String> {
         self.own().await.map(drop)
     }
 
-    /// The addresses of this machine in the tailnet, while it is connected.
+    /// Returns the addresses of this machine in the tailnet, if it is connected.
     async fn own(&self) -> Result<Vec<IpAddr>, String> {
         let answer = self.ask("/localapi/v0/status?peers=false").await?;
         let status = answer.and_then(|text| serde_json::from_slice::<TailnetStatus>(&text).ok());
@@ -118,7 +118,7 @@ impl Tailnet {
         }
     }
 
-    /// The caller of a connection over TCP.
+    /// Returns the caller of a TCP connection.
     pub(super) async fn caller(
         self: &Arc<Self>,
         stream: &ClientStream,
@@ -127,7 +127,7 @@ impl Tailnet {
             return Err(CallerRefused::of(None, ""));
         };
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-        // Loopback is whoever is on this machine, and so are its own addresses.
+        // Any user of this machine can use the loopback and the machine's own addresses.
         if from.ip().is_loopback() {
             return Err(CallerRefused::of(None, USERSPACE));
         }
@@ -136,7 +136,7 @@ impl Tailnet {
         }
         let own = self.own().await;
         let own = own.map_err(|why| CallerRefused::of(None, why))?;
-        // The gateway may be in another network than tailscaled.
+        // The gateway may be in another network namespace than tailscaled.
         if own.contains(&from.ip()) {
             return Err(CallerRefused::of(None, "it connects from this machine"));
         }
@@ -152,7 +152,7 @@ impl Tailnet {
         }
     }
 
-    /// The one caller of all connections from an address. It ends if another one is there now.
+    /// Returns the one caller of all connections from an address. Ends a different earlier caller.
     fn share(self: &Arc<Self>, from: SocketAddr, caller: Caller) -> Arc<Caller> {
         let mut known = self.known.lock();
         if let Some(before) = known.get(&from.ip()) {
@@ -167,7 +167,7 @@ impl Tailnet {
         caller
     }
 
-    /// Asks again as long as a caller has connections, and ends it if the answer is another one.
+    /// Looks a caller up again while it has connections, and ends it once the node is another.
     async fn follow(self: Arc<Self>, from: SocketAddr, caller: Arc<Caller>) {
         let mut answered = Instant::now();
         loop {
@@ -185,13 +185,13 @@ impl Tailnet {
         self.forget(from.ip(), &caller, true);
     }
 
-    /// Forgets a caller that has no connection, or in any case. Returns whether it is forgotten.
+    /// Forgets a caller without connections, or in any case. Returns whether none are left.
     fn forget(&self, address: IpAddr, caller: &Arc<Caller>, in_any_case: bool) -> bool {
         let mut known = self.known.lock();
         let is_known = known
             .get(&address)
             .is_some_and(|one| Arc::ptr_eq(one, caller));
-        // Whoever follows it has one, and only who is known gets more.
+        // This task holds one reference, and the map another; only callers in the map get more.
         let is_left = Arc::strong_count(caller) == 1 + usize::from(is_known);
         if is_known && (is_left || in_any_case) {
             known.remove(&address);
@@ -199,13 +199,13 @@ impl Tailnet {
         is_left
     }
 
-    /// Asks the same if this machine is connected.
+    /// Looks up an address again, if this machine is connected.
     async fn whois_now(&self, from: SocketAddr) -> Result<Caller, Unseen> {
         self.own().await.map_err(Unseen::Away)?;
         self.whois(from).await
     }
 
-    /// Asks who has an address and port now.
+    /// Looks up the node that has an address and port now.
     async fn whois(&self, from: SocketAddr) -> Result<Caller, Unseen> {
         let address = from.to_string();
         let address = utf8_percent_encode(&address, NON_ALPHANUMERIC);
@@ -220,7 +220,7 @@ impl Tailnet {
         self.read(answer, from.ip(), now).map_err(Unseen::Refused)
     }
 
-    /// Judges what tailscaled says of an address.
+    /// Judges the response for an address.
     fn read(
         &self,
         answer: WhoisAnswer,
@@ -234,7 +234,7 @@ impl Tailnet {
         let user = is_user.then(|| User::new(login)).flatten();
         let refused = |why: &str| {
             let cause = format!("the node {id} of the tailnet {why}");
-            // Of no user: what is refused says nothing of anybody.
+            // Without the user: the record of a refusal names none.
             Err(CallerRefused::of(None, cause))
         };
         if node.sharer != 0 || node.hostinfo.as_ref().is_some_and(|host| host.sharee_node) {
@@ -277,7 +277,7 @@ impl Tailnet {
         })
     }
 
-    /// The groups that the capability names; `None` if one of its values does not.
+    /// Returns the groups that the capability names; `None` if one of its values names none.
     fn granted(&self, answer: &WhoisAnswer) -> Option<Vec<String>> {
         let named = || {
             answer
@@ -294,7 +294,7 @@ impl Tailnet {
         groups.iter().all(|group| is_plain(group)).then_some(groups)
     }
 
-    /// Returns what LocalAPI has at a path; `None` if there is nothing.
+    /// Returns the content at a path of LocalAPI; `None` if there is none.
     async fn ask(&self, what: &str) -> Result<Option<Bytes>, String> {
         let answered = tokio::time::timeout(WITHIN, self.get(what)).await;
         let answered = answered.unwrap_or_else(|_| Err("it takes too long".into()));
@@ -325,7 +325,7 @@ impl Tailnet {
         });
         tokio::select! {
             answer = &mut answer => answer,
-            // It has ended, and the answer is complete or says why not.
+            // The connection has ended, and the response is complete or has the error.
             _ = connection => answer.await,
         }
     }
@@ -335,17 +335,17 @@ const UNREADABLE: &str = "the answer of tailscaled cannot be read";
 const USERSPACE: &str = "with userspace networking, every node of the tailnet comes from loopback, \
     as every user of this machine does";
 
-/// Whether two answers are of the same caller.
+/// Whether two responses show the same caller.
 fn is_same(one: &Caller, other: &Caller) -> bool {
     (&one.user, &one.groups) == (&other.user, &other.groups)
 }
 
-/// Whether a text is a name that no evidence marks as its own: `tag:ci`, `uid:0`.
+/// Whether a text is a name without the prefix of any evidence: not `tag:ci` or `uid:0`.
 fn is_plain(text: &str) -> bool {
     !text.contains(':') && SessionId::new(text).is_ok()
 }
 
-/// Those that ask alike are equal.
+/// Two are equal if they ask the same tailscaled in the same way.
 impl PartialEq for Tailnet {
     fn eq(&self, other: &Self) -> bool {
         (&self.socket, &self.capability) == (&other.socket, &other.capability)
@@ -365,7 +365,7 @@ impl fmt::Debug for Tailnet {
 #[serde(rename_all = "PascalCase")]
 struct TailnetStatus {
     backend_state: String,
-    /// Whether the system's network has the tailnet.
+    /// Whether the tailnet is an interface of the system.
     #[serde(rename = "TUN")]
     tun: Option<bool>,
     #[serde(rename = "TailscaleIPs")]
@@ -400,7 +400,7 @@ struct TailnetNode {
 }
 
 impl TailnetNode {
-    /// When its key expires: never, or then. `None` if that cannot be read.
+    /// Returns when the node's key expires, if ever. `None` if that cannot be read.
     fn key_expires(&self) -> Option<Option<OffsetDateTime>> {
         // Go's zero time is in the year 1, or left out.
         let Some(end) = &self.key_expiry else {
@@ -447,7 +447,7 @@ mod tests {
         Tailnet::new("/nowhere/tailscaled.sock".into(), Some(capability))
     }
 
-    /// An answer, changed at these places.
+    /// A response, changed at these places.
     fn answer(change: &Value) -> Value {
         let mut answer = json!({
             "Node": {
@@ -468,7 +468,7 @@ mod tests {
         answer
     }
 
-    /// What is read of one: the user and the groups, or the cause.
+    /// The result of reading a response: the user and the groups, or the cause.
     fn read(change: &Value) -> String {
         let now = OffsetDateTime::parse("2036-05-31T00:00:00Z", &Rfc3339).unwrap();
         let read = tailnet().read(
@@ -504,7 +504,7 @@ mod tests {
                 tagged(json!(["tag:ci", "tag:b-2"])),
                 "nobody node:n7CNTRL tag:b-2 tag:ci",
             ),
-            // A user who tagged a node is not behind it.
+            // The user who tagged a node is not its caller.
             (
                 json!({"Node/Tags": ["tag:ci"]}),
                 "nobody node:n7CNTRL tag:ci",
@@ -513,12 +513,12 @@ mod tests {
                 json!({"Node/KeyExpiry": "0001-01-01T00:00:00Z"}),
                 "alice@example.com node:n7CNTRL",
             ),
-            // A newer tailscaled leaves it out.
+            // A newer tailscaled leaves out the field.
             (
                 json!({"Node/KeyExpiry": null}),
                 "alice@example.com node:n7CNTRL",
             ),
-            // Whose it is does not show, or is spelled as other evidence.
+            // The user is missing, or is spelled like other evidence.
             (tagged(Value::Null), "has neither tags nor a user"),
             (
                 json!({"UserProfile/LoginName": "uid:0"}),
@@ -559,7 +559,7 @@ mod tests {
                 json!({"Node/KeyExpiry": "soon"}),
                 "has a key that has expired",
             ),
-            // A subnet router: what is behind it has its answer, and is not it.
+            // A subnet router, which gets the lookups for the hosts behind it, but is not them.
             (
                 json!({"Node/Addresses": ["100.64.0.8/32"]}),
                 "has not the client's address",
@@ -617,7 +617,7 @@ mod tests {
         assert!(Arc::ptr_eq(&one, &other));
         until(&|| asked.load(Ordering::Relaxed) >= 4).await;
         assert!(!one.is_over());
-        // Once there is no connection, nobody asks.
+        // Without connections, the lookups end.
         drop((one, other));
         until(&|| tailnet.known.lock().is_empty()).await;
         let one = connect().await;

@@ -1,4 +1,4 @@
-//! `token`: a macaroon that the client presents. It names the session, and narrows what is done.
+//! `token`: a macaroon that the client presents. It names the session, and narrows permissions.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -17,17 +17,17 @@ use crate::token::{
     CaveatDenied, Door, PrefixId, TokenKey, TokenRefused, TokenUse, Verified, verify,
 };
 
-/// The number of the one key that tokens are made with.
+/// The number of the only key for tokens.
 pub const KEY_NUMBER: u8 = 1;
 
-/// The ids of the tokens that are revoked, each with all that was derived from it.
+/// The ids of revoked tokens; all tokens derived from them are revoked, too.
 #[derive(Default)]
 pub struct RevokedTokens(ArcSwap<BTreeSet<PrefixId>>);
 
 impl RevokedTokens {
-    /// Revokes further tokens. Returns whether one was not revoked before. None is taken back.
+    /// Revokes more tokens. Returns whether one was not revoked before. Revocations are permanent.
     pub fn revoke(&self, ids: &BTreeSet<PrefixId>) -> bool {
-        // Asked every second, nearly always without news.
+        // Called every second, nearly always without a change.
         let is_news = !ids.is_subset(&self.0.load());
         if is_news {
             self.0
@@ -42,18 +42,18 @@ impl RevokedTokens {
     }
 }
 
-/// What the keys of a session's tokens are derived from, while it lives, and how many sessions had
-/// its name before.
+/// Returns the secret from which the keys of a live session's tokens are derived, and how many
+/// earlier sessions had its name.
 type RootOf = dyn Fn(&SessionId) -> Option<(Zeroizing<[u8; 32]>, u64)> + Send + Sync;
 
-/// What tokens are verified by.
+/// Verifies tokens.
 pub struct TokenVerifier {
     root_of: Box<RootOf>,
     revoked: Arc<RevokedTokens>,
 }
 
 impl TokenVerifier {
-    /// Verifies tokens of the sessions for which `root_of` has what their keys are derived from.
+    /// Verifies tokens of the sessions for which `root_of` returns a secret.
     #[must_use]
     pub fn new(
         root_of: impl Fn(&SessionId) -> Option<(Zeroizing<[u8; 32]>, u64)> + Send + Sync + 'static,
@@ -65,7 +65,7 @@ impl TokenVerifier {
         }
     }
 
-    /// Takes a token that somebody presents now.
+    /// Verifies a token that a client presents now.
     ///
     /// # Errors
     /// [`TokenDenied`] if it is not genuine, was revoked, or is not for this peer and time.
@@ -92,19 +92,19 @@ impl TokenVerifier {
     }
 }
 
-/// Who presents a token, as the connection shows it.
+/// The peer that presents a token, as the connection shows it.
 #[derive(Clone, Default)]
 pub struct TokenPeer {
     address: Option<IpAddr>,
-    /// The names of other evidence, for `as`.
+    /// The names from other evidence, for the caveat `as`.
     names: Arc<[String]>,
-    /// Further evidence for it, which may end.
+    /// The certificate, if there is one, which may cease to hold.
     certificate: Option<Arc<HeldCertificate>>,
 }
 
 impl TokenPeer {
-    /// The peer of a connection: its address, or the user and group of a Unix socket, and its
-    /// certificate.
+    /// Returns the peer of a connection: its address, or the user and group of a Unix socket, and
+    /// its certificate.
     #[must_use]
     pub fn of(stream: &ClientStream) -> Self {
         let names = match stream.carrier() {
@@ -123,7 +123,7 @@ impl TokenPeer {
     }
 }
 
-/// A token that was taken.
+/// An accepted token.
 pub struct HeldToken {
     verified: Verified,
     before: u64,
@@ -132,24 +132,24 @@ pub struct HeldToken {
 }
 
 impl HeldToken {
-    /// The session that it selects, whose key verified it: its name, and how many had that before.
+    /// Returns the session whose key verified it: its name, and how many earlier ones had that.
     #[must_use]
     pub fn session(&self) -> (&SessionId, u64) {
         (self.verified.session(), self.before)
     }
 
-    /// Its id.
+    /// Returns the id of the token.
     #[must_use]
     pub fn id(&self) -> Option<PrefixId> {
         self.verified.id()
     }
 
-    /// Who presents it.
+    /// Returns the peer that presents the token.
     pub(super) fn peer(&self) -> TokenPeer {
         self.peer.clone()
     }
 
-    /// Whether it holds for its peer now.
+    /// Checks that the token still holds for its peer.
     ///
     /// # Errors
     /// [`TokenDenied`] if it was revoked, or has ended.
@@ -170,13 +170,13 @@ impl HeldToken {
         Ok(self.verified.at_connection(&door)?)
     }
 
-    /// Whether it may be lent a credential.
+    /// Whether the token may be lent a credential.
     #[must_use]
     pub fn lends(&self, credential: &CredentialName) -> bool {
         self.verified.lends(credential)
     }
 
-    /// Whether it allows what policy allowed.
+    /// Checks that the token allows a request that policy allows.
     ///
     /// # Errors
     /// [`TokenDenied::Caveat`] by the first caveat that refuses.
@@ -194,16 +194,16 @@ impl HeldToken {
 
 crate::names::concealed!(HeldToken);
 
-/// Why a token is not taken, in words for the gateway's own record. None has text of the token.
+/// Why a token is refused, in words for the gateway's own record, without text of the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenDenied {
-    /// No key of this gateway made it.
+    /// No key of this gateway made the token.
     #[error("the token is none of this gateway's")]
     NotOurs,
-    /// It has a caveat that is none.
+    /// A caveat of the token is unknown.
     #[error("the token has a caveat that no gateway knows")]
     Unknown,
-    /// It was revoked.
+    /// The token was revoked.
     #[error("the token is revoked")]
     Revoked,
     /// A caveat refuses.
@@ -262,7 +262,7 @@ mod tests {
         assert!(revoked.revoke(&BTreeSet::from([id])));
         assert!(!revoked.revoke(&BTreeSet::from([id])));
         assert_eq!(child.holds(), Err(TokenDenied::Revoked));
-        // It has the same first link and another second one.
+        // It has the same first link, and a different second one.
         assert_eq!(held.holds(), Err(TokenDenied::Revoked));
         assert_eq!(format!("{child:?}"), "HeldToken { .. }");
     }

@@ -1,4 +1,4 @@
-//! `unix`: the user and group of the process that connected, as the kernel kept them.
+//! `unix`: the user and group of the process that connected, as the kernel recorded them.
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,17 +6,17 @@ use crate::intercept::caller::{Caller, CallerRefused};
 use crate::intercept::client_stream::ClientStream;
 use crate::names::User;
 
-/// The users of this machine that may connect: all that can, if none is named.
+/// The users of this machine that may connect; any user, if none is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerUsers(pub Vec<u32>);
 
 impl PeerUsers {
-    /// The caller of a Unix socket; `None` if the kernel does not say who it is.
+    /// Returns the caller at a Unix socket; `None` if the kernel does not show one.
     pub(super) fn caller(&self, stream: &ClientStream) -> Option<Result<Caller, CallerRefused>> {
         let ClientStream::Unix(stream) = stream.carrier() else {
             return None;
         };
-        // SO_PEERCRED: those at the time of connect(2), whoever has the descriptor now.
+        // SO_PEERCRED: the ids at the time of connect(2), whoever holds the descriptor now.
         let peer = stream.peer_cred().ok()?;
         let is_seen = *UNSEEN_USER != Some(peer.uid()) && *UNSEEN_GROUP != Some(peer.gid());
         Some(match is_seen {
@@ -41,7 +41,7 @@ impl PeerUsers {
     }
 }
 
-/// The id that stands for every user, and every group, that this namespace does not have.
+/// The overflow id, which stands for every user or group without an id in this namespace.
 static UNSEEN_USER: LazyLock<Option<u32>> = LazyLock::new(|| unseen("uid"));
 static UNSEEN_GROUP: LazyLock<Option<u32>> = LazyLock::new(|| unseen("gid"));
 
@@ -51,7 +51,7 @@ fn unseen(kind: &str) -> Option<u32> {
     overflow(&map, &read(format!("/proc/sys/kernel/overflow{kind}")))
 }
 
-/// `None` if the map has every id, each as itself: then none stands for others.
+/// `None` if the map is the identity for every id: then no id stands for others.
 fn overflow(map: &str, id: &str) -> Option<u32> {
     let is_whole = map.split_whitespace().eq(["0", "0", "4294967295"]);
     (!is_whole).then(|| id.trim().parse().unwrap_or(USUAL))

@@ -1,4 +1,4 @@
-//! Takes what the client of a proxy presents, by each kind that a listener takes.
+//! Verifies the credentials of a proxy's client, by the kinds that a listener accepts.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::token::{HeldToken, TokenDenied, TokenPeer, TokenVerifier};
 use crate::intercept::caller::Caller;
 use crate::token::{PREFIX, TokenInside, inspect};
 
-/// What verifies that which clients present: each kind that a listener takes.
+/// Verifies credentials, by the kinds that a listener accepts.
 #[derive(Default)]
 pub struct ClientVerifier {
     /// Tokens.
@@ -22,19 +22,19 @@ pub struct ClientVerifier {
     pub jwts: Option<Arc<JwtVerifier>>,
 }
 
-/// What was taken of that which a client presented.
+/// Accepted credentials.
 pub enum Taken {
     /// A token, which selects a session, and how it was presented.
     Token(HeldToken, Presented),
-    /// What shows who the caller is.
+    /// A password or a JWT, which shows the caller.
     Caller(Arc<Caller>),
 }
 
 impl ClientVerifier {
-    /// Takes what a client presents now.
+    /// Verifies the credentials that a client presents now.
     ///
     /// # Errors
-    /// [`PresentedDenied`], also if it is none of the kinds.
+    /// [`PresentedDenied`], also if they are of no accepted kind.
     pub fn take(
         &self,
         presented: Option<Presented>,
@@ -59,16 +59,16 @@ impl ClientVerifier {
         found.map(Taken::Caller).ok_or(PresentedDenied::Password)
     }
 
-    /// What a token says that a client presents, before it is verified.
+    /// Reads a presented token without verifying it.
     pub fn token_of(&self, presented: Option<&Presented>) -> Option<TokenInside> {
         let text = presented?.text(PREFIX).filter(|_| self.tokens.is_some());
         inspect(&text?).ok()
     }
 
-    /// Takes the token that a request to a base URL presents out of its own field.
+    /// Removes the token of a request to a base URL from the fields, and returns it.
     ///
     /// # Errors
-    /// [`PresentedDenied`] if the field is there, and not once with what begins as a token does.
+    /// [`PresentedDenied`] if the field occurs, but not once and with the prefix of a token.
     pub fn token_in(fields: &mut HeaderMap) -> Result<Option<Presented>, PresentedDenied> {
         let values: Vec<_> = fields.get_all(TOKEN_FIELD).iter().cloned().collect();
         fields.remove(TOKEN_FIELD);
@@ -79,11 +79,11 @@ impl ClientVerifier {
         }
     }
 
-    /// Takes what a further request of a connection presents: it must show the same session and
-    /// user as the `first` one. Returns the caller, if there is another one now.
+    /// Verifies the credentials of a later request on a connection: they must show the same session
+    /// and user as the `first` caller. Returns the new caller if it differs.
     ///
     /// # Errors
-    /// As [`ClientVerifier::take`], and if it shows anybody else.
+    /// As [`ClientVerifier::take`], and if they show another session or user.
     pub fn take_again(
         &self,
         first: Option<&Arc<Caller>>,
@@ -91,7 +91,7 @@ impl ClientVerifier {
     ) -> Result<Option<Arc<Caller>>, PresentedDenied> {
         let first = first.filter(|caller| caller.presented.is_some());
         let token = first.and_then(|caller| caller.token.as_deref());
-        // Verified once: what is the same says nothing new as long as it holds.
+        // Credentials that equal verified ones need no second check for as long as those hold.
         let before = first.and_then(|caller| caller.presented.as_ref());
         let same = before.zip(presented.as_ref());
         if same.is_some_and(|(before, now)| before.is(now))
@@ -123,26 +123,26 @@ impl ClientVerifier {
     }
 }
 
-/// Why what a client presents is not taken, in words for the gateway's own record. None has text of
-/// it.
+/// Why a client's credentials are refused, in words for the gateway's own record, without text of
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PresentedDenied {
-    /// There is nothing, or nothing that the listener takes.
+    /// There are none, or none that the listener accepts.
     #[error("nothing that the listener takes was presented")]
     Missing,
-    /// Its connection began without.
+    /// The connection began without credentials.
     #[error("the connection began with other evidence")]
     Beside,
-    /// It is of another session or user than the connection, or of a session that does not live.
+    /// They are for another session or user than the connection, or for a session that is not live.
     #[error("it is of another session or user, or its session does not live")]
     Other,
     /// No user has this password.
     #[error("the user is unknown, or has another password")]
     Password,
-    /// The JWT is not taken.
+    /// The JWT is refused.
     #[error("the JWT is not taken: {0}")]
     Jwt(&'static str),
-    /// The token is not taken.
+    /// The token is refused.
     #[error(transparent)]
     Token(#[from] TokenDenied),
 }

@@ -1,9 +1,9 @@
-//! What an X.509 certificate says of its holder (RFC 5280 §4.1).
+//! The fields of an X.509 certificate that identify its holder (RFC 5280 §4.1).
 
 use der::asn1::{AnyRef, GeneralizedTime, UtcTime};
 use der::{Decode as _, Reader as _, SliceReader, Tag};
 
-/// What a certificate says of its holder.
+/// The identity of a certificate's holder.
 pub(in crate::intercept) struct CertificateHolder<'a> {
     /// The URIs among its alternative names.
     pub(in crate::intercept) uris: Vec<&'a [u8]>,
@@ -69,7 +69,7 @@ impl<'a> CertificateHolder<'a> {
     }
 }
 
-/// The number of a value whose meaning depends on where it is.
+/// Returns the number of a context-specific tag.
 fn number(value: &AnyRef<'_>) -> Option<u32> {
     match value.header().tag() {
         Tag::ContextSpecific { number, .. } => Some(number.value()),
@@ -77,7 +77,7 @@ fn number(value: &AnyRef<'_>) -> Option<u32> {
     }
 }
 
-/// The values that follow each other.
+/// Returns the values of a sequence.
 fn parts(bytes: &[u8]) -> Option<Vec<AnyRef<'_>>> {
     let mut reader = SliceReader::new(bytes).ok()?;
     let mut all = Vec::new();

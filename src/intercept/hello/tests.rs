@@ -51,7 +51,7 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(5)
 }
 
-/// One handshake in memory: the server's verdict, and the client's result.
+/// Does one handshake in memory: returns the server's verdict and the client's result.
 async fn meet(
     ca: &SessionCa,
     destination: Destination<'_>,
@@ -76,11 +76,11 @@ async fn meet(
 const ANY: Destination<'static> =
     Destination::Address(IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7)));
 
-/// Where a `tls` listener's connections go: only a name says it.
+/// The destination for a `tls` listener: only the server name gives the host.
 const NOWHERE: Destination<'static> =
     Destination::Address(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED));
 
-/// A hello with any SNI bytes, TLS 1.3 with an X25519 share, cut into records of `record` bytes.
+/// Makes a hello with any SNI bytes, TLS 1.3 with an X25519 share, in records of `record` bytes.
 fn hello(sni: Option<&[u8]>, record: usize) -> Vec<u8> {
     fn block16(bytes: &[u8]) -> Vec<u8> {
         [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat()
@@ -139,7 +139,7 @@ async fn raw(
         let mut answer = vec![0; 7];
         let read = near.read(&mut answer).await.unwrap_or(0);
         answer.truncate(read);
-        // Kept open: the server must not depend on our closing it.
+        // The client's side stays open: the server must not depend on it closing.
         (answer, near)
     };
     let (ended, (answer, _near)) = tokio::join!(server, client);
@@ -377,7 +377,7 @@ async fn a_hello_without_an_end_is_cut_at_its_bound() {
         );
         assert_eq!(answer.first(), Some(&21));
     }
-    // Empty records, for ever.
+    // Many empty records.
     let (verdict, _) = raw(&ca, ANY, &[22, 3, 1, 0, 0].repeat(40_000), 8192).await;
     assert!(
         matches!(

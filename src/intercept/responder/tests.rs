@@ -41,7 +41,7 @@ fn dual_stack() -> (Blocking, u16) {
     (socket, port)
 }
 
-/// Asks from a connected socket, which accepts answers only from the address that it asked.
+/// Queries from a connected socket, which accepts answers only from the address it is connected to.
 async fn ask(to: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
     let any = if to.is_ipv4() {
         "127.0.0.1:0"

@@ -39,7 +39,7 @@ pub struct Strict<IO> {
     io: IO,
     /// Bytes that were read but not yet passed on.
     held: BytesMut,
-    /// How many of these bytes are good.
+    /// How many of these bytes may be passed on.
     good: usize,
     progress: Progress,
     shared: Arc<ViolationState>,
@@ -59,7 +59,7 @@ impl<IO> Strict<IO> {
         }
     }
 
-    /// The handle with which the service learns of violations and reports upgrades.
+    /// Returns the handle with which the service learns of violations and reports upgrades.
     pub fn violations(&self) -> ViolationHandle {
         ViolationHandle::new(Arc::clone(&self.shared))
     }
@@ -75,8 +75,8 @@ impl<IO> Strict<IO> {
         }
     }
 
-    /// A response is being written: unless the service upgraded, the bytes withheld after the
-    /// request are HTTP.
+    /// Notes that a response is being written: unless the service upgraded, the bytes withheld
+    /// after the request are HTTP.
     fn answered(&mut self) {
         let begun = self.shared.begun.load(Ordering::Acquire);
         if begun < self.progress.heads || self.shared.upgraded.load(Ordering::Acquire) {
@@ -96,8 +96,8 @@ impl<IO: AsyncRead + Unpin> Strict<IO> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // The placeholder for a malformed request must never be taken for the other protocol's
-        // bytes.
+        // The placeholder for a malformed request must never be mistaken for bytes of the new
+        // protocol.
         if matches!(
             self.progress.phase,
             Phase::Placeholder { .. } | Phase::Failed

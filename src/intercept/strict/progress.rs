@@ -1,4 +1,4 @@
-//! Tracks a connection's bytes: a head, content, or what follows a switch of protocols.
+//! Tracks a connection's bytes: a head, content, or the bytes after a protocol switch.
 
 use super::violations::{Violation, ViolationState};
 use crate::wire::{Chunked, Framing, HeadReader, WireMalformed};
@@ -17,8 +17,8 @@ pub(super) enum Phase {
     Length(u64),
     Chunked(Chunked),
     Switching,
-    /// A head was malformed: this much of the placeholder was read, this many bytes were dropped
-    /// after it.
+    /// A head was malformed: `sent` bytes of the placeholder were read, and `drained` bytes of the
+    /// client's were dropped after it.
     Placeholder {
         sent: usize,
         drained: usize,
@@ -34,7 +34,7 @@ impl Default for Phase {
 }
 
 impl Progress {
-    /// How many of the bytes may be passed on; the others must be shown again with more after them.
+    /// Returns how many bytes may be passed on; the others must come again with more after them.
     pub(super) fn follow(&mut self, bytes: &[u8], shared: &ViolationState) -> usize {
         let mut at = 0;
         loop {
@@ -101,7 +101,7 @@ impl Progress {
     }
 }
 
-/// What follows a head.
+/// Returns the phase that follows a head.
 fn behind(reader: &HeadReader) -> Phase {
     match reader.framing() {
         _ if reader.switches() => Phase::Switching,
@@ -111,6 +111,6 @@ fn behind(reader: &HeadReader) -> Phase {
     }
 }
 
-/// What hyper reads in place of a malformed request.
+/// The request that hyper reads in place of a malformed one.
 pub(super) const PLACEHOLDER: &[u8] =
     b"GET / HTTP/1.1\r\nhost: malformed.invalid\r\nconnection: close\r\n\r\n";

@@ -35,8 +35,8 @@ impl ViolationHandle {
     /// order.
     ///
     /// # Errors
-    /// What was wrong with the request, if hyper passed on the placeholder in its place (`GET /` on
-    /// `malformed.invalid`, with `Connection: close`). The service answers with its
+    /// The fault of the request, if hyper passed on the placeholder in its place (`GET /` on
+    /// `malformed.invalid`, with `Connection: close`). The service responds with its
     /// [`WireMalformed::reason`] and does nothing else.
     pub fn begin(&self) -> Result<(), WireMalformed> {
         let request = self.0.begun.fetch_add(1, Ordering::AcqRel);
@@ -48,7 +48,7 @@ impl ViolationHandle {
         }
     }
 
-    /// What was wrong with the content of the last request on the connection, if that made reading
+    /// Returns the fault in the content of the connection's last request, if that made reading
     /// fail.
     pub fn in_content(&self) -> Option<WireMalformed> {
         self.0
@@ -63,8 +63,8 @@ impl ViolationHandle {
         self.0.mid_head.load(Ordering::Relaxed)
     }
 
-    /// Passes everything that follows unchanged; the service calls this before it returns 101, or
-    /// 2xx to CONNECT.
+    /// Passes on all further bytes unchanged; the service calls this before it returns 101, or 2xx
+    /// to CONNECT.
     pub fn upgraded(&self) {
         self.0.upgraded.store(true, Ordering::Release);
     }

@@ -48,7 +48,7 @@ struct Got {
     content: Vec<u8>,
 }
 
-/// What a service behind hyper receives on a connection, and the responses that the client
+/// Returns what a service behind hyper receives on a connection, and the responses that the client
 /// receives.
 fn served(script: Pieces) -> (Vec<Got>, String) {
     let written = Arc::clone(&script.written);
@@ -97,8 +97,8 @@ fn served(script: Pieces) -> (Vec<Got>, String) {
     (requests, answers)
 }
 
-/// The complete requests of a connection up to the first fault, by a second, simpler parser of the
-/// content.
+/// Returns the complete requests of a connection up to the first fault, by a second, simpler parser
+/// of the content.
 fn expected(mut bytes: &[u8]) -> Vec<Got> {
     let mut all = Vec::new();
     while let Ok(Some(head)) = parse_head(bytes) {
@@ -160,7 +160,7 @@ fn unchunked(mut bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// Requests, most of them well-formed and many nearly so.
+/// Generates requests, most of them well-formed and many nearly so.
 fn connection() -> impl Strategy<Value = Vec<u8>> {
     let line = prop::sample::select(vec![
         "GET / HTTP/1.1\r\n",

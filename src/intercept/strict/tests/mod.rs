@@ -92,7 +92,7 @@ enum End {
     Failed,
 }
 
-/// What a reader behind `strict` gets now, through a buffer of this size.
+/// Returns what a reader behind `strict` gets now, through a buffer of this size.
 fn passed(strict: &mut Strict<Pieces>, room: usize) -> (Vec<u8>, End) {
     let mut all = Vec::new();
     let mut cx = Context::from_waker(Waker::noop());
@@ -108,7 +108,7 @@ fn passed(strict: &mut Strict<Pieces>, room: usize) -> (Vec<u8>, End) {
     }
 }
 
-/// What a reader gets from a whole connection, and which request was malformed in which way.
+/// Returns what a reader gets from a whole connection, and which request was malformed, and how.
 fn whole(bytes: &[u8]) -> (Vec<u8>, End, Option<(u64, WireMalformed)>) {
     let mut strict = Strict::new(Pieces::new(bytes, &[]));
     let (all, end) = passed(&mut strict, 4096);
@@ -131,8 +131,8 @@ fn with_fields(fields: &str) -> String {
     format!("POST /x HTTP/1.1\r\nHost: good\r\n{fields}\r\n\r\n")
 }
 
-/// Asserts that a request is refused at its head: after a good request, only the placeholder takes
-/// its place.
+/// Asserts that a request is refused at its head: after a good request, only the placeholder
+/// follows.
 #[track_caller]
 fn refused(bytes: &[u8], malformed: WireMalformed) {
     const GOOD: &[u8] = b"GET /good HTTP/1.1\r\nHost: good\r\n\r\n";
