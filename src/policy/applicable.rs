@@ -12,13 +12,13 @@ use crate::message::Host;
 use crate::names::{CredentialName, SessionId};
 use crate::session::Session;
 
-/// A place for the rules that can apply to the requests of a session to a host.
+/// Caches the rules that can apply to the requests of a session to a host.
 #[derive(Default)]
 pub struct KnownRules(Mutex<Option<Arc<ApplicableRules>>>);
 
 impl KnownRules {
-    /// The rules of a session, its caller and a host. Those that are known are made anew if they
-    /// are of another generation, session, caller or host, or if the session's groups changed.
+    /// Returns the rules of a session, its caller and a host. They are looked up anew for another
+    /// generation, session, caller or host, or if the session's groups changed.
     pub(super) fn of(
         &self,
         generation: u64,
@@ -51,8 +51,7 @@ impl KnownRules {
     }
 }
 
-/// Facts to judge, with the rules that can apply where they are known: those of this session and
-/// host.
+/// The facts of a question, with the applicable rules of this session and host, if they are known.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) facts: &'a Facts<'a>,
@@ -65,26 +64,26 @@ impl<'a> From<&'a Facts<'a>> for Asked<'a> {
     }
 }
 
-/// The sets of rules that can apply, each looked up when it is first asked for.
+/// The sets of rules that can apply, each looked up when a question first needs it.
 #[derive(Debug)]
 pub(super) struct ApplicableRules {
     pub(super) generation: u64,
     session: SessionId,
     pub(super) caller: Option<Arc<Caller>>,
-    /// The session's own groups in the generation.
+    /// The session's own groups, in this generation.
     own: Arc<[Arc<str>]>,
-    /// Those, and the caller's.
+    /// The session's own groups and the caller's.
     pub(super) groups: Arc<[Arc<str>]>,
     host: Host,
-    /// By action and credential: as many as there are actions, and credentials to lend.
+    /// The sets by action and credential: at most one for each action and each credential to lend.
     sets: RwLock<Vec<KnownSet>>,
 }
 
-/// What can apply to an action, or to the use of a credential. `None` if nothing can.
+/// The rules that can apply to an action, or to the use of a credential. `None` if no rule can.
 type KnownSet = (Action, Option<CredentialName>, Option<Arc<RuleSet>>);
 
 impl ApplicableRules {
-    /// The set for a question of this session about this host, which `find` looks up.
+    /// Returns the set for a question of this session about this host; `find` looks it up at first.
     pub(super) fn set(
         &self,
         question: &Question<'_>,

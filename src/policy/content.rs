@@ -1,4 +1,4 @@
-//! Facts of content: what the configuration declares, what protocols say, and what was read from
+//! Facts of content: those that the configuration declares, those of protocols, and their values in
 //! one request.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,17 +20,17 @@ pub struct ContentFact {
     pub name: FactName,
     /// Its type in policies. A value of another type is not read.
     pub kind: FactType,
-    /// The origins for which it is read from requests.
+    /// The origins for whose requests it is read.
     pub origins: Vec<OriginPattern>,
-    /// Where the value is in the content, or in the arguments of the tool.
+    /// Where the value is in the content, or in the arguments of the MCP tool.
     pub location: Location,
-    /// The tool of MCP that has it as an argument, if one has.
+    /// The MCP tool that has it as an argument, if any.
     pub tool: Option<String>,
 }
 
 impl ContentFact {
-    /// Where it is in the content of a request. `None` if its tool is not called there, or several
-    /// times.
+    /// Returns where the fact is in the content of a request. `None` if its tool is not called
+    /// there, or is called several times.
     fn found_in(&self, asked: &Asked<'_>, spoken: &BTreeSet<Protocol>) -> Option<Location> {
         match (&self.tool, &self.location) {
             (Some(tool), Location::Json(pointer)) => {
@@ -48,7 +48,7 @@ impl ContentFact {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FactName(String);
 
-/// A text that cannot be the name of a fact.
+/// A text that is not a valid name of a fact.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "a fact's name has letters, digits and `_`, does not begin with a digit, and is no word of Cedar's"
@@ -79,18 +79,18 @@ impl fmt::Display for FactName {
     }
 }
 
-/// Endpoints that speak a protocol, from whose requests its facts are read: `context.graphql`.
+/// Endpoints that speak a protocol, whose facts are read from requests: `context.graphql`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Endpoint {
     /// The protocol.
     pub protocol: Protocol,
     /// Their origins.
     pub origins: Vec<OriginPattern>,
-    /// Their paths. Empty if all are.
+    /// Their paths. Empty for all paths.
     pub routes: Vec<Route>,
 }
 
-/// Everything that is read from content.
+/// All facts that are read from content.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Declared {
     facts: Vec<ContentFact>,
@@ -158,7 +158,7 @@ impl Declared {
         all.map(|fact| (fact.name.0.as_str(), fact.kind)).collect()
     }
 
-    /// Says what will be asked of the content of a request.
+    /// Adds the questions about the content of a request, before the content is read.
     pub(super) fn ask(&self, head: &RequestHead, questions: &mut Questions<'_>) {
         for fact in self.of(&head.origin) {
             match (&fact.tool, &fact.location) {
@@ -173,8 +173,8 @@ impl Declared {
         spoken.for_each(|protocol| protocol.ask(questions));
     }
 
-    /// Reads the facts that a request says, which has this content, decoded. `upgrades`: it changes
-    /// to another protocol.
+    /// Reads the facts of a request from its decoded content. `upgrades` says whether the request
+    /// changes to another protocol.
     pub fn read(&self, head: &RequestHead, upgrades: bool, content: &Plain) -> ContentFacts {
         let mut questions = Questions::default();
         self.ask(head, &mut questions);
@@ -183,8 +183,8 @@ impl Declared {
         self.said(head, upgrades, &document)
     }
 
-    /// The facts that a request says, of whose content they were asked. A fact that could be read
-    /// in more than one way is left out.
+    /// Returns the facts of a request whose content was read for its questions. A fact that could
+    /// be read in more than one way is left out.
     pub(super) fn said(
         &self,
         head: &RequestHead,
@@ -207,10 +207,10 @@ impl Declared {
         ContentFacts(declared.chain(said).collect())
     }
 
-    /// How the beginning of a request's content is followed, if nothing behind it is read.
+    /// Returns how to read the beginning of a request's content, if no fact needs the rest.
     pub(super) fn prefix(&self, head: &RequestHead) -> Option<Prefix> {
         let path = head.target.path();
-        // Declared facts are read from forms and JSON, which no request with a prefix is.
+        // Declared facts are read from forms and JSON, and no request with a prefix has these.
         let mut spoken = self.spoken(head).into_iter();
         match (spoken.next(), spoken.next()) {
             (Some(only), None) => only.prefix(&head.method, path, &head.fields),
@@ -218,7 +218,7 @@ impl Declared {
         }
     }
 
-    /// The fields of multipart forms from the origin of which facts are read.
+    /// Returns the multipart fields from which facts are read, at an origin.
     pub(super) fn parts(&self, origin: &Origin) -> Vec<FormName> {
         let names = self.of(origin).filter_map(|fact| match &fact.location {
             Location::Multipart(name) => Some(name.clone()),
@@ -232,7 +232,7 @@ impl Declared {
         all.filter(move |fact| fact.origins.iter().any(|one| one.matches(origin)))
     }
 
-    /// The protocols that the endpoint of a request speaks.
+    /// Returns the protocols that the endpoint of a request speaks.
     fn spoken(&self, head: &RequestHead) -> BTreeSet<Protocol> {
         let path = head.target.path();
         // Hosts first: every preset has endpoints, and a request is for one host.
@@ -246,8 +246,8 @@ impl Declared {
     }
 }
 
-/// The facts read from one request, and why others were not. Those of a protocol have its name in
-/// theirs: `graphql.fields`.
+/// The facts read from one request, and why others were not. The name of a protocol's fact begins
+/// with the protocol: `graphql.fields`.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ContentFacts(BTreeMap<FactName, Result<FactValue, Unread>>);
 
@@ -279,12 +279,12 @@ impl ContentFacts {
         self.named(name)?.as_ref().err().copied()
     }
 
-    /// The value of a protocol's fact, if it was read.
+    /// Returns the value of a protocol's fact, if it was read.
     pub(super) fn value(&self, name: &str) -> Option<RestrictedExpression> {
         self.named(name)?.as_ref().ok().map(value)
     }
 
-    /// The declared facts.
+    /// Returns the declared facts.
     pub(super) fn values(&self) -> Vec<(String, RestrictedExpression)> {
         let declared = self.0.iter().filter(|(name, _)| !name.0.contains('.'));
         let read = declared.filter_map(|(name, one)| Some((name.0.clone(), one.as_ref().ok()?)));

@@ -10,8 +10,8 @@ use super::fault::Fault;
 /// The facts that policies read.
 pub(super) type Reads = BTreeSet<Fact>;
 
-/// Builds the context with these facts. Facts left out are never computed. One that the content
-/// does not say is missing, so that a policy that reads it fails.
+/// Builds the context with these facts. Other facts are never computed. A fact that the content
+/// does not have is left out, so that a policy that reads it fails.
 ///
 /// # Errors
 /// [`Fault`] by cause.

@@ -51,7 +51,7 @@ impl DecisionCache {
         if let Some(known) = self.0.lock().get(&*key) {
             return known.clone();
         }
-        // Judge outside the lock, so that other questions need not wait.
+        // Judged outside the lock, so that other questions need not wait.
         let verdict = judge();
         if verdict.policies.len() <= MOST_POLICIES {
             self.0.lock().put(key.into(), verdict.clone());
@@ -60,7 +60,7 @@ impl DecisionCache {
     }
 }
 
-/// The key: everything the verdict depends on. `None` if the verdict must not be cached.
+/// Returns the key: everything that the verdict depends on. `None` if it must not be cached.
 fn key(set: &RuleSet, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> Option<Vec<u8>> {
     let mut key = DecisionKey::new();
     key.number(set.number);
@@ -82,11 +82,11 @@ fn key(set: &RuleSet, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> Opti
     Some(key.finish(MOST_BYTES))
 }
 
-/// Adds a part of a request to a key; of the path, what rules ask about it. `None` if a verdict
-/// that depends on it is not cached.
+/// Adds an input to a key; of the path, only the results of the rules' tests. `None` if a verdict
+/// that depends on the input is not cached.
 fn write(input: Input, facts: &Facts<'_>, paths: &FactTests, key: &mut DecisionKey) -> Option<()> {
     match input {
-        // Every key holds these already.
+        // Every key has the question already.
         Input::Question => {}
         Input::Session => key.text(facts.session.as_str()),
         Input::User => key.text(facts.user.map_or("", User::as_str)),
@@ -110,7 +110,7 @@ fn write(input: Input, facts: &Facts<'_>, paths: &FactTests, key: &mut DecisionK
         Input::Upgrade => key.text(facts.upgrade),
         Input::Credentials => key.texts(facts.credentials.iter().map(|name| name.as_str())),
         Input::Actions => key.texts(facts.actions.iter().map(String::as_str)),
-        // Without content, a set is judged by its head, which does not read content.
+        // Without content, only the head of a set is judged, which reads no content.
         Input::Content if facts.content.is_none() => {}
         Input::Clock | Input::Fields | Input::Content => return None,
     }
@@ -302,7 +302,7 @@ mod tests {
             assert!(generation.ask(&request.facts()).allowed());
         }
         assert_eq!(generation.decisions.0.lock().len(), MOST_VERDICTS);
-        // Long ones are told apart, too.
+        // Long paths are told apart, too.
         let set = generation.sets.get(&[0], &generation.rules);
         let [one, other] = ["b", "c"].map(|end| {
             let path = format!("/{}{end}", "a".repeat(MOST_BYTES));

@@ -9,13 +9,13 @@ pub(super) struct DecisionKey {
 }
 
 impl DecisionKey {
-    /// An empty key, with room for a typical one.
+    /// Creates an empty key, with room for a typical one.
     pub fn new() -> Self {
         let bytes = Vec::with_capacity(256);
         Self { bytes }
     }
 
-    /// The key: what was written or, if that is longer than `most`, its digest.
+    /// Returns the key: the bytes or, if they are longer than `most`, their digest.
     ///
     /// A client chooses the path and the query, so two long keys must not be made to have one
     /// digest, and no short one may be a digest: the last byte tells them apart.

@@ -62,7 +62,7 @@ use crate::names::{CredentialName, PolicyId, SessionId, User};
 pub struct Report {
     /// How many decisions were as expected.
     pub passed: usize,
-    /// The decisions that were not, in file order.
+    /// The decisions that were not as expected, in file order.
     pub failed: Vec<Surprise>,
 }
 
@@ -75,7 +75,7 @@ pub struct Surprise {
     pub expected: String,
     /// What was decided, and by which policies.
     pub decided: String,
-    /// Why.
+    /// The explanation of the decision.
     pub reason: String,
 }
 
@@ -87,7 +87,7 @@ pub enum Malformed {
     Toml {
         /// The line, if the parser knows it.
         place: String,
-        /// The parser's words.
+        /// The parser's message.
         what: String,
     },
     /// It contains no decision, so it is probably the wrong file.
@@ -104,7 +104,7 @@ pub enum Malformed {
 }
 
 impl Malformed {
-    /// `begin` is where the part begins that the parser read, if it does not know better.
+    /// `begin` is where the parsed part begins, for an error without a position.
     fn toml(error: &toml::de::Error, text: &str, begin: Option<usize>) -> Self {
         let at = error.span().map(|span| span.start).or(begin);
         let before = at.and_then(|at| text.get(..at));
@@ -199,7 +199,7 @@ fn key_of(error: &toml::de::Error) -> Option<String> {
     rest.split(['`', '.']).next().map(str::to_owned)
 }
 
-/// Where a key of a decision stands: in its own table, or in `[request]`.
+/// Returns where a key of a decision is: in its own table, or in `[request]`.
 fn place_of(text: &str, decision: usize, key: &str) -> Option<usize> {
     let file = DeTable::parse(text).ok()?;
     let file = file.get_ref();
@@ -437,7 +437,7 @@ impl Case {
     }
 }
 
-/// The request that a decision describes, canonicalised as the gateway would.
+/// Returns the request that a decision describes, canonicalised as the gateway would.
 fn request(decision: &WrittenDecision, declared: &Declared) -> Result<OwnedFacts, String> {
     let (method, uri) = decision.target()?;
     let spoken = decision.spoken()?;
@@ -486,7 +486,7 @@ fn request(decision: &WrittenDecision, declared: &Declared) -> Result<OwnedFacts
     Ok(request)
 }
 
-/// The facts read from the content.
+/// Returns the facts read from the content.
 fn content(
     request: &OwnedFacts,
     text: Option<&str>,
@@ -518,7 +518,7 @@ fn credential(name: &str) -> Result<CredentialName, String> {
     CredentialName::new(name).map_err(|error| format!("`{name}`: {error}"))
 }
 
-/// Scheme, host and port of a URL, canonicalised as the gateway would.
+/// Returns the scheme, host and port of a URL, canonicalised as the gateway would.
 fn authority(uri: &Uri) -> Result<(Scheme, Host, u16), String> {
     let scheme = match uri.scheme_str() {
         Some("http") => Scheme::Http,
@@ -652,7 +652,7 @@ mod tests {
                 8,
             ),
             ("url = \"https://a.test/\"\nexpect = \"yes\"", "yes", 9),
-            // What is missing has no line but the table's.
+            // A missing key has only the line of its table.
             ("expect = \"deny\"", "url", 6),
         ] {
             let text = format!("{first}\n[[decision]]\nname = \"b\"\n{line}\n");

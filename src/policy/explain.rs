@@ -95,7 +95,7 @@ impl Generation {
         }
     }
 
-    /// Why policies failed: a fact of the content is missing, or the policies are faulty.
+    /// Returns why policies failed: a fact of the content is missing, or the policies are faulty.
     fn failed(&self, facts: &Facts<'_>, verdict: &Verdict, policies: &str) -> (String, String) {
         let failed = verdict.policies.iter();
         let failed = failed.filter_map(|id| self.rules.iter().find(|rule| rule.id == *id));
@@ -129,7 +129,7 @@ impl Generation {
         )
     }
 
-    /// Why nothing permits it: an unmet condition, another method, or no matching policy at all.
+    /// Returns why no policy permits it: an unmet condition, another method, or no matching policy.
     fn nearest(&self, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> String {
         let action = if lend.is_some() {
             Action::Lend
@@ -182,7 +182,7 @@ impl Generation {
     }
 }
 
-/// Why policies forbid it. Those that forbid the making of credentials name the group that may.
+/// Returns why policies forbid it. A rule about the making of credentials names the exempt group.
 fn forbidden(verdict: &Verdict, policies: &str) -> (String, String) {
     let lifting: Option<Vec<_>> = verdict.policies.iter().map(generate::lifting).collect();
     let Some(group) = lifting.and_then(|groups| groups.into_iter().next()) else {
@@ -200,11 +200,11 @@ fn forbidden(verdict: &Verdict, policies: &str) -> (String, String) {
     )
 }
 
-/// What to do where the content of a request decides.
+/// The next step when the content of a request decides.
 const BY_CONTENT: &str =
     "send other content, or change that policy: a rule without it would permit every content";
 
-/// A method, shortened for a refusal: a method token may have any length.
+/// Returns a method, shortened for a refusal: a method token may have any length.
 fn shown(method: &str) -> String {
     let short: String = method.chars().take(20).collect();
     let more = if short.len() < method.len() {
@@ -215,7 +215,7 @@ fn shown(method: &str) -> String {
     format!("`{}{more}`", short.escape_debug())
 }
 
-/// Up to three names, and how many more there are.
+/// Returns up to three names, and how many more there are.
 fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     let mut text = if names.len() == 1 {

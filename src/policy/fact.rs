@@ -44,7 +44,7 @@ impl From<FactType> for Kind {
 pub(super) enum Scope {
     /// Every request that the session makes to the host.
     Any,
-    /// This request only. It differs between requests to one host, and between those of a batch.
+    /// This request only: it differs between requests to one host, and between requests of a batch.
     One,
     /// The use of a credential.
     Lend,
@@ -248,19 +248,19 @@ pub(super) const OF_FIELDS: [Fact; 4] = [
 ];
 
 impl Fact {
-    /// Its place in a set of facts.
+    /// Returns the fact's bit in a set of facts.
     pub(super) const fn bit(self) -> u64 {
         const { assert!(FACTS.len() <= 64) };
         1 << self as u8
     }
 
-    /// The fact's row.
+    /// Returns the fact's row.
     pub fn row(self) -> &'static Row {
         &FACTS[self as usize]
     }
 
-    /// The facts behind a name in the context: one fact, or all facts of a record. None if the name
-    /// is unknown.
+    /// Returns the facts with a name in the context: one fact, or all facts of a record. None if
+    /// the name is unknown.
     pub fn named(name: &str) -> impl Iterator<Item = Self> {
         let is_it = move |row: &&Row| {
             let rest = row.name.strip_prefix(name);
@@ -269,12 +269,12 @@ impl Fact {
         FACTS.iter().filter(is_it).map(|row| row.fact)
     }
 
-    /// Whether it is made from the content.
+    /// Whether the fact is made from the content.
     pub fn is_of_content(self) -> bool {
         self.row().input == Input::Content
     }
 
-    /// The fact's value for one request.
+    /// Returns the fact's value for one request.
     ///
     /// # Errors
     /// [`Fault`] by cause.
@@ -302,7 +302,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The path of the request.
+    /// Returns the path of the request.
     pub fn path(&self) -> &'a str {
         self.facts.target.path()
     }
@@ -328,7 +328,7 @@ impl<'a> Reader<'a> {
         Value::new_record(content.values()).map_err(|_| Fault::Context)
     }
 
-    /// A fact of a protocol.
+    /// Returns a fact of a protocol.
     fn said(&self, name: &str) -> Result<Value, Fault> {
         let content = self.facts.content.ok_or(Fault::ContentUnread)?;
         content.value(name).ok_or(Fault::LeftOut)

@@ -1,8 +1,8 @@
-//! What conditions ask about facts, answered without Cedar. One verdict is kept for all paths of
-//! which the answers are the same, and policies that the answers rule out are not evaluated.
+//! The tests that conditions make of facts, answered without Cedar. All paths with the same answers
+//! share one cached verdict, and policies that the answers rule out are not evaluated.
 //!
-//! The tests that hold are found by looking up what the request has, not by trying them all: what a
-//! request costs does not grow with the rules that do not apply to it.
+//! The tests that hold are found by looking up the facts of the request, not by trying all tests:
+//! the cost of a request does not grow with the rules that do not apply to it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,14 +17,14 @@ use super::fault::Fault;
 use super::path::{any_segments, depth, prefixes, segments};
 use crate::names::Map;
 
-/// A question about a fact.
+/// A test of a fact.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum FactTest {
     /// Any other use of the path: verdicts are kept for each path.
     Whole,
-    /// `context.depth`, whatever is asked of it.
+    /// Any test of `context.depth`.
     Depth,
-    /// A text is the fact, or is among its texts: `context.path == "…"`,
+    /// The fact is this text, or has it as an element: `context.path == "…"`,
     /// `context.prefixes.contains("…")`.
     Has(Fact, String),
     /// `context.path like "…"`, as the texts between the wildcards: two or more.
@@ -32,8 +32,8 @@ pub(super) enum FactTest {
 }
 
 impl FactTest {
-    /// The tests that an operator makes of a fact and what is written beside it, where `path` are
-    /// attributes of the context. `None` if it is not made of such tests.
+    /// Returns the tests that an operator makes of a fact against a literal, where `path` are
+    /// attributes of the context. `None` if the expression makes no such tests.
     pub fn of(path: &[&str], op: BinaryOp, written: &Expr) -> Option<(Fact, Vec<Self>)> {
         use BinaryOp::{Contains, ContainsAll, ContainsAny, Eq, NotEq};
         let name = path.join(".");
@@ -52,7 +52,7 @@ impl FactTest {
         Some((fact, texts?.into_iter().map(test).collect()))
     }
 
-    /// The test that a pattern makes of the path.
+    /// Returns the test that a pattern makes of the path.
     pub fn like(pattern: &[PatternElem]) -> Self {
         let pieces = pattern.split(|part| *part == PatternElem::Wildcard);
         let text = |piece: &[PatternElem]| {
@@ -83,7 +83,7 @@ pub(super) type Numbers = SmallVec<[u32; 8]>;
 /// Patterns with the same first and last piece, by their pieces.
 type Patterns = Map<Vec<String>, u32>;
 
-/// Tests, indexed by the texts that they look for.
+/// Tests, indexed by their texts.
 #[derive(Debug, Default)]
 pub(super) struct FactTests {
     has: BTreeMap<Fact, Map<Box<str>, u32>>,
@@ -122,7 +122,7 @@ impl FactTests {
         number
     }
 
-    /// Adds to a key which tests of the path hold. `None` if the path has too many segments:
+    /// Adds the tests of the path that hold to a key. `None` if the path has too many segments:
     /// conditions that read them cannot be judged.
     pub fn write(&self, path: &str, key: &mut DecisionKey) -> Option<()> {
         if self.whole || self.count == 0 && !self.depth {
@@ -141,10 +141,10 @@ impl FactTests {
         Some(())
     }
 
-    /// The tests that hold for a request.
+    /// Returns the tests that hold for a request.
     ///
     /// # Errors
-    /// [`Fault`], if a fact that they ask about has no value.
+    /// [`Fault`], if a fact that they test has no value.
     pub fn held(&self, reader: &Reader<'_>) -> Result<Numbers, Fault> {
         let mut held = Numbers::new();
         self.held_by_path(reader.path(), &mut held)?;
@@ -210,7 +210,7 @@ fn each_text(value: &Value, mut each: impl FnMut(&str)) {
     }
 }
 
-/// Whether the text is made of the pieces, with anything between them.
+/// Whether the text consists of the pieces, with any text between them.
 fn is_like(text: &str, pieces: &[String]) -> bool {
     let [first, between @ .., last] = pieces else {
         return pieces.first().is_some_and(|piece| text == piece);

@@ -8,7 +8,7 @@ pub enum Fault {
     /// The verdict depends on the content, which has not been read.
     #[error("policy depends on its content, which was not read")]
     ContentUnread,
-    /// A fact of a protocol is not there, which fails each policy that reads it and no other.
+    /// A fact of a protocol is missing. Only the policies that read it fail.
     #[error("its content does not say it in exactly one way")]
     LeftOut,
     /// Affects `prefixes`, `segments`, `anySegments` and `depth`.
@@ -19,7 +19,7 @@ pub enum Fault {
         "origins may read the path without its doubled slashes or parameters (`;`), and policy does not permit that; send it without them"
     )]
     PathReadings,
-    /// Policy reads the path, and would not permit one that a field names, or cannot read it.
+    /// Policy reads the path, and does not permit a path that a field names, or cannot judge that.
     #[error(
         "a field names a second path (`Destination`, `X-Amz-Copy-Source` and the like), which policy does not permit, or which is no canonical path of this host"
     )]

@@ -27,13 +27,13 @@ pub struct ContentBudget<'a> {
     pub decoding: &'a Arc<HoldBudget>,
 }
 
-/// Why a request is not judged. None of it was sent.
+/// Why a request is not judged. Nothing of it was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum Ungathered {
-    /// Its content cannot be held whole.
+    /// Its content cannot be buffered.
     #[error(transparent)]
     Held(#[from] HoldFault),
-    /// A credential in its content may not be there, or the content cannot be searched.
+    /// A credential must not be in its content, or the content cannot be searched.
     #[error(transparent)]
     Refused(#[from] CredentialRefusal),
 }
@@ -43,18 +43,18 @@ pub struct Gathered {
     pub(super) request: Box<Request>,
     pub(super) presented: DetectedCredentials,
     pub(super) judged: Arc<JudgedRequest>,
-    /// The policies that judge it: those that decided whether to read its content.
+    /// The policies that judge it: those by which it was decided whether to read its content.
     pub(super) generation: Arc<Generation>,
-    /// The denial by its head, if that is why its content was not read.
+    /// The denial by its head, if its content was not read because of that.
     pub(super) refused: Option<Refused>,
 }
 
 impl Policies {
-    /// Reads the content of a request, if its verdict may depend on it, or if the service takes
+    /// Reads the content of a request, if its verdict may depend on it, or if the service accepts
     /// credentials in it.
     ///
     /// Any other request passes through unchanged, and so does one that a policy denies by its
-    /// head. `known` is where the rules are looked up that can apply.
+    /// head. The applicable rules are looked up in `known`.
     ///
     /// # Errors
     /// [`Ungathered`] by cause.
@@ -99,8 +99,8 @@ impl Policies {
         })
     }
 
-    /// Holds the content, or the beginning that is enough, and reads the declared facts and the
-    /// credentials in it.
+    /// Buffers the content, or the beginning if that is enough, and reads the declared facts and
+    /// the credentials in it.
     async fn read(
         &self,
         request: Box<Request>,
@@ -116,7 +116,7 @@ impl Policies {
             None => self.declared().prefix(&request.head),
         };
         let is_form = commands.is_none();
-        // A signature covers the whole.
+        // A signature covers all of the content.
         let prefix = commands.or_else(|| match presented.is_signed() {
             true => None,
             false => Prefix::of_parts(&request.head.fields, budget.limit),
@@ -139,7 +139,7 @@ impl Policies {
             };
         };
         let (bytes, is_coded) = (plain.bytes.clone(), !plain.coded.is_empty());
-        // What is sent is searched as it passes, and this is sent as the client coded it.
+        // Encoded content is noted here; other content is searched as it is sent.
         let noted = request.noted.clone().filter(|_| is_coded && !is_searched);
         let search = search.map(Arc::new);
         let read = Reading {
@@ -172,7 +172,7 @@ impl Policies {
     }
 }
 
-/// What to read from content.
+/// What to read from the content.
 struct Reading {
     declared: Arc<Declared>,
     head: RequestHead,
@@ -186,7 +186,7 @@ struct Reading {
 type WasRead = (ContentFacts, Result<Vec<CredentialUse>, CredentialRefusal>);
 
 impl Reading {
-    /// Reads the content. `share` is what it takes from the budget, besides the held content.
+    /// Reads the content. `share` is the memory from the budget besides the buffered content.
     async fn of(self, content: Plain, share: Share) -> WasRead {
         if content.bytes.len() + content.coded.len() <= SHORT {
             return self.at_once(&content);
@@ -233,7 +233,7 @@ impl Reading {
     }
 }
 
-/// Lets what is behind the beginning pass if it has no more of what was searched for.
+/// Lets the rest of the content pass only if it has none of the fields that were read.
 fn follow(
     request: &mut Request,
     beginning: &[u8],
@@ -244,7 +244,7 @@ fn follow(
     let behind = behind.ok_or_else(|| unreadable(FormFault::Disputed))?;
     request.content.follow(Box::new(behind));
     if presented.is_in_content() {
-        // A digest there would be one of other bytes.
+        // A digest there would be a digest of other bytes.
         request.content.drop_trailers();
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::message::route::readings;
 use crate::message::{Origin, Scheme};
 use crate::names::{CredentialName, PolicyId, SessionId};
 
-/// Permits a session, or every session, to send any request to a host, on one port or on all.
+/// Permits a session, or every session, to send any request to a host, on one port or on all ports.
 ///
 /// `*.example.com` means every name under `example.com`, but not `example.com` itself. Text that is
 /// not a host gives a policy that does not load, never one with another meaning.
@@ -97,9 +97,9 @@ pub fn permit_loans(
     permit_at("principal", LEND, at(origin), lend, conditions)
 }
 
-/// Forbids the requests to a host by which a service makes credentials that outlive the session:
-/// all below these paths, in which `*` stands for one segment; with `$` at its end, the path alone.
-/// A group lifts it.
+/// Forbids the requests to a host by which a service makes credentials that outlive the session: on
+/// these paths and below, where `*` stands for one segment, or exactly on a path that ends with
+/// `$`. Sessions in a group are exempt.
 pub fn forbid_mints(service: &str, host: &str, by_reading: bool, paths: &[&str]) -> String {
     let (action, kind) = match by_reading {
         true => (ANY, "reads"),
@@ -108,8 +108,8 @@ pub fn forbid_mints(service: &str, host: &str, by_reading: bool, paths: &[&str])
     forbid_at((service, host, kind), action, paths, None)
 }
 
-/// Forbids the same of the requests to an endpoint of GraphQL that select one of these mutations,
-/// and those of which that cannot be read: a policy that reads what is left out fails.
+/// Forbids requests to a GraphQL endpoint that select one of these mutations, and those whose
+/// selection cannot be read: a policy fails if a fact that it reads is missing.
 pub fn forbid_mutations(service: &str, host: &str, paths: &[String], names: &[&str]) -> String {
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     let names = names.iter().map(|name| quoted(&format!("mutation.{name}")));
@@ -135,7 +135,7 @@ fn forbid_at(
     )
 }
 
-/// The group whose sessions may do what [`forbid_mints`] forbids at the service with this rule.
+/// Returns the group that is exempt from this rule of [`forbid_mints`].
 pub(super) fn lifting(rule: &PolicyId) -> Option<String> {
     let mut parts = rule.as_str().split('/');
     (parts.next()? == MINTS).then_some(())?;
@@ -146,8 +146,8 @@ fn making(service: &str) -> String {
     format!("makes-{service}-credentials")
 }
 
-/// The condition for a path and all below it, in which `*` stands for one segment; with `$` at its
-/// end, for the path alone. Whichever reading its service may have of a path, it counts.
+/// Returns the condition for a path and all paths below it, where `*` stands for one segment; with
+/// `$` at its end, for the path alone. It holds if any reading of the path matches.
 fn is_below(path: &str) -> String {
     let whole = path.strip_suffix('$');
     let path = whole.unwrap_or(path);
@@ -161,12 +161,12 @@ fn is_below(path: &str) -> String {
     format!("({most}context.anySegments.containsAll([{named}]))")
 }
 
-/// Gives rules that were generated to a user or group, of whatever session, in place of a session;
-/// to everybody if none is named. They have no `@id` then.
+/// Changes generated rules to apply to a user or group, whatever the session; to every principal if
+/// none is named. Removes their `@id`.
 pub fn for_whom(rules: &str, whom: Option<(&str, &str)>) -> String {
     let whom = whom.map(|(kind, name)| format!(" in {}", entity(kind, name)));
     let whom = format!("  principal{},", whom.unwrap_or_default());
-    // No literal has a line's end.
+    // No literal contains a line break.
     let lines = rules.lines().filter(|line| !line.starts_with("@id("));
     let lines = lines.map(|line| match line.starts_with("  principal") {
         true => &whom,
@@ -175,7 +175,7 @@ pub fn for_whom(rules: &str, whom: Option<(&str, &str)>) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Permits every session any request: for a run that is watched, to learn what it needs.
+/// Permits every session any request: for a watched run that learns what it needs.
 pub fn permit_everything() -> String {
     permit(&id(&["learn"]), "principal", ANY, "resource", &[])
 }
@@ -222,7 +222,7 @@ fn permit_at(
     permit("", principal, action, &resource, &conditions)
 }
 
-/// Writes a policy: its `@id` line, if it has one, what it is about, and its conditions.
+/// Writes a policy: its `@id` line, if it has one, its scope, and its conditions.
 fn permit(id: &str, principal: &str, action: &str, resource: &str, when: &[String]) -> String {
     let when = match when {
         [] => String::new(),
@@ -231,8 +231,8 @@ fn permit(id: &str, principal: &str, action: &str, resource: &str, when: &[Strin
     format!("{id}permit(\n  {principal},\n  {action},\n  {resource}\n){when};\n")
 }
 
-/// What is said of a host or of the names below a domain, and the condition that leaves out the
-/// domain itself. An IPv6 address has no brackets in a policy.
+/// Returns the scope for a host or for the names below a domain, and the condition that excludes
+/// the domain itself. An IPv6 address has no brackets in a policy.
 fn host_named(what: &str, host: &str) -> (String, Vec<String>) {
     let host = host.trim_matches(['[', ']']);
     let Some(domain) = host.strip_prefix("*.") else {
@@ -253,7 +253,7 @@ fn are_methods(methods: &[&str]) -> String {
     )
 }
 
-/// The condition for one of these paths; `None` for every path.
+/// Returns the condition for one of these paths; `None` for every path.
 fn are_any_paths(paths: &[CoveredPath]) -> Option<String> {
     let are = paths.iter().flat_map(|path| match path {
         CoveredPath::Exactly(path) => are_paths(path),
@@ -268,7 +268,7 @@ fn are_any_paths(paths: &[CoveredPath]) -> Option<String> {
     (!are.is_empty()).then(|| any_of(are))
 }
 
-/// Conditions for the path and its other readings, all of which must be permitted.
+/// Returns conditions for the path and its other readings, all of which must be permitted.
 fn are_paths(path: &str) -> Vec<String> {
     let is = |path: &String| format!("context.path == {}", quoted(path));
     readings(path).iter().map(is).collect()
@@ -294,8 +294,8 @@ fn shown(port: Option<u16>) -> String {
     port.map_or_else(String::new, |port| port.to_string())
 }
 
-/// An `@id` line made from the parts that are not empty. If they do not form an id, there is no
-/// line, and the policy is named by its position.
+/// Returns an `@id` line made from the parts that are not empty. If they do not form an id, there
+/// is no line, and the policy is named by its position.
 fn id(parts: &[&str]) -> String {
     let parts = parts.iter().map(|part| part.trim_matches(['[', ']']));
     let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
@@ -313,7 +313,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", EntityId::new(text).escaped())
 }
 
-/// How the ids of rules begin that forbid the making of credentials.
+/// The prefix of the ids of rules that forbid the making of credentials.
 const MINTS: &str = "mints";
 const ANY: &str = "action in Gateway::Action::\"any\"";
 const LEND: &str = "action == Gateway::Action::\"lend\"";

@@ -28,7 +28,7 @@ use crate::names::{CredentialName, PolicyId};
 pub struct Generation {
     number: u64,
     pub(super) rules: Vec<Rule>,
-    /// Everything that any rule reads, by [`Fact::bit`].
+    /// All facts that any rule reads, by [`Fact::bit`].
     reads: u64,
     pub(super) index: Index,
     lints: Vec<Lint>,
@@ -82,17 +82,17 @@ impl Policies {
         })
     }
 
-    /// The generation that judges.
+    /// Returns the generation that judges.
     pub fn current(&self) -> Arc<Generation> {
         Arc::clone(&self.current)
     }
 
-    /// The generation that judges, for a short look.
+    /// Returns the generation that judges, for a short look.
     pub fn generation(&self) -> &Generation {
         &self.current
     }
 
-    /// The declared facts of content.
+    /// Returns the declared facts of content.
     pub fn declared(&self) -> &Arc<Declared> {
         &self.declared
     }
@@ -122,12 +122,12 @@ impl Generation {
         })
     }
 
-    /// The generation's number. It starts at 1 and rises by one with every successful load.
+    /// Returns the generation's number. It starts at 1 and rises by one with every successful load.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Policies that loaded but look doubtful.
+    /// Returns the policies that loaded but look doubtful.
     pub fn lints(&self) -> &[Lint] {
         &self.lints
     }
@@ -161,8 +161,8 @@ impl Generation {
 
     /// Judges whether the request may be sent.
     ///
-    /// A batch is allowed only if every other request to the host would be too: with any method,
-    /// and by rules that read nothing that differs between requests to one host.
+    /// A batch is allowed only if every other request to the host would be, too: with any method,
+    /// and by rules that read no fact that differs between requests to one host.
     pub fn ask(&self, facts: &Facts<'_>) -> Verdict {
         self.judge(facts.into(), None)
     }
@@ -175,22 +175,22 @@ impl Generation {
         self.judge(facts.into(), Some(LendQuestion { credential, place }))
     }
 
-    /// Whether some permit's scope lets who asks send the host any request. A name server inside
-    /// the sandbox may answer for such hosts only.
+    /// Whether some permit's scope lets the principal send the host any request. A name server
+    /// inside the sandbox may answer for such hosts only.
     ///
-    /// Conditions are not known here, so `true` promises nothing.
+    /// Conditions are not evaluated here, so a request may still be denied.
     #[must_use]
     pub fn may_resolve(&self, who: Principal<'_>, host: &Host) -> bool {
         self.index.may_ask(who, host)
     }
 
-    /// The hosts that permits reach, for a CA's name constraints. `None` if a permit reaches every
-    /// host.
+    /// Returns the hosts that permits reach, for a CA's name constraints. `None` if a permit
+    /// reaches every host.
     pub fn hosts(&self) -> Option<Vec<HostScope>> {
         scopes(self.rules.iter())
     }
 
-    /// The hosts that permits for who asks reach. `None` if one of them reaches every host.
+    /// Returns the hosts that permits for the principal reach. `None` if one reaches every host.
     #[must_use]
     pub fn hosts_of(&self, who: Principal<'_>) -> Option<Vec<HostScope>> {
         let is_about = |rule: &&Rule| match &rule.principal {
@@ -226,7 +226,7 @@ impl Generation {
         reads(facts) || facts.batch && METHODS.into_iter().any(of_a_batch)
     }
 
-    /// The rules that can apply to a question. `None` if there are none.
+    /// Returns the rules that can apply to a question. `None` if there are none.
     fn set(
         &self,
         question: &Question<'_>,
@@ -331,7 +331,7 @@ impl Generation {
         }
     }
 
-    /// The verdict of matching rules that have no conditions.
+    /// Returns the verdict of matching rules without conditions.
     fn by_scope_alone(&self, set: &RuleSet) -> Verdict {
         let those = |permits: bool| -> Vec<u32> {
             let all = set.rules.iter().copied();
@@ -351,8 +351,8 @@ impl Generation {
         }
     }
 
-    /// The names of the facts of content that the answer to a question depends on: those read by
-    /// rules whose conditions on the head are met.
+    /// Returns the names of the facts of content on which the verdict depends: those read by rules
+    /// whose conditions on the head are met.
     pub(super) fn content_read(
         &self,
         asked: Asked<'_>,
@@ -363,8 +363,8 @@ impl Generation {
         names.map(String::as_str).collect()
     }
 
-    /// The rules of which the content decides whether they hold: they read it, and their conditions
-    /// on the head are met.
+    /// Returns the rules that only the content decides: they read it, and their conditions on the
+    /// head are met.
     pub(super) fn by_content(
         &self,
         asked: Asked<'_>,
@@ -406,7 +406,7 @@ impl Generation {
         self.verdict(outcome, self.named(decided))
     }
 
-    /// The rules' ids, in the order of the sources.
+    /// Returns the rules' ids, in the order of the sources.
     fn named(&self, mut rules: Vec<u32>) -> Arc<[PolicyId]> {
         match rules.as_slice() {
             [] => Arc::clone(&self.nobody),
@@ -421,7 +421,7 @@ impl Generation {
         }
     }
 
-    /// A verdict that no policy decided.
+    /// Returns a verdict that no policy decided.
     fn nobodys(&self, outcome: Outcome) -> Verdict {
         self.verdict(outcome, Arc::clone(&self.nobody))
     }
@@ -435,7 +435,7 @@ impl Generation {
     }
 }
 
-/// The hosts of the permits among these rules. `None` if one is for every host.
+/// Returns the hosts of the permits among these rules. `None` if one is for every host.
 fn scopes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Option<Vec<HostScope>> {
     let mut hosts = BTreeSet::new();
     for rule in rules {
@@ -480,7 +480,7 @@ pub(super) const METHODS: [&str; 8] = [
     "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "OTHER",
 ];
 
-/// The number of a rule, from its name in Cedar.
+/// Returns the number of a rule, from its name in Cedar.
 fn number_of(id: &cedar_policy::PolicyId) -> Option<u32> {
     AsRef::<str>::as_ref(id).parse().ok()
 }

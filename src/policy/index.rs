@@ -1,5 +1,5 @@
-//! Finds the rules that can apply, by the principal and resource in their scopes, so that ten
-//! thousand other rules cost nothing.
+//! Finds the rules that can apply, by the principal and resource in their scopes, so that thousands
+//! of other rules cost nothing.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -66,7 +66,7 @@ impl Index {
         index
     }
 
-    /// The rules whose scope matches, in order.
+    /// Returns the rules whose scope matches, in order.
     pub fn matching(&self, who: Principal<'_>, action: Action, target: Target<'_>) -> Numbers {
         let mut found = Numbers::new();
         self.reaching(who, target, |rule| {
@@ -96,7 +96,7 @@ impl Index {
         }
     }
 
-    /// The numbers of the resources that a target is, or is in.
+    /// Returns the numbers of the resources that a target is, or is in.
     fn whats(&self, target: Target<'_>) -> Numbers {
         let mut whats = smallvec![0];
         match target {
@@ -112,8 +112,8 @@ impl Index {
         whats
     }
 
-    /// Whether some permit's scope lets the session send the host any request, and no unconditional
-    /// forbid takes it back.
+    /// Whether some permit's scope lets the principal send the host any request, and no
+    /// unconditional forbid revokes that.
     pub fn may_ask(&self, who: Principal<'_>, host: &Host) -> bool {
         let mut permitted = Actions::union([]);
         let mut forbidden = Actions::union([]);

@@ -1,5 +1,5 @@
-//! What a request was judged by. It is kept while the request is in progress, so that new policies
-//! can judge it again.
+//! The facts by which a request was judged. They are kept while the request is in progress, so that
+//! new policies can judge it again.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -22,7 +22,7 @@ use crate::session::{Bindings, DetectedCredentials, Revocation, Session};
 /// Everything policies can read from one request.
 ///
 /// Fields are kept only if one names a path, or if a rule read them when the request was first
-/// judged. They alone share the client's read buffer.
+/// judged: they alone keep the client's read buffer in memory.
 pub struct JudgedRequest {
     kept: KeptFacts,
     /// The rules that can apply in the generation that judged it first.
@@ -61,14 +61,14 @@ impl JudgedRequest {
     }
 
     /// Keeps the fields, if one names a path, or if rules of `generation` that can apply to the
-    /// request read any.
+    /// request read any field.
     pub(super) fn keep_fields(&self, generation: &Generation, fields: &HeaderMap) {
         if names_path(fields) || self.is_read_by(generation, &OF_FIELDS) {
             self.fields.get_or_init(|| Box::new(fields.clone()));
         }
     }
 
-    /// Judges the credentials that were found in its content, too.
+    /// Adds the credentials that were found in the request's content.
     pub(super) fn present(&mut self, presented: &DetectedCredentials) {
         self.kept.present(presented);
     }
@@ -78,40 +78,40 @@ impl JudgedRequest {
         self.kept.content.get_or_init(|| content);
     }
 
-    /// The session it belongs to.
+    /// Returns the session that the request belongs to.
     pub fn session(&self) -> &Arc<Session> {
         &self.kept.session
     }
 
-    /// The credentials that it is lent.
+    /// Returns the credentials that the request is lent.
     pub fn credentials(&self) -> &Arc<[CredentialName]> {
         &self.kept.credentials
     }
 
-    /// The revocations of the credentials that it is lent. Connections for it register there.
+    /// Returns the revocations of its credentials. Connections for the request register there.
     pub fn revocations(&self) -> &[Arc<Revocation>] {
         &self.kept.revocations
     }
 
-    /// Whether a credential that it is lent is revoked.
+    /// Whether a credential that the request is lent is revoked.
     pub fn is_revoked(&self) -> bool {
         self.revocations().iter().any(|one| one.is_revoked())
     }
 
-    /// The fields that were kept.
+    /// Returns the fields that were kept.
     pub(super) fn kept_fields(&self) -> &HeaderMap {
         self.fields.get().map_or(&*NONE, |fields| fields)
     }
 
-    /// The policies of another generation that allow it, with its credentials; `None` if they do
-    /// not, or read a part of it that was not kept.
+    /// Returns the policies of another generation that allow the request with its credentials;
+    /// `None` if they deny it, or read a part of it that was not kept.
     pub(super) fn still_allowed_by(&self, generation: &Generation) -> Option<Arc<[PolicyId]>> {
         let is_unkept = self.fields.get().is_none() && self.is_read_by(generation, &OF_FIELDS);
         let verdict = || generation.judge_request(self, self.kept_fields()).ok();
         Some((!is_unkept).then(verdict)??.policies)
     }
 
-    /// Whether its caller's token allows what these policies allow.
+    /// Checks that its caller's token allows what these policies allow.
     pub(super) fn allowed_by(
         &self,
         token: &HeldToken,
@@ -133,7 +133,7 @@ impl JudgedRequest {
         })
     }
 
-    /// Whether these bindings also let it have each of its credentials, in the same places.
+    /// Whether these bindings also allow each of its credentials, in the same places.
     pub(super) fn is_bound_by(&self, bindings: &Bindings, fields: &HeaderMap) -> bool {
         self.credential_uses().all(|(credential, place)| {
             bindings.still_lends(
@@ -145,8 +145,8 @@ impl JudgedRequest {
         })
     }
 
-    /// The credential uses that policy judges: each credential, with the place where it would
-    /// appear.
+    /// Returns the credential uses that policy judges: each credential, with the place where it
+    /// would appear.
     pub(super) fn credential_uses(&self) -> impl Iterator<Item = (&CredentialName, &str)> {
         let places = self.kept.places.iter().map(Text::as_str);
         self.kept.credentials.iter().zip(places)
@@ -172,7 +172,7 @@ impl JudgedRequest {
         self.rules.as_ref()?.caller.as_deref()
     }
 
-    /// The groups of its session and its caller in a generation.
+    /// Returns the groups of its session and its caller in a generation.
     pub(super) fn groups(&self, generation: &Generation) -> Arc<[Arc<str>]> {
         let number = generation.number();
         match &self.rules {
@@ -193,7 +193,7 @@ impl JudgedRequest {
 }
 
 impl Generation {
-    /// The verdict on a request by its head, if its content may be asked for: because it is
+    /// Returns the verdict on a request by its head, if its content may be needed: because it is
     /// searched, or because a policy that can apply reads it.
     pub(super) fn asks_for_content(
         &self,
@@ -205,8 +205,8 @@ impl Generation {
         is_asked.then(|| self.judge_request(judged, fields))
     }
 
-    /// The names of the facts of content that were read to judge a request. For a refused request,
-    /// only those read up to the refusal.
+    /// Returns the names of the facts of content that were read to judge a request. For a refused
+    /// request, only those read up to the refusal.
     pub(super) fn facts_read(
         &self,
         judged: &JudgedRequest,

@@ -1,5 +1,5 @@
-//! Who may say no to a request: one list. It is asked before the request may be sent, and again as
-//! long as it is under way.
+//! The list of judges that may object to a request. They are consulted before the request may be
+//! sent, and again while it is under way.
 
 use std::sync::Arc;
 
@@ -21,46 +21,46 @@ crate::names::faults! {
         Revoked = CredentialRevoked "the credential is revoked",
         /// The token of its caller was revoked, or has ended.
         TokenOver(TokenDenied) = TokenCaveat transparent,
-        /// The evidence of its caller has ended.
+        /// The evidence that identified its caller has ended.
         CallerOver = CallerRefused "nothing shows any more who is behind the connection",
         /// The policies do not allow it.
         Policy = Revoked
             "the policies changed while the exchange was under way, and do not allow it any more",
-        /// A credential that it is lent is no longer for such requests.
+        /// The bindings no longer allow a credential that it is lent for such requests.
         Unbound = CredentialRemoved
             "the credentials changed while the exchange was under way, and one of its own was \
              removed or is not for such requests any more",
         /// A caveat of its caller's token does not allow it.
         Caveat(TokenDenied) = TokenCaveat transparent,
-        /// Its session was made to be lent other credentials alone.
+        /// Its session was created with a list of credentials, which does not contain this one.
         Unlent(CredentialName) = SessionLend "the session may not be lent `{0}`",
     }
 }
 
-/// What the judges look at. What is not known yet, nobody objects to.
+/// The case before the judges. A judge does not object to a part that is not known yet.
 pub struct Case<'a> {
     /// The session.
     pub session: Option<&'a Session>,
-    /// Who is behind the connection.
+    /// The caller of the connection.
     pub caller: Option<&'a Caller>,
-    /// The request, once it is known what it asks for.
+    /// The request, once it is ready to be judged.
     pub request: Option<&'a JudgedRequest>,
-    /// What a generation says of it that has not allowed it before.
+    /// The ruling of a generation that has not allowed the request before.
     pub ruling: Option<Ruling<'a>>,
 }
 
-/// What one generation of the configuration says of a request.
+/// The ruling of one generation of the configuration on a request.
 pub struct Ruling<'a> {
     /// The policies that allow it; `None` if it is not allowed.
     pub(super) policies: Option<Arc<[PolicyId]>>,
-    /// The bindings, unless it presents its credentials by them.
+    /// The bindings, unless the request's credentials were already presented by them.
     pub(super) bindings: Option<&'a Bindings>,
     pub(super) fields: &'a HeaderMap,
 }
 
 impl<'a> Ruling<'a> {
-    /// What a later generation says of a request. Policies that read a part of it that was not kept
-    /// do not allow it.
+    /// Returns the ruling of a later generation. Policies that read a part of the request that was
+    /// not kept do not allow it.
     pub fn later(
         request: &'a JudgedRequest,
         generation: &Generation,
@@ -74,18 +74,18 @@ impl<'a> Ruling<'a> {
     }
 }
 
-/// Every judge was asked, and none objects. Only [`Case::hear`] makes it.
+/// A proof that no judge objects. Only [`Case::hear`] makes it.
 pub struct Heard(());
 
 type Judge = fn(&Case<'_>) -> Option<Objection>;
 
-/// The judges. Of several objections, that of the first is told.
+/// The judges. If several object, the first in this order is reported.
 const JUDGES: [Judge; 8] = [
     session, revoked, token, caller, policy, bindings, caveats, lend_list,
 ];
 
 impl Case<'_> {
-    /// Asks every judge.
+    /// Consults every judge.
     ///
     /// # Errors
     /// The first [`Objection`] in the order of the list.
@@ -93,7 +93,7 @@ impl Case<'_> {
         self.hear_by(0..JUDGES.len())
     }
 
-    /// Asks them in some order, which makes no difference.
+    /// Consults the judges in some order, which makes no difference.
     fn hear_by(&self, order: impl Iterator<Item = usize>) -> Result<Heard, Objection> {
         let objections = order.filter_map(|seat| Some((seat, JUDGES[seat](self)?)));
         let first = objections.min_by_key(|(seat, _)| *seat);
@@ -161,7 +161,7 @@ mod tests {
     };
     use crate::token::{TokenKey, inspect};
 
-    /// What came since the request was asked about: any of it, in any order.
+    /// An event after the request was judged: any of these, in any order.
     #[derive(Debug, Clone, Copy)]
     enum Came {
         End,
@@ -174,7 +174,7 @@ mod tests {
         LendList,
     }
 
-    /// In the order in which a client is told.
+    /// The events in the order in which a client is told of them.
     const ALL: [(Came, ReasonCode); 8] = [
         (Came::End, ReasonCode::SessionEnded),
         (Came::Revocation, ReasonCode::CredentialRevoked),
@@ -233,7 +233,7 @@ mod tests {
         Bindings::new(vec![binding]).unwrap()
     }
 
-    /// Lets all of it come in this order, and returns what the judges say when asked in another.
+    /// Lets these events happen in this order; returns the objection of judges in another order.
     fn answer(came: &[Came], order: &[usize]) -> Option<ReasonCode> {
         let is = |one: Came| came.iter().any(|other| *other as u8 == one as u8);
         let revocation = Arc::new(Revocation::default());
@@ -269,7 +269,7 @@ mod tests {
                 Came::Lapse => caller.end(),
                 Came::Denial => policies = None,
                 Came::Removal => bound = &gone,
-                // They stood before.
+                // These held from the beginning.
                 Came::Caveat | Came::LendList => {}
             }
         }

@@ -26,7 +26,7 @@ pub(super) struct Findings {
     permits: bool,
 }
 
-/// The effect of an expression being true.
+/// The effect on the policy if an expression is true.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sense {
     /// More requests are allowed.
@@ -308,8 +308,8 @@ impl Findings {
         }
     }
 
-    // `any` holds every reading of every value, so a forbid sees a bad value wherever it hides. But
-    // a client can also add the value that a permit asks for.
+    // `any` has every reading of every value, so a forbid sees a bad value wherever it hides. But a
+    // client can also add the value that a permit requires.
     fn multiplicity(&mut self, expr: &Expr, sense: Sense) {
         let Some(Subject::Context(fact)) = subject_of(expr) else {
             return;

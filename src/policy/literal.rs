@@ -4,7 +4,7 @@ use super::fact::Fact;
 use crate::intercept::Entry;
 use crate::message::{EncodedSlash, Place, RequestTarget};
 
-/// Why no request can have this value in this fact. `None` if a request may have it.
+/// Returns why no request can have this value in this fact. `None` if a request may have it.
 pub(super) fn literal_fault(fact: Fact, literal: &str) -> Option<String> {
     match fact {
         Fact::Path => path_fault(literal),

@@ -110,7 +110,7 @@ impl Loading<'_> {
                 Some("give each policy an id of its own".into()),
             ));
         }
-        // Without its text, which it would be parsed from once more.
+        // Cleared of its source text, which would be parsed once more.
         let body = cedar_policy::Policy::from(policy.as_ref().clone())
             .to_pst()
             .map_err(|error| source.problem(at, error.to_string(), None))?;
@@ -125,7 +125,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// The `@id`, or `file:line` without one. A second policy on a line also gets its column.
+    /// Returns the `@id`, else `file:line`. A second policy on a line also gets its column.
     fn name(
         &self,
         (nth, source): (usize, &Source),
@@ -236,8 +236,8 @@ impl Loading<'_> {
     }
 }
 
-/// Sorts what the validator found, and tells of a mistake once: it finds one for each action that
-/// the policy covers, in any order.
+/// Sorts the validator's problems, and merges those of one mistake: the validator reports it once
+/// for each action that the policy covers, in any order.
 fn once_a_place(mut found: Vec<Problem>) -> Vec<Problem> {
     found.sort_by(|one, other| {
         let key = |of: &Problem| (of.file.clone(), of.line, of.column, of.reason.clone());
@@ -262,7 +262,7 @@ fn once_a_place(mut found: Vec<Problem>) -> Vec<Problem> {
     told.collect()
 }
 
-/// A reason with [`ACTION`] in the place of the action that it names, and that action.
+/// Returns a reason with its action replaced by [`ACTION`], and the action.
 fn without_action(reason: &str) -> Option<(String, String)> {
     let (before, rest) = reason.split_once(ACTION)?;
     let (name, after) = rest.strip_prefix('"')?.split_once('"')?;
@@ -270,10 +270,10 @@ fn without_action(reason: &str) -> Option<(String, String)> {
     Some((reason, format!("{ACTION}\"{name}\"")))
 }
 
-/// The type of actions, as names of them begin.
+/// The prefix of the names of actions.
 const ACTION: &str = "Gateway::Action::";
 
-/// What stood for any request before it was called `any`.
+/// The former name of `any`, which stands for any request.
 const FORMER_ANY: &str = "Gateway::Action::\"ask\"";
 
 /// Whether a warning is about text that displays differently from how it is compared.
@@ -284,11 +284,11 @@ fn deceives(warning: &ValidationWarning) -> bool {
     )
 }
 
-/// A policy id made from a position. Characters not allowed in an id are replaced, and the start is
-/// cut off if it is too long.
+/// Returns a policy id made from a position. Characters not allowed in an id are replaced, and the
+/// start is cut off if it is too long.
 fn place_name(file: &str, place: &str) -> Option<PolicyId> {
     let fits = |character: char| character.is_ascii_alphanumeric() || "._:/-".contains(character);
-    // Then all of it is ASCII, and a character is a byte.
+    // The text is now ASCII, so a character is a byte.
     let file = file.replace(|character| !fits(character), "_");
     let room = 127_usize.checked_sub(place.len())?;
     let kept = &file[file.len().saturating_sub(room)..];

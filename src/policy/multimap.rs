@@ -72,7 +72,7 @@ fn stand_alone(pieces: &[&str]) -> BTreeSet<String> {
             decoded(name.as_bytes(), b' '),
             decoded(value.as_bytes(), b' '),
         );
-        // Brackets are dots to Spring, and underscores nothing to Protocol Buffers.
+        // Spring reads brackets as dots, and Protocol Buffers ignore underscores.
         let keys = folded_parameters(&name.text);
         for key in &keys {
             *seen.entry(key.clone()).or_default() += 1;
@@ -90,7 +90,7 @@ fn stand_alone(pieces: &[&str]) -> BTreeSet<String> {
         .collect()
 }
 
-/// The name with `=` and `%` escaped, so that `name=value` splits in only one way.
+/// Returns the name with `=` and `%` escaped, so that `name=value` splits in only one way.
 fn escaped_name(name: &str) -> String {
     name.replace('%', "%25").replace('=', "%3D")
 }
@@ -138,8 +138,7 @@ impl Fields {
         Ok(readings)
     }
 
-    /// Adds the field under the name that CGI and WSGI origins read: they read `x_role` as
-    /// `x-role`.
+    /// Adds the field under the name that CGI and WSGI origins see: they read `x_role` as `x-role`.
     fn add_folded(&mut self, name: &HeaderName, text: &str, separators: &[char]) {
         let Cow::Owned(folded) = folded_name(name.as_str()) else {
             return;
@@ -153,7 +152,7 @@ impl Fields {
     }
 }
 
-/// The media type in lower case, without parameters. Empty without a Content-Type.
+/// Returns the media type in lower case, without parameters. Empty without a Content-Type.
 ///
 /// # Errors
 /// [`Fault::ContentTypeRepeated`]: RFC 9110 §8.3 allows one, and recipients disagree about which of

@@ -1,4 +1,4 @@
-//! Judges what an operator may ask of the gateway on its control socket.
+//! Decides which operations an operator may request on the gateway's control socket.
 
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -12,45 +12,45 @@ use super::source::{Problem, Problems, Source};
 use crate::names::SessionId;
 
 crate::names::words! {
-    /// What an operator can ask for: the actions of `policies/control.cedarschema`.
+    /// The operations of an operator: the actions of `policies/control.cedarschema`.
     pub enum Operation {
-        /// To see the state of the gateway.
+        /// See the state of the gateway.
         Status = "status",
-        /// To read its metrics.
+        /// Read its metrics.
         MetricsRead = "metrics.read",
-        /// To list its sessions.
+        /// List its sessions.
         SessionList = "session.list",
-        /// To make a session at run time.
+        /// Create a session at run time.
         SessionCreate = "session.create",
-        /// To let a session that was made so live longer.
+        /// Extend the life of a session that was created at run time.
         SessionExtend = "session.extend",
-        /// To see one session.
+        /// See one session.
         SessionShow = "session.show",
-        /// To pause a session.
+        /// Pause a session.
         SessionPause = "session.pause",
-        /// To resume a session.
+        /// Resume a session.
         SessionResume = "session.resume",
-        /// To end a session.
+        /// End a session.
         SessionEnd = "session.end",
-        /// To run a further command in a session's sandbox.
+        /// Run a further command in a session's sandbox.
         SessionEnter = "session.enter",
-        /// To read records of the audit log.
+        /// Read records of the audit log.
         AuditRead = "audit.read",
-        /// To apply changed files.
+        /// Apply changed files.
         Reload = "reload",
-        /// To allow what was refused.
+        /// Allow a refused request.
         PolicyAllow = "policy.allow",
-        /// To list what workloads propose.
+        /// List the proposals of workloads.
         ProposalList = "proposal.list",
-        /// To refuse what a workload proposes.
+        /// Refuse a workload's proposal.
         ProposalRefuse = "proposal.refuse",
-        /// To revoke a credential.
+        /// Revoke a credential.
         CredentialRevoke = "credential.revoke",
-        /// To take a revocation back.
+        /// Undo a revocation.
         CredentialRestore = "credential.restore",
-        /// To mint a token of a session.
+        /// Mint a token of a session.
         TokenMint = "token.mint",
-        /// To revoke a token.
+        /// Revoke a token.
         TokenRevoke = "token.revoke",
     }
 }
@@ -65,7 +65,7 @@ impl Operators {
         Self(PolicySet::from_str(EVERYTHING).expect("a constant that a test reads"))
     }
 
-    /// Loads and validates a text of policies. What it does not permit is refused.
+    /// Loads and validates a text of policies. Operations that it does not permit are refused.
     ///
     /// # Errors
     /// Every problem of the text.
@@ -99,7 +99,7 @@ impl Operators {
         }
     }
 
-    /// Whether the user may do this, to a session or to the gateway as a whole. Any error is a no.
+    /// Whether the user may do this, to a session or the gateway as a whole. Any error denies it.
     #[must_use]
     pub fn permit(&self, uid: u32, operation: Operation, session: Option<&SessionId>) -> bool {
         let resource = match session {

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use super::fault::Fault;
 use crate::message::route;
 
-/// The path's segments. `/` has none, and a trailing slash adds none.
+/// Returns the path's segments. `/` has none, and a trailing slash adds none.
 pub(super) fn segments(path: &str) -> Result<impl Iterator<Item = &str>, Fault> {
     Ok(inner(path).split('/').take(depth(path)?))
 }
 
-/// The path's segments with their places, in any reading: also where an encoded slash is one, and
-/// each also without an ending, such as `.json`, by which some services choose a format.
+/// Returns the path's segments with their positions, in any reading: with encoded slashes as
+/// separators, and without an extension, such as `.json`, by which some services choose a format.
 pub(super) fn any_segments(path: &str) -> Result<BTreeSet<String>, Fault> {
     let all = segments(path)?.enumerate();
     let both = |(place, whole): (usize, &str)| {
@@ -22,7 +22,7 @@ pub(super) fn any_segments(path: &str) -> Result<BTreeSet<String>, Fault> {
     Ok(all.flat_map(both).collect())
 }
 
-/// How many segments the path has.
+/// Returns how many segments the path has.
 pub(super) fn depth(path: &str) -> Result<usize, Fault> {
     let inner = inner(path);
     match memchr::memchr_iter(b'/', inner.as_bytes()).count() {
@@ -37,7 +37,7 @@ fn inner(path: &str) -> &str {
     inner.strip_suffix('/').unwrap_or(inner)
 }
 
-/// Every prefix of the path that ends with a whole segment, starting with `/`.
+/// Returns every prefix of the path that ends with a whole segment, starting with `/`.
 pub(super) fn prefixes(path: &str) -> Result<Vec<&str>, Fault> {
     let mut all = vec!["/"];
     let mut end = 0;

@@ -1,7 +1,7 @@
-//! What requests that are not made yet could get: which hosts they reach, and what is lent there.
+//! What future requests could do: the hosts that they reach, and the credentials lent to them.
 //!
-//! Cedar judges the rules with the conditions that are known beforehand. A condition on anything
-//! else may hold for some request, so that a permit counts, and a forbid does not.
+//! Cedar judges the rules with only the conditions on facts that are known beforehand. Any other
+//! condition may hold for some request, so a permit counts, and a forbid does not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::message::{
 use crate::names::{SessionId, User};
 use crate::session::{Binding, Session};
 
-/// Who will ask.
+/// The principal of future requests.
 #[derive(Clone, Debug)]
 pub struct Asker {
     /// The session.
@@ -35,8 +35,8 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// The caller of a session, if there is evidence of one, and the session's groups in a
-    /// generation.
+    /// Returns the principal of a session, its caller, if evidence shows one, and the session's
+    /// groups in a generation.
     #[must_use]
     pub fn of(session: &Session, caller: Option<&Caller>, generation: u64) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Asker {
         }
     }
 
-    /// The same, for a question.
+    /// Returns the principal for a question.
     #[must_use]
     pub fn principal(&self) -> Principal<'_> {
         Principal {
@@ -58,7 +58,7 @@ impl Asker {
 }
 
 impl Generation {
-    /// The users and groups that rules are about, each asking in this session.
+    /// Returns the users and groups that rules name, each as a principal in this session.
     pub fn askers(&self, session: &SessionId) -> impl Iterator<Item = Asker> {
         let named: BTreeSet<_> = self
             .rules
@@ -76,7 +76,7 @@ impl Generation {
         })
     }
 
-    /// The credentials that permits to lend name, each by its own name.
+    /// Returns the credentials that permits name for lending.
     pub fn lent_by_name(&self) -> BTreeSet<String> {
         let name = |rule: &Rule| match &rule.resource {
             What::Credential(name) if rule.permits => Some(name.clone()),
@@ -85,7 +85,7 @@ impl Generation {
         self.rules.iter().filter_map(name).collect()
     }
 
-    /// The hosts that some request could reach. `None` if a permit is for every host.
+    /// Returns the hosts that some request could reach. `None` if a permit is for every host.
     pub fn reaches(&self, asker: &Asker) -> Option<Vec<HostScope>> {
         let mut scopes = self.hosts_of(asker.principal())?;
         scopes.retain(|scope| {
@@ -160,7 +160,7 @@ impl Generation {
         })
     }
 
-    /// Hosts of a domain, one for each that a rule could tell from the others.
+    /// Returns hosts of a domain, one for each that a rule could tell from the others.
     fn examples(&self, domain: &str, with_itself: bool) -> Vec<Host> {
         let text = self.rules.iter().map(|rule| rule.judged.to_string());
         let scopes = self.rules.iter().map(|rule| match &rule.resource {
@@ -180,7 +180,7 @@ impl Generation {
         hosts.iter().filter_map(|host| host.parse().ok()).collect()
     }
 
-    /// Asks Cedar, by what is known of the question.
+    /// Evaluates the rules in Cedar, by the known facts of the question.
     fn is_possible(
         &self,
         facts: &Facts<'_>,
@@ -218,7 +218,7 @@ impl Generation {
     }
 }
 
-/// What a rule's conditions say about the known facts. `None` if it is a forbid that may not hold.
+/// Returns the known part of a rule's conditions. `None` if it is a forbid that may not hold.
 fn known_part(rule: &Rule, known: &[Fact]) -> Option<Vec<Arc<Expr>>> {
     let body = rule.judged.to_pst().ok()?;
     let mut parts = Vec::new();
@@ -233,13 +233,13 @@ fn known_part(rule: &Rule, known: &[Fact]) -> Option<Vec<Arc<Expr>>> {
     Some(parts)
 }
 
-/// The part of a condition that the known facts decide. `None` if without the rest it may have the
-/// `wanted` value.
+/// Returns the part of a condition that the known facts decide. `None` if the unknown rest may give
+/// it the `wanted` value.
 fn decided(expr: &Arc<Expr>, wanted: bool, known: &[Fact]) -> Option<Arc<Expr>> {
     match &**expr {
         Expr::BinaryOp { op, left, right } if matches!(op, BinaryOp::And | BinaryOp::Or) => {
             let (left, right) = (decided(left, wanted, known), decided(right, wanted, known));
-            // With one side as wanted, `||` is true, and `&&` false.
+            // One side with the wanted value is enough for `||` to be true, or `&&` to be false.
             let is_enough = (*op == BinaryOp::Or) == wanted;
             match (left, right) {
                 (Some(left), Some(right)) => Some(Arc::new(Expr::BinaryOp {

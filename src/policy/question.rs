@@ -1,5 +1,5 @@
-//! What is known of a request: borrowed while it is judged, kept while it is in progress, or owned
-//! where there is no request. It is parsed further only if a policy reads it.
+//! The facts of a request: borrowed while it is judged, kept while it is in progress, or owned
+//! where there is no request. They are parsed further only if a policy reads them.
 
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ use crate::message::{Host, Origin, RequestTarget, Scheme, is_batch, named_paths}
 use crate::names::{CredentialName, SessionId, User};
 use crate::session::{CredentialUse, DetectedCredentials, Revocations, Session};
 
-/// Who asks.
+/// The principal of a question.
 #[derive(Clone, Copy, Debug)]
 pub struct Principal<'a> {
     /// The session.
@@ -26,7 +26,7 @@ pub struct Principal<'a> {
 
 /// One request in canonical form, as it will be forwarded, with phantoms in place of credentials.
 ///
-/// Everything is borrowed: making one costs nothing, and what no policy reads is never parsed.
+/// Everything is borrowed: making one costs nothing, and a fact that is not read is never parsed.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// The session that makes the request.
@@ -53,7 +53,7 @@ pub struct Facts<'a> {
     pub fields: &'a HeaderMap,
     /// The content's length in bytes. 0 without content, `None` if it is not known in advance.
     pub content_length: Option<u64>,
-    /// What was read of the content. `None` if it has not been read.
+    /// The facts read from the content. `None` if it has not been read.
     pub content: Option<&'a ContentFacts>,
     /// The protocol to upgrade to, in lower case (`websocket`), or empty.
     pub upgrade: &'a str,
@@ -68,7 +68,7 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Who asks.
+    /// Returns the principal.
     #[must_use]
     pub fn principal(&self) -> Principal<'a> {
         let (session, user, groups) = (self.session, self.user, self.groups);
@@ -79,8 +79,8 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The targets that fields name, each with the query of the request. `None` stands for one that
-    /// cannot be judged.
+    /// Returns the targets that fields name, each with the query of the request. `None` stands for
+    /// a target that cannot be judged.
     pub(super) fn named_targets(&self) -> Vec<Option<RequestTarget>> {
         let origin = (self.scheme, self.host, self.port);
         let with_query = |target: RequestTarget| match self.target.query() {
@@ -107,7 +107,7 @@ pub(super) struct KeptFacts {
     pub(super) credentials: Arc<[CredentialName]>,
     /// The place of each credential.
     pub(super) places: Box<[Text]>,
-    /// What revokes any of them.
+    /// The revocations of the credentials.
     pub(super) revocations: Revocations,
     actions: Box<[String]>,
 }
@@ -146,7 +146,7 @@ impl KeptFacts {
         self.actions = lends.iter().flat_map(CredentialUse::actions).collect();
     }
 
-    /// The facts to judge, with the user and the groups that ask.
+    /// Returns the facts to judge, with the user and the groups of the principal.
     pub(super) fn facts<'a>(
         &'a self,
         (user, groups): (Option<&'a User>, &'a [Arc<str>]),
@@ -199,7 +199,7 @@ pub struct OwnedFacts {
 }
 
 impl OwnedFacts {
-    /// A `GET` request on the scheme's default port, without content, fields or credentials.
+    /// Creates a `GET` on the scheme's default port, without content, fields or credentials.
     pub fn new(session: SessionId, scheme: Scheme, host: Host, target: RequestTarget) -> Self {
         Self {
             session,
@@ -222,7 +222,7 @@ impl OwnedFacts {
         }
     }
 
-    /// The facts to judge.
+    /// Returns the facts to judge.
     pub fn facts(&self) -> Facts<'_> {
         Facts {
             session: &self.session,
@@ -246,7 +246,7 @@ impl OwnedFacts {
     }
 }
 
-/// A credential that a request wants to carry, and where.
+/// A credential that a request would carry, and its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LendQuestion<'a> {
     pub credential: &'a CredentialName,

@@ -1,4 +1,4 @@
-//! Finds what conditions read from the context.
+//! Finds the facts that conditions read from the context.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,15 @@ use super::context::Reads;
 use super::fact::{Fact, OF_PATH};
 use super::fact_test::FactTest;
 
-/// What an expression reads.
+/// The facts and entities that an expression reads.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Read {
     /// The facts it reads from the context.
     pub facts: Reads,
-    /// What it asks about the path.
+    /// The tests that it makes of the path.
     pub paths: BTreeSet<FactTest>,
-    /// Of conditions that are joined by `&&`: lists of tests. If all of one list fail, the
-    /// conditions do not hold, and their evaluation does not fail.
+    /// Lists of tests, one for each condition joined by `&&`. If all tests of one list fail, the
+    /// conditions are false, and their evaluation does not fail.
     pub needs: Vec<Vec<FactTest>>,
     /// The facts it reads from the content, by name.
     pub content: BTreeSet<String>,
@@ -44,7 +44,7 @@ impl Hierarchy {
         host: true,
     };
 
-    /// The entities that `expr in …` asks about.
+    /// Returns the entities that `expr in …` asks about.
     fn of(expr: &Expr) -> Self {
         match expr {
             Expr::Var(Var::Principal) => Self {
@@ -72,7 +72,7 @@ impl Hierarchy {
         self.principal || self.action || self.host
     }
 
-    /// The entities in either set.
+    /// Returns the union of both sets.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -91,7 +91,7 @@ pub(super) struct NotRead {
 }
 
 impl Read {
-    /// Adds what another expression reads.
+    /// Adds the reads of another expression.
     pub fn join(&mut self, other: &Self) {
         self.facts.extend(&other.facts);
         self.paths.extend(other.paths.iter().cloned());
@@ -102,10 +102,10 @@ impl Read {
     }
 }
 
-/// Finds what an expression reads.
+/// Finds the facts and entities that an expression reads.
 ///
 /// # Errors
-/// [`NotRead`] if its text does not show that, and for `has` on a fact of the content.
+/// [`NotRead`] if its text does not show them, and for `has` on a fact of the content.
 pub(super) fn reads_of(expr: &Expr) -> Result<Read, NotRead> {
     let mut read = Read::default();
     follow(expr, &mut read)?;
@@ -125,8 +125,8 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
     }
     match expr {
         Expr::Literal(literal) => {
-            // Only the session that asks is in its groups, so the same question differs by it. The
-            // same holds for its user.
+            // Only the session of the request is in its groups, so the same question differs by
+            // session. The same holds for its user.
             read.session |= is_entity(literal, "Session");
             read.user |= is_entity(literal, "User");
             Ok(())
@@ -156,7 +156,7 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
             if *op == BinaryOp::In {
                 read.hierarchy = read.hierarchy.or(Hierarchy::of(left));
             }
-            // This is known from the groups and the user.
+            // The groups and the user of the request decide this.
             let by_parents = *op == BinaryOp::In && is_principal(left) && is_parent(right);
             if !by_parents {
                 follow(left, read)?;
@@ -167,7 +167,7 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
             if in_expr.is_some() {
                 read.hierarchy = read.hierarchy.or(Hierarchy::of(expr));
             }
-            // Every principal is a session.
+            // Every principal is a session, so `is` is decided.
             if !is_principal(expr) || !in_expr.as_deref().is_none_or(is_parent) {
                 follow(expr, read)?;
             }
@@ -186,8 +186,8 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
     }
 }
 
-/// The attributes that lead from the context to a value. `None` if the expression is not such a
-/// path.
+/// Returns the attributes that lead from the context to a value. `None` if the expression is not
+/// such a path.
 pub(super) fn path_of(expr: &Expr) -> Option<Vec<&str>> {
     let Expr::GetAttr { expr, attr } = expr else {
         return None;
@@ -200,7 +200,7 @@ pub(super) fn path_of(expr: &Expr) -> Option<Vec<&str>> {
     Some(path)
 }
 
-/// What an expression asks about a fact, if it only tests that.
+/// Returns the tests that an expression makes of a fact, if it does nothing else with it.
 pub(super) fn fact_tests(expr: &Expr) -> Option<(Fact, Vec<FactTest>)> {
     match expr {
         Expr::BinaryOp { op, left, right } => match path_of(left) {
@@ -232,7 +232,7 @@ fn take(path: &[&str], read: &mut Read) -> Result<(), NotRead> {
         }
         [record, name, ..] if is_of_content(record) => {
             let name = format!("{record}.{name}");
-            // What reads a part of the content reads the content.
+            // Reading a part of the content reads the content.
             read.facts.extend(Fact::named(&name).chain([Fact::Content]));
             read.content.insert(name);
         }

@@ -22,7 +22,7 @@ pub(super) struct Rule {
     pub actions: Actions,
     pub principal: Who,
     pub resource: What,
-    /// What the conditions read.
+    /// The facts and entities that the conditions read.
     pub reads: Read,
     /// Whether there are any conditions besides the scope.
     pub conditional: bool,
@@ -179,7 +179,7 @@ fn who_in(one: &EntityUid) -> Who {
     }
 }
 
-/// The resources that the scope matches, and the actions that can apply to them.
+/// Returns the resources that the scope matches, and the actions that can apply to them.
 fn what(constraint: &ResourceConstraint) -> (What, Actions) {
     match constraint {
         ResourceConstraint::Any => (What::Anything, Actions::ALL),
@@ -220,7 +220,7 @@ fn id(one: &EntityUid) -> String {
     one.id().unescaped().to_owned()
 }
 
-/// The entity that a scope names, if any.
+/// Returns the entity that a scope names, if any.
 pub(super) fn scope_entity(resource: &pst::ResourceConstraint) -> Option<&pst::EntityUID> {
     match resource {
         pst::ResourceConstraint::Eq(EntityOrSlot::Entity(one))

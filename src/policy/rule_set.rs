@@ -27,7 +27,7 @@ pub(super) struct RuleSet {
     /// A number that no other set of the generation ever has.
     pub number: u64,
     pub rules: Vec<u32>,
-    /// Everything from which the facts that the rules read are made.
+    /// The inputs of all facts that the rules read.
     pub inputs: BTreeSet<Input>,
     /// All rules of the set.
     pub whole: Part,
@@ -37,7 +37,7 @@ pub(super) struct RuleSet {
     pub constant: OnceLock<Verdict>,
     /// Whether any rule has a condition.
     pub conditional: bool,
-    /// Whether any condition reads a fact in which the requests of a batch differ.
+    /// Whether any condition reads a fact that differs between the requests of a batch.
     pub tells_apart: bool,
 }
 
@@ -50,12 +50,12 @@ pub(super) struct Head {
     pub guards: Part,
 }
 
-/// Policies prepared for Cedar, and what they read.
+/// Policies prepared for Cedar, and the facts and entities that they read.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub set: PolicySet,
     pub reads: Reads,
-    /// What they ask about the path.
+    /// The tests that they make of the path.
     pub paths: FactTests,
     needs: Needs,
     /// The entities whose ancestors a condition asks about.
@@ -66,13 +66,13 @@ pub(super) struct Part {
     pub user: bool,
 }
 
-/// What policies need to hold, so that those are not evaluated that it rules out.
+/// The tests that policies need to hold, so that Cedar need not evaluate policies whose tests fail.
 #[derive(Debug, Default)]
 struct Needs {
     tests: FactTests,
-    /// The policies that need one of some tests, by the number of each.
+    /// The policies that need one of a list of tests, by the number of each test.
     needing: Vec<Vec<PolicyId>>,
-    /// The policies that need none.
+    /// The policies that need no test.
     free: Vec<PolicyId>,
 }
 
@@ -133,13 +133,13 @@ impl Part {
 }
 
 impl Part {
-    /// The policies without those that the request rules out. They would neither hold nor fail.
+    /// Returns the policies that the request does not rule out. The others neither hold nor fail.
     pub fn left(&self, reader: &Reader<'_>) -> Cow<'_, PolicySet> {
         self.narrowed(reader)
             .map_or(Cow::Borrowed(&self.set), Cow::Owned)
     }
 
-    /// `None` if it is not worth the while, or not known.
+    /// `None` if it is not worthwhile, or not known.
     fn narrowed(&self, reader: &Reader<'_>) -> Option<PolicySet> {
         let Needs {
             tests,
@@ -162,7 +162,7 @@ impl Part {
 
 impl Needs {
     fn of(policies: &[(&Policy, &Read)]) -> Self {
-        // Of what a policy needs, the rarest rules out the most.
+        // Of a policy's lists of tests, the rarest rules out the most requests.
         let mut often: BTreeMap<&FactTest, usize> = BTreeMap::new();
         for test in policies.iter().flat_map(|(_, read)| &read.needs).flatten() {
             *often.entry(test).or_default() += 1;
@@ -190,7 +190,7 @@ impl Needs {
 ///
 /// The key of a set is its rules alone, so host names that a client invents add nothing: there are
 /// only as many sets as the policies allow. The cache is still bounded, by the total number of
-/// rules its sets refer to.
+/// rules in its sets.
 #[derive(Debug)]
 pub(super) struct RuleSets {
     kept: Mutex<Kept>,
@@ -247,7 +247,7 @@ impl Kept {
     }
 }
 
-/// The number of rules referred to, plus a little for the set itself.
+/// Returns the number of rules in the set, plus a little for the set itself.
 fn weight(set: &RuleSet) -> usize {
     set.rules.len() + 16
 }
@@ -263,17 +263,17 @@ pub(super) struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// Asks whether the request may be sent, or whether the credential may be used.
+    /// Creates the question whether the request may be sent, or the credential used.
     pub fn new(facts: &'a Facts<'a>, lend: Option<LendQuestion<'a>>) -> Self {
         Self { facts, lend }
     }
 
-    /// The facts of the request.
+    /// Returns the facts of the request.
     pub fn facts(&self) -> &'a Facts<'a> {
         self.facts
     }
 
-    /// The action that is asked for.
+    /// Returns the action in question.
     pub fn action(&self) -> Action {
         match self.lend {
             Some(_) => Action::Lend,
@@ -281,24 +281,24 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The resource, for the index.
+    /// Returns the resource, for the index.
     pub fn target(&self) -> Target<'a> {
         self.lend.map_or(Target::Host(self.facts.host), |lend| {
             Target::Credential(lend.credential.as_str())
         })
     }
 
-    /// The credential, if a credential use is asked for.
+    /// Returns the credential, if the question is about one.
     pub fn credential(&self) -> Option<&'a CredentialName> {
         self.lend.map(|lend| lend.credential)
     }
 
-    /// The session that asks.
+    /// Returns the session of the request.
     pub fn principal(&self) -> EntityUid {
         uid(&SESSION, self.facts.session.as_str())
     }
 
-    /// The resource, for Cedar.
+    /// Returns the resource, for Cedar.
     pub fn resource(&self) -> EntityUid {
         match self.lend {
             Some(lend) => uid(&CREDENTIAL, lend.credential.as_str()),
@@ -306,12 +306,12 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The host, as a Cedar entity.
+    /// Returns the host, as a Cedar entity.
     pub fn origin(&self) -> EntityUid {
         uid(&HOST, self.facts.host.as_str())
     }
 
-    /// The entities whose ancestors conditions ask about. Empty if no condition does.
+    /// Returns the entities whose ancestors conditions ask about. Empty if no condition does.
     pub fn entities(&self, asked: Hierarchy) -> Cow<'static, Entities> {
         static NONE: LazyLock<Entities> = LazyLock::new(Entities::empty);
         if !asked.is_asked() {
@@ -320,7 +320,7 @@ impl<'a> Question<'a> {
         let groups = self.facts.groups.iter().map(|group| uid(&GROUP, group));
         let domains = domains(self.facts.host).map(|domain| uid(&DOMAIN, domain));
         let action = self.action();
-        // Each lists all of its ancestors directly. Nothing asks for the ancestors' own entities.
+        // Each lists all of its ancestors directly. The ancestors' own entities are not needed.
         let user = self.facts.user.map(|user| uid(&USER, user.as_str()));
         let parents = || groups.clone().chain(user.clone()).collect();
         let session = || Entity::new_no_attrs(self.principal(), parents());
@@ -341,7 +341,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// The groups that an action belongs to.
+/// Returns the groups that an action belongs to.
 fn above(action: Action) -> HashSet<EntityUid> {
     use super::schema::Actions;
     let groups = ["any", "read", "write"].into_iter();

@@ -11,12 +11,12 @@ use super::content::Declared;
 use super::fact::{FACTS, Kind, Row, Scope};
 use crate::message::Host;
 
-/// The schema for policies that may read the declared facts of content.
+/// Returns the schema for policies that may read the declared facts of content.
 pub(super) fn schema(declared: &Declared) -> Schema {
     Schema::from_json_value(document(declared)).expect("every name and type in it is Cedar's")
 }
 
-/// The schema in Cedar's human-readable syntax.
+/// Returns the schema in Cedar's human-readable syntax.
 #[must_use]
 pub fn schema_text(declared: &Declared) -> String {
     let fragment = SchemaFragment::from_json_value(document(declared));
@@ -79,7 +79,7 @@ fn document(declared: &Declared) -> Value {
     }})
 }
 
-/// The type of a context that holds some of the facts.
+/// Returns the type of a context with some of the facts.
 fn record(declared: &Declared, has: impl Fn(&Row) -> bool) -> Value {
     let mut attributes = Map::new();
     for row in FACTS.iter().filter(|row| has(row)) {
@@ -140,7 +140,7 @@ crate::names::words! {
 }
 
 impl Action {
-    /// The action that a method asks for.
+    /// Returns the action of a method.
     #[must_use]
     pub fn of_method(method: &str) -> Self {
         match Self::named(method) {
@@ -149,7 +149,7 @@ impl Action {
         }
     }
 
-    /// The action's Cedar name.
+    /// Returns the action's Cedar name.
     pub(super) fn uid(self) -> &'static EntityUid {
         static UIDS: LazyLock<[EntityUid; 9]> =
             LazyLock::new(|| Action::ALL.map(|action| uid(&ACTION, action.as_str())));
@@ -170,7 +170,7 @@ impl Actions {
     const WRITE: Self = Self(0x0f8);
     const NONE: Self = Self(0);
 
-    /// The actions that `name` matches. Groups match only `through_groups`, as with `in`, not `==`.
+    /// Returns the actions that `name` matches. Groups match only `through_groups`, as `in` does.
     pub fn named(name: &str, through_groups: bool) -> Self {
         match name {
             "any" if through_groups => Self::ANY,
@@ -180,7 +180,7 @@ impl Actions {
         }
     }
 
-    /// The union of these sets.
+    /// Returns the union of these sets.
     pub fn union(all: impl IntoIterator<Item = Self>) -> Self {
         Self(all.into_iter().fold(0, |bits, one| bits | one.0))
     }
@@ -190,12 +190,12 @@ impl Actions {
         self.0 & (1 << action as u16) != 0
     }
 
-    /// The actions in both sets.
+    /// Returns the actions in both sets.
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// The actions in this set but not in the other.
+    /// Returns the actions in this set but not in the other.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
@@ -205,7 +205,7 @@ impl Actions {
         self.0 == 0
     }
 
-    /// The actions' names, in schema order.
+    /// Returns the actions' names, in schema order.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Action::ALL
             .into_iter()
@@ -234,20 +234,20 @@ fn type_name(name: &str) -> EntityTypeName {
         .expect("a literal name of two identifiers parses")
 }
 
-/// The Cedar name of an entity. Any text is a valid id.
+/// Returns the Cedar name of an entity. Any text is a valid id.
 pub(super) fn uid(kind: &EntityTypeName, id: &str) -> EntityUid {
     EntityUid::from_type_name_and_id(kind.clone(), EntityId::new(id))
 }
 
-/// The domains a host is in, from the host itself up to the top-level domain. An IP address is in
-/// none.
+/// Returns the domains a host is in, from the host itself up to the top-level domain. An IP address
+/// is in none.
 ///
 /// Domains are compared by whole labels, so `evilgithub.com` is not in `github.com`.
 pub(super) fn domains(host: &Host) -> impl Iterator<Item = &str> + Clone {
     host.domains().filter(|_| host.ip().is_none())
 }
 
-/// Why a text is not the canonical form of a host. `None` if it is.
+/// Returns why a text is not the canonical form of a host. `None` if it is.
 ///
 /// A rule about `API.github.com` would never match, and a forbid that never matches forbids
 /// nothing.
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// The page, with its tables of facts replaced by generated ones.
+    /// Returns the page, with its tables of facts replaced by generated ones.
     fn with_tables(page: &str) -> String {
         let rows = |scopes: &[Scope]| -> String {
             let mut text = String::from("| attribute | type | what it is |\n|---|---|---|\n");

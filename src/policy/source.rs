@@ -13,7 +13,7 @@ use crate::files;
 pub struct Settings {
     /// Paths, absolute or relative to the working directory.
     pub files: Vec<PathBuf>,
-    /// Policies that stand in the configuration itself.
+    /// Policies in the configuration itself.
     pub rules: Option<Source>,
 }
 
@@ -77,7 +77,7 @@ impl Source {
         all(files.iter().map(|file| read_file(file)))
     }
 
-    /// Each policy, with its place in the text; none if the text cannot be read.
+    /// Returns each policy, with its place in the text; none if the text cannot be parsed.
     pub fn rules(&self) -> Vec<(Range<usize>, String)> {
         let set: PolicySet = self.text.parse().unwrap_or_default();
         let policies = set.policies();
@@ -87,7 +87,7 @@ impl Source {
         places.filter_map(rule).collect()
     }
 
-    /// Leaves out what stands in a place. All else stays where it is.
+    /// Blanks out a place in the text. The rest keeps its place.
     pub fn leave_out(&mut self, place: Range<usize>) {
         if let Some(text) = self.text.get(place.clone()) {
             let blank: String = text
@@ -98,8 +98,8 @@ impl Source {
         }
     }
 
-    /// The first annotation of a policy, which begins at a byte offset, that nothing reads. What a
-    /// person wrote to narrow a rule must not be overlooked.
+    /// Returns the first annotation without effect, of a policy that begins at a byte offset. A
+    /// person may have written it to narrow a rule, so it must not be overlooked.
     pub(super) fn unread_annotation(&self, at: usize, policy: &Policy) -> Option<Problem> {
         let mut names = policy.annotations().map(|(name, _)| name);
         let name = names.find(|name| *name != "id")?;
@@ -125,21 +125,21 @@ impl Source {
     }
 }
 
-/// Where the lines of a source begin, found once for all of its policies.
+/// The offsets of a source's lines, found once for all of its policies.
 pub(super) struct Lines<'a> {
     source: &'a Source,
     begins: Vec<usize>,
 }
 
 impl<'a> Lines<'a> {
-    /// Finds them.
+    /// Finds the lines.
     pub(super) fn of(source: &'a Source) -> Self {
         let ends = source.text.match_indices('\n').map(|(at, _)| at + 1);
         let begins = std::iter::once(0).chain(ends).collect();
         Self { source, begins }
     }
 
-    /// The line and column of a byte offset, both from 1.
+    /// Returns the line and column of a byte offset, both from 1.
     pub(super) fn position(&self, offset: usize) -> (usize, usize) {
         let line = self.begins.partition_point(|begin| *begin <= offset);
         let before = self.source.text.get(self.begins[line - 1]..offset);
@@ -180,19 +180,19 @@ impl Settings {
         Ok(sources)
     }
 
-    /// Whether there are policies, which then decide about what configurations name.
+    /// Whether there are policies, which then decide about the hosts in configurations.
     #[must_use]
     pub fn decide(&self) -> bool {
         !self.files.is_empty() || self.rules.is_some()
     }
 
-    /// The files that are named now. Paths that cannot be expanded are left out.
+    /// Returns the files that match now. Paths that cannot be expanded are left out.
     pub fn paths(&self) -> Vec<PathBuf> {
         let expanded = self.files.iter().filter_map(|path| expand(path).ok());
         expanded.flatten().collect()
     }
 
-    /// The folders that are searched for files. A file added there is read at the next reload.
+    /// Returns the folders searched for files. A file added there is read at the next reload.
     pub fn folders(&self) -> Vec<PathBuf> {
         let patterns = self.files.iter().filter_map(|path| pattern_of(path));
         patterns
@@ -201,7 +201,7 @@ impl Settings {
     }
 }
 
-/// The extension of the files that hold what operators granted in one configuration.
+/// The extension of the file with an operator's grants for one configuration.
 pub const GRANTED: &str = "granted.cedar";
 
 impl Problem {
@@ -216,7 +216,7 @@ impl Problem {
     }
 }
 
-/// All values, or all problems.
+/// Returns all values, or all problems.
 fn all<T, E: Into<Problems>>(
     results: impl Iterator<Item = Result<T, E>>,
 ) -> Result<Vec<T>, Problems> {
@@ -240,7 +240,7 @@ impl From<Problem> for Problems {
     }
 }
 
-/// The files that a path names, sorted.
+/// Returns the files that a path names, sorted.
 fn expand(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     let Some(pattern) = pattern_of(path) else {
         return Ok(vec![path.to_owned()]);
@@ -284,15 +284,15 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     Ok(found)
 }
 
-/// Whether a file holds what operators granted in the configuration beside it, which others in the
-/// folder do not read.
+/// Whether a file has an operator's grants for the configuration next to it. Other configurations
+/// in the folder do not read it.
 fn is_granted(directory: &Path, file: &str) -> bool {
     let stem = file.strip_suffix(GRANTED);
     let stem = stem.filter(|stem| stem.ends_with('.') && stem.len() > 1);
     stem.is_some_and(|stem| directory.join(format!("{stem}toml")).exists())
 }
 
-/// The pattern, if the path is a folder or has `*` in its last part.
+/// Returns the pattern, if the path is a folder or has `*` in its last part.
 fn pattern_of(path: &Path) -> Option<PathBuf> {
     if path.as_os_str().as_encoded_bytes().contains(&b'*') {
         return Some(path.to_owned());

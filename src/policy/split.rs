@@ -16,7 +16,7 @@ pub(super) struct Conditions {
     pub head: Vec<Arc<Expr>>,
     pub content: Vec<Arc<Expr>>,
     pub reads: Read,
-    /// What the conditions on the head read.
+    /// The facts and entities that the conditions on the head read.
     pub head_reads: Read,
 }
 
@@ -55,13 +55,13 @@ impl Conditions {
         Ok(parts)
     }
 
-    /// All conditions, as clauses.
+    /// Returns all conditions, as clauses.
     pub fn whole(&self) -> impl Iterator<Item = Clause> {
         let all = self.head.iter().chain(&self.content);
         all.cloned().map(Clause::When)
     }
 
-    /// The conditions on the head, as clauses.
+    /// Returns the conditions on the head, as clauses.
     pub fn guard(&self) -> impl Iterator<Item = Clause> {
         self.head.iter().cloned().map(Clause::When)
     }
@@ -92,7 +92,7 @@ fn conjuncts(expr: &Arc<Expr>, negated: bool, out: &mut Vec<Arc<Expr>>) {
     }
 }
 
-/// What conditions need that are evaluated in this order, up to the first that may fail.
+/// Returns the tests that conditions need, evaluated in this order, up to the first that may fail.
 fn all_needed(conditions: &[Arc<Expr>]) -> Vec<Vec<FactTest>> {
     let mut all = Vec::new();
     for one in conditions {
@@ -104,8 +104,8 @@ fn all_needed(conditions: &[Arc<Expr>]) -> Vec<Vec<FactTest>> {
     all
 }
 
-/// Lists of tests. If all of one list fail, the condition is false, and its evaluation does not
-/// fail.
+/// Returns lists of tests. If all tests of one list fail, the condition is false, and its
+/// evaluation does not fail.
 fn needed(condition: &Arc<Expr>) -> Vec<Vec<FactTest>> {
     match &**condition {
         Expr::BinaryOp {
@@ -139,9 +139,9 @@ fn needed(condition: &Arc<Expr>) -> Vec<Vec<FactTest>> {
     }
 }
 
-/// Whether the evaluation of a condition on the head may fail. What passed the validator fails by
-/// arithmetic, by extensions and by attributes that are missing. None of the context's is, but for
-/// those of content.
+/// Whether the evaluation of a condition on the head may fail. A valid condition fails only by
+/// arithmetic, by extensions and by missing attributes. Of the context's attributes, only those of
+/// content may be missing.
 fn may_fail(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(_) => false,

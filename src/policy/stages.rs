@@ -25,12 +25,12 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// The credential to lend, and where it will appear.
+    /// Returns the credential to lend, and where it will appear.
     pub fn lend(&self) -> &CredentialUse {
         &self.lend
     }
 
-    /// The origin that may receive it.
+    /// Returns the origin that may receive it.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -56,15 +56,15 @@ pub struct Authorized {
     _heard: Heard,
 }
 
-/// A request that another judge than policy refuses.
+/// A request that a judge other than policy refuses.
 pub struct Objected {
-    /// Why.
+    /// The objection.
     pub objection: Objection,
     verdict: Verdict,
     facts_read: Vec<String>,
 }
 
-/// What policy allows a request.
+/// The part of a request that policy allows.
 pub(crate) struct Allowed {
     judged: Arc<JudgedRequest>,
     grants: SmallVec<[Grant; 1]>,
@@ -85,11 +85,11 @@ pub struct Denied {
     pub lend: Option<(CredentialName, String)>,
     /// The names of the facts of content that were read to decide.
     pub facts_read: Vec<String>,
-    /// Where it would have gone.
+    /// The origin to which the request would have gone.
     pub origin: Origin,
-    /// The push that it is, if its commands were read and its client asks for a report.
+    /// The refused push, if its commands were read and its client asks for a report.
     pub push: Option<RefusedPush>,
-    /// The call by JSON-RPC that it is.
+    /// The refused JSON-RPC call.
     pub call: Option<Call>,
     /// Why it was refused and what would allow it, for the client and the operator. Holds no value
     /// of the request's fields.
@@ -101,14 +101,14 @@ pub struct Denied {
 pub struct RefusedPush {
     /// The push.
     pub push: Push,
-    /// What follows its commands.
+    /// The content after its commands.
     pub rest: Content,
 }
 
 impl Policies {
-    /// Decides about a request: whether it may be sent, and whether each credential that it
-    /// presents may be lent to it. Every judge is asked, and asked again by the generation that is
-    /// in force if that is a later one.
+    /// Decides whether a request may be sent, and whether each credential that it presents may be
+    /// lent to it. Every judge is consulted, and again by the generation in force if that is a
+    /// later one.
     ///
     /// A single failed evaluation denies everything.
     pub fn decide(
@@ -188,7 +188,7 @@ impl Policies {
 }
 
 impl Decision {
-    /// Policy's verdict, and the names of the facts of content that were read for it.
+    /// Returns policy's verdict, and the names of the facts of content that were read for it.
     pub fn grounds(&self) -> (&Verdict, &[String]) {
         match self {
             Self::Allow(authorized) => (authorized.verdict(), &authorized.allowed.facts_read),
@@ -235,17 +235,17 @@ fn denied(
 }
 
 impl Authorized {
-    /// The head as it was judged. It cannot be changed.
+    /// Returns the head as it was judged. It cannot be changed.
     pub fn head(&self) -> &RequestHead {
         &self.request.head
     }
 
-    /// The content. Only the part that is held can be read.
+    /// Returns the content. Only the part that is held can be read.
     pub fn content(&self) -> &Content {
         &self.request.content
     }
 
-    /// Says whether the connections to origins are its client's own.
+    /// Returns the tie between the client's connection and those to origins.
     pub fn tie(&self) -> &Tie {
         &self.request.connection.tie
     }
@@ -255,27 +255,27 @@ impl Authorized {
         self.request.upgrade.is_some()
     }
 
-    /// The facts it was judged by.
+    /// Returns the facts it was judged by.
     pub fn judged(&self) -> &Arc<JudgedRequest> {
         &self.allowed.judged
     }
 
-    /// The identity under which connections are used for it.
+    /// Returns the identity under which connections are used for it.
     pub fn identity(&self) -> &Identity {
         self.allowed.identity()
     }
 
-    /// The verdict, with the policies that decided it.
+    /// Returns the verdict, with the policies that decided it.
     pub fn verdict(&self) -> &Verdict {
         &self.allowed.verdict
     }
 
-    /// The grants for the credentials to lend.
+    /// Returns the grants for the credentials to lend.
     pub fn grants(&self) -> &[Grant] {
         self.allowed.grants()
     }
 
-    /// The session it belongs to.
+    /// Returns the session it belongs to.
     pub fn session(&self) -> &Arc<Session> {
         self.allowed.judged.session()
     }
@@ -313,27 +313,27 @@ impl Authorized {
 }
 
 impl Allowed {
-    /// The grants for the credentials to lend.
+    /// Returns the grants for the credentials to lend.
     pub(crate) fn grants(&self) -> &[Grant] {
         &self.grants
     }
 
-    /// The identity under which connections are used for it.
+    /// Returns the identity under which connections are used for it.
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// The facts it was judged by.
+    /// Returns the facts it was judged by.
     pub(crate) fn judged(&self) -> &Arc<JudgedRequest> {
         &self.judged
     }
 
-    /// The session that makes the request.
+    /// Returns the session that makes the request.
     pub(crate) fn session(&self) -> &Arc<Session> {
         self.judged.session()
     }
 
-    /// The bindings of its origin, in the generation that judged it.
+    /// Returns the bindings of its origin, in the generation that judged it.
     pub(crate) fn here(&self) -> &OriginBindings {
         &self.here
     }

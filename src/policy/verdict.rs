@@ -34,19 +34,19 @@ pub enum Outcome {
 }
 
 impl Verdict {
-    /// Whether the answer is yes.
+    /// Whether the request is allowed.
     pub fn allowed(&self) -> bool {
         self.outcome == Outcome::Allowed
     }
 }
 
 impl Outcome {
-    /// The outcome as one word for refusals and audit.
+    /// Returns the outcome as one word for refusals and audit.
     pub fn word(self) -> &'static str {
         self.reason().map_or("allowed", ReasonCode::as_str)
     }
 
-    /// The reason code of a denial.
+    /// Returns the reason code of a denial.
     #[must_use]
     pub fn reason(self) -> Option<ReasonCode> {
         match self {

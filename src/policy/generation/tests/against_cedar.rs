@@ -1,4 +1,4 @@
-//! Compares judging with few rules and facts against Cedar with all rules and facts.
+//! Compares judging with few rules and facts to Cedar with all rules and facts.
 
 use super::*;
 use crate::body::fact::FactValue;
@@ -172,8 +172,8 @@ fn few_u64() -> impl Strategy<Value = u64> {
     proptest::sample::select(vec![0, 1, 7, u64::MAX])
 }
 
-/// Cedar's own answer, from the policies as written: the whole set and the full context, checked
-/// against the schema except for facts of content that were left out.
+/// Returns Cedar's own answer, from the policies as written: the whole set and the full context,
+/// checked against the schema except for facts of content that were left out.
 fn whole(text: &str, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> (Outcome, Vec<String>) {
     let verdict = whole_as_sent(text, facts, lend);
     let others = facts.target.other_readings();
@@ -284,7 +284,7 @@ fn sorted(verdict: &Verdict) -> Vec<String> {
     names
 }
 
-/// Rules that differ by their conditions alone, which are made of tests of facts, and of what fails
+/// Generates rules that differ by their conditions alone: tests of facts, and expressions that fail
 /// to evaluate for requests with content.
 fn conditional() -> impl Strategy<Value = String> {
     let atoms = proptest::sample::select(vec![
@@ -336,7 +336,7 @@ fn conditional() -> impl Strategy<Value = String> {
     (kinds, conditions).prop_map(|(kind, condition)| format!("{kind} {{ {condition} }};"))
 }
 
-/// How many cases are tried: as many as the environment says, or these.
+/// Returns how many cases to try: the number in the environment, or this one.
 fn cases(usual: u32) -> ProptestConfig {
     let wanted = std::env::var("PROPTEST_CASES").ok();
     let wanted = wanted.and_then(|text| text.parse().ok());
@@ -442,7 +442,7 @@ proptest! {
             let with_all = generation.ask(&request.facts());
             request.content = Some(ContentFacts::default());
             let with_none = generation.ask(&request.facts());
-            // What is allowed without any fact is allowed whatever the facts are.
+            // A request that is allowed without any fact is allowed whatever the facts are.
             if with_none.allowed() {
                 prop_assert_eq!(&with_none, &with_all);
                 request.content = Some(read(&request, &content));
@@ -460,7 +460,7 @@ fn numbered(texts: &[String]) -> String {
         .collect()
 }
 
-/// Policies, some of which read content behind conditions on the head.
+/// Generates policies, some of which read content behind conditions on the head.
 fn content_scopes() -> impl Strategy<Value = String> {
     let content = prop_oneof![
         Just("context.content.amount <= 5000"),

@@ -1,4 +1,4 @@
-//! What a request costs, and what a rule takes, with many rules.
+//! The time of judging a request, and the memory of a rule, with many rules.
 
 use std::time::Instant;
 
@@ -51,8 +51,8 @@ fn rules(shape: &str, condition: Condition, count: usize) -> String {
     }
 }
 
-/// What judging a request costs at best: one that was judged before on its connection, one that was
-/// not, and the first of a connection.
+/// Measures the best time of judging a request: one that was judged before on its connection, one
+/// that was not, and the first one of a connection.
 fn costs(policies: &Policies) -> [Duration; 3] {
     let generation = policies.current();
     let session = SessionId::new("s1").unwrap();
@@ -64,7 +64,7 @@ fn costs(policies: &Policies) -> [Duration; 3] {
         request.target = target("/o/r7/x?page=7");
         let known = KnownRules::default();
         for (kind, times) in [(2, 1), (1, 1), (0, 20)] {
-            // A rule reads it.
+            // A rule reads the entry.
             request.entry = format!("{}.{round}", kind.max(1));
             let facts = &request.facts();
             let begin = Instant::now();
@@ -101,7 +101,7 @@ fn what_a_request_costs_does_not_grow_with_the_rules_that_do_not_apply_to_it() {
                 "{shape:>8} {count:>6}: loaded in {load:>8.1?}; judged before {again:>8.2?}, fresh {fresh:>8.2?}, first {first:>8.2?}"
             );
             let [known, unknown, _] = *of_ten.get_or_insert([again, fresh, first]);
-            // A hundred times as many rules. Where each was tried, it took 25 to 250 times as long.
+            // A hundred times as many rules. Trying each one took 25 to 250 times as long.
             assert!(again < known * 3, "{shape} {count}: {again:?}, {known:?}");
             // Cedar reads the whole of a list.
             let is_list = shape == "list";
@@ -113,14 +113,14 @@ fn what_a_request_costs_does_not_grow_with_the_rules_that_do_not_apply_to_it() {
     }
 }
 
-/// The memory of this process, in bytes.
+/// Returns the memory of this process, in bytes.
 fn resident() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages = pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap();
     pages * 4096
 }
 
-/// In a process of its own: what other tests take would be counted, too.
+/// Runs in a process of its own: memory of other tests would be counted, too.
 #[test]
 fn a_rule_takes_at_most_four_kibibytes() {
     const ALONE: &str = "RULES_ALONE";
@@ -139,7 +139,7 @@ fn a_rule_takes_at_most_four_kibibytes() {
     }
     let (count, kept) = (2_000, 4);
     let text = rules("hosts", PREFIX, count);
-    // Loading takes more than what is kept of it, and what it frees is used again.
+    // Loading takes more memory than it keeps, and freed memory is used again.
     let first = [policies(&text), policies(&text)];
     let before = resident();
     let all: Vec<Policies> = (0..kept).map(|_| policies(&text)).collect();

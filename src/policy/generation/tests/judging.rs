@@ -1,4 +1,4 @@
-//! What is denied, what is allowed, and what cannot be judged.
+//! Requests that are denied, that are allowed, and that cannot be judged.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn f14_a_batch_is_allowed_where_all_of_its_host_is() {
         ..owned()
     };
     assert!(batch.facts().batch);
-    // The same request alone was judged before. That answer must not be used for the batch.
+    // The same request alone was judged before. Its verdict must not be used for the batch.
     let alone = Facts {
         batch: false,
         ..batch.facts()

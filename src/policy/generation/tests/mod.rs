@@ -111,7 +111,7 @@ fn named(verdict: &Verdict) -> Vec<&str> {
     verdict.policies.iter().map(PolicyId::as_str).collect()
 }
 
-/// The request without its content, as it is first judged.
+/// Returns the request without its content, as it is first judged.
 fn unread(request: &OwnedFacts) -> OwnedFacts {
     OwnedFacts {
         content: None,
