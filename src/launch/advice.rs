@@ -1,4 +1,4 @@
-//! What would help when a step fails: checks for the known reasons why systems refuse a sandbox.
+//! Advice for when a step fails: checks for the known reasons why systems refuse a sandbox.
 
 use super::failure::{Failure, Step};
 

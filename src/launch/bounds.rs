@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::failure::{At, Failure, Step};
 
-/// What the user chose; `None` for the defaults.
+/// The limits that the user chose; `None` for the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds {
     /// Bytes of all in-memory files together; by default, half of the machine's memory.
@@ -21,8 +21,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the limit of all in-memory files together. One file system has all of it, and the
-    /// writable places are parts of that file system.
+    /// Returns the limit of all in-memory files together. One file system has this limit, and the
+    /// writable places are parts of it.
     pub fn memory(&self) -> MemoryBound {
         let machine = rustix::system::sysinfo();
         let memory = machine.totalram.saturating_mul(machine.mem_unit.into());
@@ -61,11 +61,11 @@ impl Bounds {
     }
 }
 
-/// Leaves half of what the system lets the user watch to the programs outside.
+/// Leaves half of the user's inotify limits to the programs outside.
 ///
-/// The kernel counts inotify's instances and watches in each user namespace and in those around it,
-/// so a command could use up the user's own. The limits here are those of this namespace. A kernel
-/// that has no such limits, or does not let them be set, keeps the command's share as it was.
+/// The kernel counts inotify's instances and watches in each user namespace and in its ancestors,
+/// so a command could use up the user's own. The limits here are those of this namespace. If the
+/// kernel has no such limits, or does not let them be set, the command's share stays as it was.
 pub fn share_inotify() {
     for (of_system, of_namespace) in INOTIFY {
         let most = fs::read_to_string(of_system).ok();
@@ -81,7 +81,7 @@ pub fn share_inotify() {
 pub struct MemoryBound(u64);
 
 impl MemoryBound {
-    /// For a few files that the command cannot use.
+    /// For a few files that the command cannot write.
     pub const SMALL: Self = Self(1 << 20);
     /// For the gateway's own files, which the command can only read.
     pub const OWN_FILES: Self = Self(64 << 20);
@@ -179,7 +179,7 @@ mod tests {
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).unwrap().flatten() {
                 match entry.file_type().unwrap().is_dir() {
-                    // The attacks may try what they like.
+                    // The attack tests may try anything.
                     true if entry.file_name() == "escape" => {}
                     true => folders.push(entry.path()),
                     false => {

@@ -8,7 +8,7 @@ use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use super::failure::{At, Failure, Step};
 use super::{filter, syscall};
 
-/// Gives up every capability of this process, and every way to one.
+/// Gives up every capability of this process, and every way to regain one.
 ///
 /// The bounding set and `no_new_privs` both matter: without them a program file with capabilities
 /// would regain `CAP_NET_ADMIN` over the sandbox's network.

@@ -1,4 +1,4 @@
-//! Covers what overlays cannot leave out of the new root.
+//! Covers paths that overlays cannot leave out of the new root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use super::failure::{At, Failure, Step};
 use super::mount_plan::MountPlan;
 use super::tree::Tree;
 
-/// Covers, in the new root, what git would run, what is hidden in projects, and `left`, which no
-/// overlay could leave out.
+/// Covers, in the new root, the files that git would run, the hidden paths in projects, and `left`,
+/// which no overlay could leave out.
 ///
 /// # Errors
-/// Returns a failure that names what cannot be covered.
+/// Returns a failure that names the path that cannot be covered.
 pub fn cover(plan: &MountPlan, left: &[PathBuf]) -> Result<(), Failure> {
     plan.repositories.guard()?;
     let hidden = plan.hidden.iter().chain(left);

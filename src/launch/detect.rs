@@ -8,7 +8,7 @@ use memchr::memmem;
 
 use super::list;
 
-/// Returns whether a value contains what looks like a credential.
+/// Returns whether a value seems to contain a credential.
 pub fn holds_credential(value: &[u8]) -> bool {
     let lower = value.to_ascii_lowercase();
     prefixes::matches(value).next().is_some()
@@ -31,8 +31,8 @@ pub fn is_secret_name(name: &[u8]) -> bool {
     ends.any(|end| upper.ends_with(end.as_bytes())) && !upper.ends_with(b"PUBLIC_KEY")
 }
 
-/// Returns whether a file's content contains what a service issued as a credential: a known prefix
-/// and a rest that nobody writes by hand, or a private key.
+/// Returns whether a file's content contains a credential that a service issued: a known prefix and
+/// a rest that no person types, or a private key.
 pub fn holds_issued_credential(content: &[u8]) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let mut words = content.split(|byte| !is_part(byte));
@@ -42,13 +42,13 @@ pub fn holds_issued_credential(content: &[u8]) -> bool {
         })
 }
 
-/// Whether what follows the prefix is random: long, with digits, and in mixed case or in one piece.
+/// Whether the text after the prefix is random: long, with digits, in mixed case or in one piece.
 fn is_issued(found: &prefixes::Match<'_>) -> bool {
     let rest = found.rest;
     let has = |is: fn(&u8) -> bool| rest.iter().any(is);
     let one_piece = rest.iter().all(u8::is_ascii_alphanumeric);
     let mixed = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
-    // What begins like a JSON Web Token is one only with its three parts.
+    // A text with a JSON Web Token's prefix is one only if it has three parts.
     let is_whole = found.prefix != "eyJ" || rest.split(|byte| *byte == b'.').count() == 3;
     let long = match found.tail {
         prefixes::Tail::Base32 => 16,
@@ -98,10 +98,10 @@ fn assigns_secret(lower: &[u8]) -> bool {
 /// How many characters must follow a token's prefix within a longer value.
 const LONG_REST: usize = 16;
 
-/// How many characters follow a prefix at least in what a service issues.
+/// How many characters at least follow a prefix in a credential that a service issued.
 const ISSUED_REST: usize = 20;
 
-/// How a PEM file begins, as it is and in base64.
+/// How a PEM file begins, plain and in base64.
 const PEM: &[&str] = &["-----BEGIN", "LS0tLS1CRUdJTi"];
 const ANYWHERE: &[&str] = &[
     "PRIVATE KEY",

@@ -29,7 +29,7 @@ impl Devices {
             let path = Path::new("/dev").join(name);
             nodes.push(Tree::take(&path).at(Step::Hide, path.display().to_string())?);
         }
-        // Programs that ask for their terminal's name find it under this one, because the host's
+        // Programs that look up their terminal's name find it under this one, because the host's
         // `/dev/pts` is gone.
         let terminal =
             terminal_path().and_then(|path| Tree::take_from(&path, Path::new("/dev/console")).ok());

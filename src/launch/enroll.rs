@@ -1,12 +1,11 @@
-//! The launcher's protocol: what the launcher passes to the gateway, and what the sandbox gets
-//! back.
+//! The launcher's protocol: what the launcher passes to the gateway, and what the gateway returns
+//! for the sandbox.
 //!
 //! Two messages over one `SOCK_SEQPACKET` socket pair: the launcher's [`Hello`], with the listening
 //! sockets that it created inside the sandbox, and the gateway's answer, [`Ready`] or a refusal. A
-//! packet is one JSON object; what may be larger than a packet travels in a sealed memory file
-//! beside it. After that, it carries only connections with those who want to
-//! run a further command (`join`), and its end of file tells each side that the other has
-//! gone. All calls block.
+//! packet is one JSON object; content that may be larger travels in a sealed memory file with it.
+//! After that, the socket carries only connections of callers that run a further command (`join`),
+//! and its end of file tells each side that the other has gone. All calls block.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -65,7 +64,7 @@ pub enum Capture {
     Redirect,
 }
 
-/// What the launcher says about the sandbox that it has created.
+/// The launcher's description of the sandbox that it has created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The protocol version of the launcher, see [`VERSION`].
@@ -90,8 +89,8 @@ pub struct Listeners {
     pub tcp: OwnedFd,
     /// Accepts TCP connections to port 53 of any loopback address, for DNS over TCP.
     pub dns_tcp: OwnedFd,
-    /// Receives DNS queries for port 53 of any address. Packet-info is on, and an answer must be
-    /// sent from the address that was asked, with interface index 0.
+    /// Receives DNS queries for port 53 of any address. Packet-info is on, and a response must be
+    /// sent from the address that was queried, with interface index 0.
     pub dns_udp: OwnedFd,
     /// Accept TCP connections to the ports of [`Hello::host_ports`], in that order.
     pub host_ports: Vec<OwnedFd>,
@@ -100,14 +99,14 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// All sockets, in the order in which they are passed.
+    /// Returns all sockets, in the order in which they are passed.
     pub(super) fn all(&self) -> Vec<BorrowedFd<'_>> {
         let own = [&self.tcp, &self.dns_tcp, &self.dns_udp].into_iter();
         let ports = self.host_ports.iter().chain(&self.inward);
         own.chain(ports).map(AsFd::as_fd).collect()
     }
 
-    /// The sockets as they were passed, of which so many are for ports of the host.
+    /// Sorts the sockets that were passed; `host_ports` of them are for ports of the host.
     pub(super) fn of(mut passed: Vec<OwnedFd>, host_ports: usize) -> Option<Self> {
         if passed.len() < 3 + host_ports {
             return None;
@@ -125,14 +124,14 @@ impl Listeners {
     }
 }
 
-/// What the gateway provides for the inside of the sandbox.
+/// The gateway's files and variables for the inside of the sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// The system's CA certificates and the session's CA certificate, PEM.
     pub ca_bundle_pem: Vec<u8>,
     /// The session's CA certificate alone, PEM.
     pub ca_pem: Vec<u8>,
-    /// The session's CA as a certificate database of NSS; empty if there is none.
+    /// The session's CA as an NSS certificate database; empty if there is none.
     pub ca_nss: Vec<u8>,
     /// Environment variables to set, above all phantoms.
     pub set: Vec<(String, String)>,
@@ -171,14 +170,14 @@ pub fn pair() -> Result<(LauncherEnd, GatewayEnd), Error> {
 }
 
 impl LauncherEnd {
-    /// Says which child is the gateway process.
+    /// Notes which child is the gateway process.
     #[must_use]
     pub fn of(self, process: i32) -> Self {
         let process = Some(process).filter(|process| *process > 0);
         Self { process, ..self }
     }
 
-    /// The number of the gateway process, if it is a child of the launcher.
+    /// Returns the number of the gateway process, if it is a child of the launcher.
     pub fn process(&self) -> Option<i32> {
         self.process
     }
@@ -191,8 +190,8 @@ impl LauncherEnd {
         send_packet(self.socket.as_fd(), hello, &listeners.all())
     }
 
-    /// Waits for the gateway's answer, and returns what it provides, still in its sealed memory
-    /// file.
+    /// Waits for the gateway's answer, and returns its files and variables, still in their sealed
+    /// memory file.
     ///
     /// # Errors
     /// [`Error::Refused`] with the gateway's reason; [`Error::Gone`] if it died; the others if the
@@ -214,8 +213,8 @@ impl GatewayEnd {
     /// with [`GatewayEnd::ready`] or [`GatewayEnd::refuse`].
     ///
     /// # Errors
-    /// [`Error::Gone`] if the launcher gave up, [`Error::Version`] if it has another version (it
-    /// has then been told).
+    /// [`Error::Gone`] if the launcher gave up, [`Error::Version`] if it has another version (which
+    /// it has then been sent).
     pub fn hello(&self) -> Result<(Hello, Listeners), Error> {
         let (hello, fds) = receive_packet::<Hello>(self.0.as_fd())?;
         if hello.version != VERSION {
@@ -232,7 +231,7 @@ impl GatewayEnd {
         Ok((hello, listeners))
     }
 
-    /// Tells the launcher that its sandbox is served from now on, and what to put inside.
+    /// Tells the launcher that its sandbox is served, and which files and variables to put inside.
     ///
     /// # Errors
     /// [`Error::Gone`] if the launcher has died, [`Error::Io`] otherwise.

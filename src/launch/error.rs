@@ -1,4 +1,4 @@
-//! Why the command did not run, or did not end on its own, and what would help.
+//! Why the command did not run, or did not end by itself, and what would help.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::streams::LostOutput;
 use crate::enroll;
 
-/// Why the command was not run, or did not end on its own ([`Error::Uncovered`],
+/// Why the command was not run, or did not end by itself ([`Error::Uncovered`],
 /// [`Error::GatewayGone`], [`Error::SandboxEnded`], [`Error::Output`] and [`Error::Killed`]).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -30,7 +30,7 @@ pub enum Error {
         /// The command as given.
         command: String,
     },
-    /// The command exists on the host, but it or what it links to is not visible in the sandbox.
+    /// The command exists on the host, but it or its link's target is not visible in the sandbox.
     #[error("`{command}`: not found in the sandbox, which does not see `{}`", .place.display())]
     NotSeen {
         /// The command as given.
@@ -56,7 +56,7 @@ pub enum Error {
     /// has been stopped.
     #[error("the gateway process ended{}; the command was stopped", how(*.0))]
     GatewayGone(Option<Exit>),
-    /// The gateway process ended after the command, before its work was done.
+    /// The gateway process ended after the command, before it had finished its own work.
     #[error("the gateway process ended{}; its last records may be missing", how(Some(*.0)))]
     GatewayBroke(Exit),
     /// The sandbox's first process vanished before the command ended.

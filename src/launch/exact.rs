@@ -1,4 +1,4 @@
-//! Paths of any bytes, for what one process hands to another: serde takes only those of UTF-8.
+//! Paths of any bytes, for messages between processes: serde accepts only UTF-8 paths.
 
 /// A path.
 pub mod one {
@@ -7,7 +7,7 @@ pub mod one {
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    /// Writes it.
+    /// Writes the path.
     ///
     /// # Errors
     /// Those of the format.
@@ -15,7 +15,7 @@ pub mod one {
         path.as_os_str().serialize(to)
     }
 
-    /// Reads it.
+    /// Reads the path.
     ///
     /// # Errors
     /// Those of the format.
@@ -31,7 +31,7 @@ pub mod list {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// Writes them.
+    /// Writes the paths.
     ///
     /// # Errors
     /// Those of the format.
@@ -43,7 +43,7 @@ pub mod list {
         to.collect_seq(paths.into_iter().map(|path| path.as_os_str()))
     }
 
-    /// Reads them.
+    /// Reads the paths.
     ///
     /// # Errors
     /// Those of the format.
@@ -57,7 +57,7 @@ pub mod list {
     }
 }
 
-/// What belongs to each of several paths.
+/// Values by path.
 pub mod map {
     use std::collections::BTreeMap;
     use std::ffi::{OsStr, OsString};
@@ -65,7 +65,7 @@ pub mod map {
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    /// Writes them.
+    /// Writes the map.
     ///
     /// # Errors
     /// Those of the format.
@@ -80,7 +80,7 @@ pub mod map {
         pairs.serialize(to)
     }
 
-    /// Reads them.
+    /// Reads the map.
     ///
     /// # Errors
     /// Those of the format.

@@ -46,7 +46,7 @@ steps! {
     Handoff: "handing the sockets to the gateway",
     /// Forbidding nested user namespaces.
     NestedNamespaces: "forbidding nested namespaces",
-    /// Making the mount tree private, and the parts that move.
+    /// Making the mount tree private, and the mounts that move.
     Mounts: "mounts",
     /// A fresh `/proc`.
     Proc: "fresh /proc",
@@ -81,12 +81,12 @@ pub struct Failure {
     pub step: Step,
     /// The errno; 0 if there is none.
     pub errno: i32,
-    /// The object of the step: a path, a socket's name.
+    /// The object of the step: a path, or a socket's name.
     pub detail: String,
 }
 
 impl Failure {
-    /// A failure that a system call reported.
+    /// Creates a failure that a system call reported.
     pub fn of(step: Step, error: impl Into<io::Error>, detail: impl Into<String>) -> Self {
         Self {
             step,
@@ -95,7 +95,7 @@ impl Failure {
         }
     }
 
-    /// A failure that no system call reported.
+    /// Creates a failure that no system call reported.
     pub fn new(step: Step, detail: impl Into<String>) -> Self {
         Self {
             step,

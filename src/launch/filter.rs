@@ -9,8 +9,8 @@ use libc::sock_filter;
 
 /// Assembles the filter for this machine's architecture.
 ///
-/// With `allow_userns`, what a nested sandbox needs stays allowed: netlink families, and
-/// set-user-ID programs, which images of containers hold.
+/// With `allow_userns`, the needs of a nested sandbox stay allowed: netlink families, and
+/// set-user-ID programs, which container images contain.
 pub fn program(allow_userns: bool) -> Vec<sock_filter> {
     let mut code = vec![load(ARCHITECTURE_AT)];
     code.extend(unless_equal(ARCHITECTURE, refuse(libc::ENOSYS)));
@@ -32,11 +32,11 @@ pub fn program(allow_userns: bool) -> Vec<sock_filter> {
     code
 }
 
-/// Refuses to make programs that run as this user for whoever runs them.
+/// Refuses to make programs that run as this user, whoever starts them.
 ///
 /// The set-group-ID bit is refused for new files only: git sets it on folders of a repository that
-/// a group shares, and a filter does not see whether `chmod` is about a folder. The mode of
-/// `openat2` lies behind a pointer, so that call is one of a newer kernel.
+/// a group shares, and a filter cannot see whether `chmod` is for a folder. The mode of `openat2`
+/// lies behind a pointer, so that call is refused as if the kernel did not know it.
 fn set_id(code: &mut Vec<sock_filter>) {
     code.extend(if_equal(libc::SYS_openat2 as u32, refuse(libc::ENOSYS)));
     for (number, mode_at, bits) in TAKES_MODE {
@@ -355,7 +355,7 @@ mod tests {
             (libc::SYS_fchmodat, [0, 0, 0o2775, 0]),
             (libc::SYS_mknodat, [0, 0, file | 0o644, 0]),
             (libc::SYS_openat, [0, 0, creates, 0o644]),
-            // Without a new file, whatever is in the register of the mode.
+            // Without a new file, the register of the mode may have any value.
             (libc::SYS_openat, [0, 0, folder | close, 0o4755]),
         ] {
             assert_eq!(

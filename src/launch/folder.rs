@@ -1,4 +1,4 @@
-//! Folders that a command may have written, by their open descriptors and never through a link.
+//! Folders that a command may have written: opened by descriptor and never through a link.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
@@ -16,8 +16,8 @@ use rustix::path::Arg;
 
 use crate::leave::Leave;
 
-/// What to do with a folder. Its owner may have taken the leave away, or the command in the
-/// owner's name: then it is given for as long as the folder is open.
+/// The purpose of opening a folder. If the owner, or the command as the owner, removed the
+/// permission for it, the permission is added for as long as the folder is open.
 #[derive(Clone, Copy)]
 pub enum To {
     /// List it, and look at its entries.
@@ -40,7 +40,7 @@ impl To {
 
 /// An open folder.
 pub struct Folder {
-    // Before the descriptor, so that the mode is put back while it is open.
+    // Declared before the descriptor, so that the mode is restored while the folder is open.
     _given: Option<Leave>,
     file: OwnedFd,
 }
@@ -52,7 +52,7 @@ impl Folder {
     /// The kernel's error, also if a link leads there.
     pub fn open(project: &Path, path: &Path, to: To) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // A project is a path without links. One in it now was put there by a command.
+        // A project is a path without links. A command must have put a link in it since.
         let no_link = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let top = rustix::fs::openat2(CWD, project, flags, Mode::empty(), no_link)?;
         let below = path.strip_prefix(project).map_err(|_| Errno::XDEV)?;
@@ -82,7 +82,7 @@ impl Folder {
     pub fn child(&self, name: impl Arg + Copy, to: To) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = |how| rustix::fs::openat(&self.file, name, flags | how, Mode::empty());
-        // A search opens many, and everybody may read nearly all of them.
+        // A search opens many folders, and any user may read nearly all of them.
         if matches!(to, To::Read)
             && let Ok(file) = open(OFlags::RDONLY)
             && is_for_all(&file)
@@ -95,7 +95,7 @@ impl Folder {
     fn of(known: OwnedFd, to: To) -> io::Result<Self> {
         let (access, needed) = to.needed();
         let lacks = rustix::fs::accessat(&known, ".", access, AtFlags::EACCESS).is_err();
-        // Without it, what follows fails and is reported.
+        // If the permission cannot be added, the open below fails and is reported.
         let given = lacks.then(|| Leave::on(&known, needed)).flatten();
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&known, ".", flags, Mode::empty());
@@ -105,8 +105,8 @@ impl Folder {
         })
     }
 
-    /// Returns its `wanted` entries, up to so many, with their kinds. A kind
-    /// that the file system does not tell is looked up. The rest takes no memory.
+    /// Returns its `wanted` entries, up to a limit, with their kinds. A kind that the file system
+    /// does not report is looked up. The others take no memory.
     ///
     /// # Errors
     /// The kernel's error.
@@ -115,7 +115,7 @@ impl Folder {
         most: usize,
         wanted: impl Fn(&CStr) -> bool,
     ) -> io::Result<Vec<(CString, FileType)>> {
-        // It may have been listed before.
+        // The folder may have been listed before.
         rustix::fs::seek(&self.file, SeekFrom::Start(0))?;
         let mut buffer = [MaybeUninit::uninit(); LISTED_AT_ONCE];
         let mut entries = RawDir::new(&self.file, &mut buffer);
@@ -137,7 +137,7 @@ impl Folder {
         Ok(found)
     }
 
-    /// Looks at an entry, and not through it if it is a link.
+    /// Returns the status of an entry, without following a link.
     ///
     /// # Errors
     /// The kernel's error.
@@ -149,7 +149,7 @@ impl Folder {
         )?)
     }
 
-    /// Moves an entry to another folder, where nothing has that name.
+    /// Moves an entry to another folder, where no entry may have that name.
     ///
     /// # Errors
     /// The kernel's error.
@@ -157,7 +157,7 @@ impl Folder {
         let flags = RenameFlags::NOREPLACE;
         let rename = || rustix::fs::renameat_with(&self.file, name, &to.file, new, flags);
         match rename() {
-            // A folder must itself be writable for that.
+            // A folder must itself be writable to be moved.
             Err(Errno::ACCESS) => {
                 let _given = self.child(name, To::Change)?;
                 Ok(rename()?)
@@ -193,10 +193,10 @@ pub fn kind_of(found: Stat) -> FileType {
     FileType::from_raw_mode(found.st_mode)
 }
 
-/// The path of an entry.
+/// Returns the path of an entry.
 pub fn path_in(folder: &Path, name: &CStr) -> PathBuf {
     folder.join(OsStr::from_bytes(name.to_bytes()))
 }
 
-/// How many bytes of a listing the kernel is asked for at once. A name has 255 at most.
+/// How many bytes of a listing are read at once. A name has 255 at most.
 const LISTED_AT_ONCE: usize = 16 << 10;

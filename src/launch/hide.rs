@@ -1,8 +1,8 @@
-//! Names of files that are known to contain credentials. They are hidden even below something
-//! visible.
+//! Names of files that are known to contain credentials. They are hidden even inside a visible
+//! directory.
 //!
-//! This is the second barrier. The first is that only what `mount_plan` and [`super::tools`] list
-//! is visible.
+//! This is the second barrier. The first is that only the paths in `mount_plan` and
+//! [`super::tools`] are visible.
 
 use std::sync::LazyLock;
 

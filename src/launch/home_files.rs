@@ -1,5 +1,4 @@
-//! The files that the gateway gives the command in its home directory: those of its logins, with
-//! phantoms.
+//! The gateway's files for the command's home directory: those of its logins, with phantoms.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -12,11 +11,11 @@ use super::exact;
 pub struct HomeFile {
     /// Its path, relative to the home directory.
     pub path: PathBuf,
-    /// What it holds.
+    /// Its content.
     pub content: Vec<u8>,
 }
 
-/// A file's path, and how long it is: what stands in the head of a message.
+/// A file's path and length, as in the head of a message.
 #[derive(Serialize, Deserialize)]
 pub(super) struct FileHead {
     #[serde(with = "exact::one")]
@@ -24,8 +23,8 @@ pub(super) struct FileHead {
     bytes: usize,
 }
 
-/// Returns the head of each file, and what they hold, one after the other; `None` if they are more
-/// than a sandbox gets.
+/// Returns the head of each file, and their contents, one after the other; `None` if they exceed a
+/// sandbox's limits.
 pub(super) fn joined(files: &[HomeFile]) -> Option<(Vec<FileHead>, Vec<u8>)> {
     let heads = files.iter().map(|file| FileHead {
         path: file.path.clone(),
@@ -36,7 +35,7 @@ pub(super) fn joined(files: &[HomeFile]) -> Option<(Vec<FileHead>, Vec<u8>)> {
     is_bounded(&heads).then(|| (heads, contents.concat()))
 }
 
-/// Takes them apart again; `None` if they are more than a sandbox gets, or for another place than
+/// Takes the files apart again; `None` if they exceed a sandbox's limits, or have a path outside of
 /// its home.
 pub(super) fn parted(heads: Vec<FileHead>, mut contents: &[u8]) -> Option<Vec<HomeFile>> {
     if !is_bounded(&heads) {
@@ -65,9 +64,9 @@ fn is_in_home(path: &Path) -> bool {
 
 /// How many files a sandbox gets at most.
 pub const MOST_FILES: usize = 64;
-/// How large one may be.
+/// How large one file may be.
 pub const MOST_BYTES: usize = 1 << 20;
-/// How large all of them may be.
+/// How large all files together may be.
 pub const MOST_BYTES_IN_ALL: usize = 4 << 20;
 
 #[cfg(test)]

@@ -95,9 +95,9 @@ struct Launcher {
     search: Option<OsString>,
     plan: Plan,
     watch: Option<Watch>,
-    /// Once the command runs, if something of the projects is guarded.
+    /// Set once the command runs, if a part of the projects is guarded.
     renewal: Option<Renewal>,
-    /// When the gateway must have answered; `None` when it need not.
+    /// When the gateway must have answered; `None` while no answer is due.
     answer_due: Option<Instant>,
     /// Whether the gateway serves the sandbox.
     served: bool,
@@ -233,8 +233,8 @@ impl Launcher {
             return Ok(());
         };
         let received = match receive_packet::<Report>(control.as_fd()) {
-            // It ended with an order unread. The kernel reports that before what the process sent
-            // last.
+            // It ended before it read an order. The kernel reports that before the process's last
+            // message.
             Err(enroll::Error::Gone) => receive_packet::<Report>(control.as_fd()),
             received => received,
         };
@@ -299,34 +299,34 @@ impl Launcher {
         self.order(&Order::Proceed, &[answer.as_fd()])
     }
 
-    /// Passes on whom the gateway lets in. If it says anything else, it has ended.
+    /// Passes on a connection that the gateway admits. If it sends anything else, it has ended.
     fn let_in(&mut self) -> Result<(), Error> {
         match join::receive(self.gateway.as_fd()) {
             None => self.stop_command(),
             Some(caller) if self.command.is_some() => {
                 self.order(&Order::Enter, &[caller.as_fd()])?;
             }
-            // Closed, so that they hear that there is no command yet.
+            // Closed, so that the caller learns that there is no command yet.
             Some(_) => {}
         }
         Ok(())
     }
 
-    /// Asks the command to end: without the gateway it has no network, and nobody looks through
-    /// what it leaves.
+    /// Asks the command to end: without the gateway it has no network, and no process would check
+    /// the files that it leaves.
     fn stop_command(&mut self) {
         self.lost = Some(Instant::now() + STOP_WITHIN);
         let Some(command) = &self.command else {
             self.lost = Some(Instant::now());
             return;
         };
-        // It may have ended. If it is stopped, it must run to obey.
+        // It may have ended. If it is stopped, it must continue to handle the signal.
         for signal in [libc::SIGTERM, libc::SIGCONT] {
             let _ = syscall::signal_through(&command.pidfd, signal);
         }
     }
 
-    /// How the gateway process ended, if it is a child that has ended.
+    /// Returns how the gateway process ended, if it is a child that has ended.
     fn gateway_exit(&self) -> Option<Exit> {
         let until = Instant::now() + REAPED_WITHIN;
         loop {
@@ -368,8 +368,8 @@ impl Launcher {
             self.terminal.take_back();
             syscall::raise(libc::SIGSTOP);
         }
-        // At this point the shell has continued us: in the foreground, or with `bg` in the
-        // background.
+        // At this point the shell has continued this process: in the foreground, or with `bg` in
+        // the background.
         if lend && self.terminal.is_ours() {
             self.terminal.lend(command.pid);
         }
@@ -450,7 +450,7 @@ impl Launcher {
             return Ok(());
         };
         match send_packet(control.as_fd(), order, files) {
-            // It has failed; its report comes out of the socket first.
+            // It has failed; its report is read from the socket first.
             Ok(()) | Err(enroll::Error::Gone) => Ok(()),
             Err(error) => Err(Failure::new(Step::Process, error.to_string()).into()),
         }

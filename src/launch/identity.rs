@@ -29,8 +29,8 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Chooses the user. An ordinary user stays themselves; root becomes `wanted`, or the user who
-    /// called `sudo`, or nobody.
+    /// Chooses the user. An ordinary user stays the same; root becomes `wanted`, or the user who
+    /// called `sudo`, or `nobody`.
     ///
     /// # Errors
     /// A [`Step::Prepare`] failure if an ordinary user asks for another, or if the command would be
@@ -64,7 +64,7 @@ impl Identity {
         Ok(Self::Other(user))
     }
 
-    /// The user that runs the command.
+    /// Returns the user that runs the command.
     pub fn user(self) -> User {
         match self {
             Self::Own(user) | Self::Other(user) => user,
@@ -116,7 +116,7 @@ impl Identity {
 }
 
 impl User {
-    /// The user who called `sudo`, by its variables.
+    /// Returns the user who called `sudo`, by its variables.
     pub fn who_called_sudo() -> Option<Self> {
         let number = |name| std::env::var(name).ok()?.parse().ok();
         Some(Self {
@@ -125,7 +125,7 @@ impl User {
         })
     }
 
-    /// The user's home directory, from `/etc/passwd`.
+    /// Returns the user's home directory, from `/etc/passwd`.
     pub fn home(self) -> Option<PathBuf> {
         home_in(&std::fs::read("/etc/passwd").ok()?, self.uid)
     }
@@ -165,7 +165,7 @@ impl std::str::FromStr for User {
     }
 }
 
-/// The home directory of a user by name, from `/etc/passwd`.
+/// Returns the home directory of a user by name, from `/etc/passwd`.
 pub fn home_of(name: &str) -> Option<PathBuf> {
     home_where(&std::fs::read("/etc/passwd").ok()?, (0, name))
 }
@@ -174,7 +174,7 @@ fn home_in(passwd: &[u8], uid: u32) -> Option<PathBuf> {
     home_where(passwd, (2, &uid.to_string()))
 }
 
-/// The home directory in the first line in which this field is so.
+/// Returns the home directory in the first line whose `nth` field is this.
 fn home_where(passwd: &[u8], (nth, is): (usize, &str)) -> Option<PathBuf> {
     passwd.split(|b| *b == b'\n').find_map(|line| {
         let fields: Vec<&[u8]> = line.split(|b| *b == b':').collect();

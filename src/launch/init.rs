@@ -58,16 +58,16 @@ pub enum Order {
     Proceed,
     /// The command may run.
     Run,
-    /// Somebody wants to run a further command; the connection with them is with the packet.
+    /// A caller wants to run a further command; its connection is with the packet.
     Enter,
 }
 
 /// Everything that the first process needs; `clone` copies it.
 #[derive(Debug)]
 pub struct Sandbox {
-    /// The decision.
+    /// The plan to carry out.
     pub plan: Plan,
-    /// The program as an open file, instead of by the first argument's name.
+    /// The program as an open file, if it is not found by the first argument.
     pub program: Option<OwnedFd>,
     /// The variables for the command, scrubbed.
     pub environment: Vec<(OsString, OsString)>,
@@ -87,8 +87,8 @@ pub fn live(sandbox: &Sandbox, streams: &Streams, control: OwnedFd, mask: &Signa
 
 enum Never {}
 
-/// Moves the two files that stay to known numbers, and closes all others: an inherited socket or
-/// directory of the host would be a way out.
+/// Moves the two files that it keeps to known numbers, and closes all others: an inherited socket
+/// or directory of the host would be a way out.
 fn arrange_files(
     sandbox: &Sandbox,
     streams: &Streams,
@@ -177,7 +177,7 @@ fn run(
     start(sandbox, program, &variables, mask)
 }
 
-/// Asks to be killed when the launcher dies, and checks that it has not died already.
+/// Requests to be killed when the launcher dies, and checks that it has not died already.
 ///
 /// The kernel drops this request at every change of credentials.
 fn die_with_the_launcher() -> Result<(), Failure> {
@@ -193,7 +193,7 @@ fn die_with_the_launcher() -> Result<(), Failure> {
 }
 
 fn hand_over(network: network::Network) -> Result<(), Failure> {
-    // Closes our own copies: the gateway's death must close the last ones.
+    // Closes this process's copies: the gateway's death must close the last ones.
     let (capture, ipv6) = (network.capture, network.ipv6);
     let listening = Report::Listening { capture, ipv6 };
     report(&listening, &network.listeners.all())
@@ -209,7 +209,7 @@ fn await_ready() -> Result<Ready, Failure> {
         .map_err(|error| Failure::new(Step::Handoff, error.to_string()))
 }
 
-/// Enters the working directory by name: the inherited one may lie beneath what now covers it.
+/// Enters the working directory by name: the inherited one may now be covered.
 fn variables(
     sandbox: &Sandbox,
     ready: &Ready,
@@ -239,8 +239,8 @@ fn variables(
     variables
 }
 
-/// What a variable of the launch stands for: `~/` for the home directory, `$NAME` for another
-/// variable, if the command has that.
+/// Returns the value of a variable of the launch: `~/` stands for the home directory, and `$NAME`
+/// for another variable, if the command has that.
 fn own_value(value: &str, variables: &[(OsString, OsString)], home: &Path) -> Option<OsString> {
     if let Some(other) = value.strip_prefix('$') {
         return environment::value(variables, other).map(OsStr::to_owned);
@@ -328,11 +328,11 @@ fn watch(command: i32, mut joined: JoinedCommands<'_>) -> Result<Never, Failure>
     }
 }
 
-/// Takes a connection from the launcher.
+/// Accepts a connection from the launcher.
 fn admit(joined: &mut JoinedCommands<'_>) -> Result<(), Failure> {
     match receive_packet::<Order>(CONTROL) {
-        // The command can lower this process's limit of descriptors. It shuts out no one but those
-        // who want in.
+        // The command can lower this process's limit of descriptors. That shuts out only further
+        // commands.
         Err(enroll::Error::Malformed(_)) => Ok(()),
         received => {
             let mut files = ordered(received, |order| matches!(order, Order::Enter))?;
@@ -342,7 +342,7 @@ fn admit(joined: &mut JoinedCommands<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Waits for children, the launcher and callers; says, in this order, for which there is an event.
+/// Waits for children, the launcher and callers; returns, in this order, which have an event.
 fn await_events(arrivals: &OwnedFd, joined: &JoinedCommands<'_>) -> Result<Vec<bool>, Failure> {
     let mut events = vec![
         PollFd::new(arrivals, PollFlags::IN),

@@ -1,7 +1,7 @@
-//! What commands leave in the folders that outlive a sandbox: bounded, and without credentials.
+//! Checks the folders that outlive a sandbox: they are bounded, and keep no credentials.
 //!
 //! A command wrote these folders, and another sandbox may write to them at the same time. So no
-//! link in them is followed, and nothing is removed by a path.
+//! link in them is followed, and nothing is removed by its path.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -21,17 +21,17 @@ use super::{detect, hide, repository};
 pub enum Dropped {
     /// It looks like a credential, or holds one.
     Credential,
-    /// With it, the folder would be too large.
+    /// The folder would be too large with it.
     TooMuch,
 }
 
-/// Looks through the folder of a home, and removes what is not kept: files that hold the known
-/// shape of a credential other than `ours`, what is neither a file nor a folder nor a link, and
-/// what is more than is kept. Nothing beyond that is read. Then puts off repositories in it that
-/// may run something. Returns what was removed, relative to the folder.
+/// Searches the folder of a home, and removes files with the known form of a credential other than
+/// `ours`, entries that are no file, folder or link, and entries beyond the limits, which are not
+/// read. Then puts off repositories in it that may run something. Returns what was removed,
+/// relative to the folder.
 ///
 /// # Errors
-/// The error of the first folder that cannot be looked through, file that cannot be removed, or
+/// The error of the first folder that cannot be searched, file that cannot be removed, or
 /// repository that cannot be put off.
 pub fn sweep(folder: &Path, ours: &[String]) -> io::Result<Vec<(PathBuf, Dropped)>> {
     let mut sweep = Sweep {
@@ -47,9 +47,9 @@ pub fn sweep(folder: &Path, ours: &[String]) -> io::Result<Vec<(PathBuf, Dropped
 
 struct Sweep<'a> {
     ours: &'a [String],
-    /// The size of what stays.
+    /// The size of the kept files.
     bytes: u64,
-    /// How many entries stay.
+    /// How many entries are kept.
     entries: usize,
     dropped: Vec<(PathBuf, Dropped)>,
 }
@@ -93,7 +93,7 @@ impl Sweep<'_> {
             _ if self.entries > MOST_ENTRIES => {
                 remove(folder, name)?;
                 self.dropped.push((path, Dropped::TooMuch));
-                // So many files are dropped one by one; beyond, all is forgotten at once.
+                // Up to here, files are dropped one by one; beyond, the whole folder is forgotten.
                 if self.dropped.len() > MOST_ENTRIES {
                     return Err(too_large(Path::new("")));
                 }
@@ -115,8 +115,8 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Whether a file holds no credential. One that services name for their credentials is kept
-    /// only if it holds one of ours.
+    /// Whether a file holds no credential. A file with the name of a service's credential store is
+    /// kept only if it holds a phantom of ours.
     fn is_clean(&self, folder: &OwnedFd, name: &CStr, path: &Path) -> io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
@@ -137,7 +137,7 @@ impl Sweep<'_> {
         Ok((has_ours || !is_store) && !detect::holds_issued_credential(&content))
     }
 
-    /// Overwrites our phantoms. Returns whether there was any.
+    /// Overwrites our phantoms. Returns whether the content had one.
     fn blank_ours(&self, content: &mut [u8]) -> bool {
         let ours = self.ours.iter().map(String::as_bytes);
         let mut has_ours = false;
@@ -152,7 +152,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Removes an entry that is no folder, if it is still there.
+/// Removes an entry that is not a folder, if it still exists.
 fn remove(folder: &OwnedFd, name: &CStr) -> io::Result<()> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Err(Errno::NOENT) => Ok(()),
@@ -160,12 +160,12 @@ fn remove(folder: &OwnedFd, name: &CStr) -> io::Result<()> {
     }
 }
 
-/// Opens a folder that its owner may have closed to themselves.
+/// Opens a folder, also if its owner has no permission for it.
 pub(super) fn open_own(directory: impl AsFd, name: impl Arg) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = rustix::fs::openat(directory, name, flags, Mode::empty())?;
     if !Mode::from_raw_mode(rustix::fs::fstat(&found)?.st_mode).contains(Mode::RWXU) {
-        // By the open folder: what has its name now may be another.
+        // By descriptor: its name may mean another folder now.
         rustix::fs::chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), Mode::RWXU)?;
     }
     open(&found, ".")
@@ -181,7 +181,7 @@ fn too_large(path: &Path) -> io::Error {
     io::Error::other(format!("`{place}` is too deep, or one of too many folders"))
 }
 
-/// The most that is kept of one project.
+/// The limits for one project.
 const MOST_BYTES: u64 = 256 << 20;
 const MOST_ENTRIES: usize = 50_000;
 const DEEPEST: usize = 64;
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(swept, [(".codex/x/log".into(), Dropped::Credential)]);
         assert!(at(".codex/auth.json").exists() && at(".codex/x/notes").exists());
         assert!(outside.path().join("own").exists());
-        // Without its phantom, the file of credentials goes.
+        // Without its phantom, the file of credentials is removed.
         let swept = sweep(home.path(), &[]).unwrap();
         assert_eq!(swept, [(".codex/auth.json".into(), Dropped::Credential)]);
     }
@@ -227,7 +227,7 @@ mod tests {
         let _socket = std::os::unix::net::UnixListener::bind(home.path().join("s")).unwrap();
         assert!(sweep(home.path(), &[]).unwrap().is_empty());
         assert!(!home.path().join("s").exists());
-        // A folder that is closed to its owner is looked through like any other.
+        // A folder without permission for its owner is searched like any other.
         fs::create_dir(home.path().join("closed")).unwrap();
         fs::write(
             home.path().join("closed/key"),

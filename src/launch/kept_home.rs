@@ -1,5 +1,5 @@
-//! The folders of the home directory that outlive the sandbox, and the paths that are shown inside
-//! them.
+//! The folders of the home directory that outlive the sandbox, and paths of the user's own home
+//! that are shown inside them.
 //!
 //! A command wrote these folders, and another of its sandboxes may write to them right now. So no
 //! link in them is followed, and every name is looked up again below an open directory.
@@ -45,7 +45,7 @@ pub(super) fn put(kept: &[Tree], stage: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens the directory above something that is to be seen in a kept folder.
+/// Opens the directory above a path that is to be shown in a kept folder.
 pub(super) fn place(plan: &MountPlan, seen: &Path, stage: &Path) -> io::Result<Place> {
     let roots = plan
         .kept
@@ -61,7 +61,7 @@ pub(super) fn place(plan: &MountPlan, seen: &Path, stage: &Path) -> io::Result<P
 }
 
 impl Place {
-    /// Opens the directory above a path below an open one.
+    /// Opens the directory above a path, below an open directory.
     fn within(mut directory: OwnedFd, path: &Path) -> io::Result<Self> {
         for part in path.parent().into_iter().flat_map(Path::iter) {
             directory = enter(&directory, part)?;
@@ -70,7 +70,7 @@ impl Place {
         Ok(Self { directory, name })
     }
 
-    /// Shows something of the user's own home here: a directory as an overlay, a file as a copy.
+    /// Shows a path of the user's own home here: a directory as an overlay, a file as a copy.
     /// Returns whether everything hidden in it is hidden by name.
     pub(super) fn see(&self, path: &Path, layers: &mut Layers) -> io::Result<bool> {
         let Some((real, is_directory)) = layers.shown(path)? else {
@@ -90,13 +90,13 @@ impl Place {
         Ok(is_overlaid)
     }
 
-    /// Writes a new file with what this one holds, in place of whatever has the name.
+    /// Copies this file to the place, and replaces an entry of that name.
     fn copy(&self, real: &Path) -> io::Result<()> {
         self.replace(File::open(real)?)
     }
 
-    /// Replaces whatever has the name with a new file, all at once: another sandbox may read it.
-    /// A folder of that name stays; it is the command's own.
+    /// Replaces an entry of that name with a new file, atomically: another sandbox may read it. A
+    /// folder of that name stays; it is the command's own.
     fn replace(&self, mut content: impl Read) -> io::Result<()> {
         let nonce = getrandom::u64().map_err(|_| io::ErrorKind::Other)?;
         let new = format!(".gateway-{nonce:016x}");
@@ -125,7 +125,7 @@ pub(super) fn write(files: &[HomeFile], plan: &MountPlan) -> Result<(), Failure>
     let home = plan.home.path();
     for file in files {
         let path = home.join(&file.path);
-        // What stands there is the host's own.
+        // A file in a project is the host's own.
         if plan.in_project(&path) {
             continue;
         }
@@ -133,7 +133,7 @@ pub(super) fn write(files: &[HomeFile], plan: &MountPlan) -> Result<(), Failure>
         let written = open(CWD, home.as_os_str())
             .and_then(within)
             .and_then(|place| place.replace(&file.content[..]));
-        // Where the kernel overlays nothing, a folder of the user's own home is only shown.
+        // If the kernel cannot overlay a folder of the user's own home, the folder is read-only.
         match written {
             Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
             written => written.at(Step::Home, path.display().to_string())?,
@@ -142,7 +142,7 @@ pub(super) fn write(files: &[HomeFile], plan: &MountPlan) -> Result<(), Failure>
     Ok(())
 }
 
-/// Opens a directory, or makes one in place of whatever has its name.
+/// Opens a directory, or makes one in place of another entry of that name.
 fn enter(directory: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     if let Ok(found) = open(directory, name) {
         return Ok(found);

@@ -118,7 +118,7 @@ pub fn run(plan: Plan, gateway: LauncherEnd) -> Result<Exit, Error> {
     host::run(sandbox, gateway)
 }
 
-/// The variables for the command, scrubbed, without those of the caller that mean another user.
+/// Returns the command's scrubbed variables, without the caller's own if another user runs it.
 fn variables(plan: &Plan) -> Vec<(OsString, OsString)> {
     let mut variables = plan.launch.environment.scrub(std::env::vars_os());
     if plan.identity.is_other() {

@@ -12,7 +12,7 @@ use super::repository::Repositories;
 use super::request::Kept;
 use super::{exact, hide, program, tools, view};
 
-/// The resulting file system. What it does not name does not exist in the sandbox.
+/// The resulting file system. Paths that it does not name do not exist in the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountPlan {
     /// The home directory.
@@ -33,10 +33,10 @@ pub struct MountPlan {
     pub kept: Vec<Kept>,
     /// Files to make in the home directory unless it shows them, by path relative to it.
     pub files: BTreeMap<PathBuf, String>,
-    /// What a person or the gateway hides, absolute.
+    /// The paths that the user or the gateway hides, absolute.
     #[serde(with = "exact::list")]
     pub hidden: Vec<PathBuf>,
-    /// Hidden paths that may not be replaced, so its parents may not be renamed.
+    /// Hidden paths that may not be replaced, so their parents may not be renamed.
     #[serde(with = "exact::list")]
     pub own: Vec<PathBuf>,
     /// Files of the projects that the command may neither change nor make.
@@ -68,8 +68,8 @@ pub enum Home {
 }
 
 impl Home {
-    /// Returns the user's own home directory if they have one, or else an empty one. `/` is
-    /// nobody's.
+    /// Returns the user's own home directory if they have one, or else an empty one. `/` is no
+    /// user's home.
     fn of(own: Option<PathBuf>) -> Self {
         match own.filter(|home| home.is_absolute() && home != Path::new("/")) {
             Some(home) => Self::Own(home),
@@ -153,7 +153,7 @@ impl MountPlan {
         Ok(())
     }
 
-    /// Makes the project of the working directory one, or finds where the command starts instead.
+    /// Adds the working directory's project, or finds where the command starts instead.
     fn settle_working_directory(&mut self, project: PathBuf) -> Result<(), Failure> {
         let directory = self.working_directory.clone();
         let known = known_stores(self.home.path());
@@ -280,7 +280,7 @@ impl MountPlan {
             .flat_map(|home| self.seen_in_home.iter().map(|name| home.join(name)))
     }
 
-    /// Whether a file of the new root is one that was made for it, and no host's of that name.
+    /// Whether a file of the new root was made for it, rather than the host's file of that name.
     pub fn is_made(&self, path: &Path) -> bool {
         let name = path.strip_prefix(self.home.path());
         let text = name.ok().and_then(|name| self.files.get(name));
@@ -305,7 +305,7 @@ impl MountPlan {
             .collect()
     }
 
-    /// The project that the working directory is in, if what the command writes there persists.
+    /// Returns the project that the working directory is in, if the command's files there persist.
     pub fn project(&self) -> Option<&Path> {
         let mut projects = self.projects.iter().map(PathBuf::as_path);
         projects.find(|project| self.working_directory.starts_with(project))
@@ -320,7 +320,7 @@ impl MountPlan {
             || self.sees(directory)
     }
 
-    /// Whether a directory can be hidden as a whole without hiding something else that this plan
+    /// Whether a directory can be hidden as a whole without hiding another path that this plan
     /// places.
     fn may_be_hidden(&self, directory: &Path) -> bool {
         let mut own = self
@@ -363,7 +363,7 @@ pub fn why_no_project(home: &Path, directory: &Path) -> Option<&'static str> {
         .then_some("holds, or lies in, what is hidden")
 }
 
-/// The paths that are known to contain credentials of a user with this home.
+/// Returns the paths that are known to contain credentials of a user with this home.
 fn known_stores(home: &Path) -> impl Iterator<Item = PathBuf> {
     let in_home = hide::IN_HOME.iter().map(move |name| home.join(name));
     in_home.chain(hide::elsewhere().map(PathBuf::from))

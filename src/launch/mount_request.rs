@@ -12,12 +12,12 @@ use super::repository::outside;
 use super::request::Launch;
 use super::{environment, hide, view};
 
-/// What the file system should contain: the user's wishes, and what this machine has of them.
+/// The wanted file system: the user's wishes, and the matching paths of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct MountRequest {
     /// The directory in which the launcher was started, canonical.
     pub working_directory: PathBuf,
-    /// The directory that stays the host's own for it: itself, or one above.
+    /// The project of the working directory: itself, or a directory above.
     pub project: PathBuf,
     /// The home directory of the user that runs the command; `None` if they have none.
     pub home: Option<PathBuf>,
@@ -27,15 +27,15 @@ pub struct MountRequest {
     pub sockets: Vec<PathBuf>,
     /// Directories of repositories outside, canonical, whose worktrees or submodules are projects.
     pub repositories: Vec<PathBuf>,
-    /// The user's wishes. What is to be shown, written to or kept from changes is canonical.
+    /// The user's wishes. Paths to show, write or protect from changes are canonical.
     pub launch: Launch,
 }
 
 impl MountRequest {
-    /// Looks up on this machine what the launch names.
+    /// Looks up on this machine the paths that the launch names.
     ///
     /// # Errors
-    /// A [`Step::Prepare`] failure if something that is to be shown does not exist.
+    /// A [`Step::Prepare`] failure if a path to show does not exist.
     pub fn of(launch: &Launch, identity: Identity) -> Result<Self, Failure> {
         let (home, other_homes) = homes(identity);
         let projects = real("--write", &launch.projects)?;
@@ -111,11 +111,11 @@ fn hidden(launch: &Launch) -> Vec<PathBuf> {
     hide
 }
 
-/// Returns the real paths of what the user passes or shows to the command. Accepts only directories
-/// and files, nothing that a process answers on.
+/// Returns the real paths that the user passes or shows to the command. Accepts only directories
+/// and files, no sockets, pipes or devices.
 fn real(flag: &str, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let real = |path: &PathBuf| {
-        // The flag is wrong, not the system: no error number, which would say so.
+        // The flag is wrong, not the system: without an error number, which would blame the system.
         let refused = |error: std::io::Error| {
             Failure::new(Step::Prepare, format!("{flag} {}: {error}", path.display()))
         };

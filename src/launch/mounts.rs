@@ -1,6 +1,6 @@
 //! Carries out the [`MountPlan`]: the mounts that the sandbox's first process creates.
 //!
-//! The sandbox's `/` is a fresh one in memory. It contains only what the plan and [`view`] list;
+//! The sandbox's `/` is a fresh one in memory. It contains only the paths in the plan and [`view`];
 //! the host's is then detached. All of it is read-only, except the home directory, the temporary
 //! files and the projects. Its parts are overlays if the kernel allows one, because an overlay
 //! hides a name. A mount hides only a file: when a host program renames another file over it, the
@@ -23,8 +23,8 @@ use super::paths::below;
 use super::tree::{NODEV, NOSUID, RDONLY, Tree, make_directories, put_part};
 use super::{gitconfig, kept_home, syscall, view};
 
-/// Files that were opened before the first process became the target user, while it could still
-/// reach it.
+/// Files that were opened before the first process became the target user, which may have no access
+/// to them.
 #[derive(Debug)]
 pub struct HostTrees {
     projects: Vec<Tree>,
@@ -83,8 +83,8 @@ pub fn build(plan: &MountPlan, kept: HostTrees, memory: MemoryBound) -> Result<(
         .restrict(RDONLY | NOSUID | NODEV)
         .and_then(|()| kernel.put(stage))
         .at(Step::Mounts, "read-only /sys")?;
-    // Its parts stay mounted in their places, and the overlays keep their layers themselves:
-    // nothing inside can reach these except through them.
+    // Its parts stay mounted in their places, and the overlays hold their layers themselves: no
+    // process inside can reach these except through them.
     rustix::mount::unmount(below(stage, MEMORY), UnmountFlags::DETACH).at(Step::Mounts, MEMORY)?;
     fs::remove_dir(below(stage, MEMORY)).at(Step::Mounts, MEMORY)?;
     move_in(stage).at(Step::Mounts, "the new root")?;
@@ -92,7 +92,7 @@ pub fn build(plan: &MountPlan, kept: HostTrees, memory: MemoryBound) -> Result<(
         true => Vec::new(),
         false => [built_in, plan.sockets.clone()].concat(),
     };
-    // What lies in a kept folder is the command's own, whatever its name is.
+    // Everything in a kept folder is the command's own, whatever its name is.
     let left: Vec<PathBuf> = left
         .into_iter()
         .filter(|path| !plan.is_kept(path))
@@ -129,7 +129,7 @@ fn show_system(layers: &mut Layers) -> Result<bool, Failure> {
     for path in view::trees() {
         match Tree::take(&path) {
             Ok(tree) => all_by_name &= show(&tree, layers)?,
-            // This user does not see what they may not reach.
+            // A path that this user may not reach is not shown.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             Err(error) => return Err(error).at(Step::Mounts, path.display().to_string()),
         }
@@ -154,7 +154,7 @@ pub fn seal() -> Result<(), Failure> {
 }
 
 /// Creates one in-memory file system for everything that is writable and discarded at the end, and
-/// puts its parts in their places. The rest of it is for overlay layers.
+/// puts its parts in their places. The rest is for overlay layers.
 fn furnish(stage: &Path, bound: MemoryBound, hidden: &[PathBuf]) -> Result<Layers, Failure> {
     let memory = below(stage, MEMORY);
     fs::create_dir(&memory).at(Step::Mounts, MEMORY)?;
@@ -231,7 +231,7 @@ fn make_home(plan: &MountPlan, kept: &[Tree], layers: &mut Layers) -> Result<boo
     Ok(all_by_name)
 }
 
-/// Makes the files of the plan that the home in its place does not show.
+/// Makes the plan's files that the home does not show itself.
 fn make_files(plan: &MountPlan, home: &Path) -> Result<(), Failure> {
     for (name, text) in &plan.files {
         let path = home.join(name);
@@ -296,9 +296,9 @@ fn own_uid() -> u32 {
     rustix::process::getuid().as_raw()
 }
 
-/// Where the new root is assembled: a place of the host that nothing else needs then.
+/// Where the new root is assembled: a directory of the host that is not needed meanwhile.
 const STAGE: &str = "/sys";
-/// The memory, inside it, until its parts have their places.
+/// The in-memory file system, inside it, until its parts are in their places.
 const MEMORY: &str = "/.memory";
 const HOME: &str = "home";
 const LAYERS: &str = "layers";

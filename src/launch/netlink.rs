@@ -80,26 +80,26 @@ impl Batch {
         self.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
     }
 
-    /// Adds the attributes of another.
+    /// Adds the attributes of another batch.
     pub(super) fn extend(&mut self, other: &Self) {
         self.bytes.extend_from_slice(&other.bytes);
     }
 
-    /// The messages of a type, without their headers.
+    /// Returns the messages of a type, without their headers.
     pub(super) fn bodies(&self, kind: u16, header: usize) -> Vec<&[u8]> {
         let all = messages(&self.bytes).flatten();
         let of_kind = all.filter(|(known, _)| *known == kind);
         of_kind.filter_map(|(_, body)| body.get(header..)).collect()
     }
 
-    /// The messages in the order in which they were added.
+    /// Returns the messages in the order in which they were added.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Sends all messages as one datagram and waits for every acknowledgement. The socket is one of
-    /// rtnetlink (`None`: its protocol number is 0) or of another family.
+    /// Sends all messages as one datagram and waits for every acknowledgement. The socket is for
+    /// rtnetlink (`None`: its protocol number is 0) or another family.
     ///
     /// # Errors
     /// `EPROTONOSUPPORT` if the kernel lacks the family, or the first errno that it returns.
@@ -129,7 +129,7 @@ impl Batch {
     }
 }
 
-/// How many messages a datagram of the kernel's acknowledges.
+/// Returns how many messages a datagram from the kernel acknowledges.
 ///
 /// # Errors
 /// The first errno in it; `EBADMSG` if a length is wrong.
@@ -148,8 +148,8 @@ pub fn read(datagram: &[u8]) -> io::Result<usize> {
     Ok(acknowledged)
 }
 
-/// Asks for everything of a kind, and returns what follows the header of each: one as long as the
-/// `header` of the question.
+/// Requests a dump of one type, and returns what follows the header of each message. The header is
+/// as long as the request's.
 ///
 /// # Errors
 /// The first errno that the kernel returns; `EBADMSG` if a length is wrong.
@@ -174,7 +174,7 @@ pub(super) fn dump(
     }
 }
 
-/// The messages of a datagram: the type of each, and what follows its header.
+/// Returns the messages of a datagram: the type of each, and the bytes after its header.
 fn messages(mut datagram: &[u8]) -> impl Iterator<Item = io::Result<(u16, &[u8])>> {
     std::iter::from_fn(move || {
         let (length, rest) = datagram.split_first_chunk()?;
@@ -187,7 +187,7 @@ fn messages(mut datagram: &[u8]) -> impl Iterator<Item = io::Result<(u16, &[u8])
     })
 }
 
-/// The attributes of a message or of a nest: type and data.
+/// Returns the attributes of a message or of a nest: type and data.
 pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (head, _) = bytes.split_first_chunk::<4>()?;
@@ -198,7 +198,7 @@ pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])>
     })
 }
 
-/// Whether attributes have all of others.
+/// Whether `all` contains every attribute of `wanted`.
 pub(super) fn holds(all: &[u8], wanted: &[u8]) -> bool {
     attributes(wanted).all(|one| attributes(all).any(|other| other == one))
 }

@@ -170,7 +170,7 @@ fn socket(kind: SocketType, port: u16, ipv6: bool, transparent: bool) -> io::Res
     }
     if kind == SocketType::DGRAM {
         syscall::set_option(&socket, level, packet_info, 1)?;
-        // An answer must leave from the address that was asked, and no interface has that address.
+        // A response leaves from the address that was queried, which no interface has.
         syscall::set_option(&socket, level, free_bind, 1)?;
     } else {
         syscall::set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;

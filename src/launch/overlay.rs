@@ -37,7 +37,7 @@ impl Layers {
         }
     }
 
-    /// Whether a path of the host is hidden, or lies in a hidden one.
+    /// Whether a path of the host is hidden, or lies in a hidden directory.
     fn hide(&self, path: &Path) -> bool {
         self.hidden.iter().any(|hidden| path.starts_with(hidden))
     }
@@ -151,8 +151,8 @@ fn resolve(hidden: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// Follows links in a directory's path as far as its parts exist; says whether all do. Many lie in
-/// the same few directories, so each is looked at once.
+/// Follows links in a directory's path as far as its parts exist; returns whether all do. Many
+/// paths lie in the same few directories, so each is looked at once.
 fn real<'p>(path: &'p Path, known: &mut HashMap<&'p Path, (PathBuf, bool)>) -> (PathBuf, bool) {
     if let Some(found) = known.get(path) {
         return found.clone();

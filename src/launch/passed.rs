@@ -17,7 +17,7 @@ pub fn passes(name: &str) -> bool {
     KNOWN.contains(name) && !name.ends_with('*') || patterns().any(|pattern| matches(name, pattern))
 }
 
-/// Whether sessions and terminals set the variable automatically, so that nobody misses it.
+/// Whether sessions and terminals set the variable automatically, so that no user misses it.
 pub fn is_routine(name: &str) -> bool {
     let proxy = name.to_ascii_lowercase().ends_with("_proxy");
     proxy || list::lines(include_str!("data/routine.txt")).any(|known| matches(name, known))
@@ -141,8 +141,8 @@ mod tests {
         assert_eq!(names.len(), count);
     }
 
-    /// Variables in which the documentation of services, tools and platforms tells people to put a
-    /// secret.
+    /// Variables in which services, tools and platforms tell people to put a secret, in their
+    /// documentation.
     const SECRET: &str = "
         AZURE_STORAGE_CONNECTION_STRING SENTRY_DSN AGE_IDENTITY BORG_PASSCOMMAND APP_KEYS ADMIN_PIN
         AUTH_HEADER CURL_USER BIND_PW BASIC_AUTH_USERPASS APPLICATIONINSIGHTS_CONNECTION_STRING TS_AUTHKEY

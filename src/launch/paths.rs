@@ -27,7 +27,7 @@ pub fn lexical(path: &Path) -> PathBuf {
     place
 }
 
-/// Makes the first folder that can be entered the working directory; without any, it is `/`.
+/// Makes the first folder that can be entered the working directory, or else `/`.
 pub fn enter_first<'p>(mut folders: impl Iterator<Item = &'p Path>) -> Result<&'p Path, Failure> {
     let is_entered = |folder: &&Path| std::env::set_current_dir(folder).is_ok();
     if let Some(folder) = folders.find(is_entered) {

@@ -1,7 +1,7 @@
-//! Ports: those of the host that the command reaches, and how the gateway reaches the command's.
+//! Ports: those of the host that the command reaches, and the sockets to the command's servers.
 //!
-//! All sockets are created inside the sandbox. One that connects can therefore reach nothing but
-//! the sandbox, whatever it is asked for; one that listens is reached from nowhere else.
+//! All sockets are created inside the sandbox. A connecting socket can therefore reach only the
+//! sandbox, whatever the destination; a listening one is reached only from the sandbox.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Why a port cannot be one of the host's in the sandbox, if it cannot.
+    /// Returns why a port cannot be one of the host's in the sandbox, if it cannot.
     #[must_use]
     pub fn taken_inside(port: u16) -> Option<&'static str> {
         match port {
@@ -60,10 +60,10 @@ fn socket(family: AddressFamily) -> std::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Sorts the sockets that a sandbox passed for connections to its servers: for each connection one
+/// Sorts the sockets that a sandbox passed for connections to its servers: each connection gets one
 /// for each loopback address at which a server may listen.
 ///
-/// One socket for both would not do: once it tried IPv4, it can no longer reach IPv6.
+/// One socket for both would not do: after trying IPv4, it can no longer reach IPv6.
 #[must_use]
 pub fn inward_places(sockets: Vec<OwnedFd>) -> Vec<Vec<(IpAddr, OwnedFd)>> {
     let is_v6 = |socket: &OwnedFd| {
@@ -80,7 +80,7 @@ pub fn inward_places(sockets: Vec<OwnedFd>) -> Vec<Vec<(IpAddr, OwnedFd)>> {
     v4.into_iter().map(place).collect()
 }
 
-/// The TCP port, inside the sandbox, of the listener that takes every connection.
+/// The TCP port, inside the sandbox, of the listener that accepts every connection.
 pub(super) const TCP_PORT: u16 = 15001;
 /// The port of the listeners for DNS.
 pub(super) const DNS_PORT: u16 = 53;

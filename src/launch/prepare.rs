@@ -1,4 +1,4 @@
-//! Prepares a launch: everything that is decided before anything is created.
+//! Prepares a launch: all decisions, before anything is created.
 
 use std::path::{Path, PathBuf};
 
@@ -12,14 +12,14 @@ use super::mount_request::MountRequest;
 use super::request::Launch;
 use super::{project, repository, watch};
 
-/// A launch in which everything is decided, before anything is made: what the launcher carries out.
+/// A launch in which everything is decided, before anything is created.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The user that runs the command.
     pub(super) identity: Identity,
     /// The file system.
     pub mounts: MountPlan,
-    /// The command, and its bounds. What it says of files is in `mounts`.
+    /// The command, and its bounds. Its files are decided in `mounts`.
     pub(super) launch: Launch,
 }
 
@@ -27,7 +27,7 @@ impl Plan {
     /// Chooses the user that runs the command, and plans the file system.
     ///
     /// # Errors
-    /// A failure that names what cannot be shown, hidden or guarded.
+    /// A failure that names the path that cannot be shown, hidden or guarded.
     pub fn of(launch: Launch) -> Result<Self, Error> {
         let identity = Identity::choose(launch.user, User::who_called_sudo())?;
         let mut mounts = MountPlan::new(MountRequest::of(&launch, identity)?)?;
@@ -63,7 +63,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Hides further folders of the gateway, to which nothing may be added.
+    /// Hides further folders of the gateway, in which the command may make no file.
     ///
     /// # Errors
     /// As [`Plan::of`].
@@ -72,17 +72,17 @@ impl Plan {
         Ok(refuse_to_show_what_is_hidden(&self.mounts)?)
     }
 
-    /// The user that runs the command.
+    /// Returns the user that runs the command.
     pub fn user(&self) -> User {
         self.identity.user()
     }
 
-    /// The command, and its bounds.
+    /// Returns the command, and its bounds.
     pub fn launch(&self) -> &Launch {
         &self.launch
     }
 
-    /// The names of variables that do not reach the command and that it might miss.
+    /// Returns the names of variables that do not reach the command and that it might miss.
     pub fn left_out(&self) -> Vec<String> {
         self.launch.environment.left_out(std::env::vars_os())
     }
@@ -93,8 +93,8 @@ impl Plan {
         self.mounts.guard_git && projects.any(|one| one.join(".git").exists())
     }
 
-    /// The files of the projects that hold what looks like a secret, of those that usually do, each
-    /// with its name there.
+    /// Returns the files of the projects that seem to hold a secret, among those that usually do,
+    /// each with the secret's name.
     pub fn secrets(&self) -> Vec<(PathBuf, Option<String>)> {
         let projects = self.mounts.projects.iter();
         let secrets = projects.flat_map(|one| project::secrets(one));
@@ -102,7 +102,7 @@ impl Plan {
         secrets.filter(is_seen).collect()
     }
 
-    /// The sockets in the projects on which a program of the host answers.
+    /// Returns the sockets in the projects that a program of the host serves.
     pub fn sockets(&self) -> Vec<PathBuf> {
         project::sockets(&self.mounts)
     }
@@ -125,8 +125,8 @@ fn refuse_links_of_the_command(launch: &Launch, plan: &MountPlan) -> Result<(), 
     Ok(())
 }
 
-/// Refuses paths that are both shown and hidden: the gateway's own files, secrets, and what the
-/// user hides.
+/// Refuses paths that are both shown and hidden: the gateway's own files, secrets, and paths that
+/// the user hides.
 fn refuse_to_show_what_is_hidden(plan: &MountPlan) -> Result<(), Failure> {
     let is_hidden = |path: &&PathBuf| plan.hidden.iter().any(|hidden| path.starts_with(hidden));
     match plan.seen.iter().find(is_hidden) {

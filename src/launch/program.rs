@@ -1,4 +1,4 @@
-//! Resolves a program's name: where it is found, and every name that decides what runs.
+//! Resolves a program's name: its path, and every name that decides what runs.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -30,11 +30,11 @@ pub fn root_owned_program(name: &str) -> Option<PathBuf> {
     })
 }
 
-/// Whether root alone can change what has this name, and the folders above.
+/// Whether only root can change the file of this name, and the folders above.
 fn is_roots(path: &Path) -> bool {
-    // The mode of a link says nothing: it is its folder's.
+    // The mode of a link has no meaning: its folder's mode counts.
     let is_closed = |found: &Metadata| found.is_symlink() || found.mode() & 0o022 == 0;
-    // Where root has no number, in a namespace of users, its files seem to be nobody's.
+    // In a user namespace without root's number, root's files seem to belong to `nobody`.
     let is_nobodys = |found: &Metadata, at: &Path| {
         found.uid() == NOBODY && rustix::fs::access(at, Access::WRITE_OK).is_err()
     };
@@ -44,7 +44,7 @@ fn is_roots(path: &Path) -> bool {
     })
 }
 
-/// The number of users that a namespace does not know.
+/// The user number that stands for all users without a number in a namespace.
 const NOBODY: u32 = 65534;
 
 /// Returns every name that decides what runs when `program` is run: its own, those of the links on
@@ -155,9 +155,9 @@ fn first_line(script: &Path) -> Option<Vec<u8>> {
 
 /// Where the programs of a system are.
 const SYSTEM: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
-/// How many programs and interpreters are looked at. The kernel follows fewer.
+/// How many programs and interpreters are followed. The kernel follows fewer.
 const MOST_PROGRAMS: usize = 64;
-/// As many as the kernel follows.
+/// The kernel's own limit.
 const MOST_LINKS: usize = 40;
 /// The kernel reads no more of the line.
 const LONGEST_FIRST_LINE: u64 = 256;

@@ -1,4 +1,4 @@
-//! The project of a folder, and what it holds that a person may not want the command to use: files
+//! The project of a folder, and its contents that a person may not want the command to use: files
 //! of secrets, and sockets of programs outside.
 
 use std::collections::VecDeque;
@@ -15,8 +15,8 @@ use super::mount_request::host_sockets;
 /// Returns the project of a folder: the working tree of the repository that it is in, if both
 /// belong to the caller, else the folder alone.
 ///
-/// As for git, a repository ends at the border of its file system. The home directory and what
-/// contains it is no project of all that is below.
+/// As for git, a repository ends at the border of its file system. A repository at the home
+/// directory or above it makes no project of the folders below.
 pub fn project_of(folder: &Path, home: Option<&Path>) -> PathBuf {
     let home = home.unwrap_or(Path::new("/"));
     let Ok(start) = fs::metadata(folder) else {
@@ -32,7 +32,7 @@ pub fn project_of(folder: &Path, home: Option<&Path>) -> PathBuf {
     root.unwrap_or(folder).to_owned()
 }
 
-/// Whether a folder holds the directory of a repository, or the file of a worktree or submodule.
+/// Whether a folder has a repository's directory, or the file of a worktree or submodule.
 fn is_working_tree(folder: &Path) -> bool {
     let git = folder.join(".git");
     let Ok(about) = git.symlink_metadata() else {
@@ -48,17 +48,17 @@ fn is_working_tree(folder: &Path) -> bool {
     owns(about.uid()) && directory.is_some_and(has_head)
 }
 
-/// Whether the caller takes a repository of this user for their own, as git does: root also those
-/// of who called `sudo`.
+/// Whether the caller owns a repository of this user, as git decides: root also owns those of the
+/// user who called `sudo`.
 fn owns(uid: u32) -> bool {
     let own = rustix::process::geteuid().as_raw();
     uid == own || own == 0 && User::who_called_sudo().is_some_and(|user| user.uid == uid)
 }
 
-/// Returns the files of settings in a project and two levels below that hold what looks like a
-/// credential, or is named like one: `.env` or alike, what git and package managers read, keys.
-/// Each has the name that the credential is assigned to, if it is. Only so many folders are looked
-/// at, and none that tools fill.
+/// Returns the settings files in a project and two levels below that seem to hold a credential, or
+/// are named like one: `.env` and similar, files that git and package managers read, keys. Each has
+/// the name to which the credential is assigned, if any. The number of folders is limited, and
+/// those that tools fill are left out.
 pub(super) fn secrets(project: &Path) -> Vec<(PathBuf, Option<String>)> {
     let mut found = Vec::new();
     let mut folders = VecDeque::from([(project.to_owned(), 0)]);
@@ -92,7 +92,7 @@ pub(super) fn secrets(project: &Path) -> Vec<(PathBuf, Option<String>)> {
     found
 }
 
-/// Returns the sockets in the projects that have a program at their other end.
+/// Returns the sockets in the projects that a program serves.
 pub(super) fn sockets(plan: &MountPlan) -> Vec<PathBuf> {
     let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let sockets = host_sockets(&table).into_iter();
@@ -100,7 +100,7 @@ pub(super) fn sockets(plan: &MountPlan) -> Vec<PathBuf> {
     sockets.collect()
 }
 
-/// The file with the name of a credential in it; `None` if it holds none.
+/// Returns the file with the name of a credential in it; `None` if it holds none.
 fn secret_in(path: PathBuf) -> Option<(PathBuf, Option<String>)> {
     let opened = File::options()
         .read(true)
@@ -130,7 +130,7 @@ fn secret_in(path: PathBuf) -> Option<(PathBuf, Option<String>)> {
     Some((path, name))
 }
 
-/// A name as it may be shown: a line of another format may have a credential in its place.
+/// Returns a name that may be shown: a line of another format may have a credential in its place.
 fn shown_name(name: &[u8]) -> Option<String> {
     let name = name.strip_prefix(b"export ").unwrap_or(name);
     let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.:/".contains(byte);
@@ -140,14 +140,14 @@ fn shown_name(name: &[u8]) -> Option<String> {
     String::from_utf8(name.to_owned()).ok().filter(|_| is_name)
 }
 
-/// Whether a file is one of those that programs read a credential from.
+/// Whether programs read a credential from a file of this name.
 fn has_settings(name: &str) -> bool {
     let (_, end) = name.rsplit_once('.').unwrap_or_default();
     let is_account = || ACCOUNTS.iter().any(|part| name.contains(part));
     SETTINGS.contains(&name) || KEYS.contains(&end) || end == "json" && is_account()
 }
 
-/// Whether a text that is no list of variables holds a credential: a key, a token, a URL with a
+/// Whether a text other than a list of variables holds a credential: a key, a token, a URL with a
 /// user, a password of `.netrc` or of JSON.
 fn is_credential(text: &[u8]) -> bool {
     let is_between = |byte: &u8| byte.is_ascii_whitespace() || b"\"':,{}".contains(byte);
@@ -159,13 +159,13 @@ fn is_credential(text: &[u8]) -> bool {
         || words.any(|word| word == b"password") && words.any(|word| word.len() >= SHORTEST)
 }
 
-/// Whether git sends this as a field of its own: `http.URL.extraheader`.
+/// Whether git sends this value as a field: `http.URL.extraheader`.
 fn is_header(value: &[u8]) -> bool {
     let lower = value.to_ascii_lowercase();
     lower.starts_with(b"authorization:") && lower.len() > b"authorization: basic ".len()
 }
 
-/// The name that a line assigns to, and the value without its quotes.
+/// Returns the name that a line assigns to, and the value without its quotes.
 fn assigned(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = line.trim_ascii();
     let at = line.iter().position(|byte| *byte == b'=')?;
@@ -175,7 +175,7 @@ fn assigned(line: &[u8]) -> Option<(&[u8], &[u8])> {
     (!line.starts_with(b"#")).then_some((line[..at].trim_ascii(), value))
 }
 
-/// Files of settings, by name.
+/// Settings files, by name.
 const SETTINGS: [&str; 13] = [
     ".env",
     ".envrc",
@@ -191,16 +191,16 @@ const SETTINGS: [&str; 13] = [
     "id_rsa",
     "id_ed25519",
 ];
-/// Files of settings in folders that are not looked through.
+/// Settings files in folders that are not searched.
 const BELOW: [(&str, &str); 4] = [
     (".git", "config"),
     (".cargo", "credentials.toml"),
     (".docker", "config.json"),
     (".aws", "credentials"),
 ];
-/// How files of keys end.
+/// The extensions of key files.
 const KEYS: [&str; 3] = ["pem", "key", "p8"];
-/// What the names of files of service accounts have.
+/// Parts of the names of service account files.
 const ACCOUNTS: [&str; 3] = ["service-account", "service_account", "credentials"];
 /// How many files of a folder are looked at.
 const MOST_FILES: usize = 32;
@@ -208,11 +208,11 @@ const MOST_FILES: usize = 32;
 const MOST_FOLDERS: usize = 256;
 /// Folders that tools fill.
 const FILLED: [&str; 4] = ["node_modules", "target", "venv", "vendor"];
-/// How files are named whose values are examples.
+/// Extensions of files whose values are only examples.
 const EXAMPLES: [&str; 4] = ["dist", "example", "sample", "template"];
-/// A shorter value is none that keeps a secret.
+/// A shorter value is not a secret.
 const SHORTEST: usize = 4;
-/// How much of a file is looked at.
+/// How many bytes of a file are looked at.
 const LONGEST: u64 = 64 << 10;
 
 #[cfg(test)]

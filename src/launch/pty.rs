@@ -1,4 +1,4 @@
-//! A terminal made for a command that enters a sandbox, and what joins it with the caller's own.
+//! A terminal made for a command that enters a sandbox, and its connection with the caller's own.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -13,7 +13,7 @@ use super::syscall;
 /// The command's terminal, seen from the caller's.
 #[derive(Debug)]
 pub(super) struct Pty {
-    /// `None` once nobody has the command's side open.
+    /// `None` once no process has the command's side open.
     master: Option<OwnedFd>,
     /// The command's side, until it is passed.
     slave: Option<OwnedFd>,
@@ -63,7 +63,7 @@ impl Pty {
         Ok(Some(made))
     }
 
-    /// The command's side.
+    /// Returns the command's side.
     pub fn slave(&self) -> Option<BorrowedFd<'_>> {
         self.slave.as_ref().map(AsFd::as_fd)
     }
@@ -85,7 +85,7 @@ impl Pty {
         }
     }
 
-    /// Lets the command's terminal, not the caller's, give keys their meaning.
+    /// Leaves the meaning of keys to the command's terminal instead of the caller's.
     pub fn make_raw(&self) {
         if let Some(mut settings) = self.keyboard.clone() {
             settings.make_raw();
@@ -93,7 +93,7 @@ impl Pty {
         }
     }
 
-    /// Returns what to wait for.
+    /// Returns the events to wait for.
     pub fn events(&self) -> impl Iterator<Item = PollFd<'_>> {
         let out = match self.typed.is_empty() {
             true => PollFlags::IN,
@@ -125,7 +125,7 @@ impl Pty {
         }
     }
 
-    /// Copies a piece of what the command wrote; returns whether there may be more.
+    /// Copies a piece of the command's output; returns whether there may be more.
     pub fn copy_output(&mut self) -> bool {
         let mut buffer = [0; 16 * 1024];
         let Some(master) = &self.master else {
@@ -133,7 +133,7 @@ impl Pty {
         };
         match rustix::io::read(master, &mut buffer) {
             Ok(count) if count > 0 => {
-                // A terminal that has hung up shows nothing; SIGHUP tells.
+                // A terminal that has hung up shows nothing; SIGHUP reports that.
                 write_all(&self.screen, &buffer[..count]).is_ok()
             }
             Err(Errno::INTR) => true,
@@ -154,7 +154,7 @@ impl Drop for Pty {
     }
 }
 
-/// What becomes ready when the user types.
+/// Returns the event of a key press.
 fn keyboard() -> PollFd<'static> {
     PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN)
 }

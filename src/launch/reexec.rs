@@ -33,7 +33,7 @@ pub fn reexec(plan: &Plan, gateway: LauncherEnd) -> io::Error {
     }
 }
 
-/// Parses what [`reexec`] passed on: the arguments after [`SUBCOMMAND`].
+/// Parses the arguments after [`SUBCOMMAND`], which [`reexec`] passed on.
 ///
 /// # Errors
 /// `InvalidInput` if they are not such arguments.
@@ -56,5 +56,5 @@ fn pass_on(plan: &Plan, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedFd, O
     Ok((socket, sealed::pass("gateway-plan", plan)?, process))
 }
 
-/// The first argument that tells `main` to act as the launcher.
+/// The first argument that makes `main` act as the launcher.
 pub const SUBCOMMAND: &str = "__launch";

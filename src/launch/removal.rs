@@ -1,4 +1,4 @@
-//! Removes what commands left in folders of the gateway's own state.
+//! Removes files that commands left in folders of the gateway's own state.
 //!
 //! A command wrote these folders, and another sandbox may write to them at the same time. So no
 //! link in them is followed, and no depth of folders needs more than a few open files.
@@ -25,7 +25,7 @@ pub fn remove_tree(folder: &Path) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(CWD, folder, AtFlags::REMOVEDIR)?)
 }
 
-/// Removes a file below a folder, if it is there, or a folder in its place.
+/// Removes a file below a folder, if it exists, or a folder in its place.
 ///
 /// # Errors
 /// The error of the file system, or `TimedOut` if there is too much.
@@ -45,7 +45,7 @@ pub fn remove_file(folder: &Path, file: &Path) -> io::Result<()> {
 
 struct Removal {
     top: OwnedFd,
-    /// How many folders were moved up, which gives the next its name.
+    /// How many folders were moved up; the next one's name has this number.
     moved: u64,
     end: Instant,
 }
@@ -70,7 +70,7 @@ impl Removal {
         }
     }
 
-    /// Removes a folder of the top, and moves those in it up.
+    /// Removes a folder of the top, and moves the folders in it up.
     fn empty(&mut self, name: &CString) -> io::Result<()> {
         let folder = open_own(&self.top, name)?;
         loop {
@@ -91,7 +91,7 @@ impl Removal {
     }
 
     fn move_up(&mut self, folder: &OwnedFd, name: &CString) -> io::Result<()> {
-        // A folder that is closed to its owner cannot be moved.
+        // A folder without permission for its owner cannot be moved.
         drop(open_own(folder, name)?);
         loop {
             self.moved += 1;
@@ -164,7 +164,7 @@ mod tests {
             rustix::fs::mkdirat(&at, "d", rustix::fs::Mode::RWXU).unwrap();
             at = open_own(&at, "d").unwrap();
         }
-        // A slow disk needs more than one go, and each goes on where the last one stopped.
+        // A slow disk needs several attempts, each of which continues where the last one stopped.
         while let Err(error) = remove_tree(&tree) {
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         }

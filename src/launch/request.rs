@@ -1,4 +1,4 @@
-//! What the caller decides: what to run in the sandbox, and how.
+//! The caller's decisions: what to run in the sandbox, and how.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,13 +19,13 @@ pub struct Kept {
     /// Its path, relative to the home directory.
     #[serde(with = "exact::one")]
     pub name: PathBuf,
-    /// The folder of the host that holds it: it belongs to the command's user, and nobody else
-    /// reads it.
+    /// The folder of the host that holds it: it belongs to the command's user, and no other user
+    /// can read it.
     #[serde(with = "exact::one")]
     pub folder: PathBuf,
 }
 
-/// What to run, and how.
+/// The command to run, and the settings for it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Launch {
     /// The command and its arguments. The first is the program, looked up in `PATH` unless
@@ -34,14 +34,14 @@ pub struct Launch {
     /// Whether the program is this very program, whatever the first argument says. It then runs
     /// from the open file, so the sandbox's user need not be able to reach its path.
     pub own_program: bool,
-    /// The project of the working directory, if that is not the whole of it; absolute.
+    /// The project of the working directory, if that is a directory above it; absolute.
     pub project: Option<PathBuf>,
     /// Further directories that stay the host's own and writable; absolute.
     pub projects: Vec<PathBuf>,
     /// Further directories and files to show, read-only; absolute.
     pub see: Vec<PathBuf>,
-    /// What to show of the home directory beyond the default: names of [`super::tools::SETS`], and
-    /// paths.
+    /// The parts of the home directory to show beyond the default: names of [`super::tools::SETS`],
+    /// and paths.
     pub see_home: Vec<String>,
     /// Further sets of the home directory, by name, if the user has one.
     pub sets: Vec<String>,
@@ -55,11 +55,11 @@ pub struct Launch {
     pub variables: BTreeMap<String, String>,
     /// Files and directories to hide, beyond the built-in ones; absolute.
     pub hide: Vec<PathBuf>,
-    /// Those of `hide` that are the gateway's own files. Nothing may be put in their place either,
-    /// because the next start would read it.
+    /// The paths in `hide` that are the gateway's own files. No file may take their place, because
+    /// the next start would read it.
     pub own: Vec<PathBuf>,
-    /// Folders that the gateway searches for its own files by a pattern. Nothing may be added to
-    /// them.
+    /// Folders that the gateway searches for its own files by a pattern. The command may add no
+    /// file there.
     pub own_folders: Vec<PathBuf>,
     /// Files of the gateway in the projects that the command may read, but neither change nor make;
     /// absolute.
@@ -68,12 +68,12 @@ pub struct Launch {
     pub environment: Rules,
     /// How much of the machine's resources the sandbox may use.
     pub bounds: Bounds,
-    /// The user that runs the command. Root only; `None` for the user who called `sudo`, or nobody.
+    /// The user that runs the command. Root only; `None`: the user who called `sudo`, or `nobody`.
     pub user: Option<User>,
     /// Whether the command may create its own user namespaces (Chromium, bubblewrap, podman, a
     /// nested gateway).
     pub allow_userns: bool,
-    /// Whether what git obeys in the projects' repositories stays writable.
+    /// Whether the files that git obeys in the projects' repositories stay writable.
     pub writable_git: bool,
     /// Whether files that outside tools run on their own are guarded: none can change, and none can
     /// appear.

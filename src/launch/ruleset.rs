@@ -2,7 +2,7 @@
 //!
 //! One table `gw` of family inet. Loopback destinations are left alone, so the command's own
 //! servers on 127.0.0.1 and ::1 work. So is port 53 of every address: each address is local, so the
-//! gateway's DNS listeners get what goes there. One batch installs everything or nothing.
+//! gateway's DNS listeners get these packets. One batch installs everything or nothing.
 
 use std::io;
 
@@ -36,7 +36,7 @@ pub fn install(capture: Capture, tcp_port: u16) -> io::Result<()> {
     table.created().commit(Some(nft::NETFILTER))
 }
 
-/// What the gateway takes: TCP of either family, but DNS and what stays on the loopback.
+/// Returns the rules for captured packets: TCP of either family, except DNS and loopback traffic.
 fn taken(so: impl Fn(i32) -> Vec<Part>) -> Vec<Vec<Part>> {
     let rule = |family| {
         let mut rule = vec![
@@ -51,15 +51,15 @@ fn taken(so: impl Fn(i32) -> Vec<Part>) -> Vec<Vec<Part>> {
     FAMILIES.map(rule).to_vec()
 }
 
-/// Rejects at once, with an error, what the gateway does not serve: UDP except DNS (so that QUIC
-/// falls back), and transport protocols other than TCP, UDP and ICMP.
+/// Rejects at once, with an error, packets that the gateway does not serve: UDP except DNS (so that
+/// QUIC falls back), and transport protocols other than TCP, UDP and ICMP.
 fn refuse_the_rest() -> Chain {
     let udp = |family| {
         vec![
             nft::family(family),
             nft::protocol(Is::Equal, libc::IPPROTO_UDP),
             nft::to_port(Is::Different, DNS_PORT),
-            // Answers from the gateway's own socket come from port 53.
+            // Responses from the gateway's own socket come from port 53.
             nft::not_from_port(DNS_PORT),
             nft::not_to_loopback(family),
             nft::reject(),

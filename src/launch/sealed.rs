@@ -1,4 +1,4 @@
-//! Sealed memory files: what one process of the gateway hands to another, and nobody can change.
+//! Sealed memory files: messages between processes of the gateway that no process can change.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -66,10 +66,10 @@ pub fn pass<T: Serialize>(name: &str, message: &T) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Takes over what [`pass`] left open under a number, an argument of this program.
+/// Takes over the file that [`pass`] left open under a number, an argument of this program.
 ///
 /// # Errors
-/// `InvalidInput` if it is no number of a file; otherwise as [`parts`].
+/// `InvalidInput` if the argument is not the number of an open file; otherwise as [`parts`].
 pub fn take<T: DeserializeOwned>(number: &OsStr) -> io::Result<T> {
     let [message] = parts(adopt(number)?)?;
     Ok(serde_json::from_slice(&message)?)
@@ -78,7 +78,7 @@ pub fn take<T: DeserializeOwned>(number: &OsStr) -> io::Result<T> {
 /// Takes over the file that a number names.
 ///
 /// # Errors
-/// `InvalidInput` if it is none.
+/// `InvalidInput` if the number is not that of an open file.
 pub fn adopt(number: &OsStr) -> io::Result<OwnedFd> {
     let number = number.to_str().and_then(|text| text.parse().ok());
     let number = number.filter(|number| *number > 2);

@@ -1,5 +1,5 @@
-//! What a service manager passes to a service that it starts: listening sockets, and where to tell
-//! how it is (systemd's sd_listen_fds(3), sd_notify(3) and sd_watchdog_enabled(3)).
+//! The sockets that a service manager passes to a service, and the address for status notifications
+//! (systemd's sd_listen_fds(3), sd_notify(3) and sd_watchdog_enabled(3)).
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -12,25 +12,25 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::{refuse, syscall};
 
-/// What the service manager passed.
+/// The sockets and addresses that the service manager passed.
 #[derive(Debug, Default)]
 pub struct Passed {
     /// The sockets with their names, in the order of the socket unit.
     pub sockets: Vec<(String, OwnedFd)>,
-    /// The address of the socket that takes notifications.
+    /// The address of the socket that receives notifications.
     pub notify: Option<OsString>,
-    /// How often it wants to hear that the service is alive.
+    /// How often the service manager expects a sign of life.
     pub watchdog: Option<Duration>,
 }
 
-/// Takes what the service manager passed, and removes the variables that tell of it, so that no
-/// child takes it for its own. The sockets are closed on exec.
+/// Takes the sockets and addresses that the service manager passed, and removes their variables, so
+/// that no child uses them. The sockets are closed on exec.
 ///
-/// Call it before anything else is opened: the sockets are known by their numbers alone.
+/// Call it before anything else is opened: the sockets are identified by their numbers alone.
 ///
 /// # Errors
-/// `InvalidInput` if the variables do not hold what they should; `EBADF` if a socket that they
-/// announce is not open. An error too if this process has more than one thread.
+/// `InvalidInput` if a variable is malformed; `EBADF` if a socket that the variables announce is
+/// not open. Also an error if this process has more than one thread.
 pub fn take() -> io::Result<Passed> {
     refuse::threads().map_err(|failure| invalid(&failure))?;
     let variables = VARIABLES.map(take_variable);
@@ -55,7 +55,7 @@ pub fn take() -> io::Result<Passed> {
     Ok(passed)
 }
 
-/// The time since the system was started, as its service manager counts it.
+/// Returns the time since the system was started, as its service manager counts it.
 pub fn monotonic() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)

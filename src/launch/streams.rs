@@ -17,7 +17,7 @@ use rustix::process::{Gid, Uid};
 use super::failure::{At, Failure, Step};
 use super::identity::User;
 
-/// What the launcher copies, and what the command has instead.
+/// The streams to copy, and the command's ends.
 #[derive(Debug)]
 pub struct Streams {
     user: User,
@@ -27,7 +27,7 @@ pub struct Streams {
     buffer: Vec<u8>,
 }
 
-/// The command's end of a pipe, and the streams that it becomes.
+/// The command's end of a pipe, and the streams that use it.
 #[derive(Debug)]
 struct End {
     pipe: OwnedFd,
@@ -133,7 +133,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Returns what the command gets as its three streams: those of this process, or pipes.
+    /// Returns the command's three streams: those of this process, or pipes.
     pub fn passed(&self) -> [BorrowedFd<'_>; 3] {
         [Stream::Input, Stream::Output, Stream::Error].map(|stream| {
             let end = self.ends.iter().find(|end| end.becomes.contains(&stream));
@@ -146,7 +146,7 @@ impl Streams {
         self.ends.clear();
     }
 
-    /// Returns what to wait for.
+    /// Returns the events to wait for.
     pub fn events(&self) -> impl Iterator<Item = PollFd<'_>> {
         let input = self.input.iter().filter_map(|input| input.pipe.as_ref());
         let outputs = self.outputs.iter().filter_map(|one| one.pipe.as_ref());
@@ -165,8 +165,8 @@ impl Streams {
         }
     }
 
-    /// Copies what is left once the command has ended, and moves the input's offset past what was
-    /// read. What it left behind may write on: only what is there now is copied.
+    /// Copies the rest once the command has ended, and moves the input's offset past the bytes that
+    /// were read. Processes that it left may write on: only the present content is copied.
     ///
     /// # Errors
     /// [`LostOutput`] if something could not be written.
@@ -261,14 +261,14 @@ impl Input {
         let left = rustix::io::ioctl_fionread(&self.rest).unwrap_or(0);
         let taken = self.read.saturating_sub(left).max(self.begin);
         if taken > self.begin {
-            // If there is no offset, nobody relies on one.
+            // If there is no offset, no process relies on one.
             let _ = rustix::fs::seek(Stream::Input.file(), SeekFrom::Start(taken));
         }
     }
 }
 
 impl Output {
-    /// How many bytes wait to be copied.
+    /// Returns how many bytes wait to be copied.
     fn waiting(&self) -> u64 {
         let pipe = self.pipe.as_ref();
         pipe.map_or(0, |pipe| rustix::io::ioctl_fionread(pipe).unwrap_or(0))
@@ -332,7 +332,7 @@ fn read_at(buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     }
 }
 
-/// Writes all of it, whatever interrupts.
+/// Writes all bytes, and continues after interruptions.
 pub(super) fn write_all(file: impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match rustix::io::write(&file, bytes) {

@@ -143,7 +143,7 @@ pub fn network_cookie(socket: impl AsFd) -> io::Result<u64> {
     option_of(socket, libc::SOL_SOCKET, SO_NETNS_COOKIE, 0)
 }
 
-/// Reads a number that is a socket option, or the first of one's parts.
+/// Reads a socket option that is a number, or the first field of one.
 fn option_of<T: Into<u64>>(
     socket: impl AsFd,
     level: i32,
@@ -316,7 +316,7 @@ pub fn next_signal(descriptor: &OwnedFd) -> Option<Arrived> {
 }
 
 /// Returns how many bytes a TCP socket was given that its peer has not acknowledged, and may still
-/// get. The end of the stream counts as one. Nothing of a connection that was reset is sent.
+/// get. The end of the stream counts as one. After a reset, nothing is sent any more.
 ///
 /// # Errors
 /// `EINVAL` if the socket listens.
@@ -338,7 +338,7 @@ pub fn unsent(socket: impl AsFd) -> io::Result<u32> {
     Ok(count.unsigned_abs())
 }
 
-/// Whether a TCP socket has no connection any more. What it had to send still counts as unsent.
+/// Whether a TCP socket has no connection any more. Its unsent bytes still count as unsent.
 fn is_closed(socket: impl AsFd) -> io::Result<bool> {
     // `tcp_info` begins with the state.
     Ok(option_of(socket, libc::IPPROTO_TCP, libc::TCP_INFO, 0_u8)? == TCP_CLOSE)
@@ -386,8 +386,8 @@ pub fn raise(signal: i32) {
     unsafe { libc::kill(libc::getpid(), signal) };
 }
 
-/// Returns this process's group; `None` if that lies in an outer PID namespace, as below
-/// `unshare --pid`. `rustix` takes that for impossible.
+/// Returns this process's group; `None` if that lies in an outer PID namespace (`unshare --pid`).
+/// `rustix` assumes that this cannot be.
 pub fn process_group() -> Option<Pid> {
     // SAFETY: no memory is passed.
     Pid::from_raw(unsafe { libc::getpgrp() })

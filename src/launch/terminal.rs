@@ -41,7 +41,7 @@ impl Terminal {
         }
     }
 
-    /// Whether there is one.
+    /// Whether there is a terminal.
     pub fn exists(&self) -> bool {
         self.file.is_some()
     }
@@ -64,8 +64,8 @@ impl Terminal {
         }
     }
 
-    /// Takes the terminal back from a command that has ended, with the modes of before: one that
-    /// was killed, or means harm, leaves it without echo or ends of lines.
+    /// Takes the terminal back from a command that has ended, and restores its modes: a command
+    /// that was killed, or is hostile, leaves it without echo or line ends.
     pub fn restore(&self) {
         let (was_lent, modes) = (self.is_lent.get(), self.modes.as_ref());
         self.take_back();

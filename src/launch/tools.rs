@@ -48,13 +48,13 @@ pub fn named(text: &str, home: &Path) -> Result<Vec<PathBuf>, &'static str> {
     Ok(vec![clean])
 }
 
-/// The paths of the sets that are visible by default.
+/// Returns the paths of the sets that are visible by default.
 pub fn unasked() -> impl Iterator<Item = PathBuf> {
     let listed = SETS.iter().filter(|(set, _)| UNASKED.contains(set));
     listed.map(|(_, path)| PathBuf::from(path))
 }
 
-/// The names of the sets that contain at least one of these paths.
+/// Returns the names of the sets that contain at least one of these paths.
 pub fn names_of(paths: &[PathBuf]) -> Vec<&'static str> {
     let has = |(_, own): &&(&str, &str)| paths.iter().any(|path| path == Path::new(own));
     let mut names: Vec<_> = SETS.iter().filter(has).map(|(set, _)| *set).collect();

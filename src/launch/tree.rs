@@ -48,12 +48,12 @@ impl Tree {
         })
     }
 
-    /// Where it belongs.
+    /// Returns where the tree belongs.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is a directory, and not a single file.
+    /// Whether the tree is a directory, rather than a single file.
     pub fn is_directory(&self) -> bool {
         self.is_directory
     }
@@ -127,7 +127,7 @@ pub fn bind(from: &Path, onto: &Path, read_only: bool) -> Result<(), Failure> {
         }
         tree.put(Path::new("/"))
     };
-    // What an editor replaces at this moment was found under its name, and lies there no longer.
+    // A file that an editor just replaced was found by its name, and is gone from there.
     let is_replaced = |error: &io::Error| error.kind() == io::ErrorKind::NotFound && onto.exists();
     let mut bound = bind();
     for _ in 0..MOST_REPLACED {
@@ -139,7 +139,7 @@ pub fn bind(from: &Path, onto: &Path, read_only: bool) -> Result<(), Failure> {
     bound.at(Step::Mounts, onto.display().to_string())
 }
 
-/// Makes a link a mount point, so that it cannot be removed or replaced. It leads where it led.
+/// Makes a link a mount point, so that it cannot be removed or replaced. Its target stays the same.
 ///
 /// # Errors
 /// The errors of `open_tree` and `move_mount`.
@@ -152,7 +152,7 @@ pub fn pin_link(link: &Path) -> io::Result<()> {
     Ok(rustix::mount::move_mount(tree, c"", CWD, link, flags)?)
 }
 
-/// Creates a directory and its parents, traversable by everybody.
+/// Creates a directory and its parents, traversable by every user.
 pub fn make_directories(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)

@@ -28,14 +28,14 @@ pub const CERTIFICATE: &str = "/run/gateway/ca.pem";
 /// The same as [`BUNDLE`], as a Java key store with the password `changeit`, inside the sandbox.
 pub const JAVA_STORE: &str = "/run/gateway/truststore.jks";
 
-/// The variables from which clients take their CA certificates, but Java's, each with what it is
-/// set to inside.
+/// Returns the variables by which clients other than Java find their CA certificates, each with its
+/// value inside.
 pub fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
     list::pairs(include_str!("data/trust_variables.txt"))
 }
 
-/// Whether a Java virtual machine is seen: a command, an installed one, one of the home, or a build
-/// that would fetch one.
+/// Whether a Java virtual machine is visible: a command, an installed one, one in the home
+/// directory, or a build that would fetch one.
 pub fn sees_java(plan: &MountPlan, variables: &[(OsString, OsString)]) -> bool {
     let path = environment::value(variables, "PATH").unwrap_or_default();
     let start = plan.working_directory.as_path();
@@ -51,7 +51,7 @@ pub fn sees_java(plan: &MountPlan, variables: &[(OsString, OsString)]) -> bool {
 }
 
 /// Writes the gateway's files, and binds them over the system's own lists. `java` adds the store
-/// that only Java reads, over those of the homes of Java that these variables name.
+/// for Java, over those of the Java homes that these variables name.
 ///
 /// # Errors
 /// A [`Step::Trust`] failure that names the file.
@@ -88,7 +88,7 @@ pub fn install(
     replace_resolver().at(Step::Trust, "/etc/resolv.conf")
 }
 
-/// Writes the certificate database that Chromium reads, unless the home has one to show.
+/// Writes the certificate database that Chromium reads, unless the home shows one.
 ///
 /// Without it only browsers lack the CA, so it is no reason not to start the command.
 pub fn install_for_browsers(ready: &Ready, home: &Path) {
@@ -101,12 +101,12 @@ pub fn install_for_browsers(ready: &Ready, home: &Path) {
         .mode(0o700)
         .create(&folder)
         .and_then(|()| fs::write(folder.join("cert9.db"), &ready.ca_nss));
-    // A home that cannot be written is the command's to find out.
+    // If the home cannot be written, the command notices that itself.
     let _ = written;
 }
 
-/// Sets [`variables()`], and with `java` the options for its virtual machine, added to existing
-/// ones. A machine whose own store is covered needs none, and would print them each time.
+/// Sets [`variables()`], and with `java` the options of its virtual machine, added to existing
+/// ones. A machine whose own store is covered needs no options, and would print them each time.
 pub fn set_variables(variables: &mut Vec<(OsString, OsString)>, java: bool) {
     for (name, value) in self::variables() {
         environment::set(variables, name, value);
@@ -127,7 +127,7 @@ pub fn set_variables(variables: &mut Vec<(OsString, OsString)>, java: bool) {
     }
 }
 
-/// The options that make a Java virtual machine use a store, such as [`JAVA_STORE`].
+/// Returns the options that make a Java virtual machine use a store, such as [`JAVA_STORE`].
 pub fn java_options(store: &str) -> String {
     format!(
         "-Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStoreType=JKS -Djavax.net.ssl.trustStorePassword=changeit"
@@ -161,7 +161,7 @@ fn replace_resolver() -> io::Result<()> {
         // The usual link into `/run`, which has just been emptied: create a file at its target.
         Ok(link) => {
             let target = Path::new("/etc").join(link);
-            // By name: the directories that it passes through may be gone by now.
+            // Resolved by name: the directories that it passes through may be gone by now.
             let target = lexical(&target);
             if let Some(parent) = target.parent() {
                 let _ = make_directories(parent);
@@ -173,14 +173,14 @@ fn replace_resolver() -> io::Result<()> {
         }
         Err(_) => path.to_owned(),
     };
-    // Without the file, resolvers ask 127.0.0.1, which is the gateway too.
+    // Without the file, resolvers query 127.0.0.1, which is the gateway, too.
     if target.is_file() {
         rustix::mount::mount_bind(RESOLVER, &target)?;
     }
     Ok(())
 }
 
-/// The homes of the virtual machines that run by name: that of `JAVA_HOME`, and that of `PATH`.
+/// Returns the homes of the virtual machines that run by name: those of `JAVA_HOME` and `PATH`.
 fn java_homes(variables: &[(OsString, OsString)]) -> Vec<PathBuf> {
     let named = environment::value(variables, "JAVA_HOME").map(PathBuf::from);
     let path = environment::value(variables, "PATH").unwrap_or_default();
@@ -208,7 +208,7 @@ fn hosts() -> Vec<u8> {
         .into_bytes()
 }
 
-/// Where Chromium looks in the home.
+/// Chromium's folder in the home directory.
 const NSS_FOLDER: &str = ".pki/nssdb";
 const RESOLVER: &str = "/run/gateway/resolv.conf";
 const HOSTS: &str = "/run/gateway/hosts";

@@ -20,7 +20,7 @@ static TREES: LazyLock<Vec<&str>> =
 /// Fresh, empty and writable: memory replaces what the host has there.
 pub const FRESH: &[&str] = &["/run", "/tmp", "/var/tmp"];
 
-/// Directories that contain nobody's files: they cannot be projects, nor be shown by name.
+/// Directories that contain no user's files: they cannot be projects, nor be shown by name.
 pub const KERNELS: &[&str] = &["/proc", "/sys", "/dev"];
 
 /// Returns the real paths of the trees that the host has, none of them below another.
@@ -37,9 +37,8 @@ pub fn trees() -> Vec<PathBuf> {
     found
 }
 
-/// Returns the links that give the system's directories their other names. These are the links at
-/// the top of the host, such as `/bin` and, on some systems, `/home`, and the old names of what is
-/// in `/run`.
+/// Returns the links that give the system's directories their other names: those at the top of the
+/// host, such as `/bin` and, on some systems, `/home`, and the old names of directories in `/run`.
 pub fn links() -> Vec<(PathBuf, PathBuf)> {
     let mut links: Vec<(PathBuf, PathBuf)> = fs::read_dir("/")
         .into_iter()
@@ -57,7 +56,7 @@ pub fn links() -> Vec<(PathBuf, PathBuf)> {
         })
         .collect();
     for tree in TREES.iter().filter(|tree| tree.starts_with("/run/")) {
-        // These are links to where such systems keep all programs.
+        // These are links to the directory in which such systems keep all programs.
         if let Ok(target) = fs::read_link(tree) {
             links.push((PathBuf::from(tree), target));
         }

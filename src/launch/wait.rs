@@ -55,7 +55,7 @@ pub enum Waited {
 pub fn await_child(child: i32, within: Duration) -> Waited {
     let until = Instant::now() + within;
     let ends = syscall::SignalSet::of(&[libc::SIGCHLD]);
-    // Blocked before the first check, so that it does not end unseen between a check and the wait.
+    // Blocked before the first check, so that an end between a check and the wait is not missed.
     let (Some(child), Ok((before, arrivals))) = (Pid::from_raw(child), ends.block()) else {
         return Waited::Unknown;
     };
@@ -70,7 +70,7 @@ pub fn await_child(child: i32, within: Duration) -> Waited {
             break Waited::Runs;
         }
         let timeout = timespec(left);
-        // However this ends, the next check decides.
+        // Whether or not an event came, the next check decides.
         let _ = poll(&mut [PollFd::new(&arrivals, PollFlags::IN)], Some(&timeout));
         while syscall::next_signal(&arrivals).is_some() {}
     };
@@ -86,7 +86,7 @@ pub(super) fn timespec(duration: Duration) -> Timespec {
     }
 }
 
-/// Waits for events; says, in their order, which there are. A signal may interrupt it before any.
+/// Waits for events; returns, in their order, which have occurred. A signal may interrupt the wait.
 ///
 /// # Errors
 /// A [`Step::Process`] failure if the kernel refuses.

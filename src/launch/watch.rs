@@ -2,11 +2,11 @@
 //!
 //! A project is the host's own directory, where only a mount can hide something. The mount is on
 //! the file, not on its name. If a host program replaces the file, the name is no longer hidden.
-//! Editors and rotations do just that, and leave copies beside it. So a single file cannot be
+//! Editors and log rotations do just that, and leave copies next to it. So a single file cannot be
 //! hidden in a project at all.
 //!
-//! What can be hidden there is a directory, or a file of the gateway's own. It is watched. If its
-//! name comes to mean another file, the command is killed.
+//! Only a directory can be hidden there, or a file of the gateway's own. It is watched. If its name
+//! comes to mean another file, the command is killed.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -45,7 +45,7 @@ impl Watch {
         let changes =
             WatchFlags::MOVE | WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR;
         for (path, _) in &names {
-            // Moving away a directory above it changes what the name refers to.
+            // Moving a directory above it away changes what the name refers to.
             for directory in path
                 .ancestors()
                 .skip(1)
@@ -72,7 +72,7 @@ impl Watch {
         &self.events
     }
 
-    /// Checks, after an event, whether a name has come to refer to something else, or nothing.
+    /// Checks, after an event, whether a name now refers to something else, or to nothing.
     pub fn uncovered(&self) -> Option<&Path> {
         let mut buffer = [0; 4096];
         while rustix::io::read(&self.events, &mut buffer[..]).is_ok_and(|bytes| bytes > 0) {}

@@ -28,13 +28,13 @@ pub struct JoinListener {
 }
 
 impl JoinListener {
-    /// Listens in this folder, which must be the user's alone.
+    /// Listens in this folder, which only the user may access.
     ///
     /// # Errors
     /// The system's.
     pub fn open(folder: &Path) -> std::io::Result<Self> {
         let path = folder.join(format!("into-{}", std::process::id()));
-        // Left by a process of this number that is gone.
+        // Left by an earlier process with this number.
         let _ = std::fs::remove_file(&path);
         let socket = packet_socket(SocketFlags::empty())?;
         rustix::net::bind(&socket, &SocketAddrUnix::new(&path)?)?;
@@ -43,7 +43,7 @@ impl JoinListener {
         Ok(listener)
     }
 
-    /// Where it is.
+    /// Returns the path of its file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -59,7 +59,7 @@ impl JoinListener {
         let signals = SignalSet::of(&[&FORWARDED[..], &[libc::SIGWINCH, libc::SIGCONT]].concat());
         let (mask, arrivals) = signals.block().at(Step::Prepare, "signals")?;
         let socket = self.connection()?;
-        // A launcher that is stopped passes nobody on.
+        // A launcher that is stopped passes no connection on.
         await_readable(&socket)?;
         let user = match answer(&socket) {
             Ok(JoinReply::Welcome(user)) => user,
@@ -184,7 +184,7 @@ impl JoinedCommand {
         }
     }
 
-    /// Copies the rest.
+    /// Copies the rest of the output.
     fn finish(&mut self) -> Result<(), crate::streams::LostOutput> {
         if let Some(mut pty) = self.pty.take() {
             let mut pieces = 0;
@@ -196,7 +196,7 @@ impl JoinedCommand {
     }
 }
 
-/// Waits a while for the sandbox.
+/// Waits a limited time for the sandbox.
 fn await_readable(socket: &OwnedFd) -> Result<(), Error> {
     let mut events = [PollFd::new(socket, PollFlags::IN)];
     let timeout = timespec(ANSWERS_WITHIN);
@@ -240,5 +240,5 @@ fn silent() -> Error {
 }
 
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
-/// How many pieces of a terminal's output are still copied once the command has ended.
+/// How many pieces of a terminal's output are copied after the command has ended.
 const MOST_LEFT: usize = 16;

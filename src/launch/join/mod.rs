@@ -1,5 +1,5 @@
 //! A second command in a running sandbox (`gateway exec --into`): its caller, the sandbox's first
-//! process that starts it, and what they say to each other.
+//! process that starts it, and their protocol.
 
 mod client;
 mod protocol;

@@ -1,7 +1,7 @@
 //! The packets between the caller of a second command and the sandbox's first process.
 //!
 //! The caller listens on a socket of its own. The gateway connects to it and passes the connection
-//! through the launcher to the first process. No packet of it is seen by the gateway.
+//! through the launcher to the first process. The gateway reads no packet of it.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use crate::enroll::{self, GatewayEnd};
 use crate::identity::User;
 
-/// What the caller wants to run; its three standard streams are with the packet.
+/// The command that the caller wants to run; its three standard streams are with the packet.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct JoinRequest {
     /// The command and its arguments.
     pub arguments: Vec<OsString>,
-    /// Where the caller is. It counts if it lies in a project.
+    /// The caller's working directory. It is used if it lies in a project.
     pub directory: Option<PathBuf>,
-    /// The kind of the caller's terminal.
+    /// The type of the caller's terminal.
     pub term: Option<OsString>,
     /// Whether standard input is a terminal made for the command.
     pub terminal: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Forwarded {
     pub group: bool,
 }
 
-/// What the first process answers.
+/// The first process's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum JoinReply {
     /// The sandbox is ready for the command, and this user runs it.
@@ -55,10 +55,10 @@ pub struct JoinSender(OwnedFd);
 /// Why no connection was passed to the sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// Nobody listens at the caller's socket.
+    /// No process listens at the caller's socket.
     #[error("the caller's socket cannot be reached")]
     Unreachable(#[source] std::io::Error),
-    /// Another user listens there.
+    /// A process of another user listens there.
     #[error("the socket belongs to user {0}")]
     Stranger(u32),
     /// The launcher has gone, or reads nothing.
@@ -67,8 +67,8 @@ pub enum JoinError {
 }
 
 impl JoinSender {
-    /// Will speak through the gateway's end of the enrolment socket, over which the sandbox must be
-    /// served already.
+    /// Creates a sender over the gateway's end of the enrolment socket. The sandbox must be served
+    /// over that already.
     ///
     /// # Errors
     /// [`enroll::Error::Io`] if there is no descriptor left.
@@ -76,7 +76,7 @@ impl JoinSender {
         gateway.copy().map(Self)
     }
 
-    /// Connects with a caller of this very user, and passes the connection on.
+    /// Connects to a caller of the same user, and passes the connection on.
     ///
     /// # Errors
     /// [`JoinError`] by cause.

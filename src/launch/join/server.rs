@@ -2,7 +2,7 @@
 //!
 //! Each is a fork of the first process, which has lost its capabilities and has the filter already.
 //! So a further command inherits the confinement of the first one. Only the limit of processes and
-//! Landlock's scopes are set again, because the first process is without them.
+//! Landlock's scopes are set again, because the first process does not have them.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -43,7 +43,7 @@ pub(crate) struct Caller {
 }
 
 impl JoinedCommands<'_> {
-    /// Takes a connection, if there is a place.
+    /// Accepts a connection, if there is a place.
     pub fn admit(&mut self, socket: OwnedFd) {
         let answer = match self.callers.len() < MOST {
             true => JoinReply::Welcome(self.user),
@@ -58,25 +58,25 @@ impl JoinedCommands<'_> {
         }
     }
 
-    /// Returns what to wait for.
+    /// Returns the events to wait for.
     pub fn events(&self) -> impl Iterator<Item = PollFd<'_>> {
         let sockets = self.callers.iter().map(|caller| &caller.socket);
         sockets.map(|socket| PollFd::new(socket, PollFlags::IN))
     }
 
-    /// Returns how long to wait at most.
+    /// Returns the longest time to wait.
     pub fn patience(&self) -> Option<Timespec> {
         let is_awaited = self.callers.iter().any(|caller| caller.command.is_none());
         is_awaited.then(|| timespec(LOOKS_EVERY))
     }
 
-    /// Drops the callers that have named no command for too long.
+    /// Drops the callers that have sent no command for too long.
     pub fn drop_silent(&mut self) {
         self.callers
             .retain(|caller| caller.command.is_some() || caller.since.elapsed() < ASKED_WITHIN);
     }
 
-    /// Serves the callers for whom there is an event, in the order of [`JoinedCommands::events`].
+    /// Serves the callers that have an event, in the order of [`JoinedCommands::events`].
     pub fn hear(&mut self, fired: &[bool]) {
         let mut fired = fired.iter();
         let callers = std::mem::take(&mut self.callers);
@@ -90,7 +90,7 @@ impl JoinedCommands<'_> {
         }
     }
 
-    /// Tells a caller that its command has ended.
+    /// Reports the end of a command to its caller.
     pub fn reaped(&mut self, pid: i32, status: i32) {
         let is_of = |caller: &Caller| {
             let command = caller.command.as_ref();
@@ -177,7 +177,7 @@ impl JoinedCommands<'_> {
         syscall::close_range(3, libc::CLOSE_RANGE_CLOEXEC).at(Step::Files, "close on exec")?;
         self.mask.restore();
         // An ignored signal stays ignored across exec. The Rust runtime ignores the first of these;
-        // the keys' are ignored where the sandbox was begun in the background of a script.
+        // the other two are ignored if the sandbox was started in the background of a script.
         for signal in [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT] {
             syscall::default_action(signal);
         }
@@ -187,7 +187,7 @@ impl JoinedCommands<'_> {
         syscall::exit_now(127)
     }
 
-    /// Goes where the caller is if that lies in a project, else to where the first command began.
+    /// Enters the caller's directory if that lies in a project, else the first command's.
     fn go_to<'e>(&'e self, request: &'e JoinRequest) -> Result<&'e Path, Failure> {
         let plan = self.plan;
         let wanted = request.directory.as_deref();
@@ -221,7 +221,7 @@ fn forward(pid: Pid, pidfd: &OwnedFd, wanted: Forwarded) {
     }
 }
 
-/// No file, folder or disk of the host is a stream of the command, whatever the caller sends.
+/// Refuses every file, folder and disk of the host as a stream of the command.
 fn refuse_files(stream: &OwnedFd) -> Result<(), Failure> {
     let found = rustix::fs::fstat(stream).at(Step::Files, "stream")?;
     match FileType::from_raw_mode(found.st_mode) {
@@ -239,9 +239,9 @@ fn place([input, output, error]: &[OwnedFd; 3]) -> rustix::io::Result<()> {
     rustix::stdio::dup2_stderr(error)
 }
 
-/// How long a caller may take to name its command.
+/// How long a caller may take to send its command.
 const ASKED_WITHIN: Duration = Duration::from_secs(10);
-/// How often silent callers are looked for.
+/// How often silent callers are dropped.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
-/// How many further commands may be in a sandbox.
+/// How many further commands a sandbox may have.
 const MOST: usize = 16;

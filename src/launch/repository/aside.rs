@@ -1,5 +1,5 @@
-//! Puts what git would obey where git does not find it. All of it goes through open folders and
-//! never through a link: another sandbox may still write there.
+//! Puts files that git would obey where git does not find them. All access goes through open
+//! folders and never through a link: another sandbox may still write there.
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::walk::{LONGEST, MARK, OFF, is_bare};
 use crate::folder::{Folder, kind_of, open_file};
 
-/// Renames an entry to `NAME.off-XXXX`. The command cannot know the new name before.
+/// Renames an entry to `NAME.off-XXXX`. The command cannot predict the new name.
 ///
 /// # Errors
 /// The kernel's error. The entry is then unchanged.
@@ -54,8 +54,8 @@ pub fn mark(project: &Path, path: &Path, new: &OsStr) -> io::Result<()> {
     file.write_all(&[MARK, new.as_bytes(), b"\n"].concat())
 }
 
-/// Moves a file or a link to the state's folder, and returns its new path. A folder, and what is
-/// more than there is room for, is renamed where it is.
+/// Moves a file or a link to the state's folder, and returns its new path. A folder, and a file for
+/// which there is no `room`, is renamed where it is.
 ///
 /// # Errors
 /// The error of the call that failed. The entry is then still in its place.
@@ -84,10 +84,10 @@ pub fn move_to(state: &Path, project: &Path, path: &Path, room: &mut u64) -> io:
     Ok(new)
 }
 
-/// Letters that nobody can foresee.
+/// Returns random letters, which no process can predict.
 ///
 /// # Errors
-/// If there is no randomness.
+/// If the system gives no random bytes.
 pub fn unforeseen() -> io::Result<String> {
     let mut bytes = [0_u8; 8];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;

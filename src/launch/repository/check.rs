@@ -1,5 +1,5 @@
-//! Looks at what the command made in repositories: what git outside would run or write through is
-//! put where git does not find it.
+//! Checks the files that the command made in repositories: those that git outside would run or
+//! write through are put where git does not find them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, OsString};
@@ -20,28 +20,28 @@ use crate::folder::{Folder, To, kind_of, open_file, path_in};
 use crate::list;
 use crate::paths::lexical;
 
-/// The findings about a file of the command.
+/// A finding about a file of the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A new repository whose settings run nothing: it stays.
     NewRepository,
-    /// Something that was renamed to this, and why.
+    /// The file was renamed to this, for this reason.
     Off(OsString, String),
-    /// Something that was moved there, and why.
+    /// The file was moved there, for this reason.
     Moved(PathBuf, String),
-    /// Something that should have been, and why it was not.
+    /// The file should have been put away, and was not, for this reason.
     Armed(String),
     /// An index that git cannot read.
     Unreadable,
-    /// A rebase, or another operation whose steps may be programs.
+    /// A rebase, or another operation whose next steps may be programs.
     Unfinished,
-    /// Settings that are not those of the start.
+    /// The settings are not those of the start.
     Settings,
     /// A new or changed file that this tool reads by itself.
     Tool(&'static str),
 }
 
-/// Looks at repositories, and keeps what it found.
+/// Checks repositories, and keeps its findings.
 #[derive(Debug)]
 pub struct Checker {
     /// The projects.
@@ -52,7 +52,7 @@ pub struct Checker {
     pub began: Moment,
     /// The directories of repositories that were there at the start, each with its top.
     pub known: BTreeMap<PathBuf, PathBuf>,
-    /// What git finds them by.
+    /// The repositories of the start, by the paths at which git finds them.
     pub entries: BTreeMap<PathBuf, Entry>,
     /// The findings.
     pub found: BTreeMap<PathBuf, Found>,
@@ -62,21 +62,21 @@ pub struct Checker {
     made: Vec<Entry>,
     /// How often something was put away.
     pub acted: usize,
-    /// What the command cannot write. At the end all is looked at.
+    /// The files that the command cannot write. At the end, these are checked as well.
     guards: BTreeMap<PathBuf, Guard>,
-    /// Whether the command is gone.
+    /// Whether the command has ended.
     is_over: bool,
-    /// How long indexes were read.
+    /// How long reading indexes has taken.
     spent: Duration,
     /// How many bytes may still be moved to the state's folder.
     room: u64,
     git: Option<Git>,
-    /// The indexes that were read, as they were then.
+    /// The indexes that were read, with their time of change and inode then.
     read: BTreeMap<PathBuf, (Moment, u64)>,
 }
 
 impl Checker {
-    /// Knows the files at the start.
+    /// Creates a checker, with the files at the start.
     pub fn of(projects: Vec<PathBuf>, repositories: &Repositories) -> Self {
         let entries = repositories.entries.iter();
         let directories = repositories.directories.iter();
@@ -103,8 +103,8 @@ impl Checker {
         }
     }
 
-    /// Looks at everything again, since a mapping may have changed it after it was read. Returns
-    /// what the command could not write.
+    /// Makes the next check look at everything again, since a mapping may have changed a file after
+    /// it was read. Returns the files that the command could not write.
     pub fn look_anew(&mut self) -> BTreeMap<PathBuf, Guard> {
         self.read.clear();
         (self.is_over, self.spent) = (true, Duration::ZERO);
@@ -116,8 +116,8 @@ impl Checker {
         self.entries.get(&entry.path) == Some(entry)
     }
 
-    /// Judges a new repository, and puts off one that may run something. Returns the directory of
-    /// one that stays, and the folders of its submodules.
+    /// Judges a new repository, and puts it off if it may run something. Returns the directory of a
+    /// repository that stays, and the folders of its submodules.
     pub fn new_repository(&mut self, entry: &Entry) -> Option<(PathBuf, Vec<PathBuf>)> {
         let directory = match self.why_armed(entry) {
             Ok(directory) => directory,
@@ -140,8 +140,8 @@ impl Checker {
         Some((directory, submodules))
     }
 
-    /// Judges what git would find in a folder. Returns the directories of new repositories that
-    /// stay.
+    /// Judges the repositories that git would find in a folder. Returns the directories of new
+    /// repositories that stay.
     pub fn top(&mut self, top: &Path) -> Vec<PathBuf> {
         let project = self.project_of(top);
         let found = project.map(|project| entries_in(&project, top));
@@ -183,7 +183,7 @@ impl Checker {
         self.index(&folder, directory, top)
     }
 
-    /// Moves new files that say where git fetches from and pushes to.
+    /// Moves new files that name the places from which git fetches and to which it pushes.
     fn new_names(&mut self, folder: &Path) {
         let Some(open) = self.open(folder) else {
             return;
@@ -209,7 +209,7 @@ impl Checker {
             for (name, kind) in folder.entries(left, |_| true).unwrap_or_default() {
                 left -= 1;
                 let inner = path_in(&path, &name);
-                // Objects alone are many, and git writes none of them in place.
+                // Only objects are many, and git writes none of them in place.
                 let is_object = path == directory.join("objects") && is_of_objects(&path, &name);
                 if kind.is_dir() && !is_object {
                     folders.push(inner);
@@ -225,12 +225,12 @@ impl Checker {
         }
     }
 
-    /// Whether something was made or changed since the start.
+    /// Whether a file was made or changed since the start.
     fn is_new(&self, found: &Stat) -> bool {
         moment_of(found) >= self.began
     }
 
-    /// Renames what git would obey.
+    /// Renames a file that git would obey.
     pub fn put_off(&mut self, path: &Path, why: String) {
         self.put_away(path, |_, project, _| {
             let new = put_off(project, path)?;
@@ -242,7 +242,7 @@ impl Checker {
         });
     }
 
-    /// Moves what git would obey, or write through, to the state's folder.
+    /// Moves a file that git would obey, or write through, to the state's folder.
     pub fn move_away(&mut self, path: &Path, why: &str) {
         self.put_away(path, |state, project, room| {
             let new = move_to(state, project, path, room)?;
@@ -259,7 +259,7 @@ impl Checker {
             return;
         };
         let found = match how(&self.state, &project, &mut self.room) {
-            // It went with its folder.
+            // It was put away with its folder.
             Err(error) if error.kind() == ErrorKind::NotFound => return,
             done => done.unwrap_or_else(|error| Found::Armed(error.to_string())),
         };
@@ -267,7 +267,7 @@ impl Checker {
         self.found.insert(path.to_owned(), found);
     }
 
-    /// Reads a changed index by git, and moves one that leads astray.
+    /// Has git read a changed index, and moves one whose paths lead out of the working tree.
     fn index(&mut self, folder: &Folder, directory: &Path, top: &Path) -> Vec<PathBuf> {
         let path = directory.join("index");
         let Ok(found) = folder.look(c"index") else {
@@ -286,7 +286,7 @@ impl Checker {
         let content = self.read_index(&path, directory);
         self.read.insert(path.clone(), mark);
         match content {
-            // At the end nobody writes to it any more; git may read more of it than ours did.
+            // At the end no process writes it; the user's git may read more of it than ours did.
             None if self.is_over && self.git.is_some() => {
                 self.move_away(&path, "git cannot read it");
                 Vec::new()
@@ -362,8 +362,8 @@ impl Checker {
         })
     }
 
-    /// The directory that a new `.git` file names: written as git writes it, in a project, and by
-    /// no link.
+    /// Returns the directory that a new `.git` file names: written as git writes it, in a project,
+    /// and through no link.
     fn named_by(&self, file: &Path) -> Result<PathBuf, String> {
         let named = text_of(file, b"gitdir: ").ok_or("it cannot be read")?;
         let is_odd = |byte: &u8| byte.is_ascii_control();
@@ -383,8 +383,8 @@ impl Checker {
         self.has_plain_settings(&folder, c"config.worktree")
     }
 
-    /// Whether a repository's directory has nothing that runs: few plain settings, no hooks, no
-    /// other repositories.
+    /// Checks that nothing in a repository's directory runs: few plain settings, no hooks, no other
+    /// repositories.
     fn is_plain(&self, directory: &Path) -> Result<(), String> {
         let folder = self.open(directory).ok_or("it cannot be read")?;
         if folder.look(c"commondir").is_ok() {
@@ -437,8 +437,8 @@ impl Checker {
     }
 }
 
-/// Returns the repositories that git would find in a folder: a `.git`, and what makes the folder
-/// itself one, which git takes if it refuses the `.git`.
+/// Returns the repositories that git would find in a folder: a `.git`, and the folder itself if its
+/// names make it one, which git uses if it refuses the `.git`.
 fn entries_in(project: &Path, top: &Path) -> Vec<Entry> {
     let Ok(folder) = Folder::open(project, top, To::Read) else {
         return Vec::new();
@@ -457,12 +457,12 @@ fn entries_in(project: &Path, top: &Path) -> Vec<Entry> {
     own.into_iter().chain(bare).collect()
 }
 
-/// When something was made or changed last.
+/// Returns when a file was last made or changed.
 pub fn moment_of(found: &Stat) -> Moment {
     (found.st_ctime, found.st_ctime_nsec as i64)
 }
 
-/// Whether a setting runs nothing and leads to no other settings, whatever its value is.
+/// Whether a setting runs nothing and includes no other settings, whatever its value is.
 fn is_plain_key(key: &str) -> bool {
     let (section, name) = key.rsplit_once('.').unwrap_or((key, ""));
     let section = section
@@ -473,7 +473,7 @@ fn is_plain_key(key: &str) -> bool {
 
 /// Operations that stopped, and whose next steps may be programs.
 const UNFINISHED: [&CStr; 3] = [c"rebase-merge", c"rebase-apply", c"sequencer"];
-/// How long indexes are read in all, at the end.
+/// How long indexes are read in total, at the end.
 const FOR_INDEXES: Duration = Duration::from_secs(60);
 /// How many bytes are moved to the state's folder. A larger file is renamed in its folder.
 const MOST_MOVED: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! What the projects hold of git when the command starts, and what of it the command may not
+//! The git files in the projects when the command starts, and which of them the command may not
 //! change. Git itself reads the settings.
 
 use std::collections::BTreeSet;
@@ -204,7 +204,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Guards the settings and hooks of a repository's directory, and what they name.
+    /// Guards the settings and hooks of a repository's directory, and the files that they name.
     fn settings(&mut self, directory: &Path, top: &Path) -> Result<(), Failure> {
         let at = |name: &str| directory.join(name);
         self.guard_target(&at("config.worktree"), Guard::File);
@@ -228,7 +228,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// A folder of hooks, and the programs of the projects to which its links lead.
+    /// Guards a folder of hooks, and the programs of the projects to which its links lead.
     fn hooks(&mut self, folder: &Path) {
         self.guard_target(folder, Guard::Folder);
         let hooks = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -237,7 +237,7 @@ impl Search<'_> {
         }
     }
 
-    /// Guards what a file of settings names: files that it includes, and a folder of hooks.
+    /// Guards the files that a settings file names: included files, and a folder of hooks.
     fn named(&mut self, file: &Path, top: &Path, depth: usize) -> Result<(), Failure> {
         if depth == 0 || !mentions(file, &[b"include", b"hookspath"]) {
             return Ok(());
@@ -263,11 +263,11 @@ impl Search<'_> {
         self.git.clone().ok_or_else(|| unguarded(file, why))
     }
 
-    /// Returns the values of settings, by the beginnings of their names.
+    /// Returns the values of settings, by the prefixes of their names.
     fn values(&self, file: &Path, keys: &[&str]) -> Result<Vec<(String, PathBuf)>, Failure> {
         let git = self.git_for(file)?;
         match git.settings(&real(file)) {
-            // Git outside does not read it either.
+            // Git outside cannot read it, either.
             Err(error) if OUT_OF_REACH.contains(&error.kind()) => Ok(Vec::new()),
             Err(error) => Err(unguarded(file, &error.to_string())),
             Ok(settings) => Ok(settings
@@ -305,7 +305,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Guards a path, and what it leads to if it is a link, with each link on the way.
+    /// Guards a path, and its target if it is a link, with each link on the way.
     fn guard_target(&mut self, path: &Path, guard: Guard) {
         for link in links(path).iter().filter(|link| *link != path) {
             self.guard(link, Guard::Pinned);
@@ -317,8 +317,8 @@ impl Search<'_> {
         }
     }
 
-    /// Guards a path of the projects, and keeps the folders above it in their places. Of one that
-    /// does not exist, the first missing folder takes its place.
+    /// Guards a path of the projects, and keeps the folders above it in their places. For a path
+    /// that does not exist, the first missing folder is guarded.
     fn guard(&mut self, path: &Path, guard: Guard) {
         let Some(project) = self
             .projects
@@ -380,7 +380,7 @@ impl Search<'_> {
     }
 }
 
-/// Returns the inodes of what has several names: of a file, or of those directly in a folder.
+/// Returns the inodes with several names: of a file, or of the files directly in a folder.
 fn inodes(path: &Path) -> Vec<u64> {
     let within = fs::read_dir(path).into_iter().flatten().flatten();
     let paths = within.map(|entry| entry.path()).chain([path.to_owned()]);
@@ -421,7 +421,7 @@ fn is_short(file: &Path, most: u64) -> bool {
     fs::symlink_metadata(file).is_ok_and(|found| found.is_file() && found.len() <= most)
 }
 
-/// Returns the files of settings that hold for every repository of the user.
+/// Returns the settings files that apply to every repository of the user.
 fn own_settings() -> Vec<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let home = set("HOME").map(PathBuf::from);
@@ -454,17 +454,17 @@ fn unguarded(path: &Path, why: &str) -> Failure {
     Failure::new(Step::Git, why)
 }
 
-/// Where a user's own settings are, in the home directory.
+/// The user's own settings files, in the home directory.
 const OWN: [&str; 2] = [".gitconfig", ".config/git/config"];
 /// The mode of a submodule, as an index stores it.
 const GITLINK: &[u8] = b"\x00\x00\xe0\x00";
-/// How large an index may be in which submodules are looked for.
+/// The largest index in which submodules are searched.
 const INDEX_BYTES: u64 = 256 << 20;
 /// How many repositories of commands are watched. The others are guarded as a person's are.
 const MOST_MADE: usize = 128;
 /// How deep repositories lie in others, and includes in files.
 const DEEPEST: usize = 16;
-/// Why a file is none that this user reads.
+/// The errors of a file that this user cannot read.
 const OUT_OF_REACH: [ErrorKind; 3] = [
     ErrorKind::NotFound,
     ErrorKind::PermissionDenied,

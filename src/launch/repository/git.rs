@@ -1,5 +1,5 @@
-//! Git itself, which reads settings and indexes: a copy that only root can replace, without any
-//! setting of a user or of a repository.
+//! Git itself, which reads settings and indexes: a program that only root can replace, run without
+//! any setting of a user or a repository.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use crate::folder::open_file;
 use crate::program;
 use crate::wait::timespec;
 
-/// A git that belongs to root.
+/// A git program that belongs to root.
 #[derive(Clone, Debug)]
 pub struct Git(PathBuf);
 
@@ -29,7 +29,7 @@ pub struct Setting {
     pub value: OsString,
 }
 
-/// What an index says.
+/// The content of an index.
 #[derive(Debug, Default)]
 pub struct IndexContent {
     /// A path through which git would write outside of the working tree, or into a `.git`.
@@ -39,7 +39,7 @@ pub struct IndexContent {
 }
 
 impl Git {
-    /// Finds one.
+    /// Finds a git program.
     pub fn find() -> Option<Self> {
         program::root_owned_program("git").map(Self)
     }
@@ -77,7 +77,7 @@ impl Git {
         Ok(settings)
     }
 
-    /// Reads an index in a neutral repository, so that no setting of its own counts.
+    /// Reads an index in a neutral repository, so that no setting of its own repository counts.
     ///
     /// # Errors
     /// An error if git cannot read it.
@@ -102,7 +102,7 @@ impl Git {
                 content.submodules.push(OsStr::from_bytes(path).into());
             }
             if content.submodules.len() > MOST_SUBMODULES {
-                // One of them could not be looked at.
+                // With more than that, one of them could not be checked.
                 content.astray = content.submodules.pop();
             }
         })?;
@@ -129,17 +129,17 @@ impl Git {
     }
 }
 
-/// A bare repository of nothing, in which an index is read.
+/// An empty bare repository, in which an index is read.
 #[derive(Debug)]
 pub struct Neutral {
     folder: PathBuf,
-    /// Whether it is for this one index.
+    /// Whether it was made for this one index.
     is_own: bool,
 }
 
 impl Neutral {
-    /// Makes one in `state`, for an index of the repository's directory with this format of object
-    /// names. A split index is found there, too.
+    /// Makes a repository in `state`, for an index of the repository's directory with this format
+    /// of object names. It also has the other files of a split index.
     ///
     /// # Errors
     /// The error of making it.
@@ -184,7 +184,7 @@ impl Drop for Neutral {
     }
 }
 
-/// The further files of a split index.
+/// Returns the other files of a split index.
 fn shared_indexes(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().as_bytes().starts_with(b"sharedindex."));

@@ -17,7 +17,7 @@ impl Repositories {
     /// Mounts the guarded files. Projects are the host's own folders here, and can be written.
     ///
     /// # Errors
-    /// A [`Step::Git`] failure that names what cannot be guarded.
+    /// A [`Step::Git`] failure that names the file that cannot be guarded.
     pub fn guard(&self) -> Result<(), Failure> {
         for (path, guard) in &self.guards {
             let content = match guard {
@@ -32,7 +32,7 @@ impl Repositories {
         guards.try_for_each(|(path, guard)| mount(path, *guard))
     }
 
-    /// Mounts guarded files again that a program of the host replaced.
+    /// Mounts again guarded files that a program of the host replaced.
     ///
     /// # Errors
     /// As [`Repositories::guard`].
@@ -44,12 +44,12 @@ impl Repositories {
         })
     }
 
-    /// Removes the placeholders, which no other sandbox may need.
+    /// Removes the placeholders. No other sandbox may need them.
     pub fn remove_placeholders(&self, projects: &[PathBuf]) {
         for (path, guard) in self.guards.iter().rev() {
             let project = projects.iter().find(|project| path.starts_with(project));
             if let Some(project) = project.filter(|_| *guard > Guard::ReadOnly && is_ours(path)) {
-                // One that cannot be removed stays, and has no effect.
+                // A placeholder that cannot be removed stays, and has no effect.
                 let _ = remove(project, path);
             }
         }
@@ -68,7 +68,7 @@ fn mount(path: &Path, guard: Guard) -> Result<(), Failure> {
     }
 }
 
-/// Whether something is mounted there.
+/// Whether a path is a mount point.
 fn is_mount_point(path: &Path) -> bool {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     let mask = rustix::fs::StatxFlags::MNT_ID;
@@ -79,8 +79,7 @@ fn is_mount_point(path: &Path) -> bool {
     mount(path) != path.parent().and_then(mount)
 }
 
-/// Makes an empty file or folder where nothing is. If this user may not, the command may not
-/// either.
+/// Makes an empty file or folder at a free path. If this user may not, the command may not, either.
 fn make_placeholder(path: &Path, content: Option<&[u8]>) -> io::Result<()> {
     let make = || match content {
         None => fs::create_dir(path),
@@ -91,7 +90,7 @@ fn make_placeholder(path: &Path, content: Option<&[u8]>) -> io::Result<()> {
         made => made,
     };
     match made {
-        // Whoever sees this time knows whose it is, also after this process was killed.
+        // This time identifies a placeholder, also after this process was killed.
         Ok(()) => {
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(PLACEHOLDER_SECONDS as u64);
             File::open(path)?.set_times(FileTimes::new().set_modified(time))
@@ -106,8 +105,8 @@ fn make_placeholder(path: &Path, content: Option<&[u8]>) -> io::Result<()> {
     }
 }
 
-/// Tries again with the folder made writable, if it is the user's own. The command could make it
-/// writable, too.
+/// Tries again with the folder made writable, if it is the user's own. The command could do that,
+/// too.
 fn with_leave(path: &Path, make: impl Fn() -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().ok_or(ErrorKind::PermissionDenied)?;
     let found = fs::metadata(folder)?;
@@ -121,7 +120,7 @@ fn with_leave(path: &Path, make: impl Fn() -> io::Result<()>) -> io::Result<()> 
     made
 }
 
-/// Whether this is a placeholder, and not something of the user's.
+/// Whether a file is a placeholder, rather than the user's.
 pub fn is_ours(path: &Path) -> bool {
     let Ok(found) = fs::symlink_metadata(path) else {
         return false;
@@ -144,7 +143,7 @@ fn remove(project: &Path, path: &Path) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(&folder, name, flags)?)
 }
 
-/// When a placeholder was last changed: the first day of 1990, before git.
+/// The time of a placeholder's last change: the first day of 1990, before git.
 const PLACEHOLDER_SECONDS: i64 = 631_152_000;
-/// git appends this to the directory's own path, so it leads nowhere else.
+/// git appends this to the directory's own path, so it leads back there.
 const COMMONDIR: &[u8] = b"./\n";

@@ -1,10 +1,10 @@
-//! Git repositories of the projects. What the user's own git reads and obeys outside is read-only
-//! to the command, by mounts; what is new of it is put away while the command runs, and when it
+//! Git repositories of the projects. The files that the user's own git reads and obeys outside are
+//! read-only to the command, by mounts; new ones are put away while the command runs, and once it
 //! has ended.
 //!
-//! [`Announcement`] begins in the process that the user started; [`RepositoryCheck`] goes on in the
-//! gateway process, because that outlives a launcher which is killed. What neither looked through,
-//! the next sandbox does: [`recover`].
+//! [`Announcement`] begins in the process that the user started; [`RepositoryCheck`] continues in
+//! the gateway process, because that outlives a launcher that is killed. If neither could sweep the
+//! projects, the next sandbox does: [`recover`].
 
 use std::fs::{self, File};
 use std::io;
@@ -46,12 +46,12 @@ use watch::RepositoryWatch;
 /// The description of a sandbox for the gateway process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Announced {
-    /// The file that tells it. It is removed when the projects were swept.
+    /// The file with this description, which is removed once the projects were swept.
     #[serde(with = "exact::one")]
     file: PathBuf,
     #[serde(with = "exact::list")]
     projects: Vec<PathBuf>,
-    /// Descriptors of the open, locked projects, which it inherits.
+    /// Descriptors of the open, locked projects, which the gateway process inherits.
     locks: Vec<RawFd>,
     guard_git: bool,
     guard_tools: bool,
@@ -70,7 +70,7 @@ pub fn lock(projects: &[PathBuf]) -> Result<Vec<OwnedFd>, super::Error> {
 
 fn lock_within(projects: &[PathBuf], patience: Duration) -> io::Result<Vec<OwnedFd>> {
     let locks = projects.iter().filter_map(|project| {
-        // A user who may not list a directory makes nothing in it either.
+        // If this user may not list a directory, the command makes nothing in it, either.
         let file = File::open(project).ok()?;
         Some(lock_shared(&file, patience).map(|()| OwnedFd::from(file)))
     });
@@ -81,7 +81,7 @@ fn lock_shared(file: &File, patience: Duration) -> io::Result<()> {
     let until = Instant::now() + patience;
     loop {
         match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
-            // The sandbox that ends there is done in a moment.
+            // The other sandbox is ending, which takes only a moment.
             Err(Errno::WOULDBLOCK) if Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -103,7 +103,7 @@ pub struct RepositoryCheck {
 }
 
 impl RepositoryCheck {
-    /// Reads the file of [`Announcement::tell`]; `None` if it is another one.
+    /// Reads the file of [`Announcement::tell`]; `None` if the file is another one.
     pub fn adopt(file: impl AsFd) -> Option<Self> {
         let size = usize::try_from(rustix::fs::fstat(&file).ok()?.st_size).ok()?;
         let mut content = vec![0; size];
@@ -126,7 +126,7 @@ impl RepositoryCheck {
         })
     }
 
-    /// Watches from now on. The command may not run before that. `end` ends it.
+    /// Begins the watch. The command may not run before that. `end` ends the command.
     ///
     /// # Errors
     /// The error of starting the watch.
@@ -179,7 +179,7 @@ impl RepositoryCheck {
         let lock = |lock| rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
         let until = Instant::now() + FOR_MESSAGES;
         while !self.locks.iter().all(lock) {
-            // One in a message that nobody received is gone some milliseconds after its sender.
+            // A lock in a message that was not received is gone some milliseconds after its sender.
             if Instant::now() > until {
                 return false;
             }

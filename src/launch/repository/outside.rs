@@ -10,9 +10,9 @@ use super::git::{Git, text_of};
 /// Returns the repository outside `projects` that a project's `.git` file belongs to, if that
 /// repository confirms it.
 ///
-/// A command could have written the file, and anything else in places where a command could once
-/// write. So the file counts only if it names a place where git itself would put it: the
-/// `worktrees` or the `modules` of a repository that contains none of the projects.
+/// A command could have written the file, and anything else in places that a command could once
+/// write. So the file counts only if it names a place that git itself would use: the `worktrees` or
+/// the `modules` of a repository that contains none of the projects.
 pub fn outside(project: &Path, projects: &[&Path]) -> Option<PathBuf> {
     let file = project.join(".git");
     let directory = named_by(&file)?;

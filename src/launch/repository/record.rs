@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 use super::walk::Entry;
 use crate::exact;
 
-/// A moment: seconds and nanoseconds of the system's clock. A command cannot set when something was
-/// changed.
+/// A moment: seconds and nanoseconds of the system's clock. A command cannot set a file's time of
+/// change.
 pub type Moment = (i64, i64);
 
 /// The repositories of the projects, and the mounts that guard them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repositories {
-    /// The folder of the state, for files that are moved away.
+    /// The folder of the state, to which files are moved.
     #[serde(with = "exact::one")]
     pub state: PathBuf,
-    /// When they were looked for: what changed since then is the command's.
+    /// When the search for them began: any later change is the command's.
     pub began: Moment,
-    /// Where git finds them.
+    /// The repositories, as git finds them.
     pub entries: Vec<Entry>,
     /// Their directories, with those of submodules and worktrees: each with the top of its tree.
     #[serde(with = "exact::map")]

@@ -21,21 +21,21 @@ pub struct Renewal {
 
 impl Renewal {
     /// Watches the mounts of a sandbox's first process. Without the file of its mounts, which every
-    /// kernel has, nothing is renewed, and the end still tells what changed.
+    /// kernel has, nothing is renewed, and changes are still found at the end.
     pub fn of(first: Pid, namespaces: [OwnedFd; 2], guarded: &Repositories) -> Option<Self> {
         let mounts = File::open(format!("/proc/{}/mountinfo", first.as_raw_nonzero())).ok()?;
         let renewal = Self { mounts, namespaces };
-        // Mounts that were replaced before.
+        // Some mounts may have been replaced already.
         renewal.renew(guarded);
         Some(renewal)
     }
 
-    /// The event to wait for.
+    /// Returns the event to wait for.
     pub fn event(&self) -> PollFd<'_> {
         PollFd::new(&self.mounts, PollFlags::PRI)
     }
 
-    /// Mounts again what has lost its mount, from within the sandbox's namespaces.
+    /// Mounts again the guards that lost their mounts, from within the sandbox's namespaces.
     pub fn renew(&self, repositories: &Repositories) {
         match syscall::fork() {
             Ok(Side::Child) => {
@@ -45,7 +45,7 @@ impl Renewal {
                 syscall::exit_now(i32::from(!renewed))
             }
             Ok(Side::Parent { pid, .. }) => _ = syscall::status_of(pid, WaitOptions::empty()),
-            // The next change of a mount tries again.
+            // The next change of a mount triggers another try.
             Err(_) => {}
         }
     }

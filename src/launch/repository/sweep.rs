@@ -1,4 +1,4 @@
-//! The sweep when the last process of a sandbox has gone, and that of a home which is kept.
+//! The sweep after a sandbox's last process has gone, and the sweep of a home that is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
@@ -10,7 +10,7 @@ use super::record::{Guard, Moment, Repositories};
 use super::walk::{SearchVisitor, Walk};
 use crate::folder::{Folder, path_in};
 
-/// What the command left.
+/// The findings after a command.
 #[derive(Debug, Default)]
 pub struct Left {
     /// The findings, by path.
@@ -19,13 +19,13 @@ pub struct Left {
     pub made: BTreeSet<PathBuf>,
     /// Folders that were not searched.
     pub missed: BTreeSet<PathBuf>,
-    /// Whether the command was ended because it went on.
+    /// Whether the command was ended because it kept on making files that git obeys.
     pub was_ended: bool,
 }
 
 impl Checker {
-    /// Searches the projects: for new repositories, for new files in known ones, and for files
-    /// that tools read by themselves. With `guards_tools`, new ones of these are moved away.
+    /// Searches the projects: for new repositories, for new files in known ones, and for files that
+    /// tools read by themselves. With `guards_tools`, new files of tools are moved away.
     pub fn sweep(mut self, guards_git: bool, guards_tools: bool) -> Left {
         if !guards_git && !guards_tools {
             return Left::default();
@@ -51,13 +51,13 @@ impl Checker {
                 submodules.extend(self.directory(&directory, &top));
                 self.links(&directory);
             }
-            // Also folders that are too deep for the search.
+            // Includes folders that are too deep for the search.
             submodules.iter().for_each(|top| drop(self.top(top)));
         }
         for (path, tool) in walk.visitor.found {
             let is_guarded =
                 |path: &Path| guards.get(path).is_some_and(|one| *one != Guard::Pinned);
-            // A change of the user stays, and the summary names it.
+            // A change by the user stays, and the summary names it.
             let is_kept = path.ancestors().any(is_guarded);
             let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
             match guards_tools && !is_kept && !is_folder {
@@ -74,7 +74,7 @@ impl Checker {
     }
 }
 
-/// Finds files that tools read by themselves, and that were made or changed.
+/// Finds files that tools read by themselves, if they were made or changed.
 struct ChangedTools {
     since: Moment,
     found: BTreeMap<PathBuf, &'static str>,
@@ -93,7 +93,7 @@ impl SearchVisitor for ChangedTools {
 /// nothing, and removes links through which git would write elsewhere.
 ///
 /// # Errors
-/// An error if not all of it was searched, or something could not be put away.
+/// An error if not everything was searched, or a file could not be put away.
 pub fn sweep_home(folder: &Path, state: &Path) -> io::Result<()> {
     let folder = folder.canonicalize()?;
     let known = Repositories {

@@ -1,5 +1,5 @@
-//! Which files of a project act without being asked: a tool reads them as soon as a person enters,
-//! opens or commits there, and runs or obeys what they say.
+//! The files of a project that act by themselves: a tool reads them as soon as a person enters,
+//! opens or commits there, and runs or obeys their content.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -7,20 +7,20 @@ use std::sync::LazyLock;
 
 use crate::list;
 
-/// What a folder of a project is to tools.
+/// The meaning of a folder of a project for tools.
 #[derive(Clone, Copy)]
 pub enum Within {
-    /// A tool that knows a name in it reads that.
+    /// A tool reads a name in it, if it knows the name.
     Project,
-    /// A tool reads all that is in it.
+    /// This tool reads every name in it.
     Tool(&'static str),
-    /// It holds built or installed programs: whoever runs one of them runs what the command made
+    /// It holds built or installed programs: a person who runs one of these runs the command's work
     /// anyway.
     Built,
 }
 
 impl Within {
-    /// Returns the tool that reads a name in it.
+    /// Returns the tool that reads a name in this folder.
     pub fn reader(self, name: &CStr) -> Option<&'static str> {
         match self {
             Self::Project => reads(name.to_bytes()),
@@ -29,7 +29,7 @@ impl Within {
         }
     }
 
-    /// What a folder of this name in it is.
+    /// Returns the meaning of a folder of this name in it.
     pub fn inner(self, name: &CStr) -> Self {
         match self {
             Self::Project if BUILT.contains(&name) => Self::Built,

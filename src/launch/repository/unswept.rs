@@ -1,5 +1,5 @@
-//! The description of a sandbox is a file of the state until its projects were swept. Its processes
-//! lock it: one without a lock is of processes that were killed.
+//! The description of a sandbox: a file of the state until the sandbox's projects were swept. Its
+//! processes lock it, so a file without a lock belongs to processes that were killed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use super::aside::unforeseen;
 use super::{Announced, Left, PATIENCE, RepositoryCheck, lock_within};
 use crate::mount_plan::MountPlan;
 
-/// A file that tells the gateway process of a sandbox. It is empty until [`Self::tell`] fills it.
+/// A file that describes a sandbox to the gateway process. Empty until [`Self::tell`] fills it.
 #[derive(Debug)]
 pub struct Announcement {
     file: File,
@@ -22,7 +22,7 @@ pub struct Announcement {
 }
 
 impl Announcement {
-    /// Makes it in the folder of the state.
+    /// Creates the file in the state's folder.
     ///
     /// # Errors
     /// The error of creating or locking it.
@@ -33,7 +33,7 @@ impl Announcement {
             .mode(0o700)
             .create(&folder)?;
         let path = folder.join(unforeseen()?);
-        // Nobody takes it for an abandoned one before it is locked.
+        // Otherwise the file could be mistaken for an abandoned one before it is locked.
         let held = File::open(&folder)?;
         flock(&held, FlockOperation::LockShared)?;
         let mut options = OpenOptions::new();
@@ -43,7 +43,7 @@ impl Announcement {
         Ok(Self { file, path })
     }
 
-    /// What the gateway process inherits.
+    /// Returns the descriptor that the gateway process inherits.
     ///
     /// # Errors
     /// The error of duplicating the descriptor.
@@ -51,7 +51,7 @@ impl Announcement {
         Ok(self.file.try_clone()?.into())
     }
 
-    /// Tells what the projects hold when the command begins.
+    /// Writes the description of the sandbox, as the command begins.
     ///
     /// # Errors
     /// The error of writing it.
@@ -68,9 +68,9 @@ impl Announcement {
     }
 }
 
-/// Sweeps the projects of sandboxes whose processes were killed before they had. Another sandbox
-/// that starts waits for it. What lies apart from `projects`, in which a command is about to run,
-/// is left for the next start while another program keeps a lock there.
+/// Sweeps the projects of sandboxes whose processes were killed before they did. Another sandbox
+/// that starts waits for that. Projects apart from `projects`, in which a command is about to run,
+/// are left for the next start while another program keeps a lock there.
 ///
 /// # Errors
 /// A failure if a record cannot be read, or another program keeps a lock on one of `projects`.
@@ -83,7 +83,7 @@ pub fn recover(state: &Path, projects: &[PathBuf]) -> io::Result<Vec<Left>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(&folder)? {
         let path = entry?.path();
-        // A sandbox that ends removes its own.
+        // A sandbox that ends removes its own file.
         let Some(file) = there(File::open(&path))? else {
             continue;
         };
@@ -95,7 +95,7 @@ pub fn recover(state: &Path, projects: &[PathBuf]) -> io::Result<Vec<Left>> {
         };
         match serde_json::from_slice(&told) {
             Ok(announced) => all.extend(swept(announced, projects)?),
-            // Its command did not run before the description was complete.
+            // The command did not run before the description was complete.
             Err(error) if error.is_eof() => fs::remove_file(&path)?,
             Err(_) => return Err(unreadable(&path)),
         }
@@ -110,7 +110,7 @@ fn there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// As after an upgrade.
+/// The error for a description that cannot be read, as after an upgrade.
 fn unreadable(path: &Path) -> io::Error {
     let path = path.display();
     io::Error::other(format!(
@@ -118,7 +118,7 @@ fn unreadable(path: &Path) -> io::Error {
     ))
 }
 
-/// Sweeps, unless that has to wait and is about other projects.
+/// Sweeps, unless that has to wait and the projects are others.
 fn swept(announced: Announced, projects: &[PathBuf]) -> io::Result<Option<Left>> {
     let is_near = |one: &PathBuf| {
         let mut near = projects.iter();
@@ -141,5 +141,5 @@ fn swept(announced: Announced, projects: &[PathBuf]) -> io::Result<Option<Left>>
     Ok(Some(check.end()))
 }
 
-/// The folder of the state.
+/// The folder of descriptions, in the state.
 const UNSWEPT: &str = "unswept";

@@ -1,5 +1,5 @@
 //! Searches projects for repositories, by open folders: a command may have made paths that are too
-//! long for a name, and another may still write there.
+//! long to open by name, and another command may still write there.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr};
@@ -39,10 +39,10 @@ impl From<FileType> for Kind {
     }
 }
 
-/// A repository where git finds it: a `.git`, or the folder of a bare one.
+/// A repository as git finds it: by a `.git`, or the folder of a bare repository.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Entry {
-    /// Where it is.
+    /// Its path.
     #[serde(with = "exact::one")]
     pub path: PathBuf,
     /// How git finds it.
@@ -52,7 +52,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The folder that git takes for the top of the working tree.
+    /// Returns the folder that git treats as the top of the working tree.
     pub fn top(&self) -> &Path {
         match self.kind {
             Kind::Bare => &self.path,
@@ -63,7 +63,7 @@ impl Entry {
 
 /// A search in progress.
 pub struct Walk<V> {
-    /// The findings in each folder.
+    /// Gets the names that tools read.
     pub visitor: V,
     /// The repositories.
     pub entries: Vec<Entry>,
@@ -74,7 +74,7 @@ pub struct Walk<V> {
 
 /// Gets each name that a tool reads.
 pub trait SearchVisitor {
-    /// Looks at a name that this tool reads; it is not a repository's own.
+    /// Handles a name that this tool reads, outside of a repository's own directory.
     fn name(&mut self, folder: &Folder, path: &Path, name: &CStr, tool: &'static str);
 }
 
@@ -107,7 +107,7 @@ impl<V: SearchVisitor> Walk<V> {
             return;
         }
         let has = |wanted: &CStr| entries.iter().any(|(name, _)| name.as_c_str() == wanted);
-        // One that has a `.git`, too, is found by that, unless git refuses it.
+        // A bare repository that also has a `.git` is found by that, unless git refuses it.
         let is_bare = is_bare(has);
         if is_bare && !is_off(path) {
             self.note(folder, path, c".", Kind::Bare);
@@ -167,7 +167,7 @@ pub fn is_bare(has: impl Fn(&CStr) -> bool) -> bool {
     has(c"HEAD") && (has(c"objects") && has(c"refs") || has(c"commondir"))
 }
 
-/// Whether a name in a repository's `objects` is a folder of objects alone.
+/// Whether a name in a repository's `objects` is a folder with objects only.
 pub fn is_of_objects(folder: &Path, name: &CStr) -> bool {
     let name = name.to_bytes();
     folder.ends_with("objects") && name.len() == 2 && name.iter().all(u8::is_ascii_hexdigit)

@@ -1,6 +1,6 @@
-//! Watches, while the command runs, the directories of repositories: what git outside would obey
-//! at once is put away as soon as it is seen. Git outside may be quicker by milliseconds, so a
-//! command that goes on is ended.
+//! Watches the directories of repositories while the command runs: files that git outside would
+//! obey at once are put away as soon as they appear. Git outside may be quicker by milliseconds, so
+//! a command that keeps making such files is ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,7 +24,7 @@ pub struct RepositoryWatch {
 
 impl RepositoryWatch {
     /// Begins to watch repositories' directories, each with the top of its working tree, and
-    /// folders in which a new repository would count at once. Calls `end` when the command went on
+    /// folders in which a new repository would count at once. Calls `end` if the command keeps
     /// moving files back that were moved away.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl RepositoryWatch {
         Ok(Self { stop, thread })
     }
 
-    /// Ends the watch. Returns who looked, and whether the command was ended.
+    /// Ends the watch. Returns the checker, and whether the command was ended.
     pub fn end(self) -> Option<(Checker, bool)> {
         drop(self.stop);
         let checker = self.thread.join().ok()?;
@@ -72,7 +72,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Watches a folder, or the first one above it that is there.
+    /// Watches a folder, or the first existing one above it.
     fn add(&mut self, path: &Path) -> io::Result<()> {
         let changes = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::CLOSE_WRITE;
         for place in path.ancestors() {
@@ -80,7 +80,7 @@ impl Watched {
                 Ok(watch) => _ = self.places.insert(watch, place.to_owned()),
                 Err(Errno::NOENT | Errno::NOTDIR) => continue,
                 Err(error @ (Errno::NOSPC | Errno::NOMEM)) => return Err(error.into()),
-                // This user may not list it.
+                // This user may not list the folder.
                 Err(_) => {}
             }
             break;
@@ -97,7 +97,7 @@ impl Watched {
             if self.checker.acted >= MOST_ACTS {
                 (self.end)();
             }
-            // What changes all the time takes half of one processor at most.
+            // Constant changes take half of one processor at most.
             std::thread::sleep(begun.elapsed().min(LONGEST_PAUSE));
         }
         // The kernel would wait for up to 20 ms when the descriptor is closed.
@@ -139,7 +139,7 @@ impl Watched {
                 let submodules = self.checker.directory(place, &top);
                 submodules.into_iter().for_each(|inner| self.top(inner));
             }
-            // The settings of a new one may have come to name a program.
+            // The settings of a new repository may have come to name a program.
             Some(top) => self.top(top),
             None => {
                 let tops = self.tops.range(place.clone()..);
@@ -152,7 +152,7 @@ impl Watched {
 
     /// Looks for a new repository in a folder that git outside enters.
     fn top(&mut self, top: PathBuf) {
-        // Before it is looked at, so that nothing comes unseen.
+        // Watched before it is looked at, so that no change is missed.
         let _ = self.add(&top);
         let git = top.join(".git");
         let is_known = self.checker.known.contains_key(&git);
@@ -168,6 +168,6 @@ impl Watched {
     }
 }
 
-/// How often something may be put away before the command is ended.
+/// How many files may be put away before the command is ended.
 const MOST_ACTS: usize = 3;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -1,9 +1,9 @@
-//! Capture beside a sandbox that somebody else made: the rules that bring its connections to a
-//! gateway, and refuse everything else at once, also while no gateway listens.
+//! Capture for a sandbox that another program made: the rules that bring its connections to a
+//! gateway, and refuse all other traffic at once, also while no gateway listens.
 //!
-//! One table of nf_tables, replaced in one transaction. Where TPROXY takes packets that are not for
-//! this machine, routes make them local. Table, routes and marks have the number of the gateway's
-//! port, so that the rules for several gateways do not meet.
+//! One table of nf_tables, replaced in one transaction. Where TPROXY captures packets that are not
+//! for this machine, routes make them local. Table, routes and marks contain the number of the
+//! gateway's port, so that the rules for several gateways do not collide.
 
 pub(crate) mod nft;
 mod route;
@@ -15,10 +15,10 @@ use std::net::Ipv4Addr;
 use self::nft::{Chain, FAMILIES, Hook, Is, Part, Table};
 use self::route::{Route, Selector};
 
-/// What is captured, and where it goes.
+/// The traffic to capture, and its destination.
 #[derive(Debug, Clone)]
 pub struct SidecarRules {
-    /// How it is captured.
+    /// How connections are captured.
     pub mode: SidecarMode,
     /// The port of the gateway's `transparent` listener.
     pub port: u16,
@@ -33,16 +33,16 @@ pub struct SidecarRules {
 /// How connections are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SidecarMode {
-    /// Of all users but one in this network namespace, by REDIRECT.
+    /// The connections of all users but one in this network namespace, by REDIRECT.
     Redirect,
-    /// Of all users but one in this network namespace, by TPROXY.
+    /// The connections of all users but one in this network namespace, by TPROXY.
     Tproxy,
-    /// Of what comes in by an interface, by TPROXY.
+    /// The connections that arrive through an interface, by TPROXY.
     Router,
 }
 
 impl SidecarMode {
-    /// Every mode, and how it is written.
+    /// Every mode, with its name.
     pub const WORDS: [(&str, Self); 3] = [
         ("redirect", Self::Redirect),
         ("tproxy", Self::Tproxy),
@@ -51,10 +51,10 @@ impl SidecarMode {
 }
 
 impl SidecarRules {
-    /// Installs the rules, in place of those of this port.
+    /// Installs the rules, and replaces those of the same port.
     ///
     /// # Errors
-    /// The kernel's errno. The rules are as before.
+    /// The kernel's errno. The rules are then unchanged.
     pub fn apply(&self) -> io::Result<()> {
         let mut added = Vec::new();
         let routes = self.routes().into_iter().try_for_each(|route| {
@@ -95,7 +95,7 @@ impl SidecarRules {
         self.table().is_installed()
     }
 
-    /// What `nft -f` reads, and in comments the commands for the routes.
+    /// Returns the input of `nft -f`, with the commands for the routes in comments.
     #[must_use]
     pub fn text(&self) -> String {
         let routes = self.routes().into_iter();
@@ -138,13 +138,13 @@ impl SidecarRules {
         u32::from(self.port)
     }
 
-    /// Where questions for names go. Without a listener for them nothing answers at the port.
+    /// Returns the port for DNS. Without a DNS listener, no process answers there.
     fn names_port(&self) -> u16 {
         self.dns_port.unwrap_or(self.port)
     }
 
-    /// Gives DNS to the gateway, also that which is for a server on this machine, and with
-    /// REDIRECT all TCP. It precedes what a container engine does with its own DNS server.
+    /// Redirects DNS to the gateway, also for a server on this machine, and all TCP with REDIRECT.
+    /// Precedes a container engine's own rules for its DNS server.
     fn redirected(&self) -> Chain {
         let names = PROTOCOLS.map(|one| [to_names(one), vec![nft::redirect(self.names_port())]]);
         let mut rules = vec![vec![self.exempt(), nft::accept()]];
@@ -156,7 +156,7 @@ impl SidecarRules {
         Chain::new("redirected", "nat", (Hook::Output, -101), rules)
     }
 
-    /// Marks TCP that TPROXY is to take, so that its route leads back into this machine.
+    /// Marks TCP for TPROXY, so that its route leads back into this machine.
     fn marked(&self) -> Chain {
         let rules = vec![
             vec![stays(), nft::accept()],
@@ -181,7 +181,7 @@ impl SidecarRules {
             let neighbours = NEIGHBOURS.map(|kind| vec![icmpv6(), nft::icmpv6(kind)]);
             let names = PROTOCOLS.map(to_names);
             let many = vec![nft::more_than(MOST_QUESTIONS)];
-            // Who would be answered elsewhere, and who asks so much that others are not heard.
+            // Packets with responses by another route, and floods that starve other clients.
             let lost = [
                 vec![nft::not_routed_back()],
                 [to_names(libc::IPPROTO_UDP), many].concat(),
@@ -203,7 +203,7 @@ impl SidecarRules {
         Chain::new("taken", "filter", (Hook::Prerouting, -150), rules.concat())
     }
 
-    /// Gives TCP to the gateway, or resets it if that does not listen.
+    /// Gives TCP to the gateway, or resets it if the gateway does not listen.
     fn taken_of(&self, what: &Part) -> Vec<Vec<Part>> {
         let takes = |family| {
             let to_gateway = nft::tproxy(family, self.port);
@@ -237,15 +237,15 @@ impl SidecarRules {
         )
     }
 
-    /// Passes what the gateway has still to send on a connection that it closed, which is no
-    /// user's then. Another user could open one between the same ports soon after, so the first
-    /// packet does not pass by its mark.
+    /// Passes the rest that the gateway has to send on a connection that it closed, which then
+    /// belongs to no user. Another user could open a connection between the same ports soon after,
+    /// so the first packet does not pass by its mark.
     fn own_connection(&self) -> Vec<Part> {
         let own = nft::connection_mark(self.mark());
         vec![tcp(), nft::not_opening(), own, nft::accept()]
     }
 
-    /// Refuses at once what is neither captured nor the gateway's own, nor stays on this machine.
+    /// Refuses at once packets that are neither captured, the gateway's own, nor for this machine.
     fn refused(&self) -> Chain {
         let mark = self.mark();
         let marks = vec![
@@ -266,7 +266,7 @@ impl SidecarRules {
             marks,
             vec![self.exempt(), nft::accept()],
         ];
-        // The interface of a redirected packet is still the one that it would have left by.
+        // A redirected packet still has the interface by which it would have left.
         let captured = |one, port| {
             let to = nft::to_port(Is::Equal, port);
             vec![
@@ -287,8 +287,8 @@ impl SidecarRules {
         Chain::new("refused", "filter", (Hook::Output, 0), rules)
     }
 
-    /// Drops what leaves all the same: a socket that is bound to an interface keeps to it, whatever
-    /// became of the route, and other tables translate what was to stay.
+    /// Drops packets that leave nevertheless: a socket bound to an interface keeps it, whatever the
+    /// route is, and other tables translate packets that were to stay.
     fn left(&self) -> Chain {
         let others = vec![
             nft::goes_out_by(Is::Different, LOOPBACK),
@@ -298,7 +298,7 @@ impl SidecarRules {
         Chain::new("left", "filter", (Hook::Postrouting, 0), vec![others])
     }
 
-    /// Refuses to forward what no route brought to the gateway.
+    /// Refuses to forward packets that no route brought to the gateway.
     fn forwarded(&self) -> Chain {
         let refuse = |name: &String| vec![nft::comes_in_by(name), nft::reject()];
         let rules = self.interfaces.iter().map(refuse).collect();
@@ -306,10 +306,10 @@ impl SidecarRules {
     }
 
     /// Keeps strangers from the gateway's ports, which are for captured connections, and sandboxes
-    /// from every other one, also where a part of the rules is missing.
+    /// from every other port, also if a part of the rules is missing.
     fn guarded(&self) -> Chain {
         let mut rules = Vec::new();
-        // What this machine sends to an interface's address comes in by that one, to the kernel.
+        // A packet from this machine to an interface's address arrives through it, for the kernel.
         for port in once(self.port).chain(self.dns_port) {
             if self.mode == SidecarMode::Router {
                 let refuse = |one| {
@@ -396,11 +396,11 @@ fn to_names(protocol: i32) -> Vec<Part> {
 
 const LOOPBACK: &str = "lo";
 /// Docker's DNS server in a container's network. It also answers at a port that only its own rules
-/// name, and asks from the host's network.
+/// name, and sends its queries from the host's network.
 const ENGINE_RESOLVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 11);
 const DNS_PORT: u16 = 53;
-/// How many packets of DNS a second an interface may bring: a quarter of what a session may ask, so
-/// that those of several fit into the queue that they share.
+/// How many DNS packets a second an interface may bring: a quarter of a session's rate, so that the
+/// packets of several interfaces fit into the queue that they share.
 const MOST_QUESTIONS: u32 = 500;
 const PROTOCOLS: [i32; 2] = [libc::IPPROTO_TCP, libc::IPPROTO_UDP];
 /// Router solicitation, and neighbour solicitation and advertisement (RFC 4861 §4).

@@ -1,5 +1,5 @@
-//! Rules of nf_tables: each part of a rule as the kernel's netlink messages have it, and as `nft`
-//! reads it.
+//! Rules of nf_tables: each part of a rule as a netlink message of the kernel, and as text for
+//! `nft`.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -12,7 +12,7 @@ pub(crate) struct Table {
     pub(crate) chains: Vec<Chain>,
 }
 
-/// A base chain, which accepts what none of its rules decides.
+/// A base chain, which accepts packets that no rule decides.
 pub(crate) struct Chain {
     name: &'static str,
     kind: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// A chain at a hook, with its priority there.
+    /// Creates a chain at a hook, with its priority there.
     pub(crate) fn new(
         name: &'static str,
         kind: &'static str,
@@ -49,7 +49,7 @@ pub(crate) enum Hook {
     Postrouting = 4,
 }
 
-/// A part of a rule: a test that the packet must pass, or what becomes of it.
+/// A part of a rule: a test that the packet must pass, or a statement.
 #[derive(Clone)]
 pub(crate) struct Part {
     text: String,
@@ -57,12 +57,12 @@ pub(crate) struct Part {
 }
 
 impl Table {
-    /// The messages that make the table.
+    /// Returns the messages that create the table.
     pub(crate) fn created(&self) -> Batch {
         transaction(|n| self.add(n))
     }
 
-    /// The messages that make the table, in place of one of its name.
+    /// Returns the messages that create the table, and replace one of the same name.
     pub(crate) fn replaced(&self) -> Batch {
         transaction(|n| {
             self.clear(n);
@@ -70,12 +70,12 @@ impl Table {
         })
     }
 
-    /// The messages that remove the table, if it is there.
+    /// Returns the messages that remove the table, if it exists.
     pub(crate) fn removed(&self) -> Batch {
         transaction(|n| self.clear(n))
     }
 
-    /// What `nft -f` does the same with as [`Table::replaced`].
+    /// Returns the input with which `nft -f` does the same as [`Table::replaced`].
     pub(crate) fn text(&self) -> String {
         let name = &self.name;
         let mut text =
@@ -126,7 +126,7 @@ impl Table {
     }
 
     fn clear(&self, n: &mut Batch) {
-        // The table may be missing, and removing is an error then.
+        // The table may be missing, and its removal would then be an error.
         n.message(NFT_NEWTABLE, ACK | CREATE, &INET, |n| n.text(1, &self.name));
         n.message(NFT_DELTABLE, ACK, &INET, |n| n.text(1, &self.name));
     }
@@ -165,20 +165,20 @@ fn transaction(body: impl FnOnce(&mut Batch)) -> Batch {
     all
 }
 
-/// Whether a table has its rules, but does nothing.
+/// Whether a table is dormant: it has its rules, but they have no effect.
 fn is_dormant(table: &[u8]) -> bool {
     let flags = attributes(table).find(|(kind, _)| *kind == NFTA_TABLE_FLAGS);
     let flags = flags.and_then(|(_, data)| data.first_chunk());
     flags.is_some_and(|flags| u32::from_be_bytes(*flags) & NFT_TABLE_F_DORMANT != 0)
 }
 
-/// The table that a chain or a rule is of, or its own name.
+/// Returns the table of a chain or a rule, or a table's own name.
 fn of_table(body: &[u8]) -> Option<&[u8]> {
     let (_, name) = attributes(body).find(|(kind, _)| *kind == 1)?;
     name.strip_suffix(&[0])
 }
 
-/// Whether attributes hold all of others, in any order. A list must have the same elements.
+/// Whether attributes include all `wanted` ones, in any order. A list must have the same elements.
 fn includes(all: &[u8], wanted: &[u8]) -> bool {
     let is_it = |(known, found): (u16, &[u8]), (kind, data): (u16, &[u8])| {
         let is_same = match kind & NESTED {
@@ -206,7 +206,7 @@ impl Part {
     }
 }
 
-/// Whether a value is to be this one, or another.
+/// Whether a test requires this value, or any other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Is {
     Equal = 0,
@@ -222,7 +222,7 @@ impl Is {
     }
 }
 
-/// IPv4 or IPv6.
+/// Tests for IPv4 or IPv6.
 pub(crate) fn family(family: i32) -> Part {
     let name = if family == libc::AF_INET {
         "ipv4"
@@ -235,13 +235,13 @@ pub(crate) fn family(family: i32) -> Part {
     })
 }
 
-/// The transport protocol.
+/// Tests the transport protocol.
 pub(crate) fn protocol(is: Is, protocol: i32) -> Part {
     let text = format!("meta l4proto {}{protocol}", is.text());
     Part::new(text, |n| meta(n, META_L4PROTO, is, &[protocol as u8]))
 }
 
-/// The user whose socket sends. A packet without a socket passes neither test.
+/// Tests the user whose socket sends. A packet without a socket passes neither test.
 pub(crate) fn user(is: Is, uid: u32) -> Part {
     let data = uid.to_ne_bytes();
     Part::new(format!("meta skuid {}{uid}", is.text()), |n| {
@@ -249,14 +249,14 @@ pub(crate) fn user(is: Is, uid: u32) -> Part {
     })
 }
 
-/// The interface that a packet came in by.
+/// Tests the interface through which a packet arrived.
 pub(crate) fn comes_in_by(name: &str) -> Part {
     Part::new(format!("iifname \"{name}\""), |n| {
         meta(n, META_IIFNAME, Is::Equal, &interface(name));
     })
 }
 
-/// The interface that a packet goes out by.
+/// Tests the interface through which a packet leaves.
 pub(crate) fn goes_out_by(is: Is, name: &str) -> Part {
     Part::new(format!("oifname {}\"{name}\"", is.text()), |n| {
         meta(n, META_OIFNAME, is, &interface(name));
@@ -270,7 +270,7 @@ fn interface(name: &str) -> [u8; 16] {
     data
 }
 
-/// The mark of the packet.
+/// Tests the mark of the packet.
 pub(crate) fn mark(mark: u32) -> Part {
     let data = mark.to_ne_bytes();
     Part::new(format!("meta mark {mark}"), |n| {
@@ -289,7 +289,7 @@ pub(crate) fn set_mark(mark: u32) -> Part {
     })
 }
 
-/// The mark of the connection.
+/// Tests the mark of the connection.
 pub(crate) fn connection_mark(mark: u32) -> Part {
     Part::new(format!("ct mark {mark}"), |n| {
         connection(n, CT_MARK);
@@ -308,7 +308,7 @@ pub(crate) fn set_connection_mark(mark: u32) -> Part {
     })
 }
 
-/// A connection whose destination was translated.
+/// Tests for a connection whose destination was translated.
 pub(crate) fn redirected() -> Part {
     Part::new("ct status dnat", |n| {
         connection(n, CT_STATUS);
@@ -317,7 +317,7 @@ pub(crate) fn redirected() -> Part {
     })
 }
 
-/// The destination's port. TCP and UDP have it at the same place.
+/// Tests the destination's port. TCP and UDP have it at the same place.
 pub(crate) fn to_port(is: Is, port: u16) -> Part {
     Part::new(format!("th dport {}{port}", is.text()), |n| {
         payload(n, TRANSPORT_HEADER, 2, 2);
@@ -325,7 +325,7 @@ pub(crate) fn to_port(is: Is, port: u16) -> Part {
     })
 }
 
-/// Another source port than this.
+/// Tests for a source port other than this.
 pub(crate) fn not_from_port(port: u16) -> Part {
     Part::new(format!("th sport != {port}"), |n| {
         payload(n, TRANSPORT_HEADER, 0, 2);
@@ -333,7 +333,7 @@ pub(crate) fn not_from_port(port: u16) -> Part {
     })
 }
 
-/// Not the first packet of a TCP connection.
+/// Tests for a packet other than the first of a TCP connection.
 pub(crate) fn not_opening() -> Part {
     Part::new("tcp flags & (syn | ack) != syn", |n| {
         payload(n, TRANSPORT_HEADER, 13, 1);
@@ -342,7 +342,7 @@ pub(crate) fn not_opening() -> Part {
     })
 }
 
-/// The type of an ICMPv6 message.
+/// Tests the type of an ICMPv6 message.
 pub(crate) fn icmpv6(kind: u8) -> Part {
     Part::new(format!("icmpv6 type {kind}"), |n| {
         payload(n, TRANSPORT_HEADER, 0, 1);
@@ -350,7 +350,7 @@ pub(crate) fn icmpv6(kind: u8) -> Part {
     })
 }
 
-/// An IPv4 destination.
+/// Tests for an IPv4 destination.
 pub(crate) fn to_address(address: Ipv4Addr) -> Part {
     Part::new(format!("ip daddr {address}"), |n| {
         payload(n, NETWORK_HEADER, 16, 4);
@@ -358,7 +358,7 @@ pub(crate) fn to_address(address: Ipv4Addr) -> Part {
     })
 }
 
-/// A destination that is not a loopback address.
+/// Tests for a destination that is not a loopback address.
 pub(crate) fn not_to_loopback(family: i32) -> Part {
     if family == libc::AF_INET6 {
         return Part::new("ip6 daddr != ::1", |n| {
@@ -373,7 +373,7 @@ pub(crate) fn not_to_loopback(family: i32) -> Part {
     })
 }
 
-/// A source to which no route leads by the interface that the packet came in by.
+/// Tests for a source to which no route leads through the interface of the packet's arrival.
 pub(crate) fn not_routed_back() -> Part {
     Part::new("fib saddr . iif oif missing", |n| {
         expression(n, "fib", |n| {
@@ -385,7 +385,7 @@ pub(crate) fn not_routed_back() -> Part {
     })
 }
 
-/// A packet of more than this many a second, of which a tenth may come at once.
+/// Tests for packets beyond this many a second, with bursts of a tenth of that.
 pub(crate) fn more_than(packets: u32) -> Part {
     let burst = packets / 10;
     let text = format!("limit rate over {packets}/second burst {burst} packets");
@@ -400,7 +400,7 @@ pub(crate) fn more_than(packets: u32) -> Part {
     })
 }
 
-/// Gives the connection to whatever listens on a port of this machine.
+/// Redirects the connection to a port of this machine.
 pub(crate) fn redirect(port: u16) -> Part {
     Part::new(format!("redirect to :{port}"), |n| {
         load(n, &port.to_be_bytes());
@@ -411,7 +411,7 @@ pub(crate) fn redirect(port: u16) -> Part {
     })
 }
 
-/// Gives the packet to the transparent socket on a port, without an address and a mark: the
+/// Gives the packet to the transparent socket on a port. Needs neither address nor mark: the
 /// destination stays as it is.
 pub(crate) fn tproxy(family: i32, port: u16) -> Part {
     let name = if family == libc::AF_INET { "ip" } else { "ip6" };
@@ -428,7 +428,7 @@ pub(crate) fn accept() -> Part {
     verdict("accept", NF_ACCEPT)
 }
 
-/// Loses the packet. Where it has its last route, it cannot be refused.
+/// Drops the packet. A packet with its final route cannot be refused.
 pub(crate) fn drop() -> Part {
     verdict("drop", NF_DROP)
 }
@@ -442,7 +442,7 @@ fn verdict(text: &str, code: u32) -> Part {
     })
 }
 
-/// Refuses the packet as if nothing used the port.
+/// Refuses the packet as if no process used the port.
 pub(crate) fn reject() -> Part {
     Part::new("reject with icmpx port-unreachable", |n| {
         expression(n, "reject", |n| {
@@ -452,7 +452,7 @@ pub(crate) fn reject() -> Part {
     })
 }
 
-/// Resets the connection. For TCP alone.
+/// Resets the connection. Only for TCP.
 pub(crate) fn reset() -> Part {
     Part::new("reject with tcp reset", |n| {
         expression(n, "reject", |n| n.be32(1, NFT_REJECT_TCP_RST));
@@ -490,7 +490,7 @@ fn payload(n: &mut Batch, base: u32, offset: u32, length: u32) {
     });
 }
 
-/// Keeps these bits.
+/// Keeps only these bits.
 fn bitwise(n: &mut Batch, mask: &[u8]) {
     expression(n, "bitwise", |n| {
         n.be32(1, REGISTER);

@@ -1,18 +1,18 @@
-//! Routes by which packets that are for other machines come to this one, as TPROXY needs them.
+//! Routes that bring packets for other machines to this one, as TPROXY needs them.
 
 use std::io;
 
 use crate::netlink::{self, ACK, Batch, CREATE, EXCL};
 
-/// Either a route that makes every destination local, in a table of its own, or the rule that
-/// packets obey that table.
+/// A route that makes every destination local, in a table of its own; or the rule by which packets
+/// use that table.
 pub(super) struct Route {
     pub(super) family: u8,
     pub(super) table: u32,
     pub(super) selector: Option<Selector>,
 }
 
-/// Which packets obey the table.
+/// The packets that use the table.
 #[derive(Clone)]
 pub(super) enum Selector {
     Mark(u32),
@@ -20,24 +20,24 @@ pub(super) enum Selector {
 }
 
 impl Route {
-    /// Adds it. Returns whether it was missing.
+    /// Adds the route. Returns whether it was missing.
     pub(super) fn add(&self) -> io::Result<bool> {
         self.change(ACK | CREATE | EXCL, 0, &[libc::EEXIST])
     }
 
-    /// Removes it, also where somebody else added it once more.
+    /// Removes the route, also if another program added it again.
     pub(super) fn remove(&self) -> io::Result<()> {
         // A table without routes may not exist either.
         while self.change(ACK, 1, &[libc::ESRCH, libc::ENOENT])? {}
         Ok(())
     }
 
-    /// Adds or removes it. Returns whether it did: that may be so already, by these errnos, and a
-    /// kernel without IPv6 has none of its routes.
+    /// Adds or removes the route. Returns whether that changed anything: with one of these errnos
+    /// it is so already, and a kernel without IPv6 has no such route.
     fn change(&self, flags: u16, operation: u16, is_so: &[i32]) -> io::Result<bool> {
         let mut header = self.header();
         if operation > 0 {
-            // Whoever added it.
+            // Whichever program added it.
             header[5] = 0;
         }
         let mut batch = Batch::default();
@@ -54,7 +54,7 @@ impl Route {
         }
     }
 
-    /// Whether the kernel has it.
+    /// Whether the kernel has the route.
     pub(super) fn is_there(&self) -> io::Result<bool> {
         let mut wanted = Batch::default();
         self.body(&mut wanted);
@@ -85,7 +85,7 @@ impl Route {
         }
     }
 
-    /// The `struct rtmsg` or `struct fib_rule_hdr`, which have their parts in the same places.
+    /// Returns the `struct rtmsg` or `struct fib_rule_hdr`, which have the same layout.
     fn header(&self) -> [u8; 12] {
         let mut header = [0; 12];
         header[0] = self.family;
@@ -114,7 +114,7 @@ impl Route {
         n.attribute(FRA_TABLE, &self.table.to_ne_bytes());
     }
 
-    /// The command that adds it.
+    /// Returns the command that adds the route.
     pub(super) fn text(&self) -> String {
         let (table, family) = (self.table, i32::from(self.family));
         let ip = if family == libc::AF_INET6 {
@@ -135,7 +135,7 @@ impl Route {
 }
 
 const LOOPBACK_INDEX: u32 = 1;
-/// Behind the table `local`, before `main`.
+/// After the table `local`, before `main`.
 const PRIORITY: u32 = 100;
 const FR_ACT_TO_TBL: u8 = 1;
 const FRA_IIFNAME: u16 = 3;
