@@ -320,9 +320,7 @@ const SERVICES: [Row; 12] = [
         "C",
         28,
         "A slash that a service's own library escapes is data.",
-        Mended(&[
-            "a_slash_that_a_services_own_library_escapes_is_data",
-        ]),
+        Mended(&["a_slash_that_a_services_own_library_escapes_is_data"]),
     ),
     (
         "C",
