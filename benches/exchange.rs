@@ -15,15 +15,15 @@ use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
 use gateway::audit::{Allowance, Durability, Log, Settings};
 use gateway::credential::{Credentials, Stores};
-use gateway::gateway::{
-    BoundSocket, Ids, Limits, ListenerMode, ListenerSlot, SessionListener, SharedState, Snapshot,
-    Worker,
-};
 use gateway::intercept::{CaSettings, SessionCa};
 use gateway::message::Host;
 use gateway::names::SessionId;
 use gateway::origin::{OriginRule, OriginSettings};
 use gateway::policy::{Declared, Policies, Source, generate};
+use gateway::server::{
+    BoundSocket, Ids, Limits, ListenerMode, ListenerSlot, SessionListener, SharedState, Snapshot,
+    Worker,
+};
 use gateway::session::Session;
 use gateway::session::phantom::Phantoms;
 use http::{Request, Response};

@@ -1,5 +1,6 @@
-//! The map of `docs/architecture.md`, kept true: no module uses one below it, and what a module may
-//! not touch it does not name. Reads the source text; tests are free to use what they like.
+//! The map of `docs/architecture.md`, kept true where Cargo does not: which crates may depend on
+//! what belongs to some, and that the map shows every crate. What a crate may use of the others its
+//! `Cargo.toml` says. Reads the source text; tests are free to use what they like.
 
 #[path = "rig/source.rs"]
 mod source;
@@ -12,250 +13,63 @@ use source::{Source, WithoutTests, parse, sources};
 use syn::visit_mut::VisitMut;
 use tree::{every_file, top};
 
-/// The crates under `src`, by the folder of each, and those among them that it may use.
-const LEAVES: [(&str, &[&str]); 10] = [
-    ("names", &[]),
-    ("message", &["names"]),
-    ("body", &["names", "message"]),
-    ("wire", &["names", "message"]),
-    ("signature/sigv4", &["names", "message"]),
-    ("signature/recipe", &["names", "message"]),
-    ("token", &["names", "message"]),
-    ("audit", &["names"]),
-    ("launch", &["names"]),
-    ("escape", &["names", "launch"]),
-];
-
-/// The modules of the program, each with what it may use: of its modules, and of the crates.
-const MODULES: [(&str, &[&str]); 15] = [
-    ("files", &["names", "launch"]),
-    ("state", &["names", "files", "token"]),
-    (
-        "intercept",
-        &["names", "message", "wire", "body", "audit", "token"],
-    ),
-    (
-        "session",
-        &["names", "recipe", "message", "body", "audit", "intercept"],
-    ),
-    (
-        "policy",
-        &[
-            "names",
-            "files",
-            "message",
-            "body",
-            "audit",
-            "intercept",
-            "session",
-        ],
-    ),
-    (
-        "credential",
-        &[
-            "names",
-            "files",
-            "state",
-            "recipe",
-            "sigv4",
-            "message",
-            "wire",
-            "body",
-            "audit",
-            "intercept",
-            "session",
-            "policy",
-        ],
-    ),
-    (
-        "origin",
-        &[
-            "names",
-            "message",
-            "body",
-            "audit",
-            "session",
-            "policy",
-            "credential",
-            "launch",
-        ],
-    ),
-    (
-        "gateway",
-        &[
-            "names",
-            "message",
-            "wire",
-            "body",
-            "audit",
-            "intercept",
-            "session",
-            "policy",
-            "credential",
-            "origin",
-            "token",
-        ],
-    ),
-    (
-        "grant",
-        &[
-            "names",
-            "files",
-            "message",
-            "audit",
-            "intercept",
-            "session",
-            "policy",
-            "credential",
-            "origin",
-            "gateway",
-        ],
-    ),
-    (
-        "control",
-        &[
-            "names", "files", "audit", "policy", "session", "gateway", "grant", "token",
-        ],
-    ),
-    (
-        "export",
-        &[
-            "names",
-            "files",
-            "audit",
-            "message",
-            "credential",
-            "origin",
-            "gateway",
-        ],
-    ),
-    (
-        "config",
-        &[
-            "names",
-            "files",
-            "recipe",
-            "sigv4",
-            "message",
-            "body",
-            "audit",
-            "intercept",
-            "session",
-            "policy",
-            "credential",
-            "origin",
-            "gateway",
-            "export",
-            "token",
-        ],
-    ),
-    (
-        "app",
-        &[
-            "names",
-            "files",
-            "state",
-            "message",
-            "body",
-            "audit",
-            "intercept",
-            "session",
-            "policy",
-            "credential",
-            "origin",
-            "gateway",
-            "grant",
-            "control",
-            "export",
-            "config",
-            "launch",
-            "token",
-        ],
-    ),
-    (
-        "cli",
-        &[
-            "names",
-            "files",
-            "state",
-            "message",
-            "body",
-            "audit",
-            "intercept",
-            "session",
-            "policy",
-            "credential",
-            "origin",
-            "gateway",
-            "grant",
-            "control",
-            "export",
-            "config",
-            "app",
-            "token",
-            "launch",
-            "escape",
-        ],
-    ),
-    ("main", &["cli"]),
-];
-
-/// What only some modules and crates may name: a crate or a word, and those modules and crates.
-const RESERVED: [(&str, &[&str]); 11] = [
-    ("cedar_policy", &["policy"]),
-    ("rcgen", &["intercept", "launch", "cli"]),
-    ("hickory_resolver", &["origin"]),
-    ("hickory_proto", &["wire", "intercept", "origin"]),
+/// What only some crates may use: a dependency, and the packages that may name it.
+const RESERVED: [(&str, &[&str]); 9] = [
+    ("cedar-policy", &["gateway-policy"]),
+    ("rcgen", &["gateway", "gateway-launch", "gateway-intercept"]),
+    ("hickory-resolver", &["gateway-origin"]),
+    ("hickory-proto", &["gateway-wire", "gateway-intercept"]),
     (
         "hyper",
-        &["body", "intercept", "origin", "gateway", "control", "cli"],
+        &[
+            "gateway",
+            "gateway-body",
+            "gateway-intercept",
+            "gateway-origin",
+            "gateway-server",
+            "gateway-control",
+        ],
     ),
     (
-        "hyper_util",
-        &["intercept", "origin", "gateway", "control", "cli"],
+        "hyper-util",
+        &[
+            "gateway",
+            "gateway-intercept",
+            "gateway-origin",
+            "gateway-server",
+            "gateway-control",
+        ],
     ),
-    ("tokio_rustls", &["intercept", "origin", "gateway", "cli"]),
-    ("rusqlite", &["files", "state", "intercept"]),
-    ("keyring_core", &["credential", "cli"]),
-    ("expose", &["credential"]),
-    ("unsafe", &["launch", "escape"]),
+    (
+        "tokio-rustls",
+        &["gateway", "gateway-intercept", "gateway-origin"],
+    ),
+    (
+        "rusqlite",
+        &["gateway-files", "gateway-state", "gateway-intercept"],
+    ),
+    ("keyring-core", &["gateway-credential"]),
 ];
 
 #[test]
-fn no_module_uses_one_below_it_in_the_map() {
+fn the_gateway_that_runs_uses_no_command() {
     let mut climbs = Vec::new();
-    for (file, module) in placed().iter().filter(|(file, _)| is_of_the_program(file)) {
-        let allowed = allowed(module);
-        for (used, line) in used(file) {
-            if used != *module && !allowed.contains(&used.as_str()) {
-                climbs.push(format!("{}:{line}: `{module}` uses `{used}`", file.path));
-            }
+    for file in sources() {
+        if file.path.starts_with("src/app/") {
+            let commands = used(&file).into_iter().filter(|(used, _)| used == "cli");
+            climbs.extend(commands.map(|(_, line)| format!("{}:{line}", file.path)));
         }
     }
-    assert!(climbs.is_empty(), "these climb:\n{}", climbs.join("\n"));
-}
-
-#[test]
-fn a_crate_under_src_uses_only_those_below_it() {
-    for (folder, allowed) in LEAVES {
-        let page = read(&format!("src/{folder}/Cargo.toml"));
-        let manifest: toml::Table = page.parse().unwrap();
-        let used: BTreeSet<&str> = manifest["dependencies"]
-            .as_table()
-            .unwrap()
-            .keys()
-            .filter_map(|name| name.strip_prefix("gateway-"))
-            .collect();
-        assert_eq!(used, allowed.iter().copied().collect(), "src/{folder}");
-    }
+    assert!(climbs.is_empty(), "these use `cli`: {climbs:#?}");
 }
 
 #[test]
 fn every_crate_but_the_launcher_and_its_probes_forbids_unsafe_code() {
-    let leaves = LEAVES
-        .iter()
-        .map(|(folder, _)| format!("src/{folder}/lib.rs"));
-    for path in leaves.chain(["src/lib.rs", "src/main.rs"].map(str::to_owned)) {
+    let roots = members().into_iter().map(|(folder, _)| match &folder[..] {
+        "." => "src/lib.rs".to_owned(),
+        _ => format!("{folder}/lib.rs"),
+    });
+    for path in roots.chain(["src/main.rs".to_owned()]) {
         let forbids = read(&path).contains("#![forbid(unsafe_code)]");
         let may = ["src/launch/lib.rs", "src/escape/lib.rs"].contains(&&path[..]);
         assert_eq!(forbids, !may, "{path}");
@@ -263,41 +77,35 @@ fn every_crate_but_the_launcher_and_its_probes_forbids_unsafe_code() {
 }
 
 #[test]
-fn what_belongs_to_some_is_named_there_only() {
-    let mut strays = Vec::new();
-    for (file, module) in placed() {
-        for (found, line) in file.words() {
-            let reserved = RESERVED.iter().find(|(word, _)| *word == found);
-            if reserved.is_some_and(|(_, those)| !those.contains(&module.as_str())) {
-                let path = &file.path;
-                strays.push(format!("{path}:{line}: `{found}` is not for `{module}`"));
-            }
-        }
+fn what_belongs_to_some_is_a_dependency_of_theirs_only() {
+    for (dependency, those) in RESERVED {
+        let users: BTreeSet<String> = members()
+            .into_iter()
+            .filter(|(_, manifest)| manifest["dependencies"].get(dependency).is_some())
+            .map(|(_, manifest)| manifest["package"]["name"].as_str().unwrap().to_owned())
+            .collect();
+        let may = those.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(users, may, "{dependency}");
     }
-    assert!(
-        strays.is_empty(),
-        "these do not belong there:\n{}",
-        strays.join("\n")
-    );
+}
+
+/// The folder and the manifest of each crate that is built.
+fn members() -> Vec<(String, toml::Table)> {
+    let manifest = |folder: &str| read(&format!("{folder}/Cargo.toml")).parse().unwrap();
+    let top: toml::Table = manifest(".");
+    let folders = top["workspace"]["default-members"].as_array().unwrap();
+    let folders = folders.iter().map(|folder| folder.as_str().unwrap());
+    folders
+        .map(|folder| (folder.to_owned(), manifest(folder)))
+        .collect()
 }
 
 #[test]
-fn the_map_shows_every_module_and_crate() {
-    let root = sources()
-        .into_iter()
-        .find(|file| file.path == "src/lib.rs")
-        .unwrap();
-    let modules = root.file.items.iter().filter_map(|item| match item {
-        syn::Item::Mod(module) => Some(module.ident.to_string()),
-        _ => None,
-    });
-    let shown: BTreeSet<String> = modules.collect();
-    let known = MODULES.iter().map(|(module, _)| (*module).to_owned());
-    let known: BTreeSet<String> = known.filter(|module| module != "main").collect();
-    assert_eq!(shown, known);
+fn the_map_shows_every_crate() {
     let page = read("docs/architecture.md");
-    let leaves = LEAVES.iter().map(|(folder, _)| (*folder).to_owned());
-    for name in known.into_iter().chain(leaves) {
+    let folders = members().into_iter().map(|(folder, _)| folder);
+    for folder in folders.filter(|folder| folder != ".") {
+        let name = folder.strip_prefix("src/").unwrap();
         let told = page.contains(&format!("`{name}`"));
         assert!(told, "docs/architecture.md does not tell of `{name}`");
     }
@@ -361,24 +169,6 @@ fn the_reader_sees_through_comments_strings_and_tests() {
     assert_eq!(modules, ["a", "f", "g", "j", "k"]);
 }
 
-/// Every file with its module or crate: the first folder or file below `src`.
-fn placed() -> Vec<(Source, String)> {
-    let place = |file: &Source| {
-        let below = file.root.strip_prefix(top().join("src")).unwrap();
-        let folder = below.iter().next();
-        let own = folder.map(|name| name.to_string_lossy().into_owned());
-        own.or_else(|| file.module.first().cloned())
-    };
-    let files = sources().into_iter();
-    files
-        .filter_map(|file| place(&file).map(|place| (file, place)))
-        .collect()
-}
-
-fn is_of_the_program(file: &Source) -> bool {
-    file.root == top().join("src")
-}
-
 /// The modules of the program that a file names, and the crates by their names there, with the
 /// lines.
 fn used(file: &Source) -> Vec<(String, usize)> {
@@ -390,14 +180,6 @@ fn used(file: &Source) -> Vec<(String, usize)> {
         .filter(|(path, _)| path.len() > 1 && climbs_out(path))
         .filter_map(|(path, line)| Some((file.absolute(&path).first()?.clone(), line)))
         .collect()
-}
-
-fn allowed(module: &str) -> &'static [&'static str] {
-    let known = MODULES.iter().find(|(name, _)| *name == module);
-    let Some((_, allowed)) = known else {
-        panic!("`{module}` is not in the map: add it here and to docs/architecture.md")
-    };
-    allowed
 }
 
 fn read(path: &str) -> String {

@@ -16,10 +16,10 @@ use crate::app::settings::git_access;
 use crate::app::{Advise as _, App, Context as _, Failure};
 use crate::config::{Config, Listener};
 use crate::credential::login::Login;
-use crate::gateway::{ClientEnvironment, ClientPages, ClientProxy, Snapshot};
 use crate::intercept::{Evidence, PRESENTED_USER, SessionCa};
 use crate::launch::{trust, truststore};
 use crate::names::{CredentialName, SYSTEM_BUNDLES, SessionId};
+use crate::server::{ClientEnvironment, ClientPages, ClientProxy, Snapshot};
 use crate::session::{Binding, Session};
 
 /// The files that clients read the CA from.

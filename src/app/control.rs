@@ -26,9 +26,9 @@ use crate::control::{
     Unusable, bind_socket,
 };
 use crate::files::SocketFile;
-use crate::gateway::{ClientEnvironment, chain};
 use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal, Parsed};
 use crate::names::{SecretLabel, SessionId};
+use crate::server::{ClientEnvironment, chain};
 use crate::session::{Creation, SessionStatus};
 use crate::token::PrefixId;
 

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use crate::app::{Advise as _, Context as _, Failure};
 use crate::config::Config;
 use crate::export::Exporter;
-use crate::gateway::SharedState;
+use crate::server::SharedState;
 
 /// The exports of a gateway.
 #[derive(Default)]

@@ -92,7 +92,7 @@ impl Failure {
 
     /// Creates a failure from an error. The error's sources become the reason.
     pub fn of(what: impl Into<String>, error: &dyn std::error::Error) -> Self {
-        Self::new(what).because(crate::gateway::chain(error))
+        Self::new(what).because(crate::server::chain(error))
     }
 
     /// Begins the message with the refusal of the change, and with the generation that stays in

@@ -14,8 +14,8 @@ use crate::control::RevocationHits;
 use crate::credential::login::{LoginPlace, TokenKind, file};
 use crate::credential::{ReferenceMalformed, RevokedSecrets, SecretRef, preset, variable_name};
 use crate::files::{self, Unfit};
-use crate::gateway::SharedState;
 use crate::names::SecretLabel;
+use crate::server::SharedState;
 use crate::state::{FingerprintKey, KnownOfSecret, RevokedFile, RevokedSecret};
 use crate::token::PrefixId;
 

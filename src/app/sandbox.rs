@@ -14,7 +14,6 @@ use crate::app::reload::source::Applied;
 use crate::app::settings::seeds::Seed;
 use crate::app::{App, Context as _, Failure, Terminal, control};
 use crate::config::state;
-use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
 use crate::intercept::nss;
 use crate::intercept::{SessionCa, serve_tcp, serve_udp};
 use crate::launch::enroll::{GatewayEnd, Listeners, Ready};
@@ -22,6 +21,7 @@ use crate::launch::home_files::HomeFile;
 use crate::launch::repository::RepositoryCheck;
 use crate::launch::{First, JoinSender};
 use crate::names::{SYSTEM_BUNDLES, SessionId};
+use crate::server::{ListenerMode, SessionListener, Worker, chain};
 use crate::session::Session;
 
 /// Reports the outcome of a reload after a file changed. The terminal belongs to the command, so

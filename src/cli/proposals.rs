@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::app::{App, Code, Failure, Terminal, safe};
 use crate::cli::operate::gateways::{ChosenGateway, Gateway};
-use crate::gateway::ProposalState;
+use crate::server::ProposalState;
 
 /// List what workloads propose to be allowed
 #[derive(Args)]

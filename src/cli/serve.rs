@@ -26,9 +26,9 @@ use crate::app::{App, Code, Context as _, Failure, RunFlags, Terminal};
 use crate::cli::refusal_lines::RefusalLines;
 use crate::config::{Config, Listener, SandboxFlags, state};
 use crate::credential::unexpected_reach;
-use crate::gateway::Worker;
 use crate::intercept::Evidence;
 use crate::launch::service;
+use crate::server::Worker;
 
 /// Serve the listeners of a configuration, for any sandbox
 ///

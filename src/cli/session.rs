@@ -15,7 +15,7 @@ use super::token::narrowing::{Narrowing, lasting};
 use crate::app::client_environment::script;
 use crate::app::{Code, Context as _, Failure, Terminal};
 use crate::files::create_private;
-use crate::gateway::ClientEnvironment;
+use crate::server::ClientEnvironment;
 
 /// The commands about sessions.
 #[derive(Subcommand)]

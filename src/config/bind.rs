@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::credential::ConfiguredCredential;
-use crate::message::Place;
-use crate::names::CredentialName;
-use crate::session::phantom::Shape;
-use crate::session::{self, Binding, Foreign, Role, Signing, SigningPart, When};
+use gateway_credential::ConfiguredCredential;
+use gateway_message::Place;
+use gateway_names::CredentialName;
+use gateway_session::phantom::Shape;
+use gateway_session::{self as session, Binding, Foreign, Role, Signing, SigningPart, When};
 
 use super::credential::Credential;
 use super::diagnostic::{Hint, remedy};
@@ -155,9 +155,10 @@ pub(super) fn mistakes(
 
 #[cfg(test)]
 mod tests {
+    use gateway_credential::SecretRef;
+    use gateway_credential::preset;
+
     use super::*;
-    use crate::credential::SecretRef;
-    use crate::credential::preset;
 
     #[test]
     fn what_a_credential_takes_is_its_own_word_or_its_presets() {

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use gateway_files as files;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::diagnostic::Hint;
-use crate::files;
 
 /// Certificates, and the file they were read from.
 pub type Certificates = (PathBuf, Vec<CertificateDer<'static>>);

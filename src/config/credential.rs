@@ -1,13 +1,12 @@
 //! `[[credential]]`: which secret may go to which origins, and the phantom that the workload holds.
 
+use gateway_credential::SecretRef;
+use gateway_credential::preset::{self, PresetCredential};
+use gateway_message::{EncodedSlash, OriginPattern, Place, RequestTarget, Taken};
+use gateway_names::CredentialName;
+use gateway_session::phantom::Shape;
+use gateway_session::{Foreign, When};
 use http::Method;
-
-use crate::credential::SecretRef;
-use crate::credential::preset::{self, PresetCredential};
-use crate::message::{EncodedSlash, OriginPattern, Place, RequestTarget, Taken};
-use crate::names::CredentialName;
-use crate::session::phantom::Shape;
-use crate::session::{Foreign, When};
 
 use super::diagnostic::{Hint, remedy};
 use super::keys;
@@ -277,7 +276,7 @@ fn method(text: &str) -> Result<Method, Hint> {
     let example = "write for example `GET` or `POST`";
     let method = Method::from_bytes(text.as_bytes());
     let method = method.map_err(|_| hint!("it is no method"; "{example}"))?;
-    crate::message::method::check(&method).map_err(remedy(example))?;
+    gateway_message::method::check(&method).map_err(remedy(example))?;
     Ok(method)
 }
 

@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::files::Unfit;
-use crate::policy::Problems;
+use gateway_files::Unfit;
+use gateway_policy::Problems;
 
 /// Why a value is not accepted, and what to write instead.
 macro_rules! hint {
     ($why:literal; $remedy:literal) => {
-        $crate::config::Hint::new(format!($why), format!($remedy))
+        $crate::Hint::new(format!($why), format!($remedy))
     };
 }
 

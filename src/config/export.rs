@@ -1,13 +1,13 @@
 //! `[[export]]`: the server that receives the audit log's records.
 
+use gateway_export::{ExportFormat, ExportSettings};
+use gateway_message::Origin;
 use http::HeaderName;
 
 use super::diagnostic::Hint;
 use super::network;
 use super::section::Section;
 use super::vault;
-use crate::export::{ExportFormat, ExportSettings};
-use crate::message::Origin;
 
 pub(super) fn export(section: &Section<'_, '_>) -> Option<ExportSettings> {
     require!(section, "url"; "it says where records are sent";

@@ -1,10 +1,10 @@
 //! `[[fact]]`: values in a request's content that policies may read; and `[[read]]`: endpoints that
 //! speak a protocol whose facts they may read.
 
-use crate::body::fact::{FactType, Location};
-use crate::body::read::Protocol;
-use crate::message::{OriginPattern, Route};
-use crate::policy::{ContentFact, Endpoint, FactName};
+use gateway_body::fact::{FactType, Location};
+use gateway_body::read::Protocol;
+use gateway_message::{OriginPattern, Route};
+use gateway_policy::{ContentFact, Endpoint, FactName};
 
 use super::network;
 use super::section::{Section, parsed};

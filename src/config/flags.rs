@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-
-use crate::credential::SecretRef;
-use crate::message::{OriginPattern, Scheme};
-use crate::names::CredentialName;
-use crate::policy::Source;
+use gateway_credential::SecretRef;
+use gateway_message::{OriginPattern, Scheme};
+use gateway_names::CredentialName;
+use gateway_policy::Source;
 
 use super::bind;
 use super::credential::{Credential, known_preset, login_name};
@@ -456,8 +455,9 @@ fn pinned(credential: Credential, buckets: &[String]) -> Result<Credential, Hint
 
 #[cfg(test)]
 mod tests {
+    use gateway_credential::preset;
+
     use super::*;
-    use crate::credential::preset;
 
     fn flags(edit: impl FnOnce(&mut Flags)) -> Result<Config, ConfigError> {
         with_sandbox(|flags, _| edit(flags))

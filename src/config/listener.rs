@@ -12,9 +12,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::credential::SecretRef;
-use crate::intercept::{Aliases, DoorTls, Evidence, PRESENTED_USER};
-use crate::names::SessionId;
+use gateway_credential::SecretRef;
+use gateway_intercept::{Aliases, DoorTls, Evidence, PRESENTED_USER};
+use gateway_names::SessionId;
 
 use super::diagnostic::{Hint, remedy};
 use super::section::Section;

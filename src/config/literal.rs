@@ -1,6 +1,6 @@
 //! Distinguishes a literal secret from a reference, so that no message ever repeats a secret.
 
-use crate::names::prefixes;
+use gateway_names::prefixes;
 
 /// Returns whether a text looks like a real credential rather than a name, a path or a reference.
 ///

@@ -2,18 +2,17 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
-use zeroize::Zeroizing;
-
-use crate::credential::login::{
+use gateway_credential::login::{
     ClientAuthentication, ClientSecret, Issuer, KeyAlgorithm, Login, LoginPlace, LoginToken,
     RequestFormat, SignedAssertion, TokenEndpoint, TokenGrant, TokenKind,
 };
-use crate::credential::{ConfiguredCredential, SecretRef};
-use crate::files;
-use crate::message::{Place, Scheme};
-use crate::names::CredentialName;
-use crate::session::phantom::Shape;
+use gateway_credential::{ConfiguredCredential, SecretRef};
+use gateway_files as files;
+use gateway_message::{Place, Scheme};
+use gateway_names::CredentialName;
+use gateway_session::phantom::Shape;
+use serde::Deserialize;
+use zeroize::Zeroizing;
 
 use super::credential::{place, shape};
 use super::diagnostic::{Hint, remedy};

@@ -2,12 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use gateway_intercept::GATEWAY_NAME;
+use gateway_message::{HostPattern, Origin, OriginPattern, PatternMalformed, Scheme};
+use gateway_origin::vet::metadata_within;
 use ipnet::IpNet;
 
 use super::diagnostic::Hint;
-use crate::intercept::GATEWAY_NAME;
-use crate::message::{HostPattern, Origin, OriginPattern, PatternMalformed, Scheme};
-use crate::origin::vet::metadata_within;
 
 /// Reads `api.example.com`, `*.example.com`, or an address, with an optional port.
 ///

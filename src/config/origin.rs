@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::message::{HostPattern, OriginPattern, Scheme};
-use crate::origin::{ClientIdentity, OriginProtocol, OriginRule};
+use gateway_message::{HostPattern, OriginPattern, Scheme};
+use gateway_origin::{ClientIdentity, OriginProtocol, OriginRule};
 
 use super::certificates::Certificates;
 use super::diagnostic::Hint;

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use gateway_credential::{SecretRef, UpstreamLogin, VaultSettings};
+use gateway_names::hex;
 use sha2::{Digest as _, Sha256};
-
-use crate::credential::{SecretRef, UpstreamLogin, VaultSettings};
-use crate::names::hex;
 
 use super::credential::Credential;
 use super::login::ConfiguredLogin;

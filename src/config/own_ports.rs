@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
+use gateway_message::Origin;
+
 use super::Config;
 use super::diagnostic::Hint;
-use crate::message::Origin;
 
 /// Returns the ports that would lead the workload to the gateway itself, or nowhere.
 pub(super) fn contradictions(config: &Config) -> Vec<(String, Hint)> {

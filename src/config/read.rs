@@ -4,11 +4,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gateway_export::ExportSettings;
+use gateway_files as files;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
-
-use crate::export::ExportSettings;
-use crate::files;
 
 use super::credential::{known_preset, login_name};
 use super::diagnostic::{Diagnostic, Position, Severity};
@@ -67,7 +66,7 @@ impl Config {
             .map_or_else(|| PathBuf::from("/"), Path::to_owned);
         // The launcher hides the gateway's own files by these paths, and `..` cannot be walked
         // there. So the folder is resolved now.
-        let directory = crate::names::real_path(&directory).unwrap_or(directory);
+        let directory = gateway_names::real_path(&directory).unwrap_or(directory);
         let home = state::home();
         let name = origin.display().to_string().into();
         let document = Document::new(name, text, directory, home.clone());

@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use gateway_credential::{ReferenceMalformed, SecretRef, variable_name};
+
 use super::diagnostic::Hint;
 use super::document::{Document, literal_hint};
 use super::literal::{known_prefix, looks_secret};
 use super::section::Section;
 use super::units;
-use crate::credential::{ReferenceMalformed, SecretRef, variable_name};
 
 /// Reads `SCHEME:PLACE`; `resolve` turns its text into a path.
 ///

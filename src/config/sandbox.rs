@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::body::Limit;
+use gateway_body::Limit;
 
 use super::diagnostic::Hint;
 use super::port::{self, PublishedPort};

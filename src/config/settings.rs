@@ -6,13 +6,13 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::audit::{self, Allowance};
-use crate::body::Limit;
-use crate::credential::SecretRef;
-use crate::gateway::Limits;
-use crate::names::SessionId;
-use crate::origin::resolve::ResolverSettings;
-use crate::policy::{self, Source};
+use gateway_audit::{self as audit, Allowance};
+use gateway_body::Limit;
+use gateway_credential::SecretRef;
+use gateway_names::SessionId;
+use gateway_origin::resolve::ResolverSettings;
+use gateway_policy::{self as policy, Source};
+use gateway_server::Limits;
 
 use super::diagnostic::Hint;
 use super::section::Section;

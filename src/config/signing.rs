@@ -3,14 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gateway_credential::SecretRef;
+use gateway_credential::signing::recipe::ByRecipe;
+use gateway_credential::signing::sigv4::{NAME, SigV4, SigV4Settings};
+use gateway_files as files;
+use gateway_recipe::{self as recipe, Recipe};
+use gateway_session::{KnownPart, Signer};
 use toml::Spanned;
-
-use crate::credential::SecretRef;
-use crate::credential::signing::recipe::ByRecipe;
-use crate::credential::signing::sigv4::{NAME, SigV4, SigV4Settings};
-use crate::files;
-use crate::recipe::{self, Recipe};
-use crate::session::{KnownPart, Signer};
 
 use super::diagnostic::Hint;
 use super::keys;
@@ -144,7 +143,7 @@ fn recipe(section: &Section<'_, '_>, text: &str) -> Result<(Arc<Recipe>, Option<
 fn own(path: &Path) -> Result<Arc<Recipe>, Hint> {
     let read = files::read(path, LARGEST_RECIPE_MIB).map_err(|unfit| Hint::of(&unfit, path))?;
     Recipe::load(&read).map(Arc::new).map_err(|mistakes| {
-        let all = crate::names::join(mistakes, "; ");
+        let all = gateway_names::join(mistakes, "; ");
         hint!("the recipe is refused: {all}";
             "correct the path, or the recipe by docs/signing-recipes.md")
     })

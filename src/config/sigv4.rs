@@ -1,7 +1,7 @@
 //! The keys of a `[[credential]]` that only SigV4 uses.
 
-use crate::credential::signing::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
-use crate::sigv4::{PinMistake, Pins, Scope};
+use gateway_credential::signing::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
+use gateway_sigv4::{PinMistake, Pins, Scope};
 
 use super::diagnostic::Hint;
 use super::network;
@@ -97,6 +97,6 @@ fn label(text: &str) -> Result<String, Hint> {
 }
 
 /// All SigV4 keys.
-pub(super) const KEYS: [&str; 9] = crate::names::word_list(
+pub(super) const KEYS: [&str; 9] = gateway_names::word_list(
     "endpoints unsigned partitions regions services accounts buckets actions credential_actions",
 );

@@ -3,12 +3,11 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use gateway_files::absolute;
+pub(super) use gateway_files::real;
+pub use gateway_files::{granted_directory, home, state_directory as directory};
+use gateway_names::hex;
 use sha2::{Digest as _, Sha256};
-
-use crate::files::absolute;
-pub(super) use crate::files::real;
-pub use crate::files::{granted_directory, home, state_directory as directory};
-use crate::names::hex;
 
 /// The name of the state's key in the key ring, next to the secrets of `gateway secret`.
 pub const KEY_IN_RING: &str = "gateway-state";

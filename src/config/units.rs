@@ -3,8 +3,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use gateway_body::Limit;
+
 use super::diagnostic::Hint;
-use crate::body::Limit;
 
 /// Reads a size, written as `100B`, `32KiB`, `256MiB` or `2GiB`.
 ///

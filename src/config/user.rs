@@ -1,10 +1,9 @@
 //! The user's own file, `~/.config/gateway/config.toml`: how servers are reached, and the settings
 //! of every sandbox. Projects and flags set what a command may reach, and its credentials.
 
+use gateway_origin::OriginRule;
 use toml::Spanned;
 use toml::de::DeString;
-
-use crate::origin::OriginRule;
 
 use super::document::Document;
 use super::origin::Origin;

@@ -6,10 +6,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::body::read::Protocol;
-use crate::credential::SecretRef;
-use crate::message::{OriginPattern, Scheme};
-use crate::names::SessionId;
+use gateway_body::read::Protocol;
+use gateway_credential::SecretRef;
+use gateway_message::{OriginPattern, Scheme};
+use gateway_names::SessionId;
+use gateway_session::When;
 
 use super::Config;
 use super::bind;
@@ -18,7 +19,6 @@ use super::document::Document;
 use super::listener::{Listener, ListenerKind, ListenerSession};
 use super::own_files::within;
 use super::own_ports;
-use crate::session::When;
 
 /// Where each table is in the file, in the order of the configuration's lists.
 #[derive(Default)]

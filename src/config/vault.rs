@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::credential::{LoginMethod, SecretRef, VaultLogin, VaultSettings};
-use crate::message::Origin;
+use gateway_credential::{LoginMethod, SecretRef, VaultLogin, VaultSettings};
+use gateway_message::Origin;
 
 use super::certificates::Certificates;
 use super::diagnostic::Hint;

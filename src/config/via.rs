@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::credential::UpstreamLogin;
-use crate::message::{Authority, HostPattern};
-use crate::origin::{OriginDefaults, UpstreamProxy, Via};
+use gateway_credential::UpstreamLogin;
+use gateway_message::{Authority, HostPattern};
+use gateway_origin::{OriginDefaults, UpstreamProxy, Via};
 
 use super::diagnostic::Hint;
 use super::network;

@@ -1,10 +1,11 @@
 //! How the gateway's own requests reach their servers, and the logins to proxies between.
 
+use gateway_credential::UpstreamLogin;
+use gateway_export::ExportSettings;
+use gateway_message::Origin;
+use gateway_origin::{OriginRule, OriginSettings, StoreWay, Via};
+
 use super::Config;
-use crate::credential::UpstreamLogin;
-use crate::export::ExportSettings;
-use crate::message::Origin;
-use crate::origin::{OriginRule, OriginSettings, StoreWay, Via};
 
 impl Config {
     /// Returns how the gateway's own requests reach these servers.

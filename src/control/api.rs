@@ -7,6 +7,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gateway_audit::Follower;
+use gateway_grant::{AllowRequest, ControlRefusal};
+use gateway_names::SecretLabel;
+use gateway_policy::Operation;
+use gateway_server::chain;
+use gateway_session::{EndReason, HasEnded, SessionStatus};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, TRANSFER_ENCODING};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
@@ -25,12 +31,6 @@ use super::recording::OperatorAct;
 use super::route::{self, Endpoint, Routed};
 use super::server::{Control, Peer};
 use super::view::{GatewayView, SessionView};
-use crate::audit::Follower;
-use crate::gateway::chain;
-use crate::grant::{AllowRequest, ControlRefusal};
-use crate::names::SecretLabel;
-use crate::policy::Operation;
-use crate::session::{EndReason, HasEnded, SessionStatus};
 
 /// A page of metrics, with its permit among the pages that are being read.
 struct MetricsPage {

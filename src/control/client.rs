@@ -134,7 +134,7 @@ impl Client {
         };
         let stream = UnixStream::connect(&self.path).await.map_err(unreachable)?;
         let uid = stream.peer_cred().map_err(unreachable)?.uid();
-        if !self.any_owner && !crate::files::trusted(uid) {
+        if !self.any_owner && !gateway_files::trusted(uid) {
             return Err(Unanswered::Stranger {
                 path: self.path.clone(),
                 uid,

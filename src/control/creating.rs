@@ -4,6 +4,10 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use gateway_grant::ControlRefusal;
+use gateway_names::{SessionId, hex};
+use gateway_policy::Operation;
+use gateway_session::{Creation, SessionRequest};
 use http::HeaderMap;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -15,10 +19,6 @@ use super::operations::{MintRequest, MintedToken, Operations};
 use super::recording::OperatorAct;
 use super::route::Routed;
 use super::server::{Control, Peer};
-use crate::grant::ControlRefusal;
-use crate::names::{SessionId, hex};
-use crate::policy::Operation;
-use crate::session::{Creation, SessionRequest};
 
 impl<O: Operations> Control<O> {
     /// Creates a session, or returns the one that a request with the same key created.

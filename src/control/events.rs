@@ -6,11 +6,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gateway_audit::Follower;
 use http_body::{Body, Frame};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Interval, MissedTickBehavior, interval};
-
-use crate::audit::Follower;
 
 /// The content of `GET /v1/events`. A slow reader gets records later and costs no memory: they are
 /// read from the log's file when the reader takes them.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::gateway::{Distribution, ExportCounts, SharedState};
+use gateway_server::{Distribution, ExportCounts, SharedState};
 
 /// The media type of the format.
 pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use gateway_grant::{AllowAnswer, AllowRequest, ControlRefusal};
+use gateway_names::{SecretLabel, SessionId};
+use gateway_server::ClientEnvironment;
+use gateway_session::{Creation, SessionStatus};
+use gateway_token::{PrefixId, Token};
 use serde::{Deserialize, Serialize};
-
-use crate::gateway::ClientEnvironment;
-use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal};
-use crate::names::{SecretLabel, SessionId};
-use crate::session::{Creation, SessionStatus};
-use crate::token::{PrefixId, Token};
 
 /// The effects of a revocation in this gateway.
 #[derive(Debug, Default)]

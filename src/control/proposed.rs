@@ -1,6 +1,9 @@
 //! The proposals of workloads, as operators see and refuse them. To grant one, they allow its id.
 
 use bytes::Bytes;
+use gateway_grant::ControlRefusal;
+use gateway_policy::Operation;
+use gateway_server::{Proposal, ProposalState, SharedState};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,9 +14,6 @@ use super::api::{Answered, bad, document};
 use super::operations::Operations;
 use super::recording::OperatorAct;
 use super::server::{Control, Peer};
-use crate::gateway::{Proposal, ProposalState, SharedState};
-use crate::grant::ControlRefusal;
-use crate::policy::Operation;
 
 /// Names the proposal that is refused.
 #[derive(Deserialize)]

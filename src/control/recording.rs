@@ -3,6 +3,11 @@
 
 use std::time::Duration;
 
+use gateway_audit::{self as audit, Act, Decision, Log};
+use gateway_grant::ControlRefusal;
+use gateway_names::SessionId;
+use gateway_policy::Operation;
+use gateway_server::chain;
 use http::StatusCode;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
@@ -10,11 +15,6 @@ use tokio::time::timeout;
 
 use super::operations::Operations;
 use super::server::{Control, Peer};
-use crate::audit::{self, Act, Decision, Log};
-use crate::gateway::chain;
-use crate::grant::ControlRefusal;
-use crate::names::SessionId;
-use crate::policy::Operation;
 
 /// An operator's act, as it is recorded.
 #[derive(Clone)]

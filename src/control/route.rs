@@ -1,11 +1,10 @@
 //! The routes of the control socket: one table for the server, the documentation and the tests.
 
+use gateway_names::{SecretLabel, SessionId};
+use gateway_policy::Operation;
+use gateway_token::PrefixId;
 use http::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
-
-use crate::names::{SecretLabel, SessionId};
-use crate::policy::Operation;
-use crate::token::PrefixId;
 
 /// One route.
 #[derive(Debug)]

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use gateway_policy::Operators;
+use gateway_server::SharedState;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -20,8 +22,6 @@ use tokio::task::AbortHandle;
 
 use super::operations::Operations;
 use super::view::About;
-use crate::gateway::SharedState;
-use crate::policy::Operators;
 
 /// What the control socket serves.
 pub struct Control<O> {
@@ -87,7 +87,7 @@ pub async fn serve<O: Operations>(listener: UnixListener, control: Arc<Control<O
             continue;
         };
         match stream.peer_cred().map(|peer| peer.uid()) {
-            Ok(uid) if crate::files::trusted(uid) => {
+            Ok(uid) if gateway_files::trusted(uid) => {
                 let served = connection(stream, control.clone(), Peer::User(uid), Arc::default());
                 tokio::spawn(async move {
                     let _place = place;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::files::{self, Replaceable, SocketFault, SocketFile, is_live, is_socket};
+use gateway_files::{self as files, Replaceable, SocketFault, SocketFile, is_live, is_socket};
 
 /// Why a control socket cannot be opened.
 #[derive(Debug, thiserror::Error)]

@@ -4,13 +4,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
+use gateway_names::CredentialName;
+use gateway_server::SharedState;
+use gateway_session::{Moment, Session, SessionStatus};
 use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-
-use crate::gateway::SharedState;
-use crate::names::CredentialName;
-use crate::session::{Moment, Session, SessionStatus};
 
 /// The facts about the gateway that are fixed at its start.
 #[derive(Clone, Debug)]

@@ -3,6 +3,13 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use gateway_body::{self as body, Share};
+use gateway_intercept::Request;
+use gateway_message::{ByteRange, RequestHead};
+use gateway_policy::{Allowed, Grant};
+use gateway_session::{
+    CredentialUse, Location, Revoked, Session, SigningContext, VerifiedSignature,
+};
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
 use http::{HeaderName, HeaderValue, Method};
 
@@ -18,13 +25,6 @@ use super::redactor::Redactor;
 use super::search_snapshot::Wanted;
 use super::store::CachedSecret;
 use super::verify::{SignedGrant, Verified};
-use crate::body::{self, Share};
-use crate::intercept::Request;
-use crate::message::{ByteRange, RequestHead};
-use crate::policy::{Allowed, Grant};
-use crate::session::{
-    CredentialUse, Location, Revoked, Session, SigningContext, VerifiedSignature,
-};
 
 impl Credentials {
     /// Fetches each granted secret and replaces its phantom, or signs with it.

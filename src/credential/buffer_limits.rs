@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::body::{HoldBudget, Limit};
-use crate::policy::ContentBudget;
+use gateway_body::{HoldBudget, Limit};
+use gateway_policy::ContentBudget;
 
 /// How much content is held for signatures that cover it without stating its hash, and how much
 /// memory decoders use.
@@ -38,7 +38,7 @@ impl Default for BufferLimits {
 
 impl BufferLimits {
     /// The same limits, for policies that read content.
-    pub(crate) fn content_budget(&self) -> ContentBudget<'_> {
+    pub fn content_budget(&self) -> ContentBudget<'_> {
         ContentBudget {
             limit: self.limit,
             held: &self.budget,

@@ -3,15 +3,15 @@
 
 use std::time::SystemTime;
 
+use gateway_names::{CredentialName, SessionId};
+use gateway_session::phantom::{Issue, KeptShapes, PhantomKey};
+use gateway_session::{Binding, Role, SignatureFault, Signing, SigningPart};
 use zeroize::Zeroizing;
 
 use super::configured::ConfiguredCredential;
 use super::credentials::Credentials;
 use super::error::IssueFailure;
 use super::store::{CachedSecret, SecretRef, Unavailable};
-use crate::names::{CredentialName, SessionId};
-use crate::session::phantom::{Issue, KeptShapes, PhantomKey};
-use crate::session::{Binding, Role, SignatureFault, Signing, SigningPart};
 
 /// A credential, or one part of a signing credential, and its problem if there is one.
 #[derive(Debug)]

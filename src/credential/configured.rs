@@ -1,7 +1,8 @@
 //! A binding, and where its secret is stored.
 
+use gateway_session::Binding;
+
 use super::store::SecretRef;
-use crate::session::Binding;
 
 /// A configured credential, or one part of a signing credential: what it may be lent for, and where
 /// its secret is stored.

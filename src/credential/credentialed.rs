@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
+use gateway_audit::Text;
+use gateway_body::Share;
+use gateway_intercept::{Request, Upgrade};
+use gateway_message::{ByteRange, Origin, RequestTarget};
+use gateway_names::{CredentialName, Identity};
+use gateway_policy::{Allowed, JudgedRequest};
+use gateway_session::Session;
 use http::Method;
 
 use super::inject::messages::InjectMessages;
 use super::mint::Minting;
 use super::redactor::Redactor;
 use super::store::CachedSecret;
-use crate::audit::Text;
-use crate::body::Share;
-use crate::intercept::{Request, Upgrade};
-use crate::message::{ByteRange, Origin, RequestTarget};
-use crate::names::{CredentialName, Identity};
-use crate::policy::{Allowed, JudgedRequest};
-use crate::session::Session;
 
 /// A request that carries its secrets.
 ///
@@ -30,35 +30,35 @@ pub struct Credentialed {
 /// It travels with the request and comes back with the answer.
 pub struct AnswerPlan {
     /// What the answer is searched for.
-    pub(crate) lent: Option<Redactor>,
+    pub lent: Option<Redactor>,
     /// The request's method.
-    pub(crate) method: Method,
+    pub method: Method,
     /// The range that the client asked for, if it was asked for with a margin.
-    pub(crate) range: Option<ByteRange>,
+    pub range: Option<ByteRange>,
     /// The request's target, with the phantoms that its client wrote.
-    pub(crate) target: RequestTarget,
+    pub target: RequestTarget,
     /// The session that makes it.
-    pub(crate) session: Arc<Session>,
+    pub session: Arc<Session>,
     /// The upgrade that the client asked for.
-    pub(crate) upgrade: Option<Box<Upgrade>>,
+    pub upgrade: Option<Box<Upgrade>>,
     /// What puts credentials into the messages that the client sends after it.
-    pub(crate) messages: Option<Box<InjectMessages>>,
+    pub messages: Option<Box<InjectMessages>>,
     /// Keeps the temporary credentials in the answer, if it may contain any.
-    pub(crate) minting: Option<Box<Minting>>,
+    pub minting: Option<Box<Minting>>,
     /// The tokens of logins that the request was lent.
     pub(super) tokens: Vec<CachedSecret>,
     /// The decoder memory it may take from the session's budget.
-    pub(crate) decoding: Share,
+    pub decoding: Share,
 }
 
 impl Credentialed {
     /// The origin that it may be sent to.
-    pub(crate) fn origin(&self) -> &Origin {
+    pub fn origin(&self) -> &Origin {
         &self.request.head.origin
     }
 
     /// The identity whose connections it uses.
-    pub(crate) fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &Identity {
         self.allowed.identity()
     }
 
@@ -70,7 +70,7 @@ impl Credentialed {
 
     /// Takes the request apart, for the stage that forwards it. Connections for it register with
     /// the revocations of what was judged.
-    pub(crate) fn into_parts(self) -> (Box<Request>, AnswerPlan, Arc<JudgedRequest>) {
+    pub fn into_parts(self) -> (Box<Request>, AnswerPlan, Arc<JudgedRequest>) {
         (self.request, self.answer, self.allowed.judged().clone())
     }
 }

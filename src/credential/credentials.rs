@@ -6,6 +6,13 @@ use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
+use gateway_message::{Origin, OriginPattern};
+use gateway_names::{CredentialName, SecretLabel, SessionId};
+use gateway_session::phantom::PhantomKey;
+use gateway_session::{
+    Binding, BindingMalformed, Bindings, Revocation, Revocations, Role, Session,
+};
+use gateway_state::KnownOfSecret;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::buffer_limits::BufferLimits;
@@ -17,11 +24,6 @@ use super::revocation::{RevokedSecrets, SecretPlaces};
 use super::secret::Secret;
 use super::secret_history::SecretHistory;
 use super::store::{CachedSecret, SecretRef, SecretSource, StoreError, Stores, Unavailable};
-use crate::message::{Origin, OriginPattern};
-use crate::names::{CredentialName, SecretLabel, SessionId};
-use crate::session::phantom::PhantomKey;
-use crate::session::{Binding, BindingMalformed, Bindings, Revocation, Revocations, Role, Session};
-use crate::state::KnownOfSecret;
 
 /// The credentials of one generation that may be lent, by name.
 pub struct Credentials {

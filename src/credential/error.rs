@@ -1,17 +1,18 @@
 //! Why a credential was not lent, a session not started, or an answer not passed on.
 
+use gateway_body::HoldFault;
+use gateway_names::CredentialName;
+use gateway_session::phantom::PhantomFailure;
+use gateway_session::{CredentialRefusal, Revoked, SigningFailure};
+use gateway_sigv4::UnreadableCredentials;
+
 use super::inject::AttachFailure;
 use super::login::UnmappedToken;
 use super::scrub::{Guessed, Unscrubbable};
 use super::secret::SecretUnsafe;
 use super::store::Unavailable;
-use crate::body::HoldFault;
-use crate::names::CredentialName;
-use crate::session::phantom::PhantomFailure;
-use crate::session::{CredentialRefusal, Revoked, SigningFailure};
-use crate::sigv4::UnreadableCredentials;
 
-crate::names::faults! {
+gateway_names::faults! {
     /// Why a request did not get its credential. The request is then not sent.
     #[derive(Debug, thiserror::Error)]
     pub enum Error {
@@ -60,7 +61,7 @@ pub enum IssueFailure {
     Phantom(#[from] PhantomFailure),
 }
 
-crate::names::faults! {
+gateway_names::faults! {
     /// Why temporary credentials were not passed on. The origin has issued them, and they are
     /// discarded.
     #[derive(Debug, thiserror::Error)]

@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use gateway_names::CredentialName;
+use gateway_session::phantom::{Issue, Phantom, TemporaryPhantoms};
+use gateway_session::{OriginBindings, Session};
 use parking_lot::Mutex;
 
 use super::credentials::Credentials;
@@ -20,9 +23,6 @@ use super::search_snapshot::{
 };
 use super::secret::Secret;
 use super::store::StoreError;
-use crate::names::CredentialName;
-use crate::session::phantom::{Issue, Phantom, TemporaryPhantoms};
-use crate::session::{OriginBindings, Session};
 
 /// The secrets that one session's origins could know. Dropped with the session.
 pub(super) struct ExposedSecrets {

@@ -1,15 +1,15 @@
 //! Fetches the secrets that a request is lent.
 
+use gateway_message::Origin;
+use gateway_names::CredentialName;
+use gateway_policy::Grant;
+use gateway_session::{Session, SigningPart};
 use tokio::time::Instant;
 
 use super::credentials::Credentials;
 use super::error::Error;
 use super::secret::SecretUnsafe;
 use super::store::CachedSecret;
-use crate::message::Origin;
-use crate::names::CredentialName;
-use crate::policy::Grant;
-use crate::session::{Session, SigningPart};
 
 /// The fetched secrets, each with its credential's name.
 pub(super) type Fetched = Vec<(CredentialName, CachedSecret)>;

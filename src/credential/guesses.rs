@@ -4,9 +4,8 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use gateway_names::SessionId;
 use parking_lot::Mutex;
-
-use crate::names::SessionId;
 
 /// Counts the parts of secrets in the answers to one session.
 ///

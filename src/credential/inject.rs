@@ -8,16 +8,16 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gateway_message::pairs::ESCAPED;
+use gateway_message::{Place, RequestTarget, TargetMalformed};
+use gateway_session::{CredentialUse, Location};
 use http::{HeaderMap, HeaderValue, header};
 use percent_encoding::utf8_percent_encode;
 use zeroize::Zeroizing;
 
 use super::secret::{Secret, SecretUnsafe};
-use crate::message::pairs::ESCAPED;
-use crate::message::{Place, RequestTarget, TargetMalformed};
-use crate::session::{CredentialUse, Location};
 
-crate::names::faults! {
+gateway_names::faults! {
     /// Why a secret was not inserted. Nothing is sent then.
     #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
     pub enum AttachFailure {

@@ -1,11 +1,12 @@
 //! Issues a session's phantoms.
 
+use gateway_names::{CredentialName, SessionId};
+use gateway_session::phantom::{Issue, KeptShapes, PhantomFailure, PhantomKey, Phantoms, Shape};
+use gateway_session::{Binding, Role, Session};
+
 use super::credentials::Credentials;
 use super::error::IssueFailure;
 use super::store::{StoreError, Unavailable};
-use crate::names::{CredentialName, SessionId};
-use crate::session::phantom::{Issue, KeptShapes, PhantomFailure, PhantomKey, Phantoms, Shape};
-use crate::session::{Binding, Role, Session};
 
 /// A login that is over: its name, and why, with how to log in again.
 pub type LoginEnd = (CredentialName, Box<str>);

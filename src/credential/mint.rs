@@ -8,6 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use gateway_names::CredentialName;
+use gateway_session::phantom::{PhantomKey, TemporaryPhantoms};
+use gateway_session::{Revocations, Session, SigningPart};
+use gateway_sigv4::{self as sigv4, replaced};
+use gateway_state::unix;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -16,11 +21,6 @@ use super::error::{Error, MintFailure};
 use super::login::{AskedTokens, UnmappedToken};
 use super::search_snapshot::TemporarySecrets;
 use super::secret::Secret;
-use crate::names::CredentialName;
-use crate::session::phantom::{PhantomKey, TemporaryPhantoms};
-use crate::session::{Revocations, Session, SigningPart};
-use crate::sigv4::{self, replaced};
-use crate::state::unix;
 
 /// An exchange whose answer may contain new credentials.
 pub enum Minting {

@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use gateway_names::SecretLabel;
+use gateway_session::Revocation;
+use gateway_state::{FingerprintKey, KnownOfSecret, RevokedSecret};
+
 use super::configured::ConfiguredCredential;
 use super::secret::Secret;
 use super::secret_history::SecretHistory;
 use super::store::SecretRef;
-use crate::names::SecretLabel;
-use crate::session::Revocation;
-use crate::state::{FingerprintKey, KnownOfSecret, RevokedSecret};
 
 /// What is revoked for every gateway of this user, and the key of the fingerprints in it.
 #[derive(Default)]

@@ -3,6 +3,8 @@
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
 
+use gateway_names::CredentialName;
+use gateway_recipe::KeyForm;
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
@@ -10,8 +12,6 @@ use zeroize::Zeroizing;
 
 use super::secret::{MAX_BYTES, Secret, SecretUnsafe, trim_line_end};
 use super::store::{DEFAULT_SERVICE, StoreError, blocking_keyring};
-use crate::names::CredentialName;
-use crate::recipe::KeyForm;
 
 /// Why the key ring could not be changed or read.
 #[derive(Debug, thiserror::Error)]

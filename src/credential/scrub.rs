@@ -49,7 +49,7 @@ use search::{Echo, Scan};
 type Past = Box<Zeroizing<Vec<u8>>>;
 
 /// Returns the session's search if it has changed. A secret may be lent or renewed during a stream.
-pub(in crate::credential) type Newer = Box<dyn FnMut() -> Option<Arc<EchoSearch>> + Send + Sync>;
+pub(crate) type Newer = Box<dyn FnMut() -> Option<Arc<EchoSearch>> + Send + Sync>;
 
 /// Replaces echoes in one stream of bytes, however it is split.
 ///
@@ -93,13 +93,13 @@ impl Scrubber {
     ///
     /// Nothing may rely on the length of the stream, and nothing is [released](Self::release)
     /// before its end.
-    pub(in crate::credential) fn resizing(mut self) -> Self {
+    pub(crate) fn resizing(mut self) -> Self {
         self.resizes = self.search.resizes();
         self
     }
 
     /// Searches later bytes with the session's search at that time.
-    pub(in crate::credential) fn following(mut self, newer: Newer) -> Self {
+    pub(crate) fn following(mut self, newer: Newer) -> Self {
         self.newer = Some(newer);
         self
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use gateway_names::{CredentialName, SessionId};
+use gateway_session::phantom::{Phantom, TemporaryPhantoms};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -13,8 +15,6 @@ use super::scrub::{EchoSearch, SecretForms};
 use super::secret::{Secret, mask};
 use super::signatures::{Signature, Signatures};
 use super::store::CachedSecret;
-use crate::names::{CredentialName, SessionId};
-use crate::session::phantom::{Phantom, TemporaryPhantoms};
 
 /// A snapshot of what is searched for.
 pub(super) struct SearchSnapshot {

@@ -2,15 +2,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gateway_intercept::UserPassword;
+use gateway_recipe::{Algorithm, KeyFault, KeyForm};
+use gateway_session::phantom::{Phantom, Shape};
+use gateway_state::SealingKey;
 use http::HeaderValue;
 use subtle::ConstantTimeEq as _;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::scrub;
-use crate::intercept::UserPassword;
-use crate::recipe::{Algorithm, KeyFault, KeyForm};
-use crate::session::phantom::{Phantom, Shape};
-use crate::state::SealingKey;
 
 /// A real credential. Has no Debug, Display, Clone, `PartialEq` or Serialize, and is wiped on drop.
 ///
@@ -134,7 +134,7 @@ impl Secret {
 
     /// Whether it is a private key. Nothing that reveals a private key is ever sent, so no answer
     /// can contain it.
-    pub(in crate::credential) fn is_private_key(&self) -> bool {
+    pub(crate) fn is_private_key(&self) -> bool {
         self.private_key
     }
 
@@ -203,7 +203,7 @@ impl Secret {
     ///
     /// The mask is used if the two differ in length or in the position of punctuation: renewed
     /// secrets, web tokens, and declared alphabets with `-` and `_`.
-    pub(in crate::credential) fn stand_in(&self, phantom: &Phantom) -> Zeroizing<Vec<u8>> {
+    pub(crate) fn stand_in(&self, phantom: &Phantom) -> Zeroizing<Vec<u8>> {
         let text = phantom.reveal().as_bytes();
         if text.len() == self.bytes.len()
             && text
@@ -217,17 +217,17 @@ impl Secret {
     }
 
     /// What answers are searched for, which all sessions share.
-    pub(in crate::credential) fn needles(&self) -> &scrub::SharedNeedles {
+    pub(crate) fn needles(&self) -> &scrub::SharedNeedles {
         &self.needles
     }
 
     /// The text, for a store's own login. Every secret is text: visible ASCII, or PEM.
-    pub(in crate::credential) fn text(&self) -> Zeroizing<String> {
+    pub(crate) fn text(&self) -> Zeroizing<String> {
         Zeroizing::new(String::from_utf8_lossy(&self.bytes).into_owned())
     }
 
     /// The bytes, for the credential module only.
-    pub(in crate::credential) fn expose(&self) -> &[u8] {
+    pub(crate) fn expose(&self) -> &[u8] {
         &self.bytes
     }
 }
@@ -239,7 +239,7 @@ impl Drop for Secret {
 }
 
 /// Masks a text: same length, same punctuation, no value.
-pub(in crate::credential) fn mask(text: &[u8]) -> Zeroizing<Vec<u8>> {
+pub(crate) fn mask(text: &[u8]) -> Zeroizing<Vec<u8>> {
     let mask = |byte: &u8| match byte {
         b'A'..=b'Z' => b'X',
         b'a'..=b'z' => b'x',
@@ -250,7 +250,7 @@ pub(in crate::credential) fn mask(text: &[u8]) -> Zeroizing<Vec<u8>> {
 }
 
 /// Removes one line break from the end, as editors and commands add one.
-pub(in crate::credential) fn trim_line_end(value: &mut Vec<u8>) {
+pub(crate) fn trim_line_end(value: &mut Vec<u8>) {
     if value.last() == Some(&b'\n') {
         value.pop();
         if value.last() == Some(&b'\r') {
@@ -266,10 +266,11 @@ pub const MAX_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use gateway_names::CredentialName;
+    use gateway_session::phantom::{Issue, PhantomKey};
+
     use super::*;
-    use crate::credential::scrub::EchoSearch;
-    use crate::names::CredentialName;
-    use crate::session::phantom::{Issue, PhantomKey};
+    use crate::scrub::EchoSearch;
 
     fn refused(value: &[u8]) -> SecretUnsafe {
         Secret::new(Zeroizing::new(value.to_vec()), false)

@@ -4,14 +4,15 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use gateway_message::RequestHead;
+use gateway_names::{Identity, Tie};
+use gateway_policy::Authorized;
+use gateway_session::{ParsedSignature, PartTexts, Revocation, Session, VerifiedSignature};
+
 use super::buffer_limits::BufferLimits;
 use super::credentials::Credentials;
 use super::error::Error;
 use super::login::AskedTokens;
-use crate::message::RequestHead;
-use crate::names::{Identity, Tie};
-use crate::policy::Authorized;
-use crate::session::{ParsedSignature, PartTexts, Revocation, Session, VerifiedSignature};
 
 /// An authorized request. If a credential of ours signs it, its signature was made with the
 /// session's phantom.

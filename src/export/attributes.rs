@@ -2,9 +2,8 @@
 
 use std::net::SocketAddr;
 
+use gateway_audit::Record;
 use serde_json::{Value, json};
-
-use crate::audit::Record;
 
 /// The attributes of a record, as OTLP's JSON has them.
 pub(super) fn attributes(record: &Record) -> Vec<Value> {

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
+use gateway_audit::{Head, Record};
 use http::StatusCode;
 
 use super::settings::{ExportFormat, ExportSettings};
 use super::{ocsf, otlp};
-use crate::audit::{Head, Record};
 
 /// Records on their way. A request is gone once the server has taken it.
 pub(super) struct Batch {

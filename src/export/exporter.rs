@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use gateway_audit::{Follower, Log};
+use gateway_origin::{StoreClient, StoreWay};
+use gateway_server::ExportCounts;
 use tokio::sync::{oneshot, watch};
 
 use super::position::{ExportPosition, Reached};
 use super::sending::{ExportPhase, Sending};
 use super::settings::ExportSettings;
-use crate::audit::{Follower, Log};
-use crate::gateway::ExportCounts;
-use crate::origin::{StoreClient, StoreWay};
 
 /// An export that is prepared or under way. When this is dropped, what is still to be sent has a
 /// few seconds.
@@ -38,7 +38,7 @@ struct Before {
 pub enum NotExported {
     /// The log cannot be followed.
     #[error(transparent)]
-    Log(#[from] crate::audit::Error),
+    Log(#[from] gateway_audit::Error),
     /// The system has no thread or no runtime for it.
     #[error(transparent)]
     Thread(#[from] std::io::Error),
@@ -185,7 +185,7 @@ fn client(
         let servers = vec![settings.server.clone()];
         StoreClient::new(servers, settings.roots.clone(), None, way)
     };
-    let client = client.map_err(|error| NotExported::Client(crate::gateway::chain(&error)))?;
+    let client = client.map_err(|error| NotExported::Client(gateway_server::chain(&error)))?;
     Ok((runtime, client))
 }
 

@@ -1,10 +1,10 @@
 //! Records as events of OCSF, version 1.3.0: HTTP Activity, DNS Activity, API Activity and
 //! Application Lifecycle.
 
+use gateway_audit::Record;
 use serde_json::{Map, Value, json};
 
 use super::otlp::nanoseconds;
-use crate::audit::Record;
 
 /// The event that says what a record says. What OCSF has no word for is in `unmapped`.
 pub fn event(record: &Record) -> Value {
@@ -199,7 +199,7 @@ fn unmapped(record: &Record) -> Value {
     all
 }
 
-const MAPPED: [&str; 22] = crate::names::word_list(
+const MAPPED: [&str; 22] = gateway_names::word_list(
     "v seq prev hash id time method scheme host port path protocol status reason request_bytes \
      response_bytes policies session user client operator us",
 );

@@ -3,14 +3,14 @@
 //! OTLP 1.x, <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>: ids are
 //! hexadecimal, 64-bit numbers are texts, enums are numbers.
 
+use gateway_audit::Record;
+use gateway_names::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::attributes::attributes;
-use crate::audit::Record;
-use crate::names::hex;
 
 /// The request to `/v1/logs`.
 pub(super) fn logs(records: &[Record]) -> Value {

@@ -4,12 +4,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gateway_audit::Head;
+use gateway_files::replace_private;
+use gateway_names::hex;
 use sha2::{Digest as _, Sha256};
 
 use super::settings::ExportSettings;
-use crate::audit::Head;
-use crate::files::replace_private;
-use crate::names::hex;
 
 /// How far an export has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

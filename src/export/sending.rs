@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_audit::{Follower, Log, Record};
+use gateway_credential::{HttpClient as _, StoreError, Stores};
+use gateway_origin::StoreClient;
+use gateway_server::ExportCounts;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{Request, StatusCode};
 use tokio::sync::watch;
@@ -12,10 +16,6 @@ use zeroize::Zeroizing;
 use super::batch::{Batch, ExportRequest};
 use super::position::{ExportPosition, Reached};
 use super::settings::ExportSettings;
-use crate::audit::{Follower, Log, Record};
-use crate::credential::{HttpClient as _, StoreError, Stores};
-use crate::gateway::ExportCounts;
-use crate::origin::StoreClient;
 
 /// How long an export is to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,7 +119,7 @@ impl Sending {
         true
     }
 
-    fn find_place(&mut self) -> Result<(), crate::audit::Error> {
+    fn find_place(&mut self) -> Result<(), gateway_audit::Error> {
         let Some(path) = self.log.path() else {
             return Ok(());
         };
@@ -290,7 +290,7 @@ impl Sending {
         };
         let unusable = |why: String| Untaken::Yet(format!("its token cannot be had: {why}"));
         let lease = self.stores.source(from).resolve(None).await;
-        let lease = lease.map_err(|error| unusable(crate::gateway::chain(&error)))?;
+        let lease = lease.map_err(|error| unusable(gateway_server::chain(&error)))?;
         let before = match self.settings.token_field {
             None => "Bearer ",
             Some(_) => "",

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
+use gateway_credential::SecretRef;
+use gateway_message::Origin;
 use http::HeaderName;
 use rustls::pki_types::CertificateDer;
-
-use crate::credential::SecretRef;
-use crate::message::Origin;
 
 /// One destination of the audit log's records.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -128,7 +128,7 @@ pub fn reached(path: &Path) -> Result<Connection, Unfit> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     // SQLite follows no link anywhere on the path, so the folder's own links are resolved first.
-    let folder = path.parent().map(crate::names::real_path).transpose()?;
+    let folder = path.parent().map(gateway_names::real_path).transpose()?;
     let path = match (folder, path.file_name()) {
         (Some(folder), Some(name)) => folder.join(name),
         _ => path.to_owned(),

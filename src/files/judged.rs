@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use gateway_launch::program;
+
 use super::consent::{Choice, Consent};
 use super::text::shown;
 use super::unfit::{Replaceable, Unfit};
 use super::written::check_written;
-use crate::launch::program;
 
 thread_local! {
     /// Whether nothing that this thread reads is put in force.

@@ -12,10 +12,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use gateway_launch::program;
+
 use super::kept::{UserKind, UserRow, UserRows, UserTable};
 use super::state_folder::home;
 use super::unfit::{Replaceable, Unfit, WritableEntry};
-use crate::launch::program;
 
 /// Writes down that a command is about to start which may write to these folders.
 ///

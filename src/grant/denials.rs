@@ -4,16 +4,17 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use gateway_audit::{Record, VerifiedRecord};
+use gateway_message::{Authority, Origin, Scheme};
+use gateway_names::{CredentialName, SessionId};
+use gateway_policy::{
+    Asker, Declared, Generation, Operation, OwnedFacts, Policies, Principal, Source,
+};
+use gateway_server::{Proposal, ProposalState, RequestedAccess};
+
 use super::error::ControlRefusal;
 use super::grants::{Grants, rules};
 use super::request;
-use crate::audit::{Record, VerifiedRecord};
-use crate::gateway::{Proposal, ProposalState, RequestedAccess};
-use crate::message::{Authority, Origin, Scheme};
-use crate::names::{CredentialName, SessionId};
-use crate::policy::{
-    Asker, Declared, Generation, Operation, OwnedFacts, Policies, Principal, Source,
-};
 
 /// A credential, and its place in a request.
 pub(super) type NamedLoan = (CredentialName, String);

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
+use gateway_files::Unfit;
+use gateway_server::chain;
 use http::StatusCode;
-
-use crate::files::Unfit;
-use crate::gateway::chain;
 
 /// Why the gateway refuses an operator's command.
 #[derive(Clone, Debug)]

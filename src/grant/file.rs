@@ -7,14 +7,14 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use gateway_files::{self as files, Consent};
+use gateway_policy::Source;
+use gateway_server::chain;
 use http::StatusCode;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::error::ControlRefusal;
-use crate::files::{self, Consent};
-use crate::gateway::chain;
-use crate::policy::Source;
 
 /// A rule that a person granted.
 pub struct GrantedRule {

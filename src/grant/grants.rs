@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gateway_policy::Source;
+use gateway_server::SharedState;
 use parking_lot::Mutex;
 
 use super::file::GrantedFile;
-use crate::gateway::SharedState;
-use crate::policy::Source;
 
 /// The grants of a running gateway.
 pub struct Grants {

@@ -3,14 +3,13 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use gateway_message::{Authority, Origin};
+use gateway_names::ReasonCode;
+use gateway_origin::OriginSettings;
+use gateway_origin::resolve::{Family, Resolve as _, StubResolver};
+use gateway_origin::vet::vet;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
-
-use crate::message::{Authority, Origin};
-use crate::names::ReasonCode;
-use crate::origin::OriginSettings;
-use crate::origin::resolve::{Family, Resolve as _, StubResolver};
-use crate::origin::vet::vet;
 
 /// Returns the first address of a host and why it is prohibited, if all of them are. A failed or
 /// slow lookup proves nothing: each request is judged anyway. Blocks its thread.

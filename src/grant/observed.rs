@@ -4,17 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use gateway_audit::{self as audit, Injected, Record, Unverified, VerifiedRecord};
+use gateway_intercept::GATEWAY_NAME;
+use gateway_message::{Host, Origin};
+use gateway_names::{CredentialName, ReasonCode};
+use gateway_origin::OriginSettings;
+use gateway_policy::OwnedFacts;
+use gateway_policy::generate::{self, CoveredPath};
+use gateway_server::{RequestedAccess, chain, floor};
+
 use super::denials::{NamedLoan, RecordedDenials, alone};
 use super::error::ControlRefusal;
 use super::request;
-use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
-use crate::gateway::{RequestedAccess, chain, floor};
-use crate::intercept::GATEWAY_NAME;
-use crate::message::{Host, Origin};
-use crate::names::{CredentialName, ReasonCode};
-use crate::origin::OriginSettings;
-use crate::policy::OwnedFacts;
-use crate::policy::generate::{self, CoveredPath};
 
 /// The access that a run asked for.
 #[derive(Default)]
@@ -427,7 +428,7 @@ mod tests {
         let path = folder.path().join("own/log.jsonl");
         let settings = audit::Settings::at(&path);
         let ask = |log: &audit::Log, entry: &'static str, host: &str| {
-            let id = crate::names::ExchangeId::from_bytes([1; 10]);
+            let id = gateway_names::ExchangeId::from_bytes([1; 10]);
             let mut trail = audit::Trail::begin(log, id, entry);
             trail.method("GET");
             trail.scheme("https");

@@ -1,14 +1,14 @@
 //! Requests that are judged again, read back from the audit log or proposed by a workload; and the
 //! rule for a logged refusal, without asking a gateway.
 
-use crate::audit::{Injected, Record};
-use crate::credential::preset;
-use crate::gateway::{RequestedAccess, floor};
-use crate::message::route::spellings;
-use crate::message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
-use crate::names::{CredentialName, ReasonCode, SessionId, User};
-use crate::origin::OriginSettings;
-use crate::policy::{Asker, Explanation, Generation, OwnedFacts, Policies, Verdict, generate};
+use gateway_audit::{Injected, Record};
+use gateway_credential::preset;
+use gateway_message::route::spellings;
+use gateway_message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
+use gateway_names::{CredentialName, ReasonCode, SessionId, User};
+use gateway_origin::OriginSettings;
+use gateway_policy::{Asker, Explanation, Generation, OwnedFacts, Policies, Verdict, generate};
+use gateway_server::{RequestedAccess, floor};
 
 /// Reads a record back into canonical types. `None` if it was refused before policy saw it.
 ///

@@ -5,6 +5,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use gateway_audit::{self as audit, Injected, Record, Unverified, VerifiedRecord};
+use gateway_message::{Host, HostPattern, Origin, Scheme};
+use gateway_names::{CredentialName, ReasonCode, SessionId, User};
+use gateway_policy::{Asker, OwnedFacts, Source, generate};
+use gateway_server::{Proposal, chain, floor};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -15,11 +20,6 @@ use super::file::{GrantedFile, GrantedRule, pruned};
 use super::grants::Grants;
 use super::lookup;
 use super::request::{self, host_alone, https, is_for_want_of_a_rule, is_host_alone};
-use crate::audit::{self, Injected, Record, Unverified, VerifiedRecord};
-use crate::gateway::{Proposal, chain, floor};
-use crate::message::{Host, HostPattern, Origin, Scheme};
-use crate::names::{CredentialName, ReasonCode, SessionId, User};
-use crate::policy::{Asker, OwnedFacts, Source, generate};
 
 /// What an operator wants to allow. Exactly one of `host`, `exchange` and `last` is set.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]

@@ -5,6 +5,11 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gateway_body::{Content, Meter};
+use gateway_message::{
+    self as message, Disagreement, FieldsMalformed, MethodRefused, Origin, Reading, RequestHead,
+    RequestTarget, TargetMalformed, fields, method,
+};
 use http::header::{AUTHORIZATION, EXPECT, HOST, SEC_WEBSOCKET_KEY};
 use http::{HeaderMap, HeaderValue, Method, Uri, Version};
 use hyper::body::Incoming;
@@ -14,11 +19,6 @@ use hyper::upgrade::OnUpgrade;
 use super::connection::ConnectionContext;
 use super::request::{Request, Upgrade};
 use super::websocket;
-use crate::body::{Content, Meter};
-use crate::message::{
-    self, Disagreement, FieldsMalformed, MethodRefused, Origin, Reading, RequestHead,
-    RequestTarget, TargetMalformed, fields, method,
-};
 
 /// A request whose claims about its destination agree. The rest is not read yet, because how to
 /// read the path may depend on the origin.
@@ -32,7 +32,7 @@ pub struct Addressed {
 /// A request that may be judged.
 pub struct Accepted(Box<Request>);
 
-crate::names::faults! {
+gateway_names::faults! {
     /// Why a request was not accepted.
     #[derive(Debug, thiserror::Error)]
     pub enum Rejected {
@@ -45,7 +45,7 @@ crate::names::faults! {
         /// The claims about the destination do not agree.
         Disagreement(#[from] Disagreement) = inner transparent,
         /// The head was malformed on the wire.
-        Wire(#[from] crate::wire::WireMalformed) = inner transparent,
+        Wire(#[from] gateway_wire::WireMalformed) = inner transparent,
         /// The request for a WebSocket does not follow RFC 6455 and RFC 8441, or an extended
         /// CONNECT names another protocol.
         Upgrade = Upgrade "the request for a WebSocket is malformed, or asks for another protocol",
@@ -179,7 +179,7 @@ impl Accepted {
     }
 
     /// Takes the request out, for the next stage.
-    pub(crate) fn into_request(self) -> Box<Request> {
+    pub fn into_request(self) -> Box<Request> {
         self.0
     }
 }

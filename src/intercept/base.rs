@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use gateway_message::{Authority, Disagreement, Origin, Scheme};
 use http::header::{HOST, LOCATION, ORIGIN, SET_COOKIE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Uri};
 
 use super::synthetic::GATEWAY_NAME;
-use crate::message::{Authority, Disagreement, Origin, Scheme};
 
 /// The aliases of a `base` listener, and their origins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_message::Host;
+use gateway_names::SessionId;
 use rustls::ServerConfig;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use time::OffsetDateTime;
 
 use super::leaves::{self, IsReached, Leaves};
 use super::mint::{CaError, CaSettings, KeptCa, Mint, MintRefused};
-use crate::message::Host;
-use crate::names::SessionId;
 
 /// The CA of one session, its leaves, and the TLS server configuration that presents them.
 ///
@@ -108,7 +108,7 @@ impl SessionCa {
     }
 }
 
-crate::names::concealed!(SessionCa);
+gateway_names::concealed!(SessionCa);
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use gateway_names::{ReasonCode, User};
+
 use super::evidence::{Held, HeldToken, Presented};
-use crate::names::{ReasonCode, User};
 
 /// The caller of a connection, as its evidence shows: a user, if any, and groups. Policy reads both
 /// in addition to the session, which the evidence selects.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
+use gateway_message::{Authority, Host, Origin, Scheme};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
@@ -19,7 +20,6 @@ use tokio_rustls::server::TlsStream;
 
 use super::door::DoorTls;
 use super::prefixed::Prefixed;
-use crate::message::{Authority, Host, Origin, Scheme};
 
 /// The stream of an accepted connection.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ impl ClientStream {
     }
 }
 
-crate::names::concealed!(DoorStream);
+gateway_names::concealed!(DoorStream);
 
 macro_rules! each {
     ($stream:expr, $inner:ident => $call:expr) => {

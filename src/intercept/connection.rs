@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use gateway_message::{Authority, ConnectionClaims, Host, Origin, Scheme};
+use gateway_names::{SessionId, Tie};
+
 use super::base::Aliases;
 use super::caller::Caller;
-use crate::message::{Authority, ConnectionClaims, Host, Origin, Scheme};
-use crate::names::{SessionId, Tie};
 
-crate::names::words! {
+gateway_names::words! {
     /// How a connection reached the gateway and named its destination; the names are those in
     /// policy and audit.
     pub enum Entry {
@@ -58,7 +59,7 @@ pub struct ConnectionContext {
 
 impl ConnectionContext {
     /// Returns where the connection goes, unchecked; `None` if only its requests say. The server
-    /// name overrides an address, as in [`mod@crate::message::agree`].
+    /// name overrides an address, as in [`mod@gateway_message::agree`].
     #[must_use]
     pub fn said_origin(&self) -> Option<Origin> {
         let dialled = self.destination.map(|address| address.port());

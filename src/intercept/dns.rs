@@ -4,13 +4,13 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use gateway_message::Host;
+use gateway_wire::dns::{Transport, Unread, host, read, reply};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA};
 use hickory_proto::rr::{DNSClass, RData, RecordType};
 
 use super::synthetic::{Addresses, GATEWAY, GATEWAY_NAME, Synthetic};
-use crate::message::Host;
-use crate::wire::dns::{Transport, Unread, host, read, reply};
 
 /// The outcome of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Answer {
     pub host: Option<Host>,
 }
 
-crate::names::words! {
+gateway_names::words! {
     /// Why a query was answered as it was.
     pub enum DnsVerdict {
         /// An allowed name: its synthetic address.

@@ -117,7 +117,7 @@ impl PartialEq for DoorTls {
 
 impl Eq for DoorTls {}
 
-crate::names::concealed!(DoorTls);
+gateway_names::concealed!(DoorTls);
 
 /// Whether a certificate has expired.
 #[must_use]

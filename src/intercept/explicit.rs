@@ -2,6 +2,9 @@
 
 use std::io;
 
+use gateway_message::{Authority, AuthorityMalformed, Host, Scheme};
+use gateway_wire::socks::SocksTarget;
+use gateway_wire::{HeadReader, WireMalformed, parse_head};
 use http::header::{HOST, PROXY_AUTHORIZATION};
 use http::{HeaderValue, Request, Uri};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -10,9 +13,6 @@ use super::evidence::{Presented, TOKEN_FIELD};
 use super::prefixed::Prefixed;
 use super::socks;
 use super::synthetic::GATEWAY_NAME;
-use crate::message::{Authority, AuthorityMalformed, Host, Scheme};
-use crate::wire::socks::SocksTarget;
-use crate::wire::{HeadReader, WireMalformed, parse_head};
 
 /// The longest head of a CONNECT, in bytes.
 const CONNECT_HEAD: usize = 16 << 10;
@@ -40,7 +40,7 @@ pub enum Asked {
     Requests,
 }
 
-crate::names::faults! {
+gateway_names::faults! {
     /// Why a client of the proxy port is not served.
     #[derive(Debug, thiserror::Error)]
     pub enum OpeningRefused {

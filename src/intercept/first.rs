@@ -3,10 +3,10 @@
 
 use std::io;
 
+use gateway_names::ReasonCode;
 use tokio::io::AsyncRead;
 
 use super::prefixed::Prefixed;
-use crate::names::ReasonCode;
 
 /// The protocol that the first bytes indicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

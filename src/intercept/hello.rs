@@ -8,6 +8,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use gateway_message::{Host, HostMalformed};
+use gateway_names::ReasonCode;
+use gateway_wire::hello::{HelloFault, HelloReader};
 use rustls::ServerConfig;
 use rustls::server::{Accepted, ClientHello};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -18,9 +21,6 @@ use tokio_rustls::server::TlsStream;
 use super::ca::SessionCa;
 use super::mint::MintRefused;
 use super::synthetic::is_synthetic;
-use crate::message::{Host, HostMalformed};
-use crate::names::ReasonCode;
-use crate::wire::hello::{HelloFault, HelloReader};
 
 /// The known destination before the client's hello.
 #[derive(Debug, Clone, Copy)]

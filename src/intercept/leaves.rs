@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use gateway_message::Host;
 use lru::LruCache;
 use parking_lot::Mutex;
 use rustls::crypto::CryptoProvider;
@@ -16,7 +17,6 @@ use time::OffsetDateTime;
 
 use super::budget::Budget;
 use super::mint::{CaSettings, Mint, MintRefused};
-use crate::message::Host;
 
 /// Returns how many leaves all sessions of this process have minted.
 #[must_use]
@@ -162,7 +162,7 @@ impl ResolvesServerCert for Leaves {
     }
 }
 
-crate::names::concealed!(Leaves);
+gateway_names::concealed!(Leaves);
 
 /// How many leaves of hosts that no policy reaches are cached.
 const REFUSING_KEPT: usize = 128;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use gateway_message::Host;
+use gateway_names::SessionId;
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyUsagePurpose,
@@ -15,8 +17,6 @@ use time::OffsetDateTime;
 use zeroize::Zeroizing;
 
 use super::key::Key;
-use crate::message::Host;
-use crate::names::SessionId;
 
 /// The settings of a session's CA.
 #[derive(Debug, Clone)]
@@ -70,7 +70,7 @@ pub enum CaError {
     Tls(#[source] rustls::Error),
 }
 
-crate::names::faults! {
+gateway_names::faults! {
     /// Why no leaf is minted for a host.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
     pub enum MintRefused {
@@ -274,9 +274,9 @@ fn leaf_key() -> Result<Key, CaError> {
     Ok(KEY.get_or_init(|| key).clone())
 }
 
-crate::names::concealed!(KeptCa);
+gateway_names::concealed!(KeptCa);
 
-crate::names::concealed!(Mint);
+gateway_names::concealed!(Mint);
 
 fn common_name(session: &SessionId) -> DistinguishedName {
     let mut name = DistinguishedName::new();

@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
+use gateway_names::delegated;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::consume_budget;
 
 use super::budget::Budget;
-use crate::names::delegated;
 
 /// The connection underneath HTTP/2.
 pub struct Paced<IO> {

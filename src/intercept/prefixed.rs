@@ -5,9 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
+use gateway_names::delegated;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-
-use crate::names::delegated;
 
 /// A stream, preceded by the bytes that were read ahead.
 pub struct Prefixed<IO> {

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gateway_audit::Noted;
+use gateway_body::read::Prefix;
+use gateway_body::{Content, HoldBudget, HoldFault, Limit, Meter, digest};
+use gateway_message::RequestHead;
 use http::HeaderValue;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body::Body as _;
@@ -10,10 +14,6 @@ use hyper::upgrade::OnUpgrade;
 
 use super::connection::ConnectionContext;
 use super::websocket;
-use crate::audit::Noted;
-use crate::body::read::Prefix;
-use crate::body::{Content, HoldBudget, HoldFault, Limit, Meter, digest};
-use crate::message::RequestHead;
 
 /// One request on its way from the client to the origin.
 ///
@@ -21,17 +21,17 @@ use crate::message::RequestHead;
 /// stage passes it on whole, so everything that travels with a request is listed here.
 pub struct Request {
     /// The connection on which the request arrived.
-    pub(crate) connection: Arc<ConnectionContext>,
+    pub connection: Arc<ConnectionContext>,
     /// The canonical head.
-    pub(crate) head: RequestHead,
+    pub head: RequestHead,
     /// The content, which streams until something buffers it.
-    pub(crate) content: Content,
+    pub content: Content,
     /// Counts the bytes of content that moved.
-    pub(crate) meter: Arc<Meter>,
+    pub meter: Arc<Meter>,
     /// Where phantoms in the content are noted, if the content is searched.
-    pub(crate) noted: Option<Arc<Noted>>,
+    pub noted: Option<Arc<Noted>>,
     /// The protocol that the client wants to switch to.
-    pub(crate) upgrade: Option<Box<Upgrade>>,
+    pub upgrade: Option<Box<Upgrade>>,
 }
 
 /// A requested switch of the connection's protocol.
@@ -57,7 +57,7 @@ impl Request {
     ///
     /// # Errors
     /// [`HoldFault`] by cause. The request is dropped then.
-    pub(crate) async fn hold(
+    pub async fn hold(
         mut self: Box<Self>,
         limit: Limit,
         budget: &Arc<HoldBudget>,
@@ -68,13 +68,13 @@ impl Request {
     }
 
     /// Replaces the held content by its decoded form.
-    pub(crate) fn decoded(&mut self, content: Bytes) {
+    pub fn decoded(&mut self, content: Bytes) {
         self.head.fields.remove(CONTENT_ENCODING);
         self.replace_content(content);
     }
 
     /// Replaces the held content, and its digests. Content that still streams after it stays.
-    pub(crate) fn replace_content(&mut self, content: Bytes) {
+    pub fn replace_content(&mut self, content: Bytes) {
         let fields = &mut self.head.fields;
         digest::make_anew(fields, &content);
         self.content.replace(content);
@@ -90,7 +90,7 @@ impl Request {
     ///
     /// # Errors
     /// As [`Request::hold`].
-    pub(crate) async fn hold_if_short(
+    pub async fn hold_if_short(
         mut self: Box<Self>,
         limit: Limit,
         budget: &Arc<HoldBudget>,

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gateway_message::Host;
+use gateway_wire::dns::Transport;
 use parking_lot::{Mutex, MutexGuard};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
@@ -18,8 +20,6 @@ use super::caller::{Caller, CallerRefused};
 use super::dns::{Answer, answer};
 use super::evidence::{HeldInterface, by_interface};
 use super::synthetic::Synthetic;
-use crate::message::Host;
-use crate::wire::dns::Transport;
 
 /// Whether a name gets an answer, since some policy could permit this caller a request to it.
 pub type MayResolve = Box<dyn Fn(&Host, Option<&Caller>) -> bool + Send + Sync>;

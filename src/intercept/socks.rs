@@ -4,15 +4,15 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-
-use super::prefixed::Prefixed;
-use crate::message::Host;
-use crate::wire::Cursor;
-use crate::wire::socks::{
+use gateway_message::Host;
+use gateway_wire::Cursor;
+use gateway_wire::socks::{
     CONNECT, LOGIN_VERSION, NO_AUTHENTICATION, NO_METHOD, Reply, SocksFault, SocksRequest,
     SocksTarget, USER_PASSWORD, VERSION, greeting, login,
 };
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+
+use super::prefixed::Prefixed;
 
 /// Checks a user and a password.
 pub type Accepts<'a> = dyn Fn(&[u8], &[u8]) -> Checking<'a> + Sync + 'a;
@@ -20,7 +20,7 @@ pub type Accepts<'a> = dyn Fn(&[u8], &[u8]) -> Checking<'a> + Sync + 'a;
 /// Resolves to whether they are right.
 pub type Checking<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
-crate::names::faults! {
+gateway_names::faults! {
     /// Why the negotiation ended before a tunnel.
     #[derive(Debug, thiserror::Error)]
     pub enum Error {
@@ -144,7 +144,7 @@ async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Authority;
+    use gateway_message::Authority;
     use tokio::io::AsyncReadExt;
 
     /// Runs a negotiation with known client bytes; returns the outcome and what the client read.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::message::Host;
+use gateway_message::Host;
 
 /// The address pool of one session; a name keeps its pair of addresses until the session ends.
 ///

@@ -5,6 +5,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_launch::unsent;
+use gateway_names::delegated;
+use gateway_session::{Revocation, Severable};
 use rustix::net::Shutdown;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -13,9 +16,6 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::Error;
-use crate::launch::unsent;
-use crate::names::delegated;
-use crate::session::{Revocation, Severable};
 
 /// A socket that is registered with the revocations of the credentials that it may carry.
 pub(super) struct Carrier {

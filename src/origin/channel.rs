@@ -3,6 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use gateway_body::{Meter, Outgoing};
+use gateway_credential::{AnswerPlan, Credentialed, Verified};
+use gateway_message::{Authority, Origin, RequestHead, Scheme};
+use gateway_names::Tie;
+use gateway_session::{Revocation, Revoked};
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
 use hyper::body::Incoming;
@@ -19,11 +24,6 @@ use super::rule::OriginSettings;
 use super::sender::{Sender, StreamSlot};
 use super::tls::{Carried, Configurations};
 use super::vet::vet;
-use crate::body::{Meter, Outgoing};
-use crate::credential::{AnswerPlan, Credentialed, Verified};
-use crate::message::{Authority, Origin, RequestHead, Scheme};
-use crate::names::Tie;
-use crate::session::{Revocation, Revoked};
 
 /// The origin side of one runtime thread, with the settings of one generation.
 pub struct Origins(Arc<Dialer>);

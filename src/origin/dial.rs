@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gateway_message::{Host, Origin};
 use ipnet::IpNet;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -18,7 +19,6 @@ use super::resolve::Resolve;
 use super::rule::{OriginRule, OriginSettings};
 use super::upstream;
 use super::vet::{OF_METADATA_NAMES, vet_host};
-use crate::message::{Host, Origin};
 
 /// Connects to an origin, at one of its vetted addresses, or by the upstream proxy.
 ///

@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use gateway_message::Scheme;
+use gateway_session::Revocation;
+
 use super::carrier::Carrier;
 use super::ignore_write_errors::IgnoreWriteErrors;
 use super::pool::{Pool, PoolKey};
@@ -11,8 +14,6 @@ use super::rule::OriginSettings;
 use super::sender::{Sender, http1_over, http2_over};
 use super::tls::{Carried, Configurations, Offer};
 use super::{Error, dial};
-use crate::message::Scheme;
-use crate::session::Revocation;
 
 /// The dialer of one runtime thread.
 pub(super) struct Dialer {

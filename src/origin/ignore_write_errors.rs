@@ -4,9 +4,8 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use gateway_names::delegated;
 use tokio::io::{AsyncRead, AsyncWrite};
-
-use crate::names::delegated;
 
 /// A connection that still reads what the peer sent after its write side has failed.
 ///

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use gateway_body::Meter;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::dialer::Dialer;
 use super::pool::PoolKey;
 use super::sender::{Http1, StreamSlot};
-use crate::body::Meter;
 
 /// Returns an HTTP/1.1 connection to the pool.
 pub(super) struct Return {

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use gateway_body::Outgoing;
+use gateway_message::Origin;
+use gateway_names::{Identity, Map, SessionId};
 use hyper::client::conn::http2;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::sender::{Http1, StreamSlot};
-use crate::body::Outgoing;
-use crate::message::Origin;
-use crate::names::{Identity, Map, SessionId};
 
 /// What two exchanges must have in common to use one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -278,8 +278,9 @@ const MOST_HOST_POOLS: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use gateway_message::{Authority, Host, Scheme};
+
     use super::*;
-    use crate::message::{Authority, Host, Scheme};
 
     fn key(session: &str, host: &str) -> Arc<PoolKey> {
         Arc::new(PoolKey {

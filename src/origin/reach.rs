@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use gateway_message::Authority;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
@@ -10,7 +11,6 @@ use tokio::time::{Instant, sleep_until};
 use super::Error;
 use super::race::{RESOLUTION_DELAY, Race};
 use super::resolve::{Family, Resolve};
-use crate::message::Authority;
 
 /// Connects to a host, whose addresses may be public ones and those of the exceptions.
 ///

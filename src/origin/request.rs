@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use gateway_body::Outgoing;
+use gateway_message::RequestHead;
 use http::header::{CONNECTION, EXPECT, HOST, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, Request, StatusCode, Uri, Version};
 use http_body::Body as _;
@@ -9,8 +11,6 @@ use http_body::Body as _;
 use super::Error;
 use super::heard::Heard;
 use super::sender::host_field;
-use crate::body::Outgoing;
-use crate::message::RequestHead;
 
 /// How long a request's content waits for the origin's 100. RFC 9110 §10.1.1: a client may not wait
 /// for ever.
@@ -106,7 +106,7 @@ fn needs_chunked(method: &Method, content: &Outgoing) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Authority, EncodedSlash, Origin, RequestTarget, Scheme};
+    use gateway_message::{Authority, EncodedSlash, Origin, RequestTarget, Scheme};
     use http::header::CONTENT_TYPE;
 
     fn head(kind: &'static str) -> RequestHead {

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_credential::UpstreamLogin;
+use gateway_message::{Authority, HostPattern, Origin, OriginPattern};
 use ipnet::IpNet;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::resolve::ResolverSettings;
-use crate::credential::UpstreamLogin;
-use crate::message::{Authority, HostPattern, Origin, OriginPattern};
 
 /// Which HTTP version the gateway speaks with an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -7,6 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gateway_body::Outgoing;
+use gateway_message::Origin;
 use http::{HeaderValue, Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
@@ -15,8 +17,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Error;
 use super::heard::{Heard, noted};
-use crate::body::Outgoing;
-use crate::message::Origin;
 
 /// How many bytes of one response an HTTP/2 origin may send before the client reads them.
 const STREAM_WINDOW: u32 = 512 << 10;

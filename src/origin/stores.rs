@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use gateway_credential::{HttpAnswer, HttpClient, StoreError, StoreFuture};
+use gateway_message::{HostPattern, Origin, OriginPattern, Scheme};
 use http::header::{HOST, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -30,8 +32,6 @@ use super::rule::{
 };
 use super::tls::{self, Offer};
 use super::{Error, chain, dial, reach, upstream};
-use crate::credential::{HttpAnswer, HttpClient, StoreError, StoreFuture};
-use crate::message::{HostPattern, Origin, OriginPattern, Scheme};
 
 /// A client for the servers of one store. It keeps no connection, because it is used only every few
 /// minutes.

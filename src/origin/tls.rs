@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use gateway_names::{Identity, SYSTEM_BUNDLES};
 use parking_lot::Mutex;
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs;
@@ -12,7 +13,6 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::Error;
 use super::rule::{OriginProtocol, OriginSettings};
-use crate::names::{Identity, SYSTEM_BUNDLES};
 
 /// The configurations in use, one per identity and rule, so that no identity resumes another's TLS
 /// session (RFC 8446 §2.2: a resumed session inherits what was authenticated).

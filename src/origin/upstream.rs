@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use gateway_message::Authority;
 use http::HeaderValue;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -14,7 +15,6 @@ use super::reach::{anywhere, to_authority};
 use super::resolve::Resolve;
 use super::rule::UpstreamProxy;
 use super::upstream_failure::{UpstreamFailure, UpstreamFault};
-use crate::message::Authority;
 
 /// Opens a tunnel to an origin.
 ///

@@ -1,7 +1,7 @@
 //! Why an upstream proxy opened no way to an origin.
 
-use crate::credential::LoginUnavailable;
-use crate::message::Authority;
+use gateway_credential::LoginUnavailable;
+use gateway_message::Authority;
 
 /// The upstream proxy opened no way to the origin. Nothing of the exchange was sent.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! Which addresses may be dialled. No policy changes this (R20).
 
-use crate::message::Authority;
-use crate::names::ReasonCode;
+use gateway_message::Authority;
+use gateway_names::ReasonCode;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};

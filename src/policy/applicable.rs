@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use gateway_intercept::Caller;
+use gateway_message::Host;
+use gateway_names::{CredentialName, SessionId};
+use gateway_session::Session;
 use parking_lot::{Mutex, RwLock};
 
 use super::question::Facts;
 use super::rule_set::{Question, RuleSet};
 use super::schema::Action;
-use crate::intercept::Caller;
-use crate::message::Host;
-use crate::names::{CredentialName, SessionId};
-use crate::session::Session;
 
 /// Caches the rules that can apply to the requests of a session to a host.
 #[derive(Default)]

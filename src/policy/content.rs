@@ -6,12 +6,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use cedar_policy::{Expression, RestrictedExpression};
+use gateway_body::fact::{FactType, FactValue, Location, Plain};
+use gateway_body::read::{Asked, Prefix, Protocol, Unread};
+use gateway_body::{Document, Questions};
+use gateway_message::{FormName, Host, Origin, OriginPattern, RequestHead, Route};
 
 use super::value::{text, texts};
-use crate::body::fact::{FactType, FactValue, Location, Plain};
-use crate::body::read::{Asked, Prefix, Protocol, Unread};
-use crate::body::{Document, Questions};
-use crate::message::{FormName, Host, Origin, OriginPattern, RequestHead, Route};
 
 /// A declared fact of content: `context.content.NAME`.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -9,6 +9,7 @@
 use std::num::NonZeroUsize;
 
 use foldhash::quality::RandomState;
+use gateway_names::User;
 use http::header::CONTENT_TYPE;
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -20,12 +21,11 @@ use super::question::{Facts, LendQuestion};
 use super::rule_set::RuleSet;
 use super::schema::Action;
 use super::verdict::Verdict;
-use crate::names::User;
 
 /// The verdicts of one generation. The least recently used are dropped first.
 pub(super) struct DecisionCache(Mutex<LruCache<Box<[u8]>, Verdict, RandomState>>);
 
-crate::names::concealed!(DecisionCache);
+gateway_names::concealed!(DecisionCache);
 
 impl DecisionCache {
     /// Creates an empty cache.
@@ -125,12 +125,13 @@ const MOST_POLICIES: usize = 16;
 
 #[cfg(test)]
 mod tests {
+    use gateway_message::{EncodedSlash, RequestTarget, Scheme};
+    use gateway_names::{CredentialName, SessionId};
+
     use super::*;
-    use crate::message::{EncodedSlash, RequestTarget, Scheme};
-    use crate::names::{CredentialName, SessionId};
-    use crate::policy::fact::{FACTS, Scope};
-    use crate::policy::generation::tests::{BEARER, owned, policies};
-    use crate::policy::question::OwnedFacts;
+    use crate::fact::{FACTS, Scope};
+    use crate::generation::tests::{BEARER, owned, policies};
+    use crate::question::OwnedFacts;
 
     /// Whether a request is allowed, first alone, then after another request was judged.
     fn allowed(condition: &str, request: &OwnedFacts, before: &OwnedFacts) -> [bool; 2] {

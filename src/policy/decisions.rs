@@ -36,6 +36,12 @@
 
 use std::time::SystemTime;
 
+use gateway_body::fact::Plain;
+use gateway_body::read::Protocol;
+use gateway_message::{
+    Authority, EncodedSlash, Host, Origin, Place, RequestHead, RequestTarget, Scheme,
+};
+use gateway_names::{CredentialName, PolicyId, SessionId, User};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 use serde::Deserialize;
@@ -50,12 +56,6 @@ use super::explain::Explanation;
 use super::generation::{Generation, Policies};
 use super::question::{LendQuestion, OwnedFacts};
 use super::verdict::Verdict;
-use crate::body::fact::Plain;
-use crate::body::read::Protocol;
-use crate::message::{
-    Authority, EncodedSlash, Host, Origin, Place, RequestHead, RequestTarget, Scheme,
-};
-use crate::names::{CredentialName, PolicyId, SessionId, User};
 
 /// The result of running a decision file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -565,7 +565,7 @@ fn field_map(lines: &[String]) -> Result<HeaderMap, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::generation::tests::policies;
+    use crate::generation::tests::policies;
 
     const POLICY: &str = r#"@id("reads") permit(principal in Gateway::Group::"ci", action in Gateway::Action::"read",
         resource == Gateway::Host::"api.github.com") when { context.prefixes.contains("/repos/o/r") };"#;

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use gateway_names::{CredentialName, PolicyId};
+
 use super::fault::Fault;
 use super::generate;
 use super::generation::Generation;
@@ -11,7 +13,6 @@ use super::question::{Facts, LendQuestion};
 use super::rule::Rule;
 use super::schema::{Action, Actions};
 use super::verdict::{Outcome, Verdict};
-use crate::names::{CredentialName, PolicyId};
 
 /// A verdict in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -240,8 +241,8 @@ const MOST_LOOKED_AT: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::generation::tests::{BEARER, owned, policies};
-    use crate::policy::question::OwnedFacts;
+    use crate::generation::tests::{BEARER, owned, policies};
+    use crate::question::OwnedFacts;
 
     fn explained(text: &str, request: &OwnedFacts) -> Explanation {
         let generation = policies(text).current();

@@ -6,14 +6,14 @@ use std::cell::OnceCell;
 use std::time::UNIX_EPOCH;
 
 use cedar_policy::{EntityUid, RestrictedExpression as Value};
+use gateway_body::fact::FactType;
+use gateway_message::Scheme;
 
 use super::fault::Fault;
 use super::multimap::{Fields, Query, content_type};
 use super::path::{any_segments, depth, prefixes, segments};
 use super::question::{Facts, LendQuestion};
 use super::value::{text, texts};
-use crate::body::fact::FactType;
-use crate::message::Scheme;
 
 /// The type of a fact in Cedar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -359,8 +359,9 @@ fn now(of: &Reader<'_>) -> Result<Value, Fault> {
 
 #[cfg(test)]
 mod tests {
+    use gateway_body::read::Protocol;
+
     use super::*;
-    use crate::body::read::Protocol;
 
     #[test]
     fn every_fact_of_a_protocol_is_in_the_table_and_no_other() {

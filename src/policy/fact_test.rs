@@ -9,13 +9,13 @@ use std::fmt::Write as _;
 
 use cedar_policy::RestrictedExpression as Value;
 use cedar_policy::pst::{BinaryOp, Expr, Literal, PatternElem};
+use gateway_names::Map;
 use smallvec::SmallVec;
 
 use super::decision_key::DecisionKey;
 use super::fact::{Fact, Kind, OF_PATH, Reader};
 use super::fault::Fault;
 use super::path::{any_segments, depth, prefixes, segments};
-use crate::names::Map;
 
 /// A test of a fact.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
+use gateway_audit::Noted;
+use gateway_body::fact::{Behind, Plain, is_multipart_name, plain};
+use gateway_body::read::Prefix;
+use gateway_body::{Document, FormFault, HoldBudget, HoldFault, Limit, Questions, Share};
+use gateway_intercept::Request;
+use gateway_message::RequestHead;
+use gateway_session::{
+    ContentSearch, CredentialRefusal, CredentialUse, DetectedCredentials, Identified, Session,
+};
+
 use super::applicable::KnownRules;
 use super::content::{ContentFacts, Declared};
 use super::generation::{Generation, Policies};
 use super::judged::{JudgedRequest, Refused};
-use crate::audit::Noted;
-use crate::body::fact::{Behind, Plain, is_multipart_name, plain};
-use crate::body::read::Prefix;
-use crate::body::{Document, FormFault, HoldBudget, HoldFault, Limit, Questions, Share};
-use crate::intercept::Request;
-use crate::message::RequestHead;
-use crate::session::{
-    ContentSearch, CredentialRefusal, CredentialUse, DetectedCredentials, Identified, Session,
-};
 
 /// The limits for reading content.
 #[derive(Clone, Copy, Debug)]

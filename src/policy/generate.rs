@@ -1,12 +1,12 @@
 //! Generates Cedar policies: for `--allow` and `--secret`, and for the proposals in refusals.
 
 use cedar_policy::EntityId;
+use gateway_message::route::readings;
+use gateway_message::{Origin, Scheme};
+use gateway_names::{CredentialName, PolicyId, SessionId};
 
 use super::question::{Facts, LendQuestion};
 use super::schema::Action;
-use crate::message::route::readings;
-use crate::message::{Origin, Scheme};
-use crate::names::{CredentialName, PolicyId, SessionId};
 
 /// Permits a session, or every session, to send any request to a host, on one port or on all ports.
 ///
@@ -320,13 +320,13 @@ const LEND: &str = "action == Gateway::Action::\"lend\"";
 
 #[cfg(test)]
 mod tests {
+    use gateway_message::{EncodedSlash, RequestTarget, Scheme};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::message::{EncodedSlash, RequestTarget, Scheme};
-    use crate::policy::generation::tests::{BEARER, declared, owned, policies};
-    use crate::policy::question::OwnedFacts;
-    use crate::policy::{Policies, Source};
+    use crate::generation::tests::{BEARER, declared, owned, policies};
+    use crate::question::OwnedFacts;
+    use crate::{Policies, Source};
 
     fn allows(text: &str, host: &str, port: u16) -> bool {
         let request = OwnedFacts {
@@ -410,7 +410,7 @@ mod tests {
     fn learned_requests_are_permitted_by_method_and_path_and_no_others() {
         let origin = Origin {
             scheme: Scheme::Https,
-            authority: crate::message::Authority {
+            authority: gateway_message::Authority {
                 host: "api.example.com".parse().unwrap(),
                 port: 443,
             },
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn a_learned_loan_is_for_its_place_its_methods_and_its_paths() {
         let request = owned();
-        let authority = crate::message::Authority {
+        let authority = gateway_message::Authority {
             host: request.host.clone(),
             port: request.port,
         };

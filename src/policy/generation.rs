@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use cedar_policy::{AuthorizationError, Authorizer, Decision, Request, Response};
+use gateway_message::{Host, RequestTarget};
+use gateway_names::{CredentialName, PolicyId};
 
 use super::applicable::{ApplicableRules, Asked};
 use super::content::Declared;
@@ -20,8 +22,6 @@ use super::rule_set::{Head, Part, Question, RuleSet, RuleSets};
 use super::schema::Actions;
 use super::source::{Lint, Problems, Source};
 use super::verdict::{Outcome, Verdict};
-use crate::message::{Host, RequestTarget};
-use crate::names::{CredentialName, PolicyId};
 
 /// One loaded set of policies. It is immutable, so its answers never change.
 #[derive(Debug)]
@@ -168,7 +168,7 @@ impl Generation {
     }
 
     /// Judges whether the request may carry a credential at a place, given in the text form of
-    /// [`crate::message::Place`].
+    /// [`gateway_message::Place`].
     ///
     /// This does not cover the request itself, which [`Self::ask`] must have allowed.
     pub fn lend(&self, facts: &Facts<'_>, credential: &CredentialName, place: &str) -> Verdict {

@@ -1,13 +1,13 @@
 //! Finds the rules that can apply, by the principal and resource in their scopes, so that thousands
 //! of other rules cost nothing.
 
+use gateway_message::Host;
+use gateway_names::Map;
 use smallvec::{SmallVec, smallvec};
 
 use super::question::Principal;
 use super::rule::{Rule, What, Who};
 use super::schema::{Action, Actions, domains};
-use crate::message::Host;
-use crate::names::Map;
 
 /// The rules of a generation, indexed by scope.
 ///

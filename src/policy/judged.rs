@@ -4,6 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, OnceLock};
 
+use gateway_audit::Text;
+use gateway_intercept::{Caller, HeldToken, Request, TokenDenied, TokenUse};
+use gateway_message::{named_paths, names_path};
+use gateway_names::{CredentialName, PolicyId};
+use gateway_session::{Bindings, DetectedCredentials, Revocation, Session};
 use http::HeaderMap;
 
 use super::applicable::{ApplicableRules, Asked};
@@ -13,11 +18,6 @@ use super::fault::Fault;
 use super::generation::Generation;
 use super::question::{Facts, KeptFacts, LendQuestion};
 use super::verdict::{Outcome, Verdict};
-use crate::audit::Text;
-use crate::intercept::{Caller, HeldToken, Request, TokenDenied, TokenUse};
-use crate::message::{named_paths, names_path};
-use crate::names::{CredentialName, PolicyId};
-use crate::session::{Bindings, DetectedCredentials, Revocation, Session};
 
 /// Everything policies can read from one request.
 ///
@@ -265,14 +265,14 @@ impl Generation {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::policy::generation::tests::policies;
-    use crate::policy::question::tests::kept;
+    use crate::generation::tests::policies;
+    use crate::question::tests::kept;
 
     fn judged(path: &str) -> JudgedRequest {
         judged_of(kept(path))
     }
 
-    pub(in crate::policy) fn judged_of(kept: KeptFacts) -> JudgedRequest {
+    pub(crate) fn judged_of(kept: KeptFacts) -> JudgedRequest {
         JudgedRequest {
             kept,
             rules: None,

@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
+use gateway_intercept::{Caller, TokenDenied};
+use gateway_names::{CredentialName, PolicyId};
+use gateway_session::{Bindings, Session};
 use http::HeaderMap;
 
 use super::generation::Generation;
 use super::judged::JudgedRequest;
-use crate::intercept::{Caller, TokenDenied};
-use crate::names::{CredentialName, PolicyId};
-use crate::session::{Bindings, Session};
 
-crate::names::faults! {
+gateway_names::faults! {
     /// Why a request may not be sent, or may not go on.
     #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
     pub enum Objection {
@@ -148,18 +148,18 @@ mod tests {
     use std::collections::BTreeSet;
     use std::time::Duration;
 
+    use gateway_intercept::{HeldToken, KEY_NUMBER, RevokedTokens, TokenPeer, TokenVerifier};
+    use gateway_names::{ReasonCode, SessionId};
+    use gateway_session::phantom::{Issue, PhantomKey};
+    use gateway_session::{
+        Binding, Creation, Lifetime, Moment, Revocation, Revocations, SessionRequest,
+    };
+    use gateway_token::{TokenKey, inspect};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::intercept::{HeldToken, KEY_NUMBER, RevokedTokens, TokenPeer, TokenVerifier};
-    use crate::names::{ReasonCode, SessionId};
-    use crate::policy::judged::tests::judged_of;
-    use crate::policy::question::tests::kept;
-    use crate::session::phantom::{Issue, PhantomKey};
-    use crate::session::{
-        Binding, Creation, Lifetime, Moment, Revocation, Revocations, SessionRequest,
-    };
-    use crate::token::{TokenKey, inspect};
+    use crate::judged::tests::judged_of;
+    use crate::question::tests::kept;
 
     /// An event after the request was judged: any of these, in any order.
     #[derive(Debug, Clone, Copy)]
@@ -199,7 +199,7 @@ mod tests {
             .unwrap()
             .as_secs();
         let caveats = [
-            crate::token::Caveat::Before(ends),
+            gateway_token::Caveat::Before(ends),
             format!("host in {host}").parse().unwrap(),
         ];
         let key = TokenKey::derive(&[1; 32], KEY_NUMBER, &session);

@@ -5,14 +5,14 @@
 use cedar_policy::pst::{
     BinaryOp, Clause, EntityUID, Expr, Literal, PatternElem, Template, UnaryOp, Var,
 };
+use gateway_message::{Host, Shared, shared};
+use gateway_names::CredentialName;
 
 use super::content::Declared;
 use super::fact::{Fact, OF_PATH};
 use super::literal::literal_fault;
 use super::rule::{Rule, What, scope_entity};
 use super::schema::{Action, Actions, host_fault};
-use crate::message::{Host, Shared, shared};
-use crate::names::CredentialName;
 
 /// The findings about one policy.
 #[derive(Default, Debug)]

@@ -1,8 +1,9 @@
 //! The canonical forms of facts' values, and why a literal in a policy can never match.
 
+use gateway_intercept::Entry;
+use gateway_message::{EncodedSlash, Place, RequestTarget};
+
 use super::fact::Fact;
-use crate::intercept::Entry;
-use crate::message::{EncodedSlash, Place, RequestTarget};
 
 /// Returns why no request can have this value in this fact. `None` if a request may have it.
 pub(super) fn literal_fault(fact: Fact, literal: &str) -> Option<String> {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use cedar_policy::{PolicySet, ValidationMode, ValidationWarning, Validator};
+use gateway_names::PolicyId;
 use miette::Diagnostic;
 
 use super::content::Declared;
@@ -11,7 +12,6 @@ use super::lint;
 use super::rule::Rule;
 use super::schema::schema;
 use super::source::{Lines, Lint, Problem, Problems, Source};
-use crate::names::PolicyId;
 
 /// Parses and checks every source.
 ///

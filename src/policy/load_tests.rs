@@ -1,7 +1,7 @@
 //! Tests of loading: what is refused, what is warned about, and how policies are named.
 
 use super::*;
-use crate::policy::generation::tests::declared;
+use crate::generation::tests::declared;
 
 fn problems(text: &str) -> Vec<Problem> {
     match load(&[Source::new("f.cedar", text)], &declared()) {

@@ -2,18 +2,18 @@
 //!
 //! Origins disagree about duplicates, `a[]`, `+` and letter case. A rule that restricts must see
 //! every reading. A rule that permits must see only values with a single reading. (A bare `;` is
-//! `%3B` in every [`crate::message::RequestTarget`].)
+//! `%3B` in every [`gateway_message::RequestTarget`].)
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
+use gateway_message::fields::folded_name;
+use gateway_message::pairs::{as_text, decoded};
+use gateway_message::{folded_parameters, in_lower_case, parameter_names};
 use http::header::{CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, HeaderName};
 
 use super::fault::Fault;
-use crate::message::fields::folded_name;
-use crate::message::pairs::{as_text, decoded};
-use crate::message::{folded_parameters, in_lower_case, parameter_names};
 
 /// A query's pairs and names.
 #[derive(Default, Debug)]

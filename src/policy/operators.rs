@@ -7,11 +7,11 @@ use cedar_policy::{
     Authorizer, Context, Decision, Entities, EntityId, EntityTypeName, EntityUid, PolicySet,
     Request, Schema, ValidationMode, Validator,
 };
+use gateway_names::SessionId;
 
 use super::source::{Problem, Problems, Source};
-use crate::names::SessionId;
 
-crate::names::words! {
+gateway_names::words! {
     /// The operations of an operator: the actions of `policies/control.cedarschema`.
     pub enum Operation {
         /// See the state of the gateway.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use gateway_message::route;
+
 use super::fault::Fault;
-use crate::message::route;
 
 /// Returns the path's segments. `/` has none, and a trailing slash adds none.
 pub(super) fn segments(path: &str) -> Result<impl Iterator<Item = &str>, Fault> {

@@ -8,6 +8,13 @@ use std::sync::Arc;
 
 use cedar_policy::Decision;
 use cedar_policy::pst::{BinaryOp, Clause, Effect, Expr, UnaryOp};
+use gateway_intercept::Caller;
+use gateway_message::{
+    Authority, EncodedSlash, Host, HostPattern, Origin, OriginPattern, RequestHead, RequestTarget,
+    Scheme,
+};
+use gateway_names::{SessionId, User};
+use gateway_session::{Binding, Session};
 
 use super::fact::Fact;
 use super::generation::{Generation, HostScope, METHODS, ask_cedar};
@@ -15,13 +22,6 @@ use super::question::{Facts, LendQuestion, OwnedFacts, Principal};
 use super::reads::{Read, reads_of};
 use super::rule::{Rule, What, Who, open};
 use super::rule_set::{Part, Question};
-use crate::intercept::Caller;
-use crate::message::{
-    Authority, EncodedSlash, Host, HostPattern, Origin, OriginPattern, RequestHead, RequestTarget,
-    Scheme,
-};
-use crate::names::{SessionId, User};
-use crate::session::{Binding, Session};
 
 /// The principal of future requests.
 #[derive(Clone, Debug)]

@@ -4,14 +4,14 @@
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
+use gateway_audit::Text;
+use gateway_intercept::{Entry, Request};
+use gateway_message::{Host, Origin, RequestTarget, Scheme, is_batch, named_paths};
+use gateway_names::{CredentialName, SessionId, User};
+use gateway_session::{CredentialUse, DetectedCredentials, Revocations, Session};
 use http::{HeaderMap, Method};
 
 use super::content::ContentFacts;
-use crate::audit::Text;
-use crate::intercept::{Entry, Request};
-use crate::message::{Host, Origin, RequestTarget, Scheme, is_batch, named_paths};
-use crate::names::{CredentialName, SessionId, User};
-use crate::session::{CredentialUse, DetectedCredentials, Revocations, Session};
 
 /// The principal of a question.
 #[derive(Clone, Copy, Debug)]
@@ -256,12 +256,13 @@ pub(super) struct LendQuestion<'a> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use gateway_message::{Authority, EncodedSlash};
+    use gateway_session::phantom::{Issue, PhantomKey};
+
     use super::*;
-    use crate::message::{Authority, EncodedSlash};
-    use crate::session::phantom::{Issue, PhantomKey};
 
     /// A `GET` request to api.github.com that carries the credential `github`.
-    pub(in crate::policy) fn kept(path: &str) -> KeptFacts {
+    pub(crate) fn kept(path: &str) -> KeptFacts {
         let id = SessionId::new("s1").unwrap();
         let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
         let session = Session::new(id, Vec::new(), phantoms, None);

@@ -7,11 +7,11 @@ use cedar_policy::{
     ActionConstraint, Effect, EntityTypeName, EntityUid, Policy, PrincipalConstraint,
     ResourceConstraint,
 };
+use gateway_names::PolicyId;
 
 use super::reads::{NotRead, Read};
 use super::schema::{Actions, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER};
 use super::split::Conditions;
-use crate::names::PolicyId;
 
 /// A loaded policy.
 #[derive(Debug)]

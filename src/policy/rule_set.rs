@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use cedar_policy::{Entities, Entity, EntityUid, Policy, PolicyId, PolicySet};
 use foldhash::fast::RandomState;
+use gateway_names::CredentialName;
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -19,7 +20,6 @@ use super::reads::{Hierarchy, Read};
 use super::rule::Rule;
 use super::schema::{ACTION, Action, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER, domains, uid};
 use super::verdict::Verdict;
-use crate::names::CredentialName;
 
 /// A set of rules that are judged together.
 #[derive(Debug)]
@@ -352,7 +352,7 @@ fn above(action: Action) -> HashSet<EntityUid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::generation::tests::{owned, policies, target};
+    use crate::generation::tests::{owned, policies, target};
 
     #[test]
     fn made_up_names_do_not_fill_the_cache() {

@@ -5,11 +5,11 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 
 use cedar_policy::{EntityId, EntityTypeName, EntityUid, Schema, SchemaFragment};
+use gateway_message::Host;
 use serde_json::{Map, Value, json};
 
 use super::content::Declared;
 use super::fact::{FACTS, Kind, Row, Scope};
-use crate::message::Host;
 
 /// Returns the schema for policies that may read the declared facts of content.
 pub(super) fn schema(declared: &Declared) -> Schema {
@@ -114,7 +114,7 @@ fn type_of(kind: Kind, declared: &Declared) -> Value {
     }
 }
 
-crate::names::words! {
+gateway_names::words! {
     /// An action in a question: a kind of request, by method, or the use of a credential.
     pub enum Action {
         /// `GET`.
@@ -274,7 +274,7 @@ mod tests {
     /// `GATEWAY_WRITE=1 cargo test --lib policy::schema` writes the generated files.
     #[test]
     fn the_files_say_what_the_table_says() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let schema = root.join("policies/gateway.cedarschema");
         let docs = root.join("docs/policy.md");
         let page = std::fs::read_to_string(&docs).unwrap();

@@ -5,8 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use cedar_policy::{Policy, PolicySet};
-
-use crate::files;
+use gateway_files as files;
 
 /// Where the policies are: files, patterns with `*` in their last part, and folders.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -2,6 +2,12 @@
 
 use std::sync::Arc;
 
+use gateway_body::read::{Call, Push};
+use gateway_body::{Content, HoldBudget, HoldFault, Limit};
+use gateway_intercept::Request;
+use gateway_message::{Origin, RequestHead};
+use gateway_names::{CredentialName, Identity, Tie};
+use gateway_session::{Bindings, CredentialUse, OriginBindings, Session};
 use smallvec::SmallVec;
 
 use super::explain::Explanation;
@@ -10,12 +16,6 @@ use super::generation::{Generation, Policies};
 use super::judged::{JudgedRequest, Refused};
 use super::judges::{Case, Heard, Objection, Ruling};
 use super::verdict::Verdict;
-use crate::body::read::{Call, Push};
-use crate::body::{Content, HoldBudget, HoldFault, Limit};
-use crate::intercept::Request;
-use crate::message::{Origin, RequestHead};
-use crate::names::{CredentialName, Identity, Tie};
-use crate::session::{Bindings, CredentialUse, OriginBindings, Session};
 
 /// Permission to lend one credential to one request, in one place, at one origin. It cannot be
 /// copied or stored.
@@ -65,7 +65,7 @@ pub struct Objected {
 }
 
 /// The part of a request that policy allows.
-pub(crate) struct Allowed {
+pub struct Allowed {
     judged: Arc<JudgedRequest>,
     grants: SmallVec<[Grant; 1]>,
     here: Arc<OriginBindings>,
@@ -307,34 +307,34 @@ impl Authorized {
     }
 
     /// Takes the proof apart, for the stage that lends credentials.
-    pub(crate) fn into_parts(self) -> (Box<Request>, Box<Allowed>) {
+    pub fn into_parts(self) -> (Box<Request>, Box<Allowed>) {
         (self.request, self.allowed)
     }
 }
 
 impl Allowed {
     /// Returns the grants for the credentials to lend.
-    pub(crate) fn grants(&self) -> &[Grant] {
+    pub fn grants(&self) -> &[Grant] {
         &self.grants
     }
 
     /// Returns the identity under which connections are used for it.
-    pub(crate) fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
     /// Returns the facts it was judged by.
-    pub(crate) fn judged(&self) -> &Arc<JudgedRequest> {
+    pub fn judged(&self) -> &Arc<JudgedRequest> {
         &self.judged
     }
 
     /// Returns the session that makes the request.
-    pub(crate) fn session(&self) -> &Arc<Session> {
+    pub fn session(&self) -> &Arc<Session> {
         self.judged.session()
     }
 
     /// Returns the bindings of its origin, in the generation that judged it.
-    pub(crate) fn here(&self) -> &OriginBindings {
+    pub fn here(&self) -> &OriginBindings {
         &self.here
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use gateway_names::{PolicyId, ReasonCode};
+
 use super::fault::Fault;
-use crate::names::{PolicyId, ReasonCode};
 
 /// The answer to one question.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,12 +1,12 @@
 //! Bindings: where each credential may appear, and in requests to which origins.
 
+use gateway_message::{OriginPattern, Place, Route, Taken};
+use gateway_names::CredentialName;
 use http::Method;
 
 use super::phantom::Shape;
 use super::revocation::Revocations;
 use super::signing::{Role, Signing};
-use crate::message::{OriginPattern, Place, Route, Taken};
-use crate::names::CredentialName;
 
 /// Binds one credential to origins and places.
 #[derive(Debug, Clone)]

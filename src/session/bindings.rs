@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use gateway_audit::Text;
+use gateway_message::{Host, Origin, OriginPattern, Place, Taken, TakenPart, named_paths};
+use gateway_names::CredentialName;
 use http::{HeaderMap, HeaderName, Method};
 
 use super::binding::{Binding, Foreign, is_below};
 use super::clash::{BindingMalformed, mistakes};
 use super::phantom::{Phantom, Phantoms};
 use super::signing::Role;
-use crate::audit::Text;
-use crate::message::{Host, Origin, OriginPattern, Place, Taken, TakenPart, named_paths};
-use crate::names::CredentialName;
 
 /// A binding in use.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Bindings {
     }
 
     /// The binding at a position in the configuration.
-    pub(crate) fn at(&self, index: usize) -> Option<&Binding> {
+    pub fn at(&self, index: usize) -> Option<&Binding> {
         self.all.get(index).map(|bound| &bound.binding)
     }
 
@@ -83,7 +83,7 @@ impl Bindings {
     }
 
     /// The position of a credential in the configuration.
-    pub(crate) fn index_of(&self, credential: &CredentialName) -> Option<usize> {
+    pub fn index_of(&self, credential: &CredentialName) -> Option<usize> {
         self.all
             .iter()
             .position(|bound| bound.binding.credential == *credential)

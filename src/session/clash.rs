@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
+use gateway_message::{Place, Scheme};
+use gateway_names::CredentialName;
 use http::Method;
 
 use super::binding::{Binding, MAX_PLACES, When, is_below};
 use super::signing::Role;
-use crate::message::{Place, Scheme};
-use crate::names::CredentialName;
 
 /// Why bindings are refused at load.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use gateway_body::fact::{Spot, Unclear};
+use gateway_body::{Document, FormFault, FormKind, Member, Questions};
+use gateway_message::content_name::{part, parts};
+use gateway_message::{Place, RequestHead, Taken, TakenPart, folded_parameters};
+
 use super::bindings::Bound;
 use super::detected::{CredentialUse, DetectedCredentials, Location};
 use super::origin_bindings::OriginBindings;
 use super::phantom::{Phantoms, Registry};
 use super::refusal::{CredentialRefusal, RequestPart};
-use crate::body::fact::{Spot, Unclear};
-use crate::body::{Document, FormFault, FormKind, Member, Questions};
-use crate::message::content_name::{part, parts};
-use crate::message::{Place, RequestHead, Taken, TakenPart, folded_parameters};
 
 /// What the content of a request is searched for, because its service takes credentials there.
 pub struct ContentSearch {

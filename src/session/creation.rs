@@ -2,9 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use gateway_names::{CredentialName, SessionId, User};
 use serde::{Deserialize, Serialize};
-
-use crate::names::{CredentialName, SessionId, User};
 
 /// What an operator asks of a session that is to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

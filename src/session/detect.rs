@@ -8,6 +8,8 @@ mod signature;
 
 use std::sync::Arc;
 
+use gateway_message::{RequestHead, RequestTarget, Scheme, Taken, is_batch};
+use gateway_names::CredentialName;
 use http::HeaderName;
 use smallvec::SmallVec;
 
@@ -19,8 +21,6 @@ use super::origin_bindings::OriginBindings;
 use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
 use super::refusal::{CredentialRefusal, RequestPart};
 use super::signer::ParsedSignature;
-use crate::message::{RequestHead, RequestTarget, Scheme, Taken, is_batch};
-use crate::names::CredentialName;
 
 impl Bindings {
     /// Finds what a request presents, in one pass over host, target and fields. `here` are the

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use gateway_audit::Text;
+use gateway_body::{Held, digest};
+use gateway_intercept::Request;
+use gateway_message::{Place, RequestHead, RequestTarget};
+use gateway_names::CredentialName;
 use http::{HeaderName, HeaderValue, header};
 use smallvec::SmallVec;
 use zeroize::Zeroizing;
@@ -13,11 +18,6 @@ use super::refusal::CredentialRefusal;
 use super::revocation::Revocations;
 use super::signer::ParsedSignature;
 use super::signing::Signing;
-use crate::audit::Text;
-use crate::body::{Held, digest};
-use crate::intercept::Request;
-use crate::message::{Place, RequestHead, RequestTarget};
-use crate::names::CredentialName;
 
 /// The credentials that a request asks to use, at most one use of each, and what must be removed
 /// from it.
@@ -26,15 +26,17 @@ use crate::names::CredentialName;
 /// yet: policy judges this first.
 #[derive(Debug)]
 pub struct DetectedCredentials {
-    pub(crate) lends: SmallVec<[CredentialUse; 1]>,
+    /// The credentials to use, in the order in which they were found.
+    pub lends: SmallVec<[CredentialUse; 1]>,
     /// The target with `{}` in place of a phantom, if one is lent in the path.
     pub(super) target: Option<RequestTarget>,
     pub(super) strip: SmallVec<[HeaderName; 1]>,
     /// The cookies that are sent on, if the origin is managed.
     pub(super) cookies: Option<HeaderValue>,
-    pub(crate) batch: bool,
+    /// Whether the request holds many requests in one.
+    pub batch: bool,
     /// The bindings of the origin.
-    pub(crate) here: Arc<OriginBindings>,
+    pub here: Arc<OriginBindings>,
 }
 
 /// One credential at one place of one request.
@@ -48,7 +50,7 @@ pub struct CredentialUse {
 
 /// Where exactly the phantom is.
 #[derive(Clone)]
-pub(crate) enum Location {
+pub enum Location {
     /// The whole value of a field, after its scheme.
     Field,
     /// One half of Basic credentials. This is the other half.
@@ -139,32 +141,32 @@ impl CredentialUse {
     }
 
     /// The index of the binding in the configuration.
-    pub(crate) fn index(&self) -> usize {
+    pub fn index(&self) -> usize {
         self.bound.index
     }
 
     /// The index of the place in the binding.
-    pub(crate) fn place_index(&self) -> usize {
+    pub fn place_index(&self) -> usize {
         self.place
     }
 
     /// All places of the binding.
-    pub(crate) fn places(&self) -> &[Place] {
+    pub fn places(&self) -> &[Place] {
         &self.bound.binding.places
     }
 
     /// The user name to pair with a Basic password that is always injected.
-    pub(crate) fn basic_user(&self) -> Option<&str> {
+    pub fn basic_user(&self) -> Option<&str> {
         self.bound.binding.basic_user.as_deref()
     }
 
     /// Where exactly the phantom is.
-    pub(crate) fn spot(&self) -> &Location {
+    pub fn spot(&self) -> &Location {
         &self.spot
     }
 
     /// The signature made with it, if it signs.
-    pub(crate) fn claimed(&self) -> Option<&Arc<dyn ParsedSignature>> {
+    pub fn claimed(&self) -> Option<&Arc<dyn ParsedSignature>> {
         match &self.spot {
             Location::Signature(claimed) => Some(claimed),
             _ => None,
@@ -172,13 +174,13 @@ impl CredentialUse {
     }
 
     /// The actions it is used to ask for, by the names used in pins. Empty if it does not sign.
-    pub(crate) fn actions(&self) -> Vec<String> {
+    pub fn actions(&self) -> Vec<String> {
         self.claimed()
             .map_or_else(Vec::new, |claimed| claimed.actions())
     }
 
     /// What revokes it: the binding's, and that of the temporary credentials that sign.
-    pub(crate) fn revocations(&self) -> Revocations {
+    pub fn revocations(&self) -> Revocations {
         let temporary = self.claimed().and_then(|claimed| claimed.temporary());
         let temporary = temporary.into_iter().flat_map(|(set, _)| set.revocations());
         let own = self.bound.binding.revocations.iter();
@@ -186,7 +188,7 @@ impl CredentialUse {
     }
 
     /// How the request is signed with it, if it signs.
-    pub(crate) fn signing(&self) -> Option<&Signing> {
+    pub fn signing(&self) -> Option<&Signing> {
         self.bound.binding.signing()
     }
 }

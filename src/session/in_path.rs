@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use gateway_message::{Place, RequestHead, RequestTarget};
 use percent_encoding::percent_decode_str;
 
 use super::bindings::Bound;
 use super::phantom::{Phantom, Phantoms};
-use crate::message::{Place, RequestHead, RequestTarget};
 
 /// A phantom that stands in a place of the path.
 pub(super) struct InPath {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use gateway_names::CredentialName;
+
 use super::binding::Binding;
 use super::bindings::Bindings;
 use super::live::Session;
 use super::signing::Role;
-use crate::names::CredentialName;
 
 impl Session {
     /// Whether it may be lent a credential, if policy says so too.

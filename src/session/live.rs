@@ -7,6 +7,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use gateway_audit::{Account, Log, Noted, Redact};
+use gateway_body::Document;
+use gateway_body::HoldBudget;
+use gateway_intercept::{Accepted, Request};
+use gateway_names::{Map, SessionId, User};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
@@ -23,11 +28,6 @@ use super::origin_bindings::OriginBindings;
 use super::phantom::{Phantom, PhantomKey, Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
 use super::status::{DecidedStatus, EndReason, SessionStatus};
-use crate::audit::{Account, Log, Noted, Redact};
-use crate::body::Document;
-use crate::body::HoldBudget;
-use crate::intercept::{Accepted, Request};
-use crate::names::{Map, SessionId, User};
 
 /// A session: one workload, what it may present, and until when.
 pub struct Session {
@@ -60,7 +60,7 @@ pub struct Session {
     state: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
-crate::names::faults! {
+gateway_names::faults! {
     /// Why a request belongs to no session, or may not be made in it.
     #[derive(Debug, thiserror::Error)]
     pub enum Error {
@@ -333,7 +333,7 @@ impl Session {
 
     /// State kept for as long as the session lives, created on first use. `None` if the state kept
     /// there has another type.
-    pub(crate) fn state<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+    pub fn state<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
         self.state.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
@@ -518,7 +518,7 @@ impl Identified {
         &self.session
     }
     /// Takes the proof apart, for the stage that judges the request.
-    pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, DetectedCredentials) {
+    pub fn into_parts(self) -> (Box<Request>, Arc<Session>, DetectedCredentials) {
         (self.request, self.session, self.presented)
     }
 }

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use gateway_body::FormFault;
+use gateway_body::fact::{Unclear, spot_in_message};
+use gateway_message::{Place, RequestHead};
+
 use super::bindings::Bound;
 use super::content::judge;
 use super::detected::{CredentialUse, DetectedCredentials, Location};
 use super::origin_bindings::OriginBindings;
 use super::phantom::{Phantom, Phantoms, Registry};
 use super::refusal::CredentialRefusal;
-use crate::body::FormFault;
-use crate::body::fact::{Unclear, spot_in_message};
-use crate::message::{Place, RequestHead};
 
 /// What the text messages are searched for, after a request to a service that takes credentials in
 /// them.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use gateway_audit::Noted;
+
 use super::phantom::Phantoms;
-use crate::audit::Noted;
 
 /// Searches content that passes in pieces, however it is cut. It changes nothing.
 pub(super) struct PassingSearch {

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use gateway_message::{EncodedSlash, LENT, Origin, Place};
+
 use super::bindings::{Bindings, Bound};
 use super::signing::Role;
-use crate::message::{EncodedSlash, LENT, Origin, Place};
 
 /// The bindings that apply to an origin, in the order of the configuration, and what follows from
 /// them for each request.
@@ -76,7 +77,7 @@ impl OriginBindings {
 
     /// Whether a credential that is injected is bound to the origin, so that the origin may know a
     /// secret. Signing credentials do not count: they are never sent.
-    pub(crate) fn is_managed(&self) -> bool {
+    pub fn is_managed(&self) -> bool {
         self.is_managed
     }
 
@@ -86,13 +87,13 @@ impl OriginBindings {
     }
 
     /// Whether a credential signs for the origin.
-    pub(crate) fn is_signed_for(&self) -> bool {
+    pub fn is_signed_for(&self) -> bool {
         self.is_signed_for
     }
 
     /// The credentials, including parts of signing credentials, by their positions in the
     /// configuration.
-    pub(crate) fn positions(&self) -> impl Iterator<Item = usize> {
+    pub fn positions(&self) -> impl Iterator<Item = usize> {
         self.bound.iter().map(|bound| bound.index)
     }
 }

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use gateway_names::CredentialName;
+use gateway_recipe::Algorithm;
+
 use super::phantom::{Phantom, Phantoms, TemporaryPhantoms};
-use crate::names::CredentialName;
-use crate::recipe::Algorithm;
 
 /// A part of a signing credential.
 #[derive(Debug, Clone)]

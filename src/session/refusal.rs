@@ -2,10 +2,9 @@
 
 use std::fmt;
 
+use gateway_body::FormFault;
+use gateway_names::{CredentialName, ReasonCode, SessionId};
 use http::HeaderName;
-
-use crate::body::FormFault;
-use crate::names::{CredentialName, ReasonCode, SessionId};
 
 /// A part of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +52,31 @@ impl SignatureFault {
     }
 }
 
-crate::names::faults! {
+impl From<gateway_recipe::Fault> for SignatureFault {
+    fn from(fault: gateway_recipe::Fault) -> Self {
+        Self::new(fault.reason(), &fault)
+    }
+}
+
+impl From<gateway_sigv4::Fault> for SignatureFault {
+    fn from(fault: gateway_sigv4::Fault) -> Self {
+        Self::new(fault.reason(), &fault)
+    }
+}
+
+impl From<gateway_sigv4::OutOfScope> for SignatureFault {
+    fn from(why: gateway_sigv4::OutOfScope) -> Self {
+        Self::new(why.reason(), &why)
+    }
+}
+
+impl From<gateway_sigv4::ActionFault> for SignatureFault {
+    fn from(why: gateway_sigv4::ActionFault) -> Self {
+        Self::new(why.reason(), &why)
+    }
+}
+
+gateway_names::faults! {
     /// Why a request is refused because of the credentials it carries.
     #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
     pub enum CredentialRefusal {

@@ -57,7 +57,7 @@ impl Revocation {
 
     /// Revokes the credential, and severs the connections that may carry its secret; or takes the
     /// revocation back. Returns how many connections there were.
-    pub(crate) fn set(&self, revoked: bool) -> usize {
+    pub fn set(&self, revoked: bool) -> usize {
         let connections = {
             let mut connections = self.connections.lock();
             self.revoked.store(revoked, Ordering::Release);

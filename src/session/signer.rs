@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
+use gateway_body::{Content, HoldBudget};
+use gateway_message::{EncodedSlash, Origin, OriginPattern, RequestHead};
 use http::HeaderName;
 
 use super::parts::{HeldParts, KnownPart, PartTexts};
 use super::phantom::{Phantom, TemporaryPhantoms};
 use super::refusal::{RequestPart, SignatureFault};
-use crate::body::{Content, HoldBudget};
-use crate::message::{EncodedSlash, Origin, OriginPattern, RequestHead};
 
 /// A signing scheme, with the limits on what one credential may sign.
 pub trait Signer: fmt::Debug + Send + Sync {
@@ -209,7 +209,7 @@ pub struct SigningContext<'a> {
     pub budget: &'a Arc<HoldBudget>,
 }
 
-crate::names::faults! {
+gateway_names::faults! {
     /// Why a signed request is not signed again.
     #[derive(Debug, thiserror::Error)]
     pub enum SigningFailure {

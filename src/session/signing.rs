@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use gateway_names::CredentialName;
+
 use super::parts::{PartTexts, SigningPart};
 use super::signer::Signer;
-use crate::names::CredentialName;
 
 /// What a binding is for.
 #[derive(Debug, Clone, Default)]

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
+use gateway_body::fact::Plain;
+use gateway_body::{Document, Questions};
+use gateway_message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
+use gateway_names::{CredentialName, SessionId};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
 use super::phantom::{Issue, PhantomKey, Phantoms, Registry, Shape};
 use super::{Binding, Bindings, CredentialRefusal, CredentialUse, DetectedCredentials};
-use crate::body::fact::Plain;
-use crate::body::{Document, Questions};
-use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
-use crate::names::{CredentialName, SessionId};
 
-pub(crate) const GITHUB: &str = "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";
-pub(crate) const OTHER: &str = "sk-ant-api03-CANARYcanary0123456789CANARYcanary0123456789AA";
-pub(crate) const GEMINI: &str = "AIzaCANARYcanary0123456789CANARYcanary0";
-pub(crate) const PADDED: &str = "Q0FOQVJZL2NhbmFyeSt4L3l6QUJDREVGR0hJSktMTU4=";
+pub const GITHUB: &str = "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";
+pub const OTHER: &str = "sk-ant-api03-CANARYcanary0123456789CANARYcanary0123456789AA";
+pub const GEMINI: &str = "AIzaCANARYcanary0123456789CANARYcanary0";
+pub const PADDED: &str = "Q0FOQVJZL2NhbmFyeSt4L3l6QUJDREVGR0hJSktMTU4=";
 
 /// Each credential's secret.
-pub(crate) const SECRETS: [(&str, &str); 4] = [
+pub const SECRETS: [(&str, &str); 4] = [
     ("github", GITHUB),
     ("other", OTHER),
     ("gemini", GEMINI),
@@ -26,18 +26,18 @@ pub(crate) const SECRETS: [(&str, &str); 4] = [
 
 /// A gateway's bindings and the phantoms of one of its sessions. Another session's phantoms are in
 /// the registry too.
-pub(crate) struct Stage {
-    pub(crate) bindings: Bindings,
-    pub(crate) phantoms: Phantoms,
-    pub(crate) theirs: Phantoms,
-    pub(crate) registry: Registry,
+pub struct Stage {
+    pub bindings: Bindings,
+    pub phantoms: Phantoms,
+    pub theirs: Phantoms,
+    pub registry: Registry,
 }
 
-pub(crate) fn name(text: &str) -> CredentialName {
+pub fn name(text: &str) -> CredentialName {
     CredentialName::new(text).unwrap()
 }
 
-pub(crate) fn binding(credential: &str, origins: &[&str], places: &[&str]) -> Binding {
+pub fn binding(credential: &str, origins: &[&str], places: &[&str]) -> Binding {
     Binding {
         origins: origins
             .iter()
@@ -49,7 +49,7 @@ pub(crate) fn binding(credential: &str, origins: &[&str], places: &[&str]) -> Bi
     }
 }
 
-pub(crate) fn usual() -> Vec<Binding> {
+pub fn usual() -> Vec<Binding> {
     let github = [
         "header:authorization:Bearer",
         "header:authorization:token",
@@ -87,7 +87,7 @@ pub(crate) fn usual() -> Vec<Binding> {
 
 /// Issues phantoms from the key. Each has the declared shape, or that of its secret in
 /// [`SECRETS`].
-pub(crate) fn issue(bindings: &Bindings, key: u8) -> Phantoms {
+pub fn issue(bindings: &Bindings, key: u8) -> Phantoms {
     let key = PhantomKey::from_bytes([key; 32]);
     let mut issue = Issue::new(&key);
     for binding in bindings.all() {
@@ -104,7 +104,7 @@ pub(crate) fn issue(bindings: &Bindings, key: u8) -> Phantoms {
     issue.finish()
 }
 
-pub(crate) fn stage_of(bindings: Vec<Binding>) -> Stage {
+pub fn stage_of(bindings: Vec<Binding>) -> Stage {
     let bindings = Bindings::new(bindings).unwrap();
     let (phantoms, theirs) = (issue(&bindings, 1), issue(&bindings, 2));
     let registry = Registry::default();
@@ -118,11 +118,11 @@ pub(crate) fn stage_of(bindings: Vec<Binding>) -> Stage {
     }
 }
 
-pub(crate) fn stage() -> Stage {
+pub fn stage() -> Stage {
     stage_of(usual())
 }
 
-pub(crate) fn head(origin: &str, target: &str, fields: &[(&str, &str)]) -> RequestHead {
+pub fn head(origin: &str, target: &str, fields: &[(&str, &str)]) -> RequestHead {
     let (scheme, rest) = origin.split_once("://").unwrap();
     let scheme = if scheme == "http" {
         Scheme::Http
@@ -147,7 +147,7 @@ pub(crate) fn head(origin: &str, target: &str, fields: &[(&str, &str)]) -> Reque
 }
 
 /// The values of a field.
-pub(crate) fn field<'h>(head: &'h RequestHead, name: &str) -> Vec<&'h str> {
+pub fn field<'h>(head: &'h RequestHead, name: &str) -> Vec<&'h str> {
     head.fields
         .get_all(name)
         .iter()
@@ -157,7 +157,7 @@ pub(crate) fn field<'h>(head: &'h RequestHead, name: &str) -> Vec<&'h str> {
 
 impl Stage {
     /// A credential's phantom in our session.
-    pub(crate) fn of(&self, credential: &str) -> String {
+    pub fn of(&self, credential: &str) -> String {
         self.phantoms
             .of(&name(credential))
             .unwrap()
@@ -165,17 +165,14 @@ impl Stage {
             .to_owned()
     }
 
-    pub(crate) fn detect(
-        &self,
-        head: &RequestHead,
-    ) -> Result<DetectedCredentials, CredentialRefusal> {
+    pub fn detect(&self, head: &RequestHead) -> Result<DetectedCredentials, CredentialRefusal> {
         let here = Arc::new(self.bindings.at_origin(&head.origin));
         self.bindings
             .detect(head, here, &self.phantoms, &self.registry)
     }
 
     /// What a request with this content asks to use in it.
-    pub(crate) fn find(
+    pub fn find(
         &self,
         head: &RequestHead,
         content: &str,
@@ -196,12 +193,7 @@ impl Stage {
 
     /// The code with which a request is refused. Also checks that the refusal contains no secret
     /// and no phantom.
-    pub(crate) fn refusal(
-        &self,
-        origin: &str,
-        target: &str,
-        fields: &[(&str, &str)],
-    ) -> &'static str {
+    pub fn refusal(&self, origin: &str, target: &str, fields: &[(&str, &str)]) -> &'static str {
         let refused = self.detect(&head(origin, target, fields)).err();
         let refused =
             refused.unwrap_or_else(|| panic!("{origin}{target} {fields:?} was let through"));

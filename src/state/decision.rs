@@ -1,8 +1,9 @@
 //! The decisions about a session, and what each needs and changes. All stores apply them alike.
 
+use gateway_names::{CredentialName, SessionId};
+
 use super::error::StateError;
 use super::record::{KeptLogin, KeptTemporary, SessionRecord};
-use crate::names::{CredentialName, SessionId};
 
 /// A decision about one session.
 #[derive(Debug, Clone)]

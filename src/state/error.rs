@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::files::Unfit;
+use gateway_files::Unfit;
 
 /// Why the state cannot be read or changed.
 #[derive(Debug, thiserror::Error)]

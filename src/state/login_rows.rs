@@ -7,13 +7,13 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use gateway_files::{self as files, Unfit, UserKind, UserTable};
+use gateway_names::{CredentialName, hex};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::error::StateError;
 use super::seal::{KeyMark, SealingKey};
-use crate::files::{self, Unfit, UserKind, UserTable};
-use crate::names::{CredentialName, hex};
 
 /// The rows of logins, and the mark of the key that seals them.
 #[derive(Debug, Clone)]

@@ -5,14 +5,14 @@ use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gateway_files::known_version;
+use gateway_names::SessionId;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::error::StateError;
 use super::login_rows::GrantId;
 use super::seal::{SealBroken, SealingKey};
-use crate::files::known_version;
-use crate::names::SessionId;
 
 /// A session as it is kept. Times are seconds since 1970 by the clock of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

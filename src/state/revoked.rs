@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use aws_lc_rs::hmac;
+use gateway_files::{self as files, Unfit};
+use gateway_names::SecretLabel;
+use gateway_token::PrefixId;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::record::unix;
-use crate::files::{self, Unfit};
-use crate::names::SecretLabel;
-use crate::token::PrefixId;
 
 /// The file of revocations.
 #[derive(Debug, Clone)]

@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
+use gateway_files::{NewDatabase, Schema, Unfit, reached};
+use gateway_names::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
@@ -14,8 +16,6 @@ use super::error::StateError;
 use super::record::SessionRecord;
 use super::seal::{KeyMark, SealingKey};
 use super::store::{REMEMBERED, Revision, StateFuture, StateStore};
-use crate::files::{NewDatabase, Schema, Unfit, reached};
-use crate::names::SessionId;
 
 /// A SQLite file whose key is not known yet. Without it, no record is read.
 pub struct StateFile {

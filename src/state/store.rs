@@ -2,10 +2,11 @@
 
 use std::pin::Pin;
 
+use gateway_names::SessionId;
+
 use super::decision::SessionDecision;
 use super::error::StateError;
 use super::record::SessionRecord;
-use crate::names::SessionId;
 
 /// The number of a decision, in the order of commit. The first is 1; 0 is before all of them.
 pub type Revision = u64;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use gateway_files::Unfit;
+use gateway_names::{CredentialName, SessionId};
 use zeroize::Zeroizing;
 
 use super::*;
-use crate::files::Unfit;
-use crate::names::{CredentialName, SessionId};
 
 fn id(name: &str) -> SessionId {
     SessionId::new(name).unwrap()
@@ -612,7 +612,7 @@ fn a_file_that_others_may_read_a_link_and_a_damaged_one_are_refused() {
     let refused = StateFile::open(&path).err().unwrap();
     assert!(!refused.is_no_place() && refused.remedy(&path).contains("chmod go="));
     let damaged = folder.path().join("damaged.db");
-    crate::files::create_private(&damaged, &[7; 5000]).unwrap();
+    gateway_files::create_private(&damaged, &[7; 5000]).unwrap();
     let refused = StateFile::open(&damaged).err().unwrap();
     assert!(refused.remedy(&damaged).contains("move"), "{refused}");
 }

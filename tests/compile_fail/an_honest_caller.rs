@@ -1,4 +1,4 @@
-//! The baseline: the same stages as in `gateway/exchange.rs`. It must compile, which shows that the
+//! The baseline: the same stages as in `server/exchange.rs`. It must compile, which shows that the
 //! violations beside it fail for the right reason.
 
 use std::sync::Arc;

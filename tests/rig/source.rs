@@ -142,7 +142,9 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let tokens = attribute.meta.to_token_stream().to_string();
         let tokens: String = tokens.split_whitespace().collect();
-        tokens == "cfg(test)" || tokens.starts_with("cfg(all(test")
+        tokens == "cfg(test)"
+            || tokens.starts_with("cfg(all(test")
+            || tokens == r#"cfg(any(test,feature="test-support"))"#
     })
 }
 

@@ -12,7 +12,7 @@ use socket2::{Domain, Socket, Type};
 use crate::app::Failure;
 use crate::config::{Listener, ListenerAddress, ListenerKind};
 use crate::files::SocketFile;
-use crate::gateway::BoundSocket;
+use crate::server::BoundSocket;
 
 /// The length of the queue of connections to be accepted.
 const BACKLOG: i32 = 4096;

@@ -8,9 +8,9 @@ use crate::app::listen::publish::Publication;
 use crate::app::{App, Failure, SessionOf, Whose};
 use crate::config::{Config, ListenerSession};
 use crate::credential::login::Login;
-use crate::gateway::LivePair;
 use crate::intercept::Caller;
 use crate::names::SessionId;
+use crate::server::LivePair;
 use crate::session::{EndReason, Session};
 use crate::state::SessionRecord;
 

@@ -18,12 +18,12 @@ use crate::app::settings::project_file;
 use crate::app::{App, Context as _, Failure, Whose, made_by_operator};
 use crate::config::{Config, Listener, ListenerJwt, ListenerKind};
 use crate::credential::Stores;
-use crate::gateway::{
+use crate::intercept::{ClientVerifier, DoorTls, Evidence, JwtVerifier, Passwords, UserPassword};
+use crate::names::{ReasonCode, SessionId};
+use crate::server::{
     CallerSessions, ListenerMode, ListenerSessions, ListenerSlot, ListeningSocket, LivePair,
     SessionListener, SharedState, Snapshot,
 };
-use crate::intercept::{ClientVerifier, DoorTls, Evidence, JwtVerifier, Passwords, UserPassword};
-use crate::names::{ReasonCode, SessionId};
 use crate::session::Session;
 
 /// The listeners that a configuration changes. Nothing is in force yet, and every step that can

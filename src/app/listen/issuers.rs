@@ -11,8 +11,8 @@ use crate::app::store_clients;
 use crate::app::{App, Failure};
 use crate::config::Config;
 use crate::credential::login::TokenEndpoint;
-use crate::gateway::chain;
 use crate::intercept::JwtKeys;
+use crate::server::chain;
 
 impl App {
     /// Keeps the issuer's keys of each listener up to date, for ever.

@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 
 use crate::app::session::recalled::OpenedSession;
 use crate::config::{Config, Listener};
-use crate::gateway::{AskedSession, ListenerSlot, LivePair, LiveSessions, Worker};
 use crate::intercept::{Responder, SessionCa};
 use crate::names::SessionId;
+use crate::server::{AskedSession, ListenerSlot, LivePair, LiveSessions, Worker};
 use crate::session::Session;
 
 /// The channel of requests for callers' sessions.

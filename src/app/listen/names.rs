@@ -5,10 +5,10 @@ use std::sync::{Arc, Once};
 use crate::app::App;
 use crate::app::process::serving;
 use crate::config::SandboxDns;
-use crate::gateway::{SessionNames, SharedState};
 use crate::intercept::{Responder, Synthetic};
 use crate::names::SessionId;
 use crate::policy::Asker;
+use crate::server::{SessionNames, SharedState};
 
 /// Returns a function that creates each session's DNS server on first use.
 pub(crate) fn of_listeners(app: &App) -> SessionNames {

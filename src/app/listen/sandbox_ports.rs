@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::app::Failure;
 use crate::config::{PublishedPort, Sandbox};
-use crate::gateway::{InwardSockets, OpenPort, Worker};
 use crate::launch::enroll::{Hello, Listeners};
 use crate::launch::ports;
+use crate::server::{InwardSockets, OpenPort, Worker};
 use crate::session::Session;
 
 /// Addresses of the host that lead to servers of the workload. No connection is accepted yet.

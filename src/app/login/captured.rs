@@ -13,10 +13,10 @@ use crate::credential::login::{
     AskedTokens, ClientSecret, Issuer, KnownLogin, Login, LoginHolder, LoginPlace, LoginToken,
     RequestFormat, TokenGrant, TokenKind, Tokens, UnmappedToken,
 };
-use crate::gateway::Snapshot;
 use crate::message::{Authority, HostPattern, Origin, OriginPattern, Place, Scheme};
 use crate::names::{CredentialName, SessionId};
 use crate::policy::{Asker, Source, generate};
+use crate::server::Snapshot;
 use crate::session::{Foreign, Session};
 
 /// A login that a session made and that no configuration has.

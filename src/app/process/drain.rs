@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::app::process::signals::Signals;
 use crate::app::{Terminal, counted};
 use crate::config::show_duration;
-use crate::gateway::{SharedState, Worker};
+use crate::server::{SharedState, Worker};
 
 /// How often the gateway checks whether it has ended.
 const LOOK: Duration = Duration::from_millis(10);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::app::{Advise as _, Context as _, Failure};
-use crate::gateway::{BoundSocket, ListenerSlot, SessionListener, SharedState, Worker};
 use crate::names::SessionId;
+use crate::server::{BoundSocket, ListenerSlot, SessionListener, SharedState, Worker};
 
 /// Creates a runtime for one thread. The exchanges of a connection never leave it (performance.md:
 /// this saves 15 to 20 per cent of the processor's time against a work-stealing runtime).

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::app::Failure;
 use crate::app::process::serving;
-use crate::gateway::{SharedState, Worker};
+use crate::server::{SharedState, Worker};
 
 /// A thread that serves until it is ended.
 pub struct Thread {

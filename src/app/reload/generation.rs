@@ -17,12 +17,12 @@ use crate::config::{self, Config};
 use crate::credential::login::{Issuer, KnownLogin, KnownLogins, Login, LoginHolder};
 use crate::credential::preset::{self, PresetLogin};
 use crate::credential::{BufferLimits, ConfiguredCredential, Credentials, SecretRef, Stores};
-use crate::gateway::{Snapshot, chain};
 use crate::grant;
 use crate::message::{Origin, OriginPattern};
 use crate::origin::resolve::StubResolver;
 use crate::origin::{OriginRule, OriginSettings};
 use crate::policy::{Generation, Operators, Policies, Problems, Source, generate};
+use crate::server::{Snapshot, chain};
 use crate::session::{BindingMalformed, Bindings};
 
 /// Makes the first generation, with these origin rules before those of the configuration.

@@ -8,9 +8,9 @@ use crate::app::reload::source::ReadConfig;
 use crate::app::{App, Failure};
 use crate::credential::login::{AskedTokens, Login, TokenKind, Tokens, UnmappedToken};
 use crate::credential::{ConfiguredCredential, KeptCredentials};
-use crate::gateway::{CaptureFuture, Captures, Snapshot};
 use crate::message::RequestHead;
 use crate::names::{CredentialName, SessionId};
+use crate::server::{CaptureFuture, Captures, Snapshot};
 use crate::session::Session;
 use crate::state::KeptLogin;
 

@@ -23,10 +23,10 @@ use crate::app::{App, Failure, log_settings};
 use crate::config::Config;
 use crate::credential::login::Login;
 use crate::files;
-use crate::gateway::Snapshot;
 use crate::grant;
 use crate::names::CredentialName;
 use crate::policy::{Operators, Source};
+use crate::server::Snapshot;
 use crate::session::phantom::Phantoms;
 use crate::session::{Lifetime, Moment, Session};
 

@@ -8,9 +8,9 @@ use crate::app::{App, Failure, Whose};
 use crate::config::{Config, show_duration};
 use crate::control::{CreatedSession, MintRequest, MintedToken};
 use crate::credential::login::Login;
-use crate::gateway::LivePair;
 use crate::intercept::Evidence;
 use crate::names::{SessionId, User};
+use crate::server::LivePair;
 use crate::session::{Creation, Lifetime, Moment, Session};
 
 impl App {

@@ -9,8 +9,8 @@ use crate::app::{Context as _, Failure, note};
 use crate::config::Config;
 use crate::config::state::KEY_IN_RING;
 use crate::credential::{DEFAULT_SERVICE, SecretRef, Stores, Unavailable, ring};
-use crate::gateway::chain;
 use crate::names::CredentialName;
+use crate::server::chain;
 use crate::state::{KeyMark, LoginRows, SealingKey, SqliteState, StateError, StateFile};
 
 /// The places that may hold the key.

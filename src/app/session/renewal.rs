@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::app::session::recalled::{creation, ends, status};
 use crate::audit::Event;
-use crate::gateway::{AskedSession, SharedState};
 use crate::names::{ReasonCode, SessionId};
+use crate::server::{AskedSession, SharedState};
 use crate::session::{EndReason, Lifetime, Moment, Session, SessionStatus};
 use crate::state::{Revision, SessionDecision, SessionRecord, StateError, StateStore, unix};
 

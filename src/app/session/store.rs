@@ -18,9 +18,9 @@ use crate::app::session::renewal::Renewal;
 use crate::app::{Context as _, Failure, note};
 use crate::config::Config;
 use crate::credential::KeptCredentials;
-use crate::gateway::{AskedSession, SharedState};
 use crate::intercept::SessionCa;
 use crate::names::{CredentialName, SessionId};
+use crate::server::{AskedSession, SharedState};
 use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
 use crate::session::{Creation, EndReason, Session, SessionStatus};
 use crate::state::{

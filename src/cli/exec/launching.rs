@@ -15,10 +15,10 @@ use crate::cli::confirm::is_asking;
 use crate::cli::exec::summary;
 use crate::config::state;
 use crate::files;
-use crate::gateway::chain;
 use crate::launch::enroll;
 use crate::launch::repository::{Announcement, Left};
 use crate::launch::{self, Exit, Launch, Plan, Step, Waited, repository, sealed};
+use crate::server::chain;
 
 /// The first argument of the gateway process.
 pub const GATEWAY_PROCESS: &str = "__gateway";

@@ -16,11 +16,11 @@ use crate::cli::remedy;
 use crate::config::{Allowed, Config};
 use crate::credential::preset::{self, PresetCredential};
 use crate::credential::{ConfiguredCredential, SecretUnsafe, unexpected_reach};
-use crate::gateway::floor;
 use crate::launch::{self, Plan, is_secret_name};
 use crate::message::{Authority, HostPattern, Origin, OriginPattern, Scheme};
 use crate::names::ReasonCode;
 use crate::origin::OriginSettings;
+use crate::server::floor;
 use crate::session::Role;
 
 /// Warns, before anything else, that the command's changes would be lost.

@@ -8,11 +8,11 @@ use crate::app::write::write;
 use crate::app::{App, Terminal, safe};
 use crate::audit::find;
 use crate::cli::log::logs;
-use crate::gateway::{Proposal, ProposalState, RequestedAccess};
 use crate::grant::request;
 use crate::launch::repository::{Found, Left};
 use crate::names::ExchangeId;
 use crate::policy::Asker;
+use crate::server::{Proposal, ProposalState, RequestedAccess};
 use crate::session::{EndReason, Session};
 
 /// Prints that an operator ended the session, if one did.

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::audit::{self, Unverified, VerifiedRecord};
 use crate::config::{Config, state};
-use crate::gateway::chain as causes;
 use crate::grant::RecordedDenials;
 use crate::launch::trust;
 use crate::names::ExchangeId;
+use crate::server::chain as causes;
 
 use crate::app::terminal::text::as_argument;
 use crate::app::{Failure, Terminal, safe};

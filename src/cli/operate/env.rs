@@ -11,8 +11,8 @@ use clap::{Args, ValueEnum};
 
 use crate::config::{Config, Listener};
 use crate::files::create_private;
-use crate::gateway::ClientEnvironment;
 use crate::intercept::PRESENTED_USER;
+use crate::server::ClientEnvironment;
 
 use crate::app::client_environment::{self, no_proxy};
 use crate::app::listen::publish::unquoted;

@@ -12,10 +12,10 @@ use crate::audit::Record;
 use crate::cli::{remedy, why};
 use crate::config::{Config, ListenerSession};
 use crate::credential::preset;
-use crate::gateway::floor;
 use crate::grant::request;
 use crate::names::{Blame, ReasonCode};
 use crate::policy::{Explanation, OwnedFacts, decisions};
+use crate::server::floor;
 
 /// Explains a recorded request, or one that was not made.
 #[derive(Args)]

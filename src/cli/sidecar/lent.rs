@@ -18,9 +18,9 @@ use tokio::time::timeout;
 
 use super::way::Way;
 use crate::app::client_environment::{proxy_variables, variables, write_trust};
-use crate::gateway::{ClientEnvironment, ClientProxy};
 use crate::intercept::GATEWAY_NAME;
 use crate::names::hex;
+use crate::server::{ClientEnvironment, ClientProxy};
 
 /// The variables of the command, and the folder with its CA, which is removed on drop.
 pub(super) struct LentVariables {

@@ -1,11 +1,11 @@
 //! The aliases of a `base` listener.
 
+use gateway_intercept::Aliases;
 use toml::Spanned;
 
 use super::kind::ListenerKind;
-use crate::config::network;
-use crate::config::section::{Section, characters};
-use crate::intercept::Aliases;
+use crate::network;
+use crate::section::{Section, characters};
 
 /// The origins of a `base` listener, by their aliases.
 pub(super) fn aliases(section: &Section<'_, '_>) -> Aliases {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use gateway_credential::SecretRef;
+use gateway_intercept::{Evidence, PeerUsers, TAILNET_SOCKET, Tailnet};
+use gateway_names::User;
 use toml::Spanned;
 
 use super::kind::{ListenerAddress, ListenerKind, ListenerSession};
-use crate::config::reference;
-use crate::config::section::{Section, characters};
-use crate::credential::SecretRef;
-use crate::intercept::{Evidence, PeerUsers, TAILNET_SOCKET, Tailnet};
-use crate::names::User;
+use crate::reference;
+use crate::section::{Section, characters};
 
 /// The settings of a listener that its evidence must fit.
 pub(super) struct Asked<'l> {

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::diagnostic::Hint;
-use crate::config::login::endpoint;
-use crate::config::section::Section;
-use crate::config::vault::word;
-use crate::credential::login::TokenEndpoint;
-use crate::files;
-use crate::intercept::{JwtKeys, JwtSettings};
+use gateway_credential::login::TokenEndpoint;
+use gateway_files as files;
+use gateway_intercept::{JwtKeys, JwtSettings};
+
+use crate::diagnostic::Hint;
+use crate::login::endpoint;
+use crate::section::Section;
+use crate::vault::word;
 
 /// The JWTs that a proxy accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +48,7 @@ impl ListenerJwt {
     }
 
     /// Returns the file of the keys.
-    pub(in crate::config) fn file(&self) -> Option<&Path> {
+    pub(crate) fn file(&self) -> Option<&Path> {
         match &self.keys {
             IssuerKeys::File(path, _) => Some(path),
             IssuerKeys::Url(_) => None,

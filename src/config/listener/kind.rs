@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-use crate::intercept::Aliases;
-use crate::names::SessionId;
+use gateway_intercept::Aliases;
+use gateway_names::SessionId;
 
 /// The session of a listener's connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

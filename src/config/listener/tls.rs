@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gateway_credential::SecretRef;
+use gateway_files as files;
+use gateway_intercept::{DoorMalformed, DoorSettings, DoorTls, Evidence, is_over};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateRevocationListDer, PrivateKeyDer};
 use zeroize::Zeroizing;
 
-use crate::config::certificates::MOST_MIB;
-use crate::config::diagnostic::Hint;
-use crate::config::section::{Section, characters};
-use crate::credential::SecretRef;
-use crate::files;
-use crate::intercept::{DoorMalformed, DoorSettings, DoorTls, Evidence, is_over};
+use crate::certificates::MOST_MIB;
+use crate::diagnostic::Hint;
+use crate::section::{Section, characters};
 
 /// The TLS between a proxy and its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]

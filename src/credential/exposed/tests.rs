@@ -7,18 +7,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gateway_names::{SecretLabel, SessionId};
+use gateway_session::Binding;
+use gateway_session::phantom::{KeptShapes, PhantomKey, Phantoms};
+use gateway_session::stage::{GITHUB, binding, head, name};
 use http::HeaderMap;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 
 use super::*;
-use crate::credential::configured::{ConfiguredCredential, stored};
-use crate::credential::store::{Lease, MemoryStore, ReferenceMalformed, SecretRef};
-use crate::credential::{RevokedSecrets, Stores};
-use crate::names::{SecretLabel, SessionId};
-use crate::session::Binding;
-use crate::session::phantom::{KeptShapes, PhantomKey, Phantoms};
-use crate::session::stage::{GITHUB, binding, head, name};
+use crate::configured::{ConfiguredCredential, stored};
+use crate::store::{Lease, MemoryStore, ReferenceMalformed, SecretRef};
+use crate::{RevokedSecrets, Stores};
 
 const STORED: &str = "env:github";
 
@@ -190,7 +190,7 @@ async fn what_a_store_cannot_say_is_closed_and_what_it_does_not_have_is_no_secre
 #[tokio::test]
 async fn what_a_store_gave_is_looked_for_in_new_sessions_though_it_gives_it_no_longer() {
     let away = StoreError::Unreachable("it is down");
-    let unfit = StoreError::Unsafe(crate::credential::SecretUnsafe::Character);
+    let unfit = StoreError::Unsafe(crate::SecretUnsafe::Character);
     for cause in [away, StoreError::Absent, unfit] {
         let stage = github();
         let life = Lease::of(Duration::from_millis(20));

@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
+use gateway_body::Held;
+use gateway_body::fact::escaped;
+use gateway_intercept::Request;
+use gateway_message::Place;
+use gateway_session::CredentialUse;
 use zeroize::Zeroizing;
 
 use super::AttachFailure;
-use crate::body::Held;
-use crate::body::fact::escaped;
-use crate::credential::secret::{Secret, SecretUnsafe};
-use crate::intercept::Request;
-use crate::message::Place;
-use crate::session::CredentialUse;
+use crate::secret::{Secret, SecretUnsafe};
 
 /// Inserts each secret, escaped as its place demands, where its phantom was found. Every other byte
 /// stays.

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gateway_names::CredentialName;
+use gateway_session::{
+    CredentialRefusal, CredentialUse, Location, MessageSearch, Session, SessionStatus,
+};
+use gateway_wire::websocket::{
+    BINARY, CONTINUATION, FrameHeaders, FrameMalformed, MASK, TEXT, masked, text_frame,
+};
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::AttachFailure;
 use super::content::spliced;
-use crate::credential::store::CachedSecret;
-use crate::names::CredentialName;
-use crate::session::{
-    CredentialRefusal, CredentialUse, Location, MessageSearch, Session, SessionStatus,
-};
-use crate::wire::websocket::{
-    BINARY, CONTINUATION, FrameHeaders, FrameMalformed, MASK, TEXT, masked, text_frame,
-};
+use crate::store::CachedSecret;
 
 /// Reads the client's frames after an upgrade, without extensions.
 ///
@@ -35,7 +35,7 @@ pub struct InjectMessages {
     secrets: Vec<(CredentialName, CachedSecret)>,
 }
 
-crate::names::faults! {
+gateway_names::faults! {
     /// Why a client's message does not go on. The caller must close the connection.
     #[derive(Debug, thiserror::Error)]
     pub enum MessageFault {
@@ -88,7 +88,7 @@ enum Reading {
 
 impl InjectMessages {
     /// Starts right after the head of the upgrade.
-    pub(in crate::credential) fn new(
+    pub(crate) fn new(
         search: MessageSearch,
         session: Arc<Session>,
         secrets: Vec<(CredentialName, CachedSecret)>,

@@ -1,11 +1,11 @@
 //! Messages of a client: what is replaced, what passes, and what ends the WebSocket.
 
+use gateway_session::stage::{GITHUB, binding, head, name};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::super::tests::{lender, session};
 use super::*;
-use crate::session::stage::{GITHUB, binding, head, name};
 
 /// A reader of messages to `/d/token`, and the phantom of the credential there.
 fn messages() -> (InjectMessages, String) {

@@ -3,6 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_message::RequestHead;
+use gateway_names::SessionId;
+use gateway_session::phantom::{KeptShapes, PhantomKey, Phantoms, Registry, Shape};
+use gateway_session::stage::{
+    GEMINI, GITHUB, OTHER, PADDED, SECRETS, binding, field, head, name, usual,
+};
+use gateway_session::{Binding, DetectedCredentials, Foreign, When};
 use tokio::time::Instant;
 
 use super::super::configured::stored;
@@ -11,13 +18,6 @@ use super::super::error::IssueFailure;
 use super::super::fetch::have_expired;
 use super::super::store::{MemoryStore, SecretRef, Stores};
 use super::*;
-use crate::message::RequestHead;
-use crate::names::SessionId;
-use crate::session::phantom::{KeptShapes, PhantomKey, Phantoms, Registry, Shape};
-use crate::session::stage::{
-    GEMINI, GITHUB, OTHER, PADDED, SECRETS, binding, field, head, name, usual,
-};
-use crate::session::{Binding, DetectedCredentials, Foreign, When};
 
 /// A gateway's credentials, a session of it, and the store behind them.
 pub(super) struct Lender {

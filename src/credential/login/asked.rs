@@ -3,6 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gateway_body::fact::Plain;
+use gateway_body::{FormFault, FormKind, Held, Limit};
+use gateway_message::pairs::decoded;
+use gateway_message::{Origin, RequestHead, RequestTarget, folded_parameter};
+use gateway_names::SessionId;
+use gateway_policy::Authorized;
+use gateway_session::{CredentialRefusal, RequestPart, Revoked, Session};
 use http::{HeaderMap, header};
 use http_body::Body as _;
 use serde_json::{Map, Value, json};
@@ -11,15 +18,8 @@ use super::known::{EndpointUse, KnownLogin, LoginHolder};
 use super::token_answer::TokenTarget;
 use super::token_request::TokenRequest;
 use super::{Issuer, Login, TokenEndpoint, TokenKind};
-use crate::body::fact::Plain;
-use crate::body::{FormFault, FormKind, Held, Limit};
-use crate::credential::credentials::Credentials;
-use crate::credential::error::Error;
-use crate::message::pairs::decoded;
-use crate::message::{Origin, RequestHead, RequestTarget, folded_parameter};
-use crate::names::SessionId;
-use crate::policy::Authorized;
-use crate::session::{CredentialRefusal, RequestPart, Revoked, Session};
+use crate::credentials::Credentials;
+use crate::error::Error;
 
 /// A request for tokens, or for their revocation.
 pub struct AskedTokens {
@@ -90,7 +90,7 @@ impl AskedTokens {
 
 impl Credentials {
     /// Whether a request could be one for tokens, judging by its head.
-    pub(in crate::credential) fn may_ask_for_tokens(&self, authorized: &Authorized) -> bool {
+    pub(crate) fn may_ask_for_tokens(&self, authorized: &Authorized) -> bool {
         let head = authorized.head();
         self.logins().are_at(&head.origin.authority.host)
             || head.target.query().is_some_and(may_name_a_grant)
@@ -102,7 +102,7 @@ impl Credentials {
     ///
     /// # Errors
     /// [`Error::Misplaced`] if servers could disagree about what it asks for, and [`Error::Held`].
-    pub(in crate::credential) async fn asked(
+    pub(crate) async fn asked(
         &self,
         authorized: Authorized,
     ) -> Result<(Authorized, Option<Box<AskedTokens>>), Error> {

@@ -3,12 +3,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gateway_names::prefixes;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use zeroize::Zeroizing;
 
 use super::unreadable::{FileFault, FileUnreadable};
 use super::{FileFormat, LoginFile, json};
-use crate::names::prefixes;
 
 /// The token of one host.
 #[derive(Default)]

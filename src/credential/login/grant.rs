@@ -1,9 +1,9 @@
 //! How new tokens are asked for: what the client shows, and what it signs.
 
+use gateway_recipe::Algorithm;
 use zeroize::Zeroizing;
 
 use super::super::store::SecretRef;
-use crate::recipe::Algorithm;
 
 /// How an issuer is asked for new tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
+use gateway_message::json::{Json, JsonFault, Wanted};
 use zeroize::Zeroizing;
 
 use super::unreadable::FileFault;
-use crate::message::json::{Json, JsonFault, Wanted};
 
 /// Checks that a text is one JSON document.
 pub(super) fn check(text: &str) -> Result<(), FileFault> {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use gateway_message::Host;
+use gateway_names::{CredentialName, Map, SessionId};
+
 use super::{Login, TokenEndpoint, TokenKind};
-use crate::message::Host;
-use crate::names::{CredentialName, Map, SessionId};
 
 /// The logins whose endpoints are known.
 #[derive(Default)]
@@ -74,7 +75,7 @@ impl KnownLogins {
     }
 
     /// Whether a login has an endpoint at this host.
-    pub(crate) fn are_at(&self, host: &Host) -> bool {
+    pub fn are_at(&self, host: &Host) -> bool {
         !self.hosts.is_empty() && self.hosts.contains_key(host)
     }
 

@@ -18,15 +18,15 @@ mod unreadable;
 
 use std::path::PathBuf;
 
+use gateway_message::{Origin, OriginPattern, Place, Scheme};
+use gateway_names::CredentialName;
+use gateway_session::phantom::Shape;
+use gateway_session::{Binding, Foreign, Role};
 use http::Uri;
 use serde::{Deserialize, Serialize};
 
 use super::configured::ConfiguredCredential;
 use super::store::SecretRef;
-use crate::message::{Origin, OriginPattern, Place, Scheme};
-use crate::names::CredentialName;
-use crate::session::phantom::Shape;
-use crate::session::{Binding, Foreign, Role};
 
 pub use asked::{AskedTokens, RenewalAnswer};
 pub(crate) use entry::{HostToken, entries};
@@ -261,7 +261,7 @@ impl TokenEndpoint {
     }
 }
 
-crate::names::serde_as_text!(TokenEndpoint, ToString::to_string, TokenEndpoint::parse);
+gateway_names::serde_as_text!(TokenEndpoint, ToString::to_string, TokenEndpoint::parse);
 
 /// Writes its address, with the port only if it is not the scheme's.
 impl std::fmt::Display for TokenEndpoint {

@@ -4,6 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use gateway_message::pairs::ESCAPED;
+use gateway_state::unix;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, Request};
 use percent_encoding::percent_encode;
@@ -13,8 +15,6 @@ use zeroize::Zeroizing;
 use super::super::secret::Secret;
 use super::grant::{ClientAuthentication, ClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant};
 use super::{Issuer, RequestFormat, TokenEndpoint};
-use crate::message::pairs::ESCAPED;
-use crate::state::unix;
 
 /// The members of a request.
 pub type RequestMembers<'a> = Vec<(&'a str, Zeroizing<String>)>;
@@ -217,7 +217,7 @@ mod tests {
     use aws_lc_rs::signature::{self, KeyPair as _, UnparsedPublicKey};
 
     use super::*;
-    use crate::credential::SecretRef;
+    use crate::SecretRef;
 
     const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gateway_session::Session;
 
 use super::Login;
 use super::token_answer::TokenAnswer;
-use crate::credential::credentials::Credentials;
-use crate::credential::error::Error;
-use crate::credential::redactor::Redactor;
-use crate::credential::search_snapshot::{BoundSecrets, Wanted};
-use crate::session::Session;
+use crate::credentials::Credentials;
+use crate::error::Error;
+use crate::redactor::Redactor;
+use crate::search_snapshot::{BoundSecrets, Wanted};
 
 impl Credentials {
     /// Returns the content of an answer with phantoms in place of the tokens, which the session

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
+use gateway_message::folded;
+use gateway_message::json::{Json, Value, Wanted};
+use gateway_message::pairs::ESCAPED;
 use percent_encoding::{percent_decode, utf8_percent_encode};
 use zeroize::Zeroizing;
 
 use super::moment::{self, Written};
 use super::tokens::{TokenKind, Tokens};
-use crate::credential::secret::Secret;
-use crate::message::folded;
-use crate::message::json::{Json, Value, Wanted};
-use crate::message::pairs::ESCAPED;
+use crate::secret::Secret;
 
 /// The most places of tokens in one answer: three of RFC 6749 and its kin, in a few spellings.
 const MOST_TOKENS: usize = 12;

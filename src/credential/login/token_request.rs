@@ -2,15 +2,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gateway_body::fact::Plain;
+use gateway_body::{Document, FormFault, FormKind, Questions};
+use gateway_message::folded_parameters;
+use gateway_message::json::begins_as_json;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use percent_encoding::percent_decode_str;
 use zeroize::Zeroizing;
-
-use crate::body::fact::Plain;
-use crate::body::{Document, FormFault, FormKind, Questions};
-use crate::message::folded_parameters;
-use crate::message::json::begins_as_json;
 
 /// A request to a token endpoint (RFC 6749 §3.2) or a revocation endpoint (RFC 7009), as JSON, as a
 /// form of either kind, or in the query.
@@ -114,7 +113,7 @@ fn is_named(name: &str, wanted: &str) -> bool {
 }
 
 /// The members that are read, folded.
-const MEMBERS: [&str; 8] = crate::names::word_list(
+const MEMBERS: [&str; 8] = gateway_names::word_list(
     "granttype resource scope refreshtoken token clientid clientsecret service",
 );
 

@@ -4,12 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gateway_names::CredentialName;
+use gateway_state::GrantId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
-
-use crate::names::CredentialName;
-use crate::state::GrantId;
 
 /// Which token of a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

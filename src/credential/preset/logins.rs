@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use gateway_message::{OriginPattern, PatternMalformed, Place};
+use gateway_names::CredentialName;
+use gateway_session::Foreign;
 use serde::Deserialize;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::parse::{each, name};
 use super::user_config;
-use crate::credential::login::file::value;
-use crate::credential::login::{
+use crate::login::file::value;
+use crate::login::{
     ClientSecret, FileFault, FileFormat, FileUnreadable, HostToken, Issuer, Login, LoginFile,
     LoginPlace, LoginToken, RequestFormat, TokenEndpoint, TokenGrant, TokenKind, entries,
 };
-use crate::message::{OriginPattern, PatternMalformed, Place};
-use crate::names::CredentialName;
-use crate::session::Foreign;
 
 /// The login of a program: its file, who renews it, and where its tokens may go.
 #[derive(Debug, Clone, Deserialize)]

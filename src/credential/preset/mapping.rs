@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use gateway_message::{Authority, HostPattern, OriginPattern, Scheme};
+use gateway_names::prefixes;
+
 use super::user_config::{RegistryDoubt, UserConfig, text};
-use crate::message::{Authority, HostPattern, OriginPattern, Scheme};
-use crate::names::prefixes;
 
 /// What the user's own files and variables say about the registries of one package manager. No part
 /// of it holds a credential of theirs.

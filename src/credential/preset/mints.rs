@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::message::{HostPattern, OriginPattern, PatternMalformed};
+use gateway_message::{HostPattern, OriginPattern, PatternMalformed};
 
 /// Such requests: `[GET ][HOST]/PATH[$]`, in which `*` stands for any one segment.
 ///

@@ -16,14 +16,14 @@ mod user_config;
 
 use std::sync::OnceLock;
 
+use gateway_body::read::Protocol;
+use gateway_message::{Host, OriginPattern, Place, RequestTarget, Route, Taken};
+use gateway_names::CredentialName;
+use gateway_session::Binding;
+use gateway_session::phantom::Shape;
 use serde::Deserialize;
 
-use crate::body::read::Protocol;
-use crate::credential::login::TokenEndpoint;
-use crate::message::{Host, OriginPattern, Place, RequestTarget, Route, Taken};
-use crate::names::CredentialName;
-use crate::session::Binding;
-use crate::session::phantom::Shape;
+use crate::login::TokenEndpoint;
 
 use parse::{each, name, one, shapes};
 
@@ -319,19 +319,22 @@ fn at(index: usize) -> &'static Preset {
 }
 
 #[cfg(test)]
+mod presented_tests;
+#[cfg(test)]
 mod tests {
     use std::collections::HashSet;
     use std::path::Path;
 
+    use gateway_message::HostPattern;
+    use gateway_session::{Bindings, When};
+
     use super::*;
-    use crate::credential::login::LoginPlace;
-    use crate::credential::login::file::show_all;
-    use crate::message::HostPattern;
-    use crate::session::{Bindings, When};
+    use crate::login::LoginPlace;
+    use crate::login::file::show_all;
 
     #[test]
     fn every_file_is_in_the_table_and_reads() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/policies/services");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policies/services");
         let mut files: Vec<String> = std::fs::read_dir(folder)
             .unwrap()
             .filter_map(|file| {
@@ -467,7 +470,7 @@ mod tests {
             let names = logins
                 .iter()
                 .map(|one| (one.name.to_string(), one.issuer.is_some()));
-            Ok::<_, crate::credential::login::FileUnreadable>(names.collect::<Vec<_>>())
+            Ok::<_, crate::login::FileUnreadable>(names.collect::<Vec<_>>())
         };
         assert_eq!(names().unwrap(), [("gh".to_owned(), true)]);
         let text = "ghe.example:\n  oauth_token: a\ngithub.com:\n  oauth_token: b\n";

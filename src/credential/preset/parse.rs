@@ -3,11 +3,10 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use gateway_names::CredentialName;
+use gateway_session::phantom::Shape;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-
-use crate::names::CredentialName;
-use crate::session::phantom::Shape;
 
 /// Reads each text of a list.
 pub(super) fn each<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(

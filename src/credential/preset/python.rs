@@ -127,7 +127,7 @@ impl Indexes {
 }
 
 /// The settings that hold addresses.
-const ADDRESSES: [&str; 8] = crate::names::word_list(
+const ADDRESSES: [&str; 8] = gateway_names::word_list(
     "index-url default-index extra-index-url index find-links repository repository-url \
      publish-url",
 );

@@ -1,12 +1,12 @@
 //! Package registries: the public one of each, and those that the user's own files name.
 
+use gateway_message::OriginPattern;
 use serde::Deserialize;
 
 use super::mapping::{RegistryMapping, RegistryReader};
 use super::parse::each;
 use super::user_config::{RegistryDoubt, UserConfig};
 use super::{javascript, packages, python};
-use crate::message::OriginPattern;
 
 /// A package registry, and the clients that ask it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -56,11 +56,7 @@ impl<B> ScrubBody<B> {
     ///
     /// The length is then removed from the fields. Messages with their own lengths, partial content
     /// and long content keep their length.
-    pub(in crate::credential) fn resizing(
-        body: B,
-        fields: &mut HeaderMap,
-        scrubber: Scrubber,
-    ) -> Self
+    pub(crate) fn resizing(body: B, fields: &mut HeaderMap, scrubber: Scrubber) -> Self
     where
         B: Body,
     {

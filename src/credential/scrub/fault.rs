@@ -1,6 +1,6 @@
 //! Why a secret cannot be searched for, and when a session is shown nothing more.
 
-use crate::names::ReasonCode;
+use gateway_names::ReasonCode;
 
 /// Why a secret's echoes could not be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -31,4 +31,4 @@ impl Guessed {
 }
 
 /// The shortest secret that can be told from chance matches. Stores refuse shorter ones.
-pub(in crate::credential) const SHORTEST: usize = 8;
+pub(crate) const SHORTEST: usize = 8;

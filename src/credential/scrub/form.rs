@@ -15,7 +15,7 @@ use super::fault::{SHORTEST, Unscrubbable};
 use super::piece::Piece;
 use super::sextets::{STANDARD, Tail, URL_SAFE, sextets};
 use super::spelling::{Spelled, spellings, usual_spellings};
-use crate::credential::part::DrawnPart;
+use crate::part::DrawnPart;
 
 /// One spelling of a secret, and its replacement.
 pub(super) struct SecretForm {
@@ -161,7 +161,7 @@ impl Sought<'_> {
 
 /// Whether a byte may stand where a phantom has another: a letter or digit for any other,
 /// everything else only for itself.
-pub(in crate::credential) fn alike(phantom: u8, byte: u8) -> bool {
+pub(crate) fn alike(phantom: u8, byte: u8) -> bool {
     if phantom.is_ascii_alphanumeric() {
         byte.is_ascii_alphanumeric()
     } else {

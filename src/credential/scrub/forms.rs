@@ -9,7 +9,7 @@ use super::form::{self, SecretForm, Sought};
 use super::needles::{Needles, SharedNeedles};
 use super::partial::PartialMatcher;
 use super::sextets::Tail;
-use crate::credential::part::DrawnPart;
+use crate::part::DrawnPart;
 
 /// A secret in every form in which it could come back. Has no `Debug`.
 pub struct SecretForms {
@@ -47,7 +47,7 @@ impl SecretForms {
     ///
     /// # Errors
     /// [`Unscrubbable`] by cause. The secret must then not be lent.
-    pub(in crate::credential) fn sharing(
+    pub(crate) fn sharing(
         shared: &SharedNeedles,
         secret: &[u8],
         stand_in: &[u8],
@@ -67,7 +67,7 @@ impl SecretForms {
     ///
     /// # Errors
     /// Same as [`SecretForms::of`].
-    pub(in crate::credential) fn of_text(text: &[u8], mask: &[u8]) -> Result<Self, Unscrubbable> {
+    pub(crate) fn of_text(text: &[u8], mask: &[u8]) -> Result<Self, Unscrubbable> {
         let forms = form::usual_forms(text, mask)?;
         let sought = Sought {
             secret: text,

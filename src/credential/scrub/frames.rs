@@ -4,10 +4,10 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
+use gateway_names::ReasonCode;
+use gateway_wire::websocket::{FrameHeaders, FrameMalformed};
 
 use super::{EchoSearch, Guessed, Scrubber};
-use crate::names::ReasonCode;
-use crate::wire::websocket::{FrameHeaders, FrameMalformed};
 
 /// Scrubs what an origin sends after an upgrade to WebSocket, without extensions.
 ///
@@ -68,7 +68,7 @@ impl ScrubFrames {
         Self::by(Scrubber::new(search))
     }
 
-    pub(in crate::credential) fn by(scrubber: Scrubber) -> Self {
+    pub(crate) fn by(scrubber: Scrubber) -> Self {
         Self {
             scrubber,
             reading: FrameState::Header,

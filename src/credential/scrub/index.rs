@@ -238,7 +238,7 @@ const GRIDS: [(usize, usize); 10] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credential::scrub::forms::SecretForms;
+    use crate::scrub::forms::SecretForms;
 
     /// The bytes that writers put around each letter are the same for all letters, and must not
     /// cause closer checks.

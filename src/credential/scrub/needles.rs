@@ -13,7 +13,7 @@ use super::form::SecretForm;
 use super::index::{BlockIndex, Blocks, GRID_COUNT, Grid, IndexedForm};
 use super::partial::PartialMatcher;
 use super::piece::Piece;
-use crate::credential::part::DrawnPart;
+use crate::part::DrawnPart;
 
 /// One spelling of a secret.
 pub(super) struct Needle {
@@ -39,7 +39,7 @@ pub(super) struct Needles {
 
 /// What one secret is searched for as. It belongs to the secret, so a renewed one has its own.
 #[derive(Default)]
-pub(in crate::credential) struct SharedNeedles(WeakList<Needles>);
+pub(crate) struct SharedNeedles(WeakList<Needles>);
 
 impl SharedNeedles {
     /// The spellings of the secret whose forms these are. They are the same in all sessions but for

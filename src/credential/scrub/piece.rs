@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::spelling::Spelled;
-use crate::credential::part::{DrawnPart, LEAST_DIGITS};
+use crate::part::{DrawnPart, LEAST_DIGITS};
 
 /// Which pieces of a form are searched for.
 #[derive(Clone)]

@@ -11,7 +11,7 @@ use super::fault::{Guessed, Unscrubbable};
 use super::forms::{Replacement, SecretForms};
 use super::needles::{Needle, NeedleSet, sort, split};
 use super::partial::PartialMatcher;
-use crate::credential::guesses::Guesses;
+use crate::guesses::Guesses;
 
 /// Finds echoes of all secrets that a session's origins know.
 ///
@@ -108,12 +108,12 @@ impl EchoSearch {
     }
 
     /// Whether an echo can be replaced by text of another length.
-    pub(in crate::credential) fn resizes(&self) -> bool {
+    pub(crate) fn resizes(&self) -> bool {
         self.resizes
     }
 
     /// The secrets that are searched for.
-    pub(in crate::credential) fn secrets(&self) -> &[Arc<SecretForms>] {
+    pub(crate) fn secrets(&self) -> &[Arc<SecretForms>] {
         &self.secrets
     }
 

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::form::{SecretForm, Sought, forms};
 use super::*;
-use crate::credential::part::DrawnPart;
+use crate::part::DrawnPart;
 
 mod body;
 mod frames;

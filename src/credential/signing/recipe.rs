@@ -7,18 +7,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
+use gateway_body::{Content, Held};
+use gateway_message::{OriginPattern, RequestHead};
+use gateway_names::hex;
+use gateway_recipe::{self as recipe, Needs, Nonce, NonceKind, Parts, Recipe, Role};
+use gateway_session::{
+    Found, HeldParts, KnownPart, ParsedSignature, PartTexts, RequestPart, SignatureFault, Signer,
+    SigningContext, SigningFailure, VerifiedSignature,
+};
 use http::HeaderName;
 use http::header::AUTHORIZATION;
 
 use super::MOST_SKEW;
-use crate::body::{Content, Held};
-use crate::message::{OriginPattern, RequestHead};
-use crate::names::hex;
-use crate::recipe::{self, Needs, Nonce, NonceKind, Parts, Recipe, Role};
-use crate::session::{
-    Found, HeldParts, KnownPart, ParsedSignature, PartTexts, RequestPart, SignatureFault, Signer,
-    SigningContext, SigningFailure, VerifiedSignature,
-};
 
 /// Signs by a recipe.
 #[derive(Debug)]
@@ -220,12 +220,6 @@ fn nonce(recipe: &Recipe, now: SystemTime, last: &AtomicU64) -> Result<Nonce, Si
         NonceKind::None | NonceKind::Random => 0,
     };
     Ok(Nonce { random, counter })
-}
-
-impl From<recipe::Fault> for SignatureFault {
-    fn from(fault: recipe::Fault) -> Self {
-        Self::new(fault.reason(), &fault)
-    }
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gateway_files::{self as files, Replaceable};
+use gateway_names::CredentialName;
+
 use super::error::{ReferenceMalformed, StoreError};
 use super::vault::VaultPath;
-use crate::credential::login::TokenKind;
-use crate::files::{self, Replaceable};
-use crate::names::CredentialName;
+use crate::login::TokenKind;
 
 /// Where a secret is stored, in its store's terms.
 #[derive(Clone, PartialEq, Eq, Hash)]

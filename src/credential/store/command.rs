@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use gateway_names::SessionId;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use time::OffsetDateTime;
@@ -15,8 +16,7 @@ use super::backend::{Backend, CommandLine, FIXED_PATH};
 use super::file::blocking;
 use super::material::{Lease, Material};
 use super::{SecretStore, StoreError, StoreFuture};
-use crate::credential::secret::trim_line_end;
-use crate::names::SessionId;
+use crate::secret::trim_line_end;
 
 /// Programs that print a secret.
 ///
@@ -209,7 +209,7 @@ fn process_credentials(
 }
 
 /// What a credential helper needs to find its own session; none of it can hold a secret.
-const PASSED: &[&str] = &crate::names::word_list::<7>(
+const PASSED: &[&str] = &gateway_names::word_list::<7>(
     "HOME USER LOGNAME LANG XDG_RUNTIME_DIR XDG_CONFIG_HOME DBUS_SESSION_BUS_ADDRESS",
 );
 const DEFAULT_TTL: Duration = Duration::from_secs(300);

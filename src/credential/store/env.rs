@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStringExt as _;
 
+use gateway_names::SessionId;
 use zeroize::Zeroizing;
 
 use super::super::secret::{Secret, SecretUnsafe};
 use super::{Backend, Material, SecretRef, SecretStore, StoreError, StoreFuture};
-use crate::names::SessionId;
 
 /// Secrets from the gateway's environment at start.
 ///
@@ -63,7 +63,7 @@ mod tests {
         let gone = SecretRef::env("GATEWAY_TEST_NO_SUCH_VARIABLE");
         let store = EnvStore::capture([&here, &gone]);
         let fetched = store.fetch(&here.backend, None).await.ok().unwrap();
-        assert_eq!(&fetched.field(None).unwrap()[..], b"gateway");
+        assert_eq!(&fetched.field(None).unwrap()[..], b"gateway-credential");
         assert_eq!(fetched.lease, None);
         let absent = store.fetch(&gone.backend, None).await.err();
         assert_eq!(absent, Some(StoreError::Absent));

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::credential::secret::SecretUnsafe;
-use crate::files::Replaceable;
+use gateway_files::Replaceable;
+
+use crate::secret::SecretUnsafe;
 
 /// A text that is not a reference.
 ///
@@ -146,7 +147,7 @@ impl StoreError {
     /// Whether the store said that the secret may no longer be used.
     ///
     /// Otherwise it only could not answer now.
-    pub(in crate::credential) fn is_final(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 403 | 404),
             Self::NoLogin(_) | Self::LoginOver(_) | Self::Ended => true,

@@ -6,15 +6,15 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
+use gateway_files as files;
+use gateway_names::SessionId;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::backend::{Backend, check_private};
 use super::material::{Lease, Material};
 use super::{SecretStore, StoreError, StoreFuture};
-use crate::credential::secret::{MAX_BYTES, trim_line_end};
-use crate::files;
-use crate::names::SessionId;
+use crate::secret::{MAX_BYTES, trim_line_end};
 
 /// Files. A change is seen within a second; a deleted file's secret stays usable for at most five
 /// more.

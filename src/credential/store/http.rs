@@ -3,11 +3,11 @@
 
 use std::time::SystemTime;
 
+use gateway_message::Origin;
 use http::{Request, StatusCode};
 use zeroize::Zeroizing;
 
 use super::StoreFuture;
-use crate::message::Origin;
 
 /// A client for the servers of one store.
 pub trait HttpClient: Send + Sync {

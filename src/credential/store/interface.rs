@@ -3,10 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use gateway_names::SessionId;
+
 use super::backend::Backend;
 use super::error::StoreError;
 use super::material::{Lease, Material};
-use crate::names::SessionId;
 
 /// A place from which secrets are fetched.
 pub trait SecretStore: Send + Sync {

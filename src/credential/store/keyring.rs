@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_names::SessionId;
 use keyring_core::api::CredentialStoreApi as _;
 use keyring_core::{Entry, Error};
 use tokio::sync::{Semaphore, oneshot};
@@ -12,7 +13,6 @@ use zeroize::Zeroizing;
 
 use super::material::{Lease, Material};
 use super::{Backend, SecretStore, StoreError, StoreFuture};
-use crate::names::SessionId;
 
 /// The key ring. It runs on its own thread, because a locked ring prompts its user and may never
 /// answer.
@@ -62,14 +62,11 @@ impl SecretStore for KeyringStore {
 }
 
 /// The blocking operations of the key ring.
-pub(in crate::credential) mod blocking {
+pub(crate) mod blocking {
     use super::*;
 
     /// Reads an item.
-    pub(in crate::credential) fn get(
-        service: &str,
-        name: &str,
-    ) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+    pub(crate) fn get(service: &str, name: &str) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         entry(service, name)?
             .get_secret()
             .map(Zeroizing::new)
@@ -77,25 +74,21 @@ pub(in crate::credential) mod blocking {
     }
 
     /// Writes or replaces an item.
-    pub(in crate::credential) fn set(
-        service: &str,
-        name: &str,
-        value: &[u8],
-    ) -> Result<(), StoreError> {
+    pub(crate) fn set(service: &str, name: &str, value: &[u8]) -> Result<(), StoreError> {
         entry(service, name)?
             .set_secret(value)
             .map_err(|error| cause(&error))
     }
 
     /// Deletes an item.
-    pub(in crate::credential) fn delete(service: &str, name: &str) -> Result<(), StoreError> {
+    pub(crate) fn delete(service: &str, name: &str) -> Result<(), StoreError> {
         entry(service, name)?
             .delete_credential()
             .map_err(|error| cause(&error))
     }
 
     /// The names of a service's items, sorted.
-    pub(in crate::credential) fn list(service: &str) -> Result<Vec<String>, StoreError> {
+    pub(crate) fn list(service: &str) -> Result<Vec<String>, StoreError> {
         let store = Store::new().map_err(|error| cause(&error))?;
         let found = store.search(&[("service", service)].into());
         let found = found.map_err(|error| cause(&error))?;

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use gateway_names::SessionId;
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use super::{Backend, Lease, Material, SecretStore, StoreError, StoreFuture};
-use crate::names::SessionId;
 
 /// Secrets by reference text. Tests can change them, delay fetches and count them.
 #[derive(Default)]

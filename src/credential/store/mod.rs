@@ -36,11 +36,11 @@ pub(super) use keyring::blocking as blocking_keyring;
 #[cfg(test)]
 pub(super) use {material::Lease, memory::MemoryStore};
 
-use crate::names::SessionId;
 use backend::Backend;
 use command::CommandStore;
 use env::EnvStore;
 use file::FileStore;
+use gateway_names::SessionId;
 use interface::SecretStore;
 use keyring::KeyringStore;
 use login::LoginStore;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::backend::{Backend, CommandLine, KeyringItem, SecretFile, unknown_scheme};
 use super::error::{ReferenceMalformed, StoreError};
-use crate::credential::login::TokenKind;
-use crate::credential::secret::{Secret, SecretUnsafe};
-use crate::names::CredentialName;
-use crate::recipe::Algorithm;
-use crate::state::FingerprintKey;
+use crate::login::TokenKind;
+use crate::secret::{Secret, SecretUnsafe};
+use gateway_names::CredentialName;
+use gateway_recipe::Algorithm;
+use gateway_state::FingerprintKey;
 use zeroize::Zeroizing;
 
 /// Where a secret is stored, and what it must be.
@@ -113,7 +113,7 @@ impl SecretRef {
         self
     }
 
-    /// Sets whether the secret may be shorter than [`crate::credential::MIN_BYTES`].
+    /// Sets whether the secret may be shorter than [`crate::MIN_BYTES`].
     #[must_use]
     pub fn allowing_short(mut self, allow: bool) -> Self {
         self.allow_short = allow;
@@ -193,7 +193,7 @@ impl SecretRef {
     /// The place as text, to tell it from every other: of a command with a fingerprint of its
     /// arguments, which can be private; of a login without the kind of token, since they end
     /// together.
-    pub(in crate::credential) fn place(&self, key: Option<&FingerprintKey>) -> String {
+    pub(crate) fn place(&self, key: Option<&FingerprintKey>) -> String {
         match (&self.backend, key) {
             (Backend::Command(line), Some(key)) => {
                 let print = key.of(line.arguments.join("\0").as_bytes());

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use gateway_names::User;
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 
 use super::held::Held;
 use super::x509::CertificateHolder;
-use crate::intercept::client_stream::ClientStream;
-use crate::intercept::door::{DoorTls, now};
-use crate::names::User;
+use crate::client_stream::ClientStream;
+use crate::door::{DoorTls, now};
 
 /// A verified client certificate. It holds for as long as its proxy would accept it again.
 pub struct HeldCertificate {
@@ -74,7 +74,7 @@ impl Held for HeldCertificate {
     }
 }
 
-crate::names::concealed!(HeldCertificate, user);
+gateway_names::concealed!(HeldCertificate, user);
 
 /// Returns the user and the groups of a certificate: its SPIFFE id, or its common name, spelled so
 /// that it equals no other kind's user.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use gateway_names::User;
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::jwk::{
     AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm, PublicKeyUse,
@@ -14,8 +15,7 @@ use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::held::Held;
-use crate::intercept::door::now;
-use crate::names::User;
+use crate::door::now;
 
 /// Which JWTs a listener accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -279,7 +279,7 @@ impl Held for HeldJwt {
     }
 }
 
-crate::names::concealed!(HeldJwt);
+gateway_names::concealed!(HeldJwt);
 
 /// How the text of a JWT begins: `{"`, encoded.
 pub(super) const JWT_PREFIX: &str = "eyJ";

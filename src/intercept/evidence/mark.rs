@@ -4,12 +4,12 @@
 use std::os::fd::AsFd;
 use std::sync::LazyLock;
 
+use gateway_names::User;
 use rustix::net::netdevice::index_to_name;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::held::Held;
-use crate::intercept::client_stream::ClientStream;
-use crate::names::User;
+use crate::client_stream::ClientStream;
 
 /// An interface through which a connection arrived.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use gateway_names::User;
 
 use super::presented::Presented;
-use crate::intercept::caller::Caller;
-use crate::names::User;
+use crate::caller::Caller;
 
 /// A user and its password, with the caller of all connections that present them.
 pub struct UserPassword(Arc<Caller>);

@@ -3,12 +3,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gateway_token::PREFIX;
 use http::HeaderMap;
 use http::header::PROXY_AUTHORIZATION;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
-
-use crate::token::PREFIX;
 
 /// A user and a password; or the token after `Bearer`, without a user.
 pub struct Presented {
@@ -44,9 +43,7 @@ impl Presented {
     }
 
     /// Returns the token, if the token field has exactly one value.
-    pub(in crate::intercept) fn of_tokens<'a>(
-        mut values: impl Iterator<Item = &'a [u8]>,
-    ) -> Option<Self> {
+    pub(crate) fn of_tokens<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let (Some(only), None) = (values.next(), values.next()) else {
             return None;
         };
@@ -55,9 +52,7 @@ impl Presented {
     }
 
     /// Returns the credentials, if there is exactly one `Proxy-Authorization` (RFC 6750, RFC 7617).
-    pub(in crate::intercept) fn of_values<'a>(
-        mut values: impl Iterator<Item = &'a [u8]>,
-    ) -> Option<Self> {
+    pub(crate) fn of_values<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let (Some(only), None) = (values.next(), values.next()) else {
             return None;
         };
@@ -87,10 +82,10 @@ impl Presented {
     }
 }
 
-crate::names::concealed!(Presented);
+gateway_names::concealed!(Presented);
 
 /// The field of a token in a request to a base URL.
-pub(in crate::intercept) const TOKEN_FIELD: &str = "gateway-token";
+pub(crate) const TOKEN_FIELD: &str = "gateway-token";
 
 /// The user with which a token or a JWT is sent as the password.
 pub const PRESENTED_USER: &str = "gateway";

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use gateway_names::{SessionId, User};
 use http::header::HOST;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty, Limited};
@@ -29,10 +30,9 @@ use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::intercept::caller::{Caller, CallerRefused};
-use crate::intercept::client_stream::ClientStream;
-use crate::intercept::destination::is_of_this_machine;
-use crate::names::{SessionId, User};
+use crate::caller::{Caller, CallerRefused};
+use crate::client_stream::ClientStream;
+use crate::destination::is_of_this_machine;
 
 /// Where tailscaled serves its LocalAPI.
 pub const TAILNET_SOCKET: &str = "/var/run/tailscale/tailscaled.sock";

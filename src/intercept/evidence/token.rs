@@ -6,16 +6,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use gateway_names::{CredentialName, PolicyId, SessionId};
+use gateway_token::{
+    CaveatDenied, Door, PrefixId, TokenKey, TokenRefused, TokenUse, Verified, verify,
+};
 use zeroize::Zeroizing;
 
 use super::certificate::HeldCertificate;
 use super::held::Held;
-use crate::intercept::client_stream::ClientStream;
-use crate::intercept::door::now;
-use crate::names::{CredentialName, PolicyId, SessionId};
-use crate::token::{
-    CaveatDenied, Door, PrefixId, TokenKey, TokenRefused, TokenUse, Verified, verify,
-};
+use crate::client_stream::ClientStream;
+use crate::door::now;
 
 /// The number of the only key for tokens.
 pub const KEY_NUMBER: u8 = 1;
@@ -192,7 +192,7 @@ impl HeldToken {
     }
 }
 
-crate::names::concealed!(HeldToken);
+gateway_names::concealed!(HeldToken);
 
 /// Why a token is refused, in words for the gateway's own record, without text of the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -213,8 +213,9 @@ pub enum TokenDenied {
 
 #[cfg(test)]
 mod tests {
+    use gateway_token::Caveat;
+
     use super::*;
-    use crate::token::Caveat;
 
     fn peer(address: &str) -> TokenPeer {
         TokenPeer {
@@ -256,9 +257,9 @@ mod tests {
         let other = by.take(&minted(&[2; 32], &[&soon]), peer("192.0.2.1"));
         assert_eq!(other.unwrap_err(), TokenDenied::NotOurs);
         let parent = minted(&[1; 32], &[&soon]);
-        let child = crate::token::attenuate(&parent, &["method in GET".parse().unwrap()]).unwrap();
+        let child = gateway_token::attenuate(&parent, &["method in GET".parse().unwrap()]).unwrap();
         let child = by.take(child.as_str(), peer("192.0.2.1")).unwrap();
-        let id = crate::token::inspect(&parent).unwrap().id;
+        let id = gateway_token::inspect(&parent).unwrap().id;
         assert!(revoked.revoke(&BTreeSet::from([id])));
         assert!(!revoked.revoke(&BTreeSet::from([id])));
         assert_eq!(child.holds(), Err(TokenDenied::Revoked));

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::intercept::caller::{Caller, CallerRefused};
-use crate::intercept::client_stream::ClientStream;
-use crate::names::User;
+use gateway_names::User;
+
+use crate::caller::{Caller, CallerRefused};
+use crate::client_stream::ClientStream;
 
 /// The users of this machine that may connect; any user, if none is named.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use gateway_token::{PREFIX, TokenInside, inspect};
 use http::{HeaderMap, HeaderValue};
 
 use super::jwt::{JWT_PREFIX, JwtVerifier};
 use super::password::Passwords;
 use super::presented::{Presented, TOKEN_FIELD};
 use super::token::{HeldToken, TokenDenied, TokenPeer, TokenVerifier};
-use crate::intercept::caller::Caller;
-use crate::token::{PREFIX, TokenInside, inspect};
+use crate::caller::Caller;
 
 /// Verifies credentials, by the kinds that a listener accepts.
 #[derive(Default)]
@@ -150,7 +150,7 @@ pub enum PresentedDenied {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intercept::evidence::password::UserPassword;
+    use crate::evidence::password::UserPassword;
 
     #[test]
     fn what_is_presented_again_is_verified_once_as_long_as_it_holds() {

@@ -4,18 +4,18 @@ use der::asn1::{AnyRef, GeneralizedTime, UtcTime};
 use der::{Decode as _, Reader as _, SliceReader, Tag};
 
 /// The identity of a certificate's holder.
-pub(in crate::intercept) struct CertificateHolder<'a> {
+pub(crate) struct CertificateHolder<'a> {
     /// The URIs among its alternative names.
-    pub(in crate::intercept) uris: Vec<&'a [u8]>,
+    pub(crate) uris: Vec<&'a [u8]>,
     /// The common names of its subject.
-    pub(in crate::intercept) common_names: Vec<&'a [u8]>,
+    pub(crate) common_names: Vec<&'a [u8]>,
     /// The last second of Unix time at which it is valid.
-    pub(in crate::intercept) ends: u64,
+    pub(crate) ends: u64,
 }
 
 impl<'a> CertificateHolder<'a> {
     /// Reads a certificate; `None` if it is malformed.
-    pub(in crate::intercept) fn read(certificate: &'a [u8]) -> Option<Self> {
+    pub(crate) fn read(certificate: &'a [u8]) -> Option<Self> {
         let mut fields = parts(
             parts(parts(certificate)?.first()?.value())?
                 .first()?

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use gateway_names::SessionId;
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -14,8 +15,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsConnector;
 
 use super::*;
-use crate::intercept::CaSettings;
-use crate::names::SessionId;
+use crate::CaSettings;
 
 fn host(text: &str) -> Host {
     Host::parse(text.as_bytes()).unwrap()

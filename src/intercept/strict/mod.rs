@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use crate::names::delegated;
+use gateway_names::delegated;
 use progress::{PLACEHOLDER, Phase, Progress};
 use violations::ViolationState;
 

@@ -1,7 +1,8 @@
 //! Tracks a connection's bytes: a head, content, or the bytes after a protocol switch.
 
+use gateway_wire::{Chunked, Framing, HeadReader, WireMalformed};
+
 use super::violations::{Violation, ViolationState};
-use crate::wire::{Chunked, Framing, HeadReader, WireMalformed};
 
 /// The position in the connection's bytes.
 #[derive(Debug, Default)]

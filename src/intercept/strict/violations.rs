@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::wire::WireMalformed;
+use gateway_wire::WireMalformed;
 
 /// The state that the service and the connection share.
 #[derive(Debug, Clone)]

@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gateway_credential::{LoginUnavailable, UpstreamLogin};
+use gateway_message::{Authority, Origin};
+use gateway_names::ReasonCode;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{PingPong, Reason, RecvStream, SendStream};
 use http::header::PROXY_AUTHORIZATION;
@@ -29,9 +32,6 @@ use super::rule::{ClientIdentity, OriginSettings};
 use super::stores::{StoreClient, StoreClientUnusable, StoreWay};
 use super::tls::Offer;
 use super::{Error, chain};
-use crate::credential::{LoginUnavailable, UpstreamLogin};
-use crate::message::{Authority, Origin};
-use crate::names::ReasonCode;
 
 /// The `proxy` listener of a gateway elsewhere.
 pub struct RemoteProxy {

@@ -1,10 +1,9 @@
 //! Which bindings are refused, and where credentials may appear.
 
+use gateway_message::{Authority, OriginPattern, Scheme};
+
 use super::super::binding::{MAX_PLACES, When};
-use super::super::signing::Signing;
 use super::*;
-use crate::credential::signing::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
-use crate::message::{Authority, EncodedSlash, OriginPattern, Scheme};
 
 fn binding(name: &str, origin: &str, place: &str) -> Binding {
     Binding {
@@ -41,49 +40,6 @@ fn a_wildcard_matches_whole_labels_below_it_and_nothing_else() {
         assert_eq!(pattern.matches(&origin), fits, "{host}");
     }
     assert_eq!(pattern.to_string(), "https://*.good.example");
-}
-
-#[test]
-fn paths_stand_as_they_are_only_where_every_signer_takes_them_so() {
-    let signer = |name: &str, service: &str, exact_paths: bool| {
-        let endpoint = OwnEndpoint {
-            origin: "https://a.example".parse().unwrap(),
-            service: service.to_owned(),
-            region: "here".to_owned(),
-            exact_paths,
-        };
-        let signing = Signing {
-            signer: Arc::new(SigV4::new(SigV4Settings {
-                endpoints: vec![endpoint],
-                ..SigV4Settings::default()
-            })),
-            parts: Vec::new(),
-        };
-        Binding {
-            role: Role::Signs(Arc::new(signing)),
-            ..binding(name, "https://a.example", "header:x-api-key")
-        }
-    };
-    let origin = Origin {
-        scheme: Scheme::Https,
-        authority: Authority::parse(b"a.example", Some(443)).unwrap(),
-    };
-    let store = || signer("one", "s3", false);
-    for (signers, paths) in [
-        (vec![store()], EncodedSlash::Key),
-        (vec![store(), signer("two", "own", true)], EncodedSlash::Key),
-        (
-            vec![store(), signer("two", "own", false)],
-            EncodedSlash::Keep,
-        ),
-        (
-            vec![signer("two", "own", false), store()],
-            EncodedSlash::Keep,
-        ),
-    ] {
-        let bindings = load(signers).unwrap();
-        assert_eq!(bindings.at_origin(&origin).signed_paths(), Some(paths));
-    }
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use gateway_message::{Place, TakenPart};
 use http::HeaderValue;
 
 use super::Search;
-use crate::message::{Place, TakenPart};
-use crate::session::bindings::Bound;
-use crate::session::detected::Location;
-use crate::session::phantom::Phantom;
-use crate::session::refusal::{CredentialRefusal, RequestPart};
+use crate::bindings::Bound;
+use crate::detected::Location;
+use crate::phantom::Phantom;
+use crate::refusal::{CredentialRefusal, RequestPart};
 
 impl Search<'_> {
     /// Checks each cookie separately.
@@ -108,7 +108,7 @@ impl Search<'_> {
 
 /// Cookies of load balancers and bot detection. Clients that keep cookies send them back, and they
 /// do not identify an account.
-const HARMLESS_COOKIES: [&str; 14] = crate::names::word_list(
+const HARMLESS_COOKIES: [&str; 14] = gateway_names::word_list(
     "__cf_bm _cfuvid __cfruid __cflb cf_clearance AWSALB AWSALBCORS AWSALBTG AWSALBTGCORS AWSELB \
      AWSELBCORS GCLB ARRAffinity ARRAffinitySameSite",
 );

@@ -3,16 +3,16 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use gateway_message::fields::reads_as;
+use gateway_message::{Place, credential_protocol, sounds_like_credential};
 use http::{HeaderName, HeaderValue, header};
 use zeroize::Zeroizing;
 
 use super::Search;
-use crate::message::fields::reads_as;
-use crate::message::{Place, credential_protocol, sounds_like_credential};
-use crate::session::bindings::Bound;
-use crate::session::detected::Location;
-use crate::session::phantom::{Form, Sighting};
-use crate::session::refusal::{CredentialRefusal, RequestPart};
+use crate::bindings::Bound;
+use crate::detected::Location;
+use crate::phantom::{Form, Sighting};
+use crate::refusal::{CredentialRefusal, RequestPart};
 
 impl Search<'_> {
     pub(super) fn field(

@@ -1,12 +1,12 @@
 //! Checks the path of a request.
 
+use gateway_message::{Place, TakenPart};
 use percent_encoding::percent_decode_str;
 
 use super::Search;
-use crate::message::{Place, TakenPart};
-use crate::session::detected::Location;
-use crate::session::in_path::InPath;
-use crate::session::refusal::{CredentialRefusal, RequestPart};
+use crate::detected::Location;
+use crate::in_path::InPath;
+use crate::refusal::{CredentialRefusal, RequestPart};
 
 impl Search<'_> {
     /// Lends what stands in the path, and refuses any other credential there.

@@ -1,11 +1,12 @@
 //! Checks the query of a request.
 
-use super::Search;
-use crate::message::{
+use gateway_message::{
     Place, TakenPart, folded_parameter, folded_parameters, is_credential_parameter,
 };
-use crate::session::detected::Location;
-use crate::session::refusal::{CredentialRefusal, RequestPart};
+
+use super::Search;
+use crate::detected::Location;
+use crate::refusal::{CredentialRefusal, RequestPart};
 
 impl Search<'_> {
     pub(super) fn query(&mut self) -> Result<(), CredentialRefusal> {

@@ -1,11 +1,12 @@
 //! Finds the signature of a request, if a credential signs for its origin.
 
+use gateway_names::CredentialName;
+
 use super::Search;
-use crate::names::CredentialName;
-use crate::session::detected::Location;
-use crate::session::parts::HeldParts;
-use crate::session::refusal::{CredentialRefusal, RequestPart, SignatureFault};
-use crate::session::signer::{Found, Signer};
+use crate::detected::Location;
+use crate::parts::HeldParts;
+use crate::refusal::{CredentialRefusal, RequestPart, SignatureFault};
+use crate::signer::{Found, Signer};
 
 impl Search<'_> {
     /// Reads the signature of a request, if a credential signs for its origin (J01, J05, J11).

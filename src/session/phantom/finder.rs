@@ -5,10 +5,9 @@ use std::sync::OnceLock;
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind, Input, MatchKind, packed};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use gateway_message::pairs::ESCAPED;
+use gateway_names::hex;
 use percent_encoding::utf8_percent_encode;
-
-use crate::message::pairs::ESCAPED;
-use crate::names::hex;
 
 /// The form in which a phantom appears in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

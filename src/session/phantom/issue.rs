@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use gateway_names::CredentialName;
+use gateway_recipe::KeyForm;
+
 use super::draw::PhantomKey;
 use super::shape::{MIN_BITS, Shape};
 use super::text::Phantom;
-use crate::names::CredentialName;
-use crate::recipe::KeyForm;
 
 /// Why no phantom could be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

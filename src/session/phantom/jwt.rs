@@ -211,7 +211,7 @@ fn mask_number(text: &[u8], kept: bool, slots: &mut Vec<Slot>) {
 }
 
 const KEPT: &[&str] =
-    &crate::names::word_list::<11>("iss aud exp nbf iat scope scp role typ token_type ref");
+    &gateway_names::word_list::<11>("iss aud exp nbf iat scope scp role typ token_type ref");
 /// Those that each renewal changes.
 const TIMES: [&str; 3] = ["exp", "nbf", "iat"];
 /// 2100, in seconds.

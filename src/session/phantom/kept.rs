@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use gateway_names::CredentialName;
+
 use super::shape::{Shape, ShapeMalformed};
-use crate::names::CredentialName;
 
 /// The shapes by which a session's phantoms are made again, by credential.
 ///

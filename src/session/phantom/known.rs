@@ -1,6 +1,6 @@
 //! Formats that clients and scanners recognise: prefixes, fixed marks and checksums.
 
-use crate::names::prefixes::{self, Tail};
+use gateway_names::prefixes::{self, Tail};
 
 use super::slots::{Alphabet, CHECKSUM_DIGITS, Check, LETTERS, Slot, uuid_slots};
 

@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use gateway_names::CredentialName;
+
 use super::finder::{Finder, Form, Sighting};
 use super::issue::Issue;
 use super::temporary::{MOST, TemporaryPhantoms};
 use super::text::Phantom;
-use crate::names::CredentialName;
 
 impl Issue<'_> {
     /// Finishes issuing, and builds the search for the session's phantoms.

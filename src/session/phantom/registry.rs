@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use gateway_names::{Map, SessionId};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::text::Phantom;
-use crate::names::{Map, SessionId};
 
 /// All phantoms of a gateway, by their full text.
 ///
@@ -87,9 +87,10 @@ const MOST_OF_SESSION: usize = 4_096;
 
 #[cfg(test)]
 mod tests {
+    use gateway_names::CredentialName;
+
     use super::super::{Issue, PhantomKey, Phantoms, Shape};
     use super::*;
-    use crate::names::CredentialName;
 
     fn phantoms(key: u8) -> Phantoms {
         let key = PhantomKey::from_bytes([key; 32]);

@@ -13,7 +13,7 @@ use super::written;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Shape(Body);
 
-crate::names::serde_as_text!(Shape, Shape::to_text, |text| Shape::from_text(text).ok());
+gateway_names::serde_as_text!(Shape, Shape::to_text, |text| Shape::from_text(text).ok());
 
 #[derive(Clone, PartialEq, Eq)]
 enum Body {

@@ -2,12 +2,13 @@
 
 use std::time::SystemTime;
 
+use gateway_names::CredentialName;
+
 use super::draw::PhantomKey;
 use super::issue::{Issue, PhantomFailure};
 use super::shape::Shape;
 use super::text::Phantom;
-use crate::names::CredentialName;
-use crate::session::revocation::Revocations;
+use crate::revocation::Revocations;
 
 /// The phantoms of one set of temporary credentials, which sign as their parent does.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ impl TemporaryPhantoms {
     }
 
     /// What revokes the key that asked for them.
-    pub(in crate::session) fn revocations(&self) -> &Revocations {
+    pub(crate) fn revocations(&self) -> &Revocations {
         &self.revocations
     }
 

@@ -2,11 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use gateway_names::CredentialName;
 use proptest::prelude::*;
 
 use super::shape::MIN_BITS;
 use super::*;
-use crate::names::CredentialName;
 
 fn name(text: &str) -> CredentialName {
     CredentialName::new(text).unwrap()

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::names::CredentialName;
-use crate::recipe::KeyForm;
+use gateway_names::CredentialName;
+use gateway_recipe::KeyForm;
 
 /// The text a session holds in place of one secret. `Debug` names the credential and never prints
 /// the text.

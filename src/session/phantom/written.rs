@@ -85,8 +85,9 @@ pub(super) fn read<'t>(
 
 #[cfg(test)]
 mod tests {
+    use gateway_names::CredentialName;
+
     use super::super::{Issue, PhantomKey, Shape};
-    use crate::names::CredentialName;
 
     fn phantom(shape: &Shape) -> String {
         let key = PhantomKey::from_bytes([9; 32]);

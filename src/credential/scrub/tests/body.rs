@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
+use gateway_body::MockBody;
 use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full};
 
 use super::*;
-use crate::body::MockBody;
 
 fn data(text: &'static str) -> Result<Frame<Bytes>, &'static str> {
     Ok(Frame::data(Bytes::from_static(text.as_bytes())))

@@ -1,9 +1,9 @@
 //! WebSocket: frames that follow RFC 6455, and others.
 
+use gateway_wire::websocket::FrameMalformed;
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::websocket::FrameMalformed;
 
 /// A frame from the origin.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {

@@ -4,15 +4,15 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::body::{Coding, DecodeBody, Decoder, MockBody};
-use crate::credential::guesses::Guesses;
-use crate::credential::part::LEAST_DIGITS;
+use crate::guesses::Guesses;
+use crate::part::LEAST_DIGITS;
 use bytes::Bytes;
 use compression_codecs::brotli::params::EncoderParams;
 use compression_codecs::core::Level;
 use compression_codecs::core::util::{PartialBuffer, WriteBuffer};
 use compression_codecs::flate::params::FlateEncoderParams;
 use compression_codecs::{BrotliEncoder, EncodeV2, GzipEncoder, ZlibEncoder, ZstdEncoder};
+use gateway_body::{Coding, DecodeBody, Decoder, MockBody};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 

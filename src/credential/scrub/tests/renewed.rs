@@ -1,5 +1,6 @@
 //! A renewed secret may differ in length from the session's phantom.
 
+use gateway_body::{DecodeBody, Decoder, MockBody};
 use http::header::CONTENT_LENGTH;
 use http_body::{Body, Frame};
 use http_body_util::Full;
@@ -7,9 +8,8 @@ use proptest::prelude::*;
 
 use super::pieces::{Frames, coded, cut, read, render, secret, seen, spell, written};
 use super::*;
-use crate::body::{DecodeBody, Decoder, MockBody};
-use crate::credential::guesses::Guesses;
-use crate::credential::secret::mask;
+use crate::guesses::Guesses;
+use crate::secret::mask;
 
 const LONG: &str =
     "ghs_A1b2C3d4E5f6G7h8I9j0.K1l2M3n4O5p6Q7r8S9t0U1v2W3x4Y5z6a7B8c9D0e1F2g3_H4i5J6k7L8";
@@ -164,7 +164,7 @@ proptest! {
         for stand_in in [masked, |secret: &str| turned(&masked(secret), 2)] {
             let mut fields = HeaderMap::new();
             fields.insert("content-encoding", HeaderValue::from_str(coding).unwrap());
-            let codings = crate::body::Coding::parse_list(&fields).unwrap();
+            let codings = gateway_body::Coding::parse_list(&fields).unwrap();
             let scrubber = Scrubber::new(renewed_as(&pairs, stand_in));
             let frames = pieces.iter().map(|piece| Ok(Frame::data(Bytes::from(piece.clone()))));
             let script = MockBody(frames.collect::<Frames>().into());

@@ -2,7 +2,7 @@
 
 use super::super::needles::SharedNeedles;
 use super::*;
-use crate::credential::guesses::Guesses;
+use crate::guesses::Guesses;
 
 const ONE: &str = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2";
 const TWO: &str = "ghp_c3D4e5F6g7H8i9J0k1L2m3N4";

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use gateway_body::{Content, Held, Share};
+use gateway_message::RequestHead;
+use gateway_session::phantom::TemporaryPhantoms;
+use gateway_session::{
+    ParsedSignature, PartTexts, SigningContext, SigningFailure, VerifiedSignature,
+};
+use gateway_sigv4::{
+    self as sigv4, Action, ClientSignature, Location, Payload, SigningParams, account_of,
+};
 use http::HeaderName;
 
 use super::super::MOST_SKEW;
 use super::recode::{CheckedContent, LONGEST_CHUNK, SignedChunks, SignedMessages, sha256};
 use super::signing_scope::{Asking, SigningScope};
-use crate::body::{Content, Held, Share};
-use crate::message::RequestHead;
-use crate::session::phantom::TemporaryPhantoms;
-use crate::session::{
-    ParsedSignature, PartTexts, SignatureFault, SigningContext, SigningFailure, VerifiedSignature,
-};
-use crate::sigv4::{self, Action, ClientSignature, Location, Payload, SigningParams, account_of};
 
 /// A request to an endpoint, signed with a phantom. Its head is within the pins.
 pub(super) struct SigV4Claim {
@@ -190,12 +192,6 @@ fn follow(
 
 fn unsigned(fault: sigv4::Fault) -> SigningFailure {
     SigningFailure::Unsigned(fault.into())
-}
-
-impl From<sigv4::Fault> for SignatureFault {
-    fn from(fault: sigv4::Fault) -> Self {
-        Self::new(fault.reason(), &fault)
-    }
 }
 
 /// The names of the parts; the first is the access key id.

@@ -7,13 +7,14 @@ mod signing_scope;
 use std::any::Any;
 use std::sync::Arc;
 
-use self::claim::{PARTS, SigV4Claim};
-use self::signing_scope::SigningScope;
-use crate::message::{EncodedSlash, Origin, OriginPattern, RequestHead};
-use crate::session::{
+use gateway_message::{EncodedSlash, Origin, OriginPattern, RequestHead};
+use gateway_session::{
     Found, HeldParts, KnownPart, ParsedSignature, RequestPart, SignatureFault, Signer,
 };
-use crate::sigv4::{ClientSignature, Location, account_of};
+use gateway_sigv4::{ClientSignature, Location, account_of};
+
+use self::claim::{PARTS, SigV4Claim};
+use self::signing_scope::SigningScope;
 
 pub use self::signing_scope::{OwnEndpoint, SigV4Settings};
 

@@ -4,9 +4,8 @@ use std::time::SystemTime;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
-
-use crate::body::{BodyTransform, HoldFault, Share, TransformFault};
-use crate::sigv4::{ChunkResigner, EventResigner, Fault};
+use gateway_body::{BodyTransform, HoldFault, Share, TransformFault};
+use gateway_sigv4::{ChunkResigner, EventResigner, Fault};
 
 /// Content with an expected hash. Its last piece is passed on only if the hash matches.
 pub(super) struct CheckedContent {

@@ -3,16 +3,15 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use gateway_message::{HostPattern, Origin, OriginPattern, RequestHead, Scheme};
+use gateway_session::SignatureFault;
+use gateway_sigv4::{
+    Action, ClientSignature, Endpoint, OutOfScope, OwnStyle, Reading, Regions, Scope,
+    ScopeMismatch, SignedFor, domains,
+};
 use http::{HeaderName, HeaderValue, Method};
 use lru::LruCache;
 use parking_lot::Mutex;
-
-use crate::message::{HostPattern, Origin, OriginPattern, RequestHead, Scheme};
-use crate::session::SignatureFault;
-use crate::sigv4::{
-    Action, ActionFault, ClientSignature, Endpoint, OutOfScope, OwnStyle, Reading, Regions, Scope,
-    ScopeMismatch, SignedFor, domains,
-};
 
 /// What a SigV4 credential may be used for.
 #[derive(Debug, Clone, Default)]
@@ -255,18 +254,6 @@ impl SigningScope {
     ) -> Result<Vec<(HeaderName, HeaderValue)>, SignatureFault> {
         let scope = &self.settings.scope;
         Ok(scope.additions(&asking.endpoint, action, account)?)
-    }
-}
-
-impl From<OutOfScope> for SignatureFault {
-    fn from(why: OutOfScope) -> Self {
-        Self::new(why.reason(), &why)
-    }
-}
-
-impl From<ActionFault> for SignatureFault {
-    fn from(why: ActionFault) -> Self {
-        Self::new(why.reason(), &why)
     }
 }
 

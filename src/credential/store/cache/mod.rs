@@ -14,7 +14,7 @@ use super::leased::Moment;
 use super::login::{LoginSettings, LoginStore};
 use super::vault::VaultStore;
 use super::{Backend, Backends, SecretRef, Vault};
-use crate::names::SessionId;
+use gateway_names::SessionId;
 use parking_lot::{Mutex, MutexGuard};
 use place::{CacheSlot, Place};
 pub use source::{CachedSecret, SecretSource, Unavailable};
@@ -129,7 +129,7 @@ impl Stores {
 
     /// Uses one store for all references.
     #[cfg(test)]
-    pub(in crate::credential) fn with(store: Arc<dyn SecretStore>) -> Self {
+    pub(crate) fn with(store: Arc<dyn SecretStore>) -> Self {
         Self::of(Backends::all(&store))
     }
 

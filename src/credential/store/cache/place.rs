@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use gateway_names::SessionId;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
 use super::super::leased::{Failure, Held, Leased, Moment, Turn};
 use super::super::material::{Lease, Material};
 use super::super::{Backend, SecretRef, SecretStore, StoreError};
-use crate::credential::secret::Secret;
-use crate::names::SessionId;
+use crate::secret::Secret;
 
 /// A place in a store, with what was read from it.
 pub(super) struct Place {

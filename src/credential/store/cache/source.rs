@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use gateway_names::{CredentialName, SessionId};
 use tokio::time::Instant;
 
 use super::super::leased::{Held, Moment};
 use super::super::{Backend, SecretRef, StoreError};
 use super::place::{CacheSlot, Place, Reading};
-use crate::credential::secret::Secret;
-use crate::names::{CredentialName, SessionId};
+use crate::secret::Secret;
 
 /// A secret, and how long it may be used.
 #[derive(Clone)]
@@ -44,7 +44,7 @@ pub struct SecretSource {
 
 impl CachedSecret {
     /// The login that it is a token of, if it is.
-    pub(in crate::credential) fn login(&self) -> Option<&CredentialName> {
+    pub(crate) fn login(&self) -> Option<&CredentialName> {
         match self.place.backend() {
             Backend::Login(name) => Some(name),
             _ => None,
@@ -78,14 +78,14 @@ impl SecretSource {
     }
 
     /// The usable secrets issued to sessions.
-    pub(in crate::credential) fn issued(&self) -> Vec<CachedSecret> {
+    pub(crate) fn issued(&self) -> Vec<CachedSecret> {
         let (slots, now) = (self.place.slots(), Moment::now());
         let readings = slots.values().filter_map(|slot| slot.serving(self.at, now));
         readings.filter_map(|one| self.of(one).ok()).collect()
     }
 
     /// What was read for sessions and replaced before it was lent, with the reads that are held.
-    pub(in crate::credential) fn former(&self) -> Vec<Arc<Secret>> {
+    pub(crate) fn former(&self) -> Vec<Arc<Secret>> {
         let slots = self.place.slots();
         let held = slots.values().filter_map(|slot| slot.leased.held());
         let former = held.flat_map(|reading| reading.former.clone());
@@ -115,7 +115,7 @@ impl SecretSource {
     ///
     /// # Errors
     /// [`Unavailable`] if nothing is there.
-    pub(in crate::credential) async fn look(
+    pub(crate) async fn look(
         &self,
         session: Option<&SessionId>,
     ) -> Result<Arc<Secret>, Unavailable> {
@@ -133,7 +133,7 @@ impl SecretSource {
     ///
     /// # Errors
     /// [`Unavailable`] if there is no usable secret by then.
-    pub(in crate::credential) async fn resolve_soon(
+    pub(crate) async fn resolve_soon(
         &self,
         suffices: impl FnOnce() -> bool,
     ) -> Result<CachedSecret, Unavailable> {

@@ -399,10 +399,7 @@ async fn fields_of_one_place_are_of_one_reading_and_a_bad_field_fails_it_whole()
     store.put_fields(NAME, &both(b"CANARY-u3", b"with\nbreak"), Some(short));
     tokio::time::sleep(millis(60)).await;
     let cause = user.resolve(None).await.err().unwrap().cause;
-    assert_eq!(
-        cause,
-        StoreError::Unsafe(crate::credential::SecretUnsafe::Character)
-    );
+    assert_eq!(cause, StoreError::Unsafe(crate::SecretUnsafe::Character));
     tokio::time::sleep(RETRY_AFTER).await;
     store.put_fields(NAME, &both(b"CANARY-u4", b"CANARY-p4"), None);
     let cause = absent.resolve(None).await.err().unwrap().cause;

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use gateway_message::Origin;
+use gateway_names::{CredentialName, SessionId};
+use gateway_state::{GrantId, RowName};
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
@@ -14,11 +17,8 @@ use super::place::TokenPlace;
 use super::renewing::{LONGEST_WAIT, LoginRenewal};
 use super::rows::{RowLogin, SealedRows};
 use super::serving::LoginStore;
-use crate::credential::login::{Login, LoginPlace, Tokens};
-use crate::credential::secret::Secret;
-use crate::message::Origin;
-use crate::names::{CredentialName, SessionId};
-use crate::state::{GrantId, RowName};
+use crate::login::{Login, LoginPlace, Tokens};
+use crate::secret::Secret;
 
 /// The logins of the stores, and what sessions have of them.
 pub struct Logins {
@@ -56,7 +56,7 @@ impl Stores {
 
 impl Logins {
     /// Whether this was not said of a login lately.
-    pub(in crate::credential) fn is_new(&self, name: &CredentialName, why: &str) -> bool {
+    pub(crate) fn is_new(&self, name: &CredentialName, why: &str) -> bool {
         self.store.held.is_new(name, why)
     }
 
@@ -206,12 +206,7 @@ impl Logins {
     }
 
     /// Notes that a service refused the access token of a session's login.
-    pub(in crate::credential) fn refuse(
-        &self,
-        session: &SessionId,
-        name: &CredentialName,
-        token: &Secret,
-    ) {
+    pub(crate) fn refuse(&self, session: &SessionId, name: &CredentialName, token: &Secret) {
         if let Ok(renewal) = self.store.renewal(session, name) {
             let digest = digest(&token.text());
             self.store.held.refuse(renewal.holder, digest);
@@ -223,7 +218,7 @@ impl Logins {
     ///
     /// # Errors
     /// [`StoreError`] if there is no other token.
-    pub(in crate::credential) async fn replace_refused(
+    pub(crate) async fn replace_refused(
         &self,
         session: &SessionId,
         name: &CredentialName,

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use gateway_files::Unfit;
+use gateway_names::CredentialName;
+use gateway_state::StateError;
+
 use super::super::StoreError;
-use crate::credential::login::{Login, LoginPlace};
-use crate::files::Unfit;
-use crate::names::CredentialName;
-use crate::state::StateError;
+use crate::login::{Login, LoginPlace};
 
 /// The error for rows that cannot be read or written.
 pub(super) fn of_state(why: &StateError) -> StoreError {

@@ -4,13 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_names::{CredentialName, SessionId};
 use parking_lot::Mutex;
 
 use super::super::leased::{Leased, Moment};
 use super::place::{HeldTokens, TokenPlace};
 use super::rows::SealedRows;
-use crate::credential::login::Login;
-use crate::names::{CredentialName, SessionId};
+use crate::login::Login;
 
 /// What the process holds of logins.
 #[derive(Default)]

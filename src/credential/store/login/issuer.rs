@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use gateway_message::{Host, Origin};
 use http::Request;
 use zeroize::Zeroizing;
 
 use super::super::http::{HttpAnswer, HttpClient};
 use super::super::{CachedSecret, SecretRef, SecretSource, StoreError};
-use crate::credential::login::{Issuer, IssuerSecrets, RequestMembers, TokenEndpoint, Tokens};
-use crate::message::{Host, Origin};
+use crate::login::{Issuer, IssuerSecrets, RequestMembers, TokenEndpoint, Tokens};
 
 /// Why there are no new tokens.
 pub(super) enum NotRenewed {
@@ -142,7 +142,7 @@ fn refused(host: &Host, answer: &HttpAnswer) -> NotRenewed {
 const UNMADE: StoreError = StoreError::Unreachable("its request cannot be made");
 const UNKNOWN: &str = "the server of the issuer is none of the configuration";
 /// What issuers say of tokens that they renew no more.
-const FINAL: [&str; 8] = crate::names::word_list(
+const FINAL: [&str; 8] = gateway_names::word_list(
     "invalid_grant refresh_token_expired refresh_token_reused refresh_token_invalidated \
      bad_refresh_token unauthorized_client invalid_client unsupported_grant_type",
 );

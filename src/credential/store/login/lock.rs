@@ -7,6 +7,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use gateway_names::{CredentialName, hex};
+use gateway_state::LoginRows;
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -14,8 +16,6 @@ use time::format_description::well_known::Rfc3339;
 use super::super::StoreError;
 use super::super::file::blocking;
 use super::fault::of_state;
-use crate::names::{CredentialName, hex};
-use crate::state::LoginRows;
 
 /// A login's lock, held until it is dropped or its process ends.
 ///

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use gateway_files::{self as files, Unfit};
+use gateway_state::RowName;
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
@@ -17,9 +19,7 @@ use super::super::material::{Lease, Material};
 use super::fault::{of_file, of_state, unfit};
 use super::lock::{LoginLock, digest};
 use super::rows::SealedRows;
-use crate::credential::login::{Login, LoginFile, TokenKind, Tokens, UNTOLD, file};
-use crate::files::{self, Unfit};
-use crate::state::RowName;
+use crate::login::{Login, LoginFile, TokenKind, Tokens, UNTOLD, file};
 
 /// Where the tokens of a login are kept.
 #[derive(Clone)]

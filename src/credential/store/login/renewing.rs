@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use gateway_message::Host;
 use parking_lot::Mutex;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -15,8 +16,7 @@ use super::held::{GrantHolder, HeldLogins};
 use super::issuer::{IssuerClients, NotRenewed};
 use super::lock::{LoginLock, digest, note};
 use super::place::{HeldTokens, TokenPlace};
-use crate::credential::login::{Issuer, Login, TokenGrant, Tokens};
-use crate::message::Host;
+use crate::login::{Issuer, Login, TokenGrant, Tokens};
 
 /// A login, and all that its renewal needs.
 pub(super) struct LoginRenewal<'r> {

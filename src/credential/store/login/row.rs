@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
+use gateway_state::{GrantId, unix};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::credential::login::{ClientSecret, Login, TokenKind, Tokens};
-use crate::state::{GrantId, unix};
+use crate::login::{ClientSecret, Login, TokenKind, Tokens};
 
 /// A row. Its secrets are borrowed from where they are wiped.
 #[derive(Serialize, Deserialize)]

@@ -5,15 +5,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use gateway_names::CredentialName;
+use gateway_state::{LoginRows, RowName, SealingKey};
 use tokio::sync::OnceCell;
 
 use super::super::StoreError;
 use super::super::file::blocking;
 use super::fault::of_state;
 use super::row;
-use crate::credential::login::{Login, Tokens};
-use crate::names::CredentialName;
-use crate::state::{LoginRows, RowName, SealingKey};
+use crate::login::{Login, Tokens};
 
 /// Finds the key of the rows when the first is read or written. Says why there is none.
 pub type KeySource = Arc<dyn Fn() -> KeyFuture + Send + Sync>;

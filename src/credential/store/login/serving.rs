@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_message::Origin;
+use gateway_names::{CredentialName, SessionId};
+use gateway_state::{LoginRows, RowName};
+
 use super::super::material::Material;
 use super::super::{
     Backend, HttpClient, SecretRef, SecretSource, SecretStore, StoreError, StoreFuture,
@@ -12,10 +16,7 @@ use super::issuer::IssuerClients;
 use super::place::TokenPlace;
 use super::renewing::{LoginRenewal, maker};
 use super::rows::{KeySource, SealedRows};
-use crate::credential::login::{Issuer, Login, LoginPlace};
-use crate::message::Origin;
-use crate::names::{CredentialName, SessionId};
-use crate::state::{LoginRows, RowName};
+use crate::login::{Issuer, Login, LoginPlace};
 
 /// The logins of a configuration, and how their issuers are reached.
 #[derive(Default)]

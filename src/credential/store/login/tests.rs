@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use gateway_message::Origin;
+use gateway_names::{CredentialName, SessionId};
+use gateway_state::{LoginRows, SealingKey, unix};
 use http::{Request, StatusCode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -15,14 +18,11 @@ use super::super::{
 };
 use super::lock::LoginLock;
 use super::{LoginSettings, Logins, RowLogin};
-use crate::credential::login::{
+use crate::login::{
     FileFormat, Issuer, Login, LoginFile, LoginPlace, LoginToken, RequestFormat, TokenEndpoint,
     TokenGrant, TokenKind, Tokens,
 };
-use crate::credential::secret::Secret;
-use crate::message::Origin;
-use crate::names::{CredentialName, SessionId};
-use crate::state::{LoginRows, SealingKey, unix};
+use crate::secret::Secret;
 
 type Hook = Box<dyn Fn() + Send + Sync>;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gateway_message::Origin;
 use http::{HeaderValue, Method, Request, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,6 @@ use zeroize::Zeroizing;
 
 use super::super::StoreError;
 use super::super::http::{HttpAnswer, HttpClient};
-use crate::message::Origin;
 
 /// Vault's HTTP interface.
 pub(super) struct Api {
@@ -219,11 +219,11 @@ const CONTENT_ROOM: usize = 40 * 1024;
 mod tests {
     use std::time::Duration;
 
+    use gateway_session::stage::head;
     use serde::de::IgnoredAny;
 
     use super::super::super::StoreFuture;
     use super::*;
-    use crate::session::stage::head;
 
     /// One of the servers accepts every question and never answers.
     struct Hanging(Origin);

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gateway_message::Origin;
 use rustls::pki_types::CertificateDer;
 
 use super::super::SecretRef;
-use crate::message::Origin;
 
 /// The settings of a Vault or OpenBao.
 #[derive(Debug, Clone, PartialEq, Eq)]

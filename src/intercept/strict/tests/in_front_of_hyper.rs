@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
+use gateway_wire::{Framing, HeadReader};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -10,7 +11,6 @@ use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::{Framing, HeadReader};
 
 #[test]
 fn hyper_answers_a_malformed_request_through_the_service_and_closes() {

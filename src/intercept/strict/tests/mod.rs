@@ -12,10 +12,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use gateway_wire::{WireMalformed, parse_head};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::*;
-use crate::wire::{WireMalformed, parse_head};
 
 /// A connection on which the client's bytes arrive in these pieces and then end.
 struct Pieces {

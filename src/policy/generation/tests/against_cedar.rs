@@ -1,13 +1,14 @@
 //! Compares judging with few rules and facts to Cedar with all rules and facts.
 
+use gateway_body::fact::FactValue;
+use gateway_intercept::Caller;
+use gateway_names::User;
+use gateway_session::Session;
+use gateway_session::phantom::Phantoms;
+
 use super::*;
-use crate::body::fact::FactValue;
-use crate::intercept::Caller;
-use crate::names::User;
-use crate::policy::applicable::{Asked, KnownRules};
-use crate::policy::fact::Kind;
-use crate::session::Session;
-use crate::session::phantom::Phantoms;
+use crate::applicable::{Asked, KnownRules};
+use crate::fact::Kind;
 
 fn scopes() -> impl Strategy<Value = String> {
     let who = prop_oneof![

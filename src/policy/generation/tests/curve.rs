@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
+use gateway_session::Session;
+use gateway_session::phantom::Phantoms;
+
 use super::*;
-use crate::policy::applicable::{Asked, KnownRules};
-use crate::session::Session;
-use crate::session::phantom::Phantoms;
+use crate::applicable::{Asked, KnownRules};
 
 /// A condition of the rule with this number.
 type Condition = fn(usize) -> String;

@@ -10,21 +10,21 @@ mod reloads;
 use std::time::{Duration, SystemTime};
 
 use cedar_policy::{Entities, Entity, PolicySet};
+use gateway_body::fact::{FactType, Location, Plain};
+use gateway_message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
+use gateway_names::SessionId;
 use http::HeaderMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::body::fact::{FactType, Location, Plain};
-use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
-use crate::names::SessionId;
-use crate::policy::content::{ContentFact, ContentFacts};
-use crate::policy::fact::{FACTS, Scope};
-use crate::policy::generation::Policies;
-use crate::policy::question::OwnedFacts;
-use crate::policy::schema::{CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER, domains, schema, uid};
+use crate::content::{ContentFact, ContentFacts};
+use crate::fact::{FACTS, Scope};
+use crate::generation::Policies;
+use crate::question::OwnedFacts;
+use crate::schema::{CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER, domains, schema, uid};
 
 /// A `GET` of one repository.
-pub(in crate::policy) fn owned() -> OwnedFacts {
+pub(crate) fn owned() -> OwnedFacts {
     let session = SessionId::new("s1").unwrap();
     let host = "api.github.com".parse().unwrap();
     let mut request = OwnedFacts::new(session, Scheme::Https, host, target("/repos/o/r"));
@@ -33,7 +33,7 @@ pub(in crate::policy) fn owned() -> OwnedFacts {
 }
 
 /// Declares `amount` and `model` in JSON, for every host of `b.example` and for GitHub's API.
-pub(in crate::policy) fn declared() -> Declared {
+pub(crate) fn declared() -> Declared {
     let mut declared = Declared::default();
     for (name, kind) in [
         ("amount", FactType::Long),
@@ -92,13 +92,13 @@ fn read(request: &OwnedFacts, content: &str) -> ContentFacts {
 }
 
 /// The place of a bearer token.
-pub(in crate::policy) const BEARER: &str = "header:authorization:Bearer";
+pub(crate) const BEARER: &str = "header:authorization:Bearer";
 
-pub(in crate::policy) fn target(text: &str) -> RequestTarget {
+pub(crate) fn target(text: &str) -> RequestTarget {
     RequestTarget::parse(text.as_bytes(), EncodedSlash::Refuse).unwrap()
 }
 
-pub(in crate::policy) fn policies(text: &str) -> Policies {
+pub(crate) fn policies(text: &str) -> Policies {
     Policies::load(&[Source::new("test.cedar", text)], declared())
         .unwrap_or_else(|problems| panic!("{problems}"))
 }

@@ -1,8 +1,9 @@
 //! The hosts that policies can reach.
 
+use gateway_names::User;
+
 use super::*;
-use crate::names::User;
-use crate::policy::Asker;
+use crate::Asker;
 
 #[test]
 fn the_reachable_hosts_are_a_closed_list_or_none() {

@@ -1,0 +1,29 @@
+//! The control socket: how an operator inspects a running gateway and gives it commands.
+//!
+//! HTTP/1.1 and JSON on a Unix socket that only the gateway's user and root can use.
+//! `docs/openapi.json` describes every route. No answer holds a secret or a phantom.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
+mod api;
+mod client;
+mod creating;
+mod events;
+mod exposition;
+mod operations;
+mod proposed;
+mod recording;
+mod route;
+mod server;
+mod socket;
+mod view;
+
+pub use client::{Client, Unanswered};
+pub use operations::{
+    CreatedSession, MintRequest, MintedToken, Operations, Reloaded, RevocationHits,
+};
+pub use route::{ROUTES, Route};
+pub use server::{Control, serve, serve_metrics};
+pub use socket::{Unusable, bind_socket, sockets};
+pub use view::About;

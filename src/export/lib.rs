@@ -1,0 +1,21 @@
+//! Exports the audit log's records as they are written: to OpenTelemetry (OTLP) as logs and traces,
+//! and as events of OCSF.
+//!
+//! The log's file is the queue. A collector that is slow or dead holds up nothing, and what it
+//! missed is sent when it is back.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
+mod attributes;
+mod batch;
+mod exporter;
+mod ocsf;
+mod otlp;
+mod position;
+mod sending;
+mod settings;
+
+pub use exporter::{Exporter, NotExported};
+pub use ocsf::event;
+pub use settings::{ExportFormat, ExportSettings};

@@ -1,0 +1,55 @@
+//! Accepts client connections: capture, proxy protocols, TLS termination, DNS, and one strict
+//! reading of HTTP/1 in front of hyper.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
+mod accepted;
+mod base;
+mod budget;
+mod ca;
+mod caller;
+mod client_stream;
+mod connection;
+mod destination;
+pub mod dns;
+mod door;
+mod enter;
+mod evidence;
+pub mod explicit;
+pub mod first;
+mod hello;
+mod key;
+mod leaves;
+mod mint;
+pub mod nss;
+pub mod paced;
+pub mod prefixed;
+mod request;
+pub mod responder;
+pub mod socks;
+pub mod strict;
+pub mod synthetic;
+pub mod websocket;
+
+pub use accepted::{Accepted, Addressed, Rejected};
+pub use base::{Aliases, answer_of};
+pub use ca::SessionCa;
+pub use caller::{Caller, CallerRefused};
+pub use client_stream::ClientStream;
+pub use connection::{ConnectionContext, Entry, authority_of};
+pub use destination::{is_of_this_machine, original_destination};
+pub use door::{DoorMalformed, DoorSettings, DoorTls, is_over};
+pub use enter::{DoorRefused, enter};
+pub use evidence::{
+    ClientVerifier, Evidence, HeldToken, JwtKeys, JwtSettings, JwtVerifier, KEY_NUMBER,
+    PRESENTED_USER, Passwords, PeerUsers, Presented, PresentedDenied, RevokedTokens,
+    TAILNET_SOCKET, Tailnet, Taken, TokenDenied, TokenPeer, TokenVerifier, UserPassword,
+};
+pub use gateway_token::TokenUse;
+pub use hello::{Destination, terminate};
+pub use leaves::leaves_minted;
+pub use mint::{CaSettings, KeptCa};
+pub use request::{Request, Upgrade};
+pub use responder::{Responder, UdpQuestions, converse, serve_tcp, serve_udp};
+pub use synthetic::{GATEWAY_NAME, Synthetic, is_synthetic};

@@ -1,0 +1,46 @@
+//! A proxy that speaks TLS to its clients, before anything else of them is read.
+
+use std::error::Error as _;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use gateway_intercept::{CallerRefused, ClientStream, DoorRefused, DoorTls, enter};
+use gateway_names::ReasonCode;
+use tokio::time::Instant;
+
+use crate::listener::SessionListener;
+use crate::opening::write_refusal;
+use crate::refusal::{Refusal, chain};
+use crate::worker::Worker;
+
+impl Worker {
+    /// Does the TLS handshake of a proxy; `None` if the client is refused or too slow.
+    pub(crate) async fn by_tls(
+        &self,
+        stream: ClientStream,
+        (listener, door): (&SessionListener, &Arc<ArcSwap<DoorTls>>),
+        deadline: Instant,
+    ) -> Option<ClientStream> {
+        let from = (listener, listener.client(&stream));
+        let entering = enter(stream, door);
+        let refused = match self.opening(listener, deadline, entering).await? {
+            Ok(stream) => return Some(stream),
+            Err(refused) => refused,
+        };
+        let (reason, cause) = match &refused {
+            DoorRefused::Http(_) | DoorRefused::Clear => (ReasonCode::ProxyTls, String::new()),
+            DoorRefused::Certificate(cause) => (ReasonCode::CallerRefused, (*cause).to_owned()),
+            DoorRefused::Handshake(error) => {
+                let cause = error.source().map_or_else(|| error.to_string(), chain);
+                (error.reason(), cause)
+            }
+        };
+        let unseen = CallerRefused::of(None, cause);
+        let id = self.record_caller(from, CallerRefused { reason, ..unseen }, None);
+        if let DoorRefused::Http(mut io) = refused {
+            // The client may be gone.
+            let _ = write_refusal(&mut io, None, (id, Refusal::ClearText)).await;
+        }
+        None
+    }
+}

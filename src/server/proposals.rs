@@ -1,0 +1,377 @@
+//! What workloads propose to be allowed. A proposal changes no permission: a person outside the
+//! sandbox grants or refuses it.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant, SystemTime};
+
+use gateway_message::Origin;
+use gateway_message::route::{may_be_same, readings};
+use gateway_names::{ExchangeId, SessionId};
+use http::StatusCode;
+use lru::LruCache;
+use parking_lot::Mutex;
+
+/// How many sessions are remembered. The one that proposed least recently is forgotten first.
+const SESSIONS: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
+/// How many of a session's proposals may wait.
+const WAITING: usize = 8;
+/// How many ungranted proposals a session may have: a refusal is kept, so that it stays refused.
+const UNGRANTED: usize = 32;
+/// How many proposals a session may send in [`WINDOW`], whether or not they are accepted.
+const SENT: usize = 10;
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// What a workload proposes to be allowed.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// The refused exchange, or the exchange that proposed it.
+    pub id: ExchangeId,
+    /// The session that proposes it.
+    pub session: SessionId,
+    /// When it was proposed.
+    pub time: SystemTime,
+    /// The access to allow.
+    pub wanted: RequestedAccess,
+    /// The reason, in the workload's words. They are unchecked text.
+    pub words: String,
+    /// Its state.
+    pub state: ProposalState,
+}
+
+/// The access to allow: a request, or every request to a host.
+#[derive(Clone, Debug)]
+pub struct RequestedAccess {
+    /// Where it goes.
+    pub to: Origin,
+    /// The method, and the path in canonical form; `None` if only a name or a tunnel was refused.
+    pub request: Option<(String, String)>,
+    /// The exchange that was refused; `None` if the workload proposes without a refusal.
+    pub refused: Option<ExchangeId>,
+}
+
+gateway_names::words! {
+    /// The state of a proposal.
+    pub enum ProposalState {
+        /// No person has answered.
+        Waiting = "waiting",
+        /// A person allowed it.
+        Granted = "granted",
+        /// A person refused it.
+        Refused = "refused",
+    }
+}
+
+/// Why a proposal is not accepted: the status and the text of the response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ProposalError(pub(super) StatusCode, pub(super) Cow<'static, str>);
+
+impl ProposalError {
+    pub(super) const fn new(status: StatusCode, what: &'static str) -> Self {
+        Self(status, Cow::Borrowed(what))
+    }
+}
+
+/// The session sends too many proposals in a minute.
+const TOO_OFTEN: ProposalError = ProposalError::new(
+    StatusCode::TOO_MANY_REQUESTS,
+    "ten proposals in a minute are the most: wait",
+);
+/// Too many of the session's proposals wait, or were refused.
+const TOO_MANY: ProposalError = ProposalError::new(
+    StatusCode::TOO_MANY_REQUESTS,
+    "as many proposals as a session may have were made: ask your user",
+);
+const REFUSED: ProposalError = ProposalError::new(
+    StatusCode::CONFLICT,
+    "a person has refused the same proposal",
+);
+
+/// The proposals of each session. Bounded, and lost with the process: the audit log keeps the
+/// grants.
+pub struct Proposals(Mutex<LruCache<SessionId, OfSession>>);
+
+#[derive(Default)]
+struct OfSession {
+    all: Vec<Proposal>,
+    sent: VecDeque<Instant>,
+}
+
+impl OfSession {
+    fn in_state(&self, state: ProposalState) -> impl Iterator<Item = &Proposal> {
+        self.all.iter().filter(move |one| one.state == state)
+    }
+}
+
+impl Default for Proposals {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(SESSIONS)))
+    }
+}
+
+impl RequestedAccess {
+    /// Returns it as text: a method, a host and a path in all its readings, or a host alone.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let to = self.to.authority.shown();
+        match &self.request {
+            Some((method, path)) => format!("{method} {to}{}", readings(path).join(" or ")),
+            None => to,
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.to, &self.request) == (&other.to, &other.request)
+    }
+
+    /// Whether some server treats both as the same request.
+    #[must_use]
+    pub fn may_be_same(&self, other: &Self) -> bool {
+        let both = self.request.as_ref().zip(other.request.as_ref());
+        let is_read_as_one = both.is_some_and(|((method, path), (other, other_path))| {
+            method == other && may_be_same(path, other_path)
+        });
+        self.is_same(other) || (self.to == other.to && is_read_as_one)
+    }
+}
+
+impl Proposals {
+    /// Counts a proposal that a session sends, against its rate limit.
+    pub(super) fn count(&self, session: &SessionId, now: Instant) -> Result<(), ProposalError> {
+        let mut all = self.0.lock();
+        let own = all.get_or_insert_mut(session.clone(), OfSession::default);
+        own.sent
+            .retain(|sent| now.saturating_duration_since(*sent) < WINDOW);
+        if own.sent.len() >= SENT {
+            return Err(TOO_OFTEN);
+        }
+        own.sent.push_back(now);
+        Ok(())
+    }
+
+    /// Records a proposal, then adds it. Returns the proposal that waits, which may be an older one
+    /// for the same request.
+    pub(super) fn take(
+        &self,
+        proposal: Proposal,
+        record: impl FnOnce(&Proposal) -> Result<(), ProposalError>,
+    ) -> Result<Proposal, ProposalError> {
+        let mut all = self.0.lock();
+        let own = all.get_or_insert_mut(proposal.session.clone(), OfSession::default);
+        let wanted = &proposal.wanted;
+        let refused = || own.in_state(ProposalState::Refused);
+        if refused().any(|one| one.wanted.may_be_same(wanted)) {
+            return Err(REFUSED);
+        }
+        let waiting = || own.in_state(ProposalState::Waiting);
+        if let Some(same) = waiting().find(|one| one.wanted.is_same(wanted)) {
+            return Ok(same.clone());
+        }
+        let waiting = waiting().count();
+        if waiting >= WAITING || waiting + refused().count() >= UNGRANTED {
+            return Err(TOO_MANY);
+        }
+        record(&proposal)?;
+        // An earlier grant may have been withdrawn since.
+        own.all.retain(|one| !one.wanted.is_same(wanted));
+        let granted = |one: &Proposal| one.state == ProposalState::Granted;
+        if own.all.len() >= UNGRANTED
+            && let Some(oldest) = own.all.iter().position(granted)
+        {
+            own.all.remove(oldest);
+        }
+        own.all.push(proposal.clone());
+        Ok(proposal)
+    }
+
+    /// Forgets the proposals of a session.
+    pub(super) fn forget(&self, session: &SessionId) {
+        self.0.lock().pop(session);
+    }
+
+    /// Returns the proposals of a session, the latest first.
+    #[must_use]
+    pub fn of(&self, session: &SessionId) -> Vec<Proposal> {
+        let all = self.0.lock();
+        let own = all.peek(session).into_iter().flat_map(|own| &own.all);
+        own.rev().cloned().collect()
+    }
+
+    /// Returns the proposals of all sessions, each session's latest first.
+    #[must_use]
+    pub fn all(&self) -> Vec<Proposal> {
+        let all = self.0.lock();
+        let each = all.iter().flat_map(|(_, own)| own.all.iter().rev());
+        each.cloned().collect()
+    }
+
+    /// Returns the session's proposals that a person refused.
+    #[must_use]
+    pub fn denied(&self, session: &SessionId) -> Vec<Proposal> {
+        let mut own = self.of(session);
+        own.retain(|one| one.state == ProposalState::Refused);
+        own
+    }
+
+    /// Returns the proposal by which a person refused this request, or its host, to the session.
+    pub(super) fn refusal(&self, session: &SessionId, asked: &RequestedAccess) -> Option<Proposal> {
+        let is_of = |one: &Proposal| {
+            let of_host = one.wanted.request.is_none() && one.wanted.to == asked.to;
+            of_host || one.wanted.may_be_same(asked)
+        };
+        self.denied(session).into_iter().find(is_of)
+    }
+
+    /// Changes the state of a proposal that is in state `from`. Returns the changed proposal;
+    /// `None` if there is none in that state.
+    pub fn settle(
+        &self,
+        (session, id): (&SessionId, ExchangeId),
+        (from, to): (ProposalState, ProposalState),
+    ) -> Option<Proposal> {
+        let mut all = self.0.lock();
+        let mut own = all.peek_mut(session)?.all.iter_mut();
+        let found = own.find(|one| one.state == from && one.id == id)?;
+        found.state = to;
+        Some(found.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gateway_message::{Authority, Scheme};
+
+    use super::*;
+
+    fn proposal(n: u8) -> Proposal {
+        let id = ExchangeId::from_bytes([n; 10]);
+        Proposal {
+            id,
+            session: SessionId::new("ours").unwrap(),
+            time: SystemTime::now(),
+            wanted: RequestedAccess {
+                to: Origin {
+                    scheme: Scheme::Https,
+                    authority: Authority::parse(format!("h{n}.test").as_bytes(), Some(443))
+                        .unwrap(),
+                },
+                request: None,
+                refused: Some(id),
+            },
+            words: String::new(),
+            state: ProposalState::Waiting,
+        }
+    }
+
+    fn take(proposals: &Proposals, n: u8) -> Result<Proposal, ProposalError> {
+        proposals.take(proposal(n), |_| Ok(()))
+    }
+
+    fn answer(proposals: &Proposals, n: u8, to: ProposalState) -> bool {
+        let one = proposal(n);
+        let from = ProposalState::Waiting;
+        let settled = proposals.settle((&one.session, one.id), (from, to));
+        settled.is_some()
+    }
+
+    #[test]
+    fn a_session_has_a_bounded_number_and_what_a_person_refused_stays_refused() {
+        let proposals = Proposals::default();
+        let session = proposal(0).session;
+        for n in 0..8 {
+            take(&proposals, n).unwrap();
+        }
+        assert_eq!(take(&proposals, 8).unwrap_err(), TOO_MANY);
+        // An equal proposal returns the one that waits.
+        assert_eq!(take(&proposals, 3).unwrap().id, proposal(3).id);
+        assert_eq!(proposals.of(&session).len(), 8);
+        for n in 0..32 {
+            let _ = take(&proposals, n);
+            answer(&proposals, n, ProposalState::Refused);
+        }
+        assert_eq!(take(&proposals, 3).unwrap_err(), REFUSED);
+        assert_eq!(take(&proposals, 40).unwrap_err(), TOO_MANY);
+        // Nor does it help to propose the same under another refusal's id.
+        let mut other = proposal(3);
+        (other.id, other.wanted.refused) = (proposal(50).id, Some(proposal(50).id));
+        let other = proposals.take(other, |_| Ok(()));
+        assert_eq!(other.unwrap_err(), REFUSED);
+        assert!(!answer(&proposals, 3, ProposalState::Granted));
+        assert_eq!(proposals.all().len(), 32);
+    }
+
+    #[test]
+    fn what_was_refused_stays_refused_in_every_spelling_of_its_path() {
+        let proposals = Proposals::default();
+        let asks = |n: u8, method: &str, path: &str| {
+            let mut one = proposal(n);
+            one.wanted.to = proposal(0).wanted.to;
+            one.wanted.request = Some((method.to_owned(), path.to_owned()));
+            proposals.take(one, |_| Ok(()))
+        };
+        let first = asks(1, "GET", "/admin//keys").unwrap();
+        assert_eq!(
+            first.wanted.shown(),
+            "GET h0.test/admin//keys or /admin/keys"
+        );
+        assert!(answer(&proposals, 1, ProposalState::Refused));
+        for path in [
+            "/admin//keys",
+            "/admin/keys",
+            "/admin;v=1/keys",
+            "//admin/keys",
+            "/admin/keys/",
+            "/admin%2Fkeys",
+        ] {
+            let again = asks(2, "GET", path);
+            assert_eq!(again.unwrap_err(), REFUSED, "{path}");
+        }
+        assert!(asks(3, "GET", "/admin/key").is_ok());
+        assert!(asks(4, "POST", "/admin/keys").is_ok());
+    }
+
+    #[test]
+    fn what_was_granted_makes_room_and_what_is_not_recorded_is_not_taken() {
+        let proposals = Proposals::default();
+        let session = proposal(0).session;
+        for n in 0..100 {
+            take(&proposals, n).unwrap();
+            assert!(answer(&proposals, n, ProposalState::Granted));
+        }
+        assert_eq!(proposals.of(&session).len(), 32);
+        let full = |_: &Proposal| Err(TOO_OFTEN);
+        assert!(proposals.take(proposal(200), full).is_err());
+        assert!(
+            proposals
+                .of(&session)
+                .iter()
+                .all(|one| one.id != proposal(200).id)
+        );
+    }
+
+    #[test]
+    fn what_was_refused_may_wait_again() {
+        let proposals = Proposals::default();
+        let session = take(&proposals, 1).unwrap().session;
+        let key = (&session, proposal(1).id);
+        assert!(answer(&proposals, 1, ProposalState::Refused));
+        assert_eq!(proposals.denied(&session).len(), 1);
+        let undo = (ProposalState::Refused, ProposalState::Waiting);
+        let undone = proposals.settle(key, undo);
+        assert_eq!(undone.unwrap().state, ProposalState::Waiting);
+        assert_eq!(take(&proposals, 1).unwrap().id, proposal(1).id);
+    }
+
+    #[test]
+    fn ten_are_sent_in_a_minute_whatever_becomes_of_them() {
+        let (proposals, now) = (Proposals::default(), Instant::now());
+        let session = proposal(0).session;
+        for _ in 0..10 {
+            proposals.count(&session, now).unwrap();
+        }
+        let later = now + Duration::from_secs(59);
+        assert_eq!(proposals.count(&session, later), Err(TOO_OFTEN));
+        assert_eq!(proposals.count(&session, now + WINDOW), Ok(()));
+    }
+}

@@ -1,0 +1,55 @@
+//! Identifies who makes a request: live sessions, their phantoms, and the phantoms in a request.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
+mod binding;
+mod bindings;
+mod clash;
+mod content;
+mod creation;
+mod detect;
+mod detected;
+mod groups;
+mod idle;
+mod in_path;
+mod lend_list;
+mod lifetime;
+mod live;
+mod messages;
+mod noted;
+mod operate;
+mod origin_bindings;
+mod parts;
+pub mod phantom;
+mod refusal;
+mod revocation;
+mod signer;
+mod signing;
+#[cfg(any(test, feature = "test-support"))]
+#[cfg_attr(not(test), expect(clippy::unwrap_used, reason = "used by tests alone"))]
+#[doc(hidden)]
+pub mod stage;
+mod status;
+
+pub use binding::{Binding, Foreign, When};
+pub use bindings::Bindings;
+pub use clash::{BindingMalformed, mistakes};
+pub use content::ContentSearch;
+pub use creation::{Creation, SessionRequest};
+pub use detected::Location;
+pub use detected::{CredentialUse, DetectedCredentials};
+pub use lifetime::{Lifetime, Moment};
+pub use messages::MessageSearch;
+pub use origin_bindings::OriginBindings;
+pub use parts::{HeldParts, KnownPart, PartTexts, SigningPart};
+pub use refusal::{CredentialRefusal, RequestPart, SignatureFault};
+pub use revocation::{Revocation, Revocations, Revoked, Severable};
+pub use signer::{
+    Found, ParsedSignature, Signer, SigningContext, SigningFailure, VerifiedSignature,
+};
+pub use signing::{Role, Signing};
+
+pub use live::{Connected, Error, Identified, Session, Sessions, Underway};
+pub use operate::HasEnded;
+pub use status::{EndReason, SessionStatus};

@@ -1,0 +1,29 @@
+//! What outlives the gateway's process: sessions as records, the decisions about them, and which
+//! credentials are revoked.
+//!
+//! A store sees no secret, no phantom and no private key. What a session must keep of that kind is
+//! sealed, and only the gateway has the key.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
+mod decision;
+mod error;
+mod login_rows;
+mod record;
+mod revoked;
+mod seal;
+mod sqlite;
+mod store;
+
+pub use decision::SessionDecision;
+pub use error::StateError;
+pub use login_rows::{GrantId, LoginRow, LoginRows, RowName};
+pub use record::{KeptCertificate, KeptLogin, KeptSecrets, KeptTemporary, SessionRecord, unix};
+pub use revoked::{FingerprintKey, KnownOfSecret, RevokedFile, RevokedSecret};
+pub use seal::{KeyMark, SealBroken, SealingKey};
+pub use sqlite::{SqliteState, StateFile};
+pub use store::{Revision, StateFuture, StateStore};
+
+#[cfg(test)]
+mod tests;
