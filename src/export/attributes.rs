@@ -1,4 +1,4 @@
-//! What a record says, in the words of OpenTelemetry's semantic conventions where they have one.
+//! The attributes of a record, with the names of OpenTelemetry's semantic conventions if possible.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// The attributes of a record, as OTLP's JSON has them.
 pub(super) fn attributes(record: &Record) -> Vec<Value> {
     let mut members = serde_json::to_value(record).unwrap_or_default();
-    // The record leaves out a zero.
+    // The record leaves out a `seq` of zero.
     members["seq"] = record.seq.into();
     let attribute = |(name, member, read): &Attribute| {
         let value = read(members.pointer(member)?)?;
@@ -17,7 +17,7 @@ pub(super) fn attributes(record: &Record) -> Vec<Value> {
     ATTRIBUTES.iter().filter_map(attribute).collect()
 }
 
-/// A 64-bit number is a text in JSON (ProtoJSON).
+/// Encodes a value as it stands. ProtoJSON writes a 64-bit number as a string.
 fn same(value: &Value) -> Option<Value> {
     Some(match value {
         Value::String(text) => json!({ "stringValue": text }),
@@ -59,7 +59,7 @@ fn each(listed: &Value, member: &str) -> Option<Value> {
     same(&all.map(|one| one[member].clone()).collect())
 }
 
-/// An attribute's name, the member of the record, and how it is read.
+/// An attribute's name, the pointer to the record's member, and the function that encodes it.
 type Attribute = (&'static str, &'static str, fn(&Value) -> Option<Value>);
 
 const ATTRIBUTES: &[Attribute] = &[
@@ -116,7 +116,7 @@ const ATTRIBUTES: &[Attribute] = &[
     ("http.request.body.size", "/request_bytes", same),
     ("http.response.body.size", "/response_bytes", same),
     ("gateway.scrubbed", "/scrubbed", same),
-    // What happened apart from exchanges: events, acts of operators, and the log's own life.
+    // Records other than exchanges: events, acts of operators, and the start and end of the log.
     ("gateway.event.name", "/name", same),
     ("gateway.operator", "/operator", same),
     ("gateway.subject", "/subject", same),

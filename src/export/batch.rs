@@ -1,4 +1,4 @@
-//! The requests that a few hundred records make.
+//! Encodes a batch of records as requests.
 
 use std::collections::VecDeque;
 
@@ -8,14 +8,14 @@ use http::StatusCode;
 use super::settings::{ExportFormat, ExportSettings};
 use super::{ocsf, otlp};
 
-/// Records on their way. A request is gone once the server has taken it.
+/// Records under way. A request is removed once the server has accepted it or refused it for good.
 pub(super) struct Batch {
-    /// How many records these are.
+    /// How many records there are.
     pub(super) records: u64,
-    /// The last of them.
+    /// The head of the last record.
     pub(super) last: Head,
     pub(super) requests: VecDeque<ExportRequest>,
-    /// The status with which the server refused one of them for good.
+    /// The status with which the server refused one of the requests for good.
     pub(super) refused: Option<StatusCode>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct ExportRequest {
 }
 
 impl Batch {
-    /// The requests for these records; `None` if there are none.
+    /// Returns the requests for these records; `None` if there are none.
     pub(super) fn of(settings: &ExportSettings, records: &[Record]) -> Option<Self> {
         let requests = match settings.format {
             ExportFormat::Otlp { logs, traces } => {

@@ -1,5 +1,4 @@
-//! An export: a thread that sends the records of the log to one destination, from its beginning to
-//! its end in order.
+//! An export: a thread that sends the records of the log to one destination, in order.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -13,21 +12,20 @@ use super::position::{ExportPosition, Reached};
 use super::sending::{ExportPhase, Sending};
 use super::settings::ExportSettings;
 
-/// An export that is prepared or under way. When this is dropped, what is still to be sent has a
-/// few seconds.
+/// An export that is prepared or under way. On drop, the records that remain have a few seconds.
 pub struct Exporter {
     settings: ExportSettings,
     way: StoreWay,
     counts: Arc<ExportCounts>,
-    /// What lets it begin. Dropped, it never does.
+    /// Starts the thread's work. If the sender is dropped, the export never begins.
     go: Option<oneshot::Sender<Option<Before>>>,
     phase: watch::Sender<ExportPhase>,
-    /// How far it came, once it has ended. Taken by the export that follows it.
+    /// How far it came, once it has ended. The export that follows it takes this.
     reached: Option<oneshot::Receiver<Reached>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What an export takes over from the one before it to the same place.
+/// The state that an export takes over from the previous one to the same destination.
 struct Before {
     reached: oneshot::Receiver<Reached>,
     counts: Arc<ExportCounts>,
@@ -42,16 +40,16 @@ pub enum NotExported {
     /// The system has no thread or no runtime for it.
     #[error(transparent)]
     Thread(#[from] std::io::Error),
-    /// The way to the server cannot be set up.
+    /// The connection to the server cannot be set up.
     #[error("the way to the server cannot be set up: {0}")]
     Client(String),
 }
 
 impl Exporter {
-    /// Prepares to export what is written to the log from now on: all that can fail is done, and
-    /// nothing is sent yet. A log without a file is not exported. If it resumes, what an earlier
-    /// export to the same place left unsent comes first, and how far it comes is kept beside the
-    /// log.
+    /// Prepares to export the records written from now on: every step that can fail is done here,
+    /// and nothing is sent yet. A log without a file is not exported. An export that resumes first
+    /// sends what an earlier one to the same destination left unsent, and keeps its position beside
+    /// the log.
     ///
     /// # Errors
     /// [`NotExported`] by cause.
@@ -97,8 +95,8 @@ impl Exporter {
         }))
     }
 
-    /// Begins to send. If there was an export `before` to the same place, that one finishes the
-    /// request that it has under way and ends, and this one goes on where it came to.
+    /// Begins to send. If `before` exports to the same destination, it finishes the request that is
+    /// under way and ends, and this export continues from where it stopped.
     pub fn begin(&mut self, before: Option<&mut Self>) {
         let before = before.and_then(|before| {
             before.turn(ExportPhase::HandsOver);
@@ -113,45 +111,45 @@ impl Exporter {
         }
     }
 
-    /// Begins its last few seconds, without waiting for them.
+    /// Begins the last few seconds of the export, without waiting for them.
     pub fn stop(&mut self) {
         drop(self.go.take());
         self.turn(ExportPhase::Ends);
     }
 
-    /// The counts for `/metrics`.
+    /// Returns the counts for `/metrics`.
     pub fn counts(&self) -> Arc<ExportCounts> {
         self.counts.clone()
     }
 
-    /// Whether it does just what these settings say.
+    /// Whether the export has exactly these settings.
     pub fn does(&self, settings: &ExportSettings, way: &StoreWay) -> bool {
         (&self.settings, &self.way) == (settings, way)
     }
 
-    /// Whether it sends the same to the same place.
+    /// Whether both exports send the same format to the same destination.
     pub fn is_as(&self, other: &Self) -> bool {
         self.settings.is_as(&other.settings)
     }
 
-    /// Whether another export goes on where this one came to.
+    /// Whether another export continues from where this one stopped.
     pub fn is_followed(&self) -> bool {
         self.reached.is_none()
     }
 
-    /// Whether it has ended.
+    /// Whether the thread has ended.
     pub fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Gives back the thread of one that has ended.
+    /// Joins the thread if it has ended.
     pub fn settle(&mut self) {
         if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
             let _ = thread.join();
         }
     }
 
-    /// Leaves the first phase, once.
+    /// Leaves the phase [`ExportPhase::Runs`], once.
     fn turn(&self, to: ExportPhase) {
         self.phase.send_if_modified(|phase| {
             let runs = *phase == ExportPhase::Runs;
@@ -172,7 +170,7 @@ impl Drop for Exporter {
     }
 }
 
-/// What the thread of an export needs of the system.
+/// The runtime and the client that the thread of an export needs.
 fn client(
     settings: &ExportSettings,
     way: StoreWay,
@@ -189,7 +187,7 @@ fn client(
     Ok((runtime, client))
 }
 
-/// Sends from when it may begin to its end, and tells how far it came.
+/// Waits for the start, sends until the end, and reports how far the export came.
 async fn live(
     mut sending: Sending,
     client: StoreClient,

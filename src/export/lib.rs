@@ -1,8 +1,8 @@
 //! Exports the audit log's records as they are written: to OpenTelemetry (OTLP) as logs and traces,
 //! and as events of OCSF.
 //!
-//! The log's file is the queue. A collector that is slow or dead holds up nothing, and what it
-//! missed is sent when it is back.
+//! The log's file is the queue: a slow or dead collector blocks nothing, and receives the records
+//! it missed once it is back.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]

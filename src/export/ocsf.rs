@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::otlp::nanoseconds;
 
-/// The event that says what a record says. What OCSF has no word for is in `unmapped`.
+/// Converts a record to an event. Members that have no attribute in OCSF go to `unmapped`.
 pub fn event(record: &Record) -> Value {
     let class = Class::of(record);
     let refused = record.reason.is_some() || record.decision.as_deref() == Some("deny");
@@ -46,7 +46,7 @@ pub fn event(record: &Record) -> Value {
     event
 }
 
-/// Adds what was decided, in the words of OCSF's profile for security controls.
+/// Adds the decision, in the attributes of OCSF's security control profile.
 fn judged(refused: bool, event: &mut Value) {
     event["metadata"]["profiles"] = json!(["security_control"]);
     (event["action_id"], event["action"], event["disposition"]) = match refused {
@@ -183,14 +183,14 @@ fn http(record: &Record, event: &mut Value) {
     event["authorizations"] = decided.collect();
 }
 
-/// An object of the values that there are.
+/// Makes an object of the values that are not null.
 fn present<const N: usize>(members: [(&str, Value); N]) -> Value {
     let there = members.into_iter().filter(|(_, value)| !value.is_null());
     let there: Map<String, Value> = there.map(|(key, value)| (key.to_owned(), value)).collect();
     Value::Object(there)
 }
 
-/// The keys of the record that have no place of their own in the event.
+/// The members of the record that have no attribute of their own in the event.
 fn unmapped(record: &Record) -> Value {
     let mut all = serde_json::to_value(record).unwrap_or_default();
     if let Some(all) = all.as_object_mut() {

@@ -1,7 +1,7 @@
 //! Records as OTLP's JSON: each as a log, each exchange as a span.
 //!
 //! OTLP 1.x, <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>: ids are
-//! hexadecimal, 64-bit numbers are texts, enums are numbers.
+//! hexadecimal, 64-bit numbers are strings, enums are numbers.
 
 use gateway_audit::Record;
 use gateway_names::hex;
@@ -56,7 +56,7 @@ fn log(record: &Record) -> Value {
     log
 }
 
-/// A record in a few words.
+/// A one-line summary of a record.
 fn sentence(record: &Record) -> String {
     let parts = [
         Some(&*record.kind),
@@ -77,7 +77,7 @@ fn span(record: &Record) -> Option<Value> {
     let ends = begins + u128::from(record.us.total.unwrap_or(0)) * 1_000;
     let mut span = json!({
         "traceId": trace.trace, "spanId": trace.span,
-        // The name has few values: a method's alone (semantic conventions for HTTP spans).
+        // The name has few values: the method alone (semantic conventions for HTTP spans).
         "name": method(record),
         "kind": SERVER,
         "startTimeUnixNano": begins.to_string(), "endTimeUnixNano": ends.to_string(),
@@ -106,7 +106,7 @@ fn is_refused(record: &Record) -> bool {
     record.reason.is_some() || record.decision.as_deref() == Some("deny")
 }
 
-/// The wall-clock time of a record since 1970; 0 if it has none that can be read.
+/// The wall-clock time of a record in nanoseconds since 1970; 0 if it has no readable time.
 pub(super) fn nanoseconds(record: &Record) -> u128 {
     let time = record.time.as_deref().unwrap_or_default();
     let time = OffsetDateTime::parse(time, &Rfc3339).ok();
@@ -120,13 +120,13 @@ struct Trace {
     trace: String,
     span: String,
     parent: Option<String>,
-    /// The client's trace flags, and that the parent is known to be remote.
+    /// The client's trace flags, with the bits that say that the parent is remote.
     flags: u32,
 }
 
 impl Trace {
-    /// The client's trace goes on, if it sent one. Else the exchange begins its own. Both of its
-    /// ids follow from the exchange's id, so that its records meet in one span.
+    /// Continues the client's trace if it sent one, else begins a new one. The ids are derived from
+    /// the exchange's id, so that all its records share one span.
     fn of(record: &Record) -> Option<Self> {
         let id = record.id.as_deref()?;
         let digest = Sha256::digest(id.as_bytes());
@@ -150,7 +150,7 @@ impl Trace {
     }
 }
 
-/// The methods that HTTP's semantic conventions know (RFC 9110 and RFC 5789).
+/// The methods that the semantic conventions for HTTP know (RFC 9110 and RFC 5789).
 const METHODS: [&str; 9] = [
     "CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE",
 ];

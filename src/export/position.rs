@@ -1,4 +1,4 @@
-//! How far an export has come in the log, kept beside it for the next start.
+//! How far an export has come in the log, kept beside the log for the next start.
 
 use std::fs;
 use std::io;
@@ -14,9 +14,9 @@ use super::settings::ExportSettings;
 /// How far an export has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reached {
-    /// Nothing is known to be sent.
+    /// No record is known to be sent.
     Nothing,
-    /// Everything up to this very record was sent, or refused for good.
+    /// Everything up to this record was sent, or refused for good.
     Record(Head),
 }
 
@@ -30,16 +30,16 @@ impl Reached {
     }
 }
 
-/// The file that names the last record that was sent, by its number and its hash, so that no record
-/// of another log is taken for it. Each destination has its own.
+/// The file that names the last record sent, by number and hash, so that a record of another log is
+/// not mistaken for it. Each destination has its own file.
 pub(super) struct ExportPosition {
     path: PathBuf,
-    /// Whether it could not be written, which was told.
+    /// Whether the last write failed, which was logged.
     fails: bool,
 }
 
 impl ExportPosition {
-    /// The position of a destination in a log.
+    /// Returns the position of a destination in a log.
     pub(super) fn of(log: &Path, settings: &ExportSettings) -> Self {
         let authority = &settings.server.authority;
         let (scheme, port) = (settings.server.scheme, authority.port);
@@ -54,8 +54,8 @@ impl ExportPosition {
         }
     }
 
-    /// How far the export came; `None` if there was none here before. What cannot be read is told,
-    /// and everything is sent again: nothing may be missed.
+    /// Returns how far the export came; `None` without a file. A file that cannot be read is
+    /// logged, and everything is sent again: no record may be missed.
     pub(super) fn kept(&self) -> Option<Reached> {
         let read = fs::read_to_string(&self.path);
         if let Err(error) = &read
@@ -71,8 +71,8 @@ impl ExportPosition {
         Some(known.map_or(Reached::Nothing, Reached::Record))
     }
 
-    /// Keeps the last record that was sent. Without it, records are sent twice or missed after a
-    /// restart, so a failure is told, once.
+    /// Writes the last record that was sent. Without it, records are sent twice or missed after a
+    /// restart, so the first of several failures is logged.
     pub(super) fn keep(&mut self, last: Head) {
         let error = match replace_private(&self.path, format!("{last}\n").as_bytes()) {
             Ok(()) => return self.fails = false,

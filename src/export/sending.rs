@@ -17,21 +17,21 @@ use super::batch::{Batch, ExportRequest};
 use super::position::{ExportPosition, Reached};
 use super::settings::ExportSettings;
 
-/// How long an export is to send.
+/// How long an export continues to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ExportPhase {
-    /// For now, whatever comes.
+    /// Until the phase changes, including records yet to come.
     Runs,
-    /// Only what there is, for a few seconds at most.
+    /// Only the records that exist, for a few seconds at most.
     Ends,
-    /// Only the request that is under way. Another export sends the rest.
+    /// Only the request that is under way. Another export sends the remaining records.
     HandsOver,
 }
 
 pub(super) struct Sending {
     pub(super) settings: ExportSettings,
     pub(super) counts: Arc<ExportCounts>,
-    /// How far it has come.
+    /// How far the export has come.
     pub(super) reached: Reached,
     stores: Stores,
     log: Log,
@@ -40,22 +40,22 @@ pub(super) struct Sending {
     phase: watch::Receiver<ExportPhase>,
     token: Option<HeaderValue>,
     pending: Option<Batch>,
-    /// Whether the last attempt failed, which was told.
+    /// Whether the last attempt failed, which was logged.
     fails: bool,
-    /// The number of the record that would have followed when it was to end.
+    /// The number of the record after the last one, as of when the export was to end.
     ends_at: Option<u64>,
 }
 
-/// Why a request was not taken.
+/// Why the server did not accept a request.
 enum Untaken {
-    /// It may be later.
+    /// The server may accept it later.
     Yet(String),
-    /// It never will be.
+    /// The server will never accept it.
     Ever(StatusCode),
 }
 
 impl Sending {
-    /// Sends what the follower reads, unless an earlier export to the same place came less far.
+    /// Sends the records that the follower reads, unless an earlier export stopped before them.
     pub(super) fn new(
         settings: ExportSettings,
         log: &Log,
@@ -81,8 +81,8 @@ impl Sending {
         }
     }
 
-    /// Sends until it is to end, and then has a few seconds. `handed` is how far the export before
-    /// it came.
+    /// Sends until the phase changes, and then for a few seconds more. `handed` is how far the
+    /// previous export came.
     pub(super) async fn run(&mut self, client: &StoreClient, handed: Option<Reached>) {
         let kept = || self.position.as_ref()?.kept();
         if let Some(reached) = handed.or_else(kept) {
@@ -106,8 +106,8 @@ impl Sending {
         self.account();
     }
 
-    /// Goes to where it came to in the log. A log that cannot be read now is tried again. Returns
-    /// whether it is there.
+    /// Moves to the position in the log that `reached` names, and retries while the log cannot be
+    /// read. Returns `false` if the export was to end first.
     async fn resume(&mut self) -> bool {
         while let Err(error) = self.find_place() {
             self.note(&error.to_string());
@@ -139,7 +139,7 @@ impl Sending {
         Ok(())
     }
 
-    /// Tells what was not sent at the end, if no other export sends it.
+    /// Logs how many records were not sent at the end, if no other export sends them.
     fn account(&self) {
         let left = self
             .counts
@@ -150,7 +150,7 @@ impl Sending {
         }
     }
 
-    /// Sends what is written, and at the end what there is.
+    /// Sends records as they are written, and the remaining ones at the end.
     async fn work(&mut self, client: &StoreClient) {
         let mut pause = SHORTEST_PAUSE;
         while self.runs() {
@@ -177,7 +177,7 @@ impl Sending {
         *self.phase.borrow() == ExportPhase::Runs
     }
 
-    /// Waits so long, or until it is to end.
+    /// Waits for the pause, or until the phase changes.
     async fn rest(&mut self, pause: Duration) {
         tokio::select! {
             () = sleep(pause) => {}
@@ -185,7 +185,7 @@ impl Sending {
         }
     }
 
-    /// Sends what there is, and gives up at the first failure.
+    /// Sends the remaining records, and gives up at the first failure.
     async fn flush(&mut self, client: &StoreClient) {
         while self.gather() {
             if let Err(why) = self.deliver(client).await {
@@ -194,8 +194,8 @@ impl Sending {
         }
     }
 
-    /// Makes the next batch of what one reading of the log gives, 64 KiB at most, unless one is
-    /// pending. Returns whether there is one.
+    /// Makes the next batch from one read of the log, 64 KiB at most, unless one is pending.
+    /// Returns whether a batch is pending.
     fn gather(&mut self) -> bool {
         while self.pending.is_none() {
             // If the file cannot be read now, the next look tries again.
@@ -210,8 +210,8 @@ impl Sending {
         true
     }
 
-    /// Sends the pending batch. Its requests that were taken are not sent again. If the future is
-    /// dropped, the batch is still pending.
+    /// Sends the pending batch. Requests that the server accepted are not sent again. If the future
+    /// is dropped, the batch is still pending.
     async fn deliver(&mut self, client: &StoreClient) -> Result<(), String> {
         while let Some(request) = self.next_request() {
             match self.send(client, request).await {
@@ -283,7 +283,7 @@ impl Sending {
         Err(Untaken::Yet(format!("it answered {status}")))
     }
 
-    /// The value of the token's field, read when it is first needed and after a refusal.
+    /// The value of the token's field, read when first needed and again after a failed request.
     async fn token(&mut self) -> Result<Option<HeaderValue>, Untaken> {
         let (Some(from), None) = (&self.settings.token, &self.token) else {
             return Ok(self.token.clone());
@@ -300,7 +300,7 @@ impl Sending {
         Ok(Some(self.token.insert(value).clone()))
     }
 
-    /// Counts a failure, and tells the first of several.
+    /// Counts a failure, and logs the first of several.
     fn note(&mut self, why: &str) {
         self.counts.failed();
         if !std::mem::replace(&mut self.fails, true) {
@@ -310,7 +310,7 @@ impl Sending {
     }
 }
 
-/// The number of the record that the log gets next.
+/// The number that the next record of the log will have.
 fn end_of(log: &Log) -> u64 {
     log.head().map_or(0, |head| head.seq() + 1)
 }
@@ -323,8 +323,8 @@ fn told(error: &StoreError) -> String {
     }
 }
 
-/// The statuses after which the same request must not be sent again. Others may pass, such as a
-/// missing path while the collector starts, or a token that is replaced.
+/// The statuses after which the same request must not be sent again. Other failures may pass, such
+/// as a missing path while the collector starts, or a token that is replaced.
 const NEVER: [StatusCode; 4] = [
     StatusCode::BAD_REQUEST,
     StatusCode::PAYLOAD_TOO_LARGE,
@@ -332,8 +332,8 @@ const NEVER: [StatusCode; 4] = [
     StatusCode::UNPROCESSABLE_ENTITY,
 ];
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
-/// How long to wait after a failure: at first, and at most.
+/// The pause after a failure: at first, and at most.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How long the end waits for a collector.
+/// How long the export waits for the collector at the end.
 const FLUSHED_WITHIN: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! Where records are exported to, and in which form.
+//! The destinations of exported records, and their format.
 
 use std::path::PathBuf;
 
@@ -14,27 +14,27 @@ pub struct ExportSettings {
     pub server: Origin,
     /// The path of its URL, without a slash at the end.
     pub path: String,
-    /// What is sent.
+    /// The format of the records.
     pub format: ExportFormat,
-    /// What the server must be shown.
+    /// The secret that the server requires.
     pub token: Option<SecretRef>,
-    /// The field with the token, as it stands. Without it, `authorization: Bearer TOKEN`.
+    /// The field that holds the bare token. Without it, `authorization: Bearer TOKEN`.
     pub token_field: Option<HeaderName>,
     /// The roots to trust, instead of the system's.
     pub roots: Vec<CertificateDer<'static>>,
-    /// The files of the roots.
+    /// The files that hold the roots.
     pub files: Vec<PathBuf>,
 }
 
 impl ExportSettings {
-    /// Whether the other one sends the same to the same place.
+    /// Whether the other settings have the same format and the same destination.
     pub fn is_as(&self, other: &Self) -> bool {
         let key = |one: &Self| (one.server.clone(), one.path.clone(), one.format);
         key(self) == key(other)
     }
 }
 
-/// A form of records.
+/// A format of exported records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {
     /// OTLP/HTTP with JSON, to `/v1/logs` and `/v1/traces`.
@@ -44,12 +44,12 @@ pub enum ExportFormat {
         /// Each exchange as a span.
         traces: bool,
     },
-    /// Events of OCSF, one a line.
+    /// Events of OCSF, one per line.
     Ocsf,
 }
 
 impl ExportFormat {
-    /// Its name in the configuration.
+    /// The format's name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Otlp { .. } => "otlp",
