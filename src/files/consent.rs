@@ -1,5 +1,5 @@
-//! What a person decided about files that a command in a sandbox may write to, kept by path and
-//! text where no workload reaches it.
+//! A person's decisions about files that a command in a sandbox may write to, kept by path and text
+//! where no workload reaches them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use super::kept::{UserKind, UserTable};
 use super::state_folder::real;
 use super::unfit::Unfit;
 
-/// What a person decided about one file.
+/// A person's decision about one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consent {
     /// The file, with links resolved.
     pub path: PathBuf,
     /// The decision.
     pub choice: Choice,
-    /// The very text that was shown and allowed.
+    /// The exact text that was shown and allowed.
     #[serde(default)]
     pub text: String,
 }
@@ -28,12 +28,12 @@ pub struct Consent {
 pub enum Choice {
     /// The text may be in force.
     Allowed,
-    /// The file is ignored, whatever it says.
+    /// The file is ignored, whatever its text.
     Denied,
 }
 
 impl Consent {
-    /// The decision that exactly this text may be in force.
+    /// Returns the decision that exactly this text may be in force.
     pub fn to(path: &Path, text: &str) -> Self {
         Self {
             path: path.to_owned(),
@@ -45,7 +45,7 @@ impl Consent {
     /// Returns the decision about a file; `None` without one.
     ///
     /// # Errors
-    /// Returns [`Unfit`]: what cannot be read may restrict something.
+    /// Returns [`Unfit`] if it cannot be read: an unread decision may restrict something.
     pub fn of(path: &Path) -> Result<Option<Self>, Unfit> {
         kept().read(path)
     }
@@ -62,7 +62,7 @@ impl Consent {
             .collect()
     }
 
-    /// Keeps it, in place of an earlier decision.
+    /// Keeps this decision, in place of an earlier one.
     ///
     /// # Errors
     /// Returns [`Unfit`] if it cannot be written.

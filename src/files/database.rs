@@ -1,4 +1,4 @@
-//! Opens the databases that the gateway keeps: SQLite in a file of this user alone.
+//! Opens the gateway's databases: SQLite files that only this user may read.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,33 +11,33 @@ use rusqlite::{Connection, OpenFlags};
 use super::private::{check_private, create_private, private_folder, put_aside, with_end};
 use super::unfit::Unfit;
 
-/// How a database is declared.
+/// The schema of a database.
 pub struct Schema {
     /// Its version, which is its `user_version` too.
     pub version: u32,
-    /// What creates its tables.
+    /// The SQL that creates its tables.
     pub tables: &'static str,
-    /// A new database of it.
+    /// The image of a new database.
     pub new: NewDatabase,
 }
 
-/// A new database, once one was made in this process.
+/// The image of a new database, once this process has made one.
 #[derive(Debug)]
 pub struct NewDatabase(OnceLock<(Vec<u8>, Tables)>);
 
 impl NewDatabase {
-    /// None was made.
+    /// Returns an empty cell: this process has made no image yet.
     pub const fn unmade() -> Self {
         Self(OnceLock::new())
     }
 }
 
-/// How everything in a database is declared.
+/// The name of each table and index, with the SQL that declares it.
 type Tables = Vec<(String, Option<String>)>;
 
 impl Schema {
-    /// Opens a database, or creates it with mode 0600 in a folder of mode 0700. A new one has all
-    /// its tables before it has its name, so that one without is cut off.
+    /// Opens a database, or creates it with mode 0600 in a folder of mode 0700. A new database gets
+    /// its name only once it has all its tables, so a file without them was cut off.
     ///
     /// # Errors
     /// [`Unfit`] if others may read or replace it, if it is damaged, or if a gateway of another
@@ -52,11 +52,11 @@ impl Schema {
         }
         check_private(path)?;
         let connection = reached(path)?;
-        // Meanwhile no other process writes to it.
+        // Meanwhile, no other process writes to it.
         let look = connection.unchecked_transaction()?;
         let found: u32 = look.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         let page: u64 = look.query_row("PRAGMA page_size", [], |row| row.get(0))?;
-        // SQLite takes what is missing of a page for zeros. A log beside it may have the page.
+        // SQLite reads the missing part of a page as zeros. The write-ahead log may hold that page.
         let log = with_end(path, "-wal").metadata();
         let is_logged = log.is_ok_and(|log| log.len() > 0);
         let is_cut = path.metadata()?.len() % page != 0 && !is_logged;
@@ -71,11 +71,11 @@ impl Schema {
         Ok(connection)
     }
 
-    /// Opens a database as [`Schema::open`] does, or a new one in place of one that may go. That
-    /// one is put aside whole, and where it is then is returned.
+    /// Opens a database as [`Schema::open`] does. If it fails with an error that `may_go` accepts,
+    /// the file is put aside whole, and a new database and the path of the old one are returned.
     ///
     /// # Errors
-    /// As [`Schema::open`], also if an earlier one is aside.
+    /// As [`Schema::open`], also if an earlier file was put aside already.
     pub fn open_anew(
         &self,
         path: &Path,
@@ -87,7 +87,7 @@ impl Schema {
         }
         let held = File::open(path.parent().unwrap_or(Path::new("/")))?;
         held.lock()?;
-        // Another process may have put it aside.
+        // Another process may have put the file aside meanwhile.
         match self.open(path) {
             Err(unfit) if may_go(&unfit) => {
                 let aside = put_aside(path)?.ok_or(unfit)?;
@@ -97,7 +97,7 @@ impl Schema {
         }
     }
 
-    /// The bytes of a new database, and its tables.
+    /// Returns the bytes of a new database, and its tables.
     fn image(&self) -> Result<&(Vec<u8>, Tables), Unfit> {
         if let Some(made) = self.new.0.get() {
             return Ok(made);
@@ -107,7 +107,7 @@ impl Schema {
         Ok(self.new.0.get_or_init(|| made))
     }
 
-    /// A database that ends with its connection.
+    /// Returns a database that ends with its connection.
     ///
     /// # Errors
     /// [`Unfit::Database`].
@@ -119,7 +119,7 @@ impl Schema {
     }
 }
 
-/// Connects to a database that is there, of whatever version.
+/// Connects to an existing database, of any version.
 ///
 /// # Errors
 /// [`Unfit`] if it cannot be opened.
@@ -134,17 +134,17 @@ pub fn reached(path: &Path) -> Result<Connection, Unfit> {
         _ => path.to_owned(),
     };
     let connection = Connection::open_with_flags(path, flags)?;
-    // Nothing that somebody put into the file runs, such as a trigger that drops a decision.
+    // Nothing that another process put into the file runs, such as a trigger that drops a decision.
     for (switch, on) in SWITCHES {
         connection.set_db_config(switch, on)?;
     }
     connection.busy_timeout(BUSY)?;
-    // What is answered is on the disk, and what is removed is not.
+    // A change that was reported is on the disk, and a removed row is not.
     connection.execute_batch("PRAGMA synchronous = EXTRA; PRAGMA secure_delete = ON;")?;
     Ok(connection)
 }
 
-/// Refuses every version but this one. An earlier one does not show whether somebody changed it.
+/// Refuses every version but this one. An earlier version does not show whether a row was changed.
 ///
 /// # Errors
 /// [`Unfit::Version`].
@@ -155,7 +155,7 @@ pub fn known_version(what: &'static str, found: u32, known: u32) -> Result<(), U
     }
 }
 
-/// Returns how everything in a database is declared.
+/// Returns the declaration of every table and index in a database.
 fn tables(connection: &Connection) -> Result<Tables, Unfit> {
     let mut all = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name")?;
     let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -168,5 +168,5 @@ const SWITCHES: [(DbConfig, bool); 4] = [
     (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
     (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
 ];
-/// How long a process waits for another one's transaction.
+/// How long a process waits for the transaction of another.
 const BUSY: Duration = Duration::from_secs(10);

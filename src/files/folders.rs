@@ -1,4 +1,4 @@
-//! Who may replace what lies in the folders of a path.
+//! Checks who may replace the entries of the folders on a path.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -9,10 +9,10 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use super::unfit::Replaceable;
 
-/// Checks that no other user can replace a file: not everyone may write to a folder on its path.
+/// Checks that no folder on a file's path lets every user replace the file.
 ///
-/// Links are followed one at a time, and the folders of each are checked. In a folder like `/tmp`,
-/// users cannot touch each other's entries, so it is safe if the entry is trusted.
+/// Links are followed one at a time, and the folders of each are checked. In a sticky folder like
+/// `/tmp`, users cannot touch each other's entries, so an entry of a trusted owner is safe.
 ///
 /// # Errors
 /// Returns [`Replaceable`] with the folder or the entry.
@@ -58,7 +58,7 @@ fn check_entry(folder: &Path, entry: &Path, about: &Metadata) -> Result<(), Repl
     if mode & STICKY == 0 {
         return Err(Replaceable::Folder(folder.to_owned()));
     }
-    // In such a folder, the owner of an entry and the owner of the folder may remove it.
+    // In a sticky folder, the owner of an entry and the owner of the folder may remove the entry.
     for (path, about) in [(folder, &of_folder), (entry, about)] {
         if !trusted(about.uid()) {
             return Err(Replaceable::Entry {
@@ -76,13 +76,13 @@ fn is_read_only(folder: &Path) -> bool {
     statvfs(folder).is_ok_and(|about| about.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
-/// Whether a file of this owner may configure the gateway: root's, or the gateway's own user's.
+/// Whether a file of this owner may configure the gateway: root or the gateway's own user.
 #[must_use]
 pub fn trusted(owner: u32) -> bool {
     owner == 0 || owner == rustix::process::geteuid().as_raw()
 }
 
-/// Users may remove and rename only their own entries in the folder.
+/// The sticky bit: users may remove and rename only their own entries in the folder.
 pub(super) const STICKY: u32 = 0o1000;
-/// As many as Linux follows.
+/// The number of links that Linux follows.
 const MOST_LINKS: usize = 40;

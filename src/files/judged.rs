@@ -1,4 +1,4 @@
-//! Reads the texts that the gateway obeys.
+//! Reads the texts that configure the gateway.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use super::unfit::{Replaceable, Unfit};
 use super::written::check_written;
 
 thread_local! {
-    /// Whether nothing that this thread reads is put in force.
+    /// Whether no text that this thread reads takes effect.
     static ONLY_SHOWN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does something that puts nothing in force of what it reads, such as checking policies. A file is
-/// read then though a command could have written it.
+/// Runs `done`, which puts no text that it reads in force, such as checking policies. Files that a
+/// command could have written are readable meanwhile.
 pub fn to_show<T>(done: impl FnOnce() -> T) -> T {
     let before = ONLY_SHOWN.replace(true);
     let done = done();
@@ -25,8 +25,8 @@ pub fn to_show<T>(done: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Reads a text file as [`shown`] does, to obey it. If a command in a sandbox could ever have
-/// written it, it must be the very text that a person allowed.
+/// Reads a text file as [`shown`] does, to put it in force. If a command in a sandbox could have
+/// written the file, its text must be exactly the text that a person allowed.
 ///
 /// # Errors
 /// Returns the cause as [`Unfit`].
@@ -38,8 +38,8 @@ pub fn read(path: &Path, most_mib: u64) -> Result<String, Unfit> {
     Ok(text)
 }
 
-/// Those of some files that a command in a sandbox could have written, and whose text nobody
-/// allowed: where each is, and its text.
+/// Returns those files that a command in a sandbox could have written and whose text no person
+/// allowed: the resolved path and the text of each.
 pub fn unallowed(paths: impl IntoIterator<Item = PathBuf>) -> BTreeMap<PathBuf, String> {
     let found = paths.into_iter().filter_map(|path| {
         let text = shown(&path, LARGEST_MIB).ok()?;
@@ -51,7 +51,7 @@ pub fn unallowed(paths: impl IntoIterator<Item = PathBuf>) -> BTreeMap<PathBuf, 
     found.collect()
 }
 
-/// As large as a policy file may be.
+/// The largest size of a policy file.
 const LARGEST_MIB: u64 = 16;
 
 fn judge(path: &Path, text: &str) -> Result<(), Unfit> {
@@ -60,7 +60,7 @@ fn judge(path: &Path, text: &str) -> Result<(), Unfit> {
         return Ok(());
     };
     let real = program::real(&path);
-    // A link that a command could change may lead to any other text that was allowed.
+    // A link that a command could change may lead to any other file with an allowed text.
     let is_led = match &why {
         Replaceable::Command(written) => written.entry != real,
         Replaceable::Untold { .. } => path != real,

@@ -1,7 +1,7 @@
-//! What is kept for a user in one database, `user.db` of the state folder: tables of rows by name.
+//! A user's database, `user.db` in the state folder: tables of rows by name.
 //!
-//! A database of which nothing can be read is put aside whole, and told. While it is there, nobody
-//! takes what it may have said for unsaid where a restriction depends on it: [`UserTable::unread`].
+//! A database that cannot be read at all is put aside whole, and logged. While it is there, a
+//! restriction that it may have held is not taken as absent: [`UserTable::unread`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,51 +26,51 @@ pub struct UserTable {
     kind: &'static UserKind,
 }
 
-/// What a table is of.
+/// A kind of row, which makes a table.
 #[derive(Debug)]
 pub struct UserKind {
-    /// Its name.
+    /// Its name in the database.
     pub name: &'static str,
     /// The version of its rows.
     pub version: u32,
-    /// What it says.
+    /// The meaning of its rows, for messages.
     pub what: &'static str,
-    /// What to do about a row that cannot be understood.
+    /// How the user replaces a row that cannot be understood.
     pub anew: &'static str,
 }
 
-/// A row, as it is kept.
+/// A row as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserRow {
-    /// What it says.
+    /// Its content.
     pub content: Vec<u8>,
     /// When it was written.
     pub written: SystemTime,
 }
 
-/// The rows of a table by their names.
+/// The rows of a table, by name.
 pub type UserRows = BTreeMap<Vec<u8>, UserRow>;
 
 impl UserTable {
-    /// A table in the user's own state folder.
+    /// Returns a table in the user's own state folder.
     pub fn of_user(kind: &'static UserKind) -> Self {
         let database = user_database();
         Self { database, kind }
     }
 
-    /// A table in another database.
+    /// Returns a table in another database.
     pub fn of(database: PathBuf, kind: &'static UserKind) -> Self {
         let database = Some(database);
         Self { database, kind }
     }
 
-    /// Where its database is.
+    /// Returns the path of the database.
     pub fn database(&self) -> &Path {
         self.database.as_deref().unwrap_or(Path::new("user.db"))
     }
 
-    /// What may say something that nobody reads: a database that was put aside, and the note of an
-    /// earlier gateway.
+    /// Returns a file that may hold rows that were not read: a database that was put aside, or the
+    /// note of an earlier gateway.
     pub fn unread(&self) -> Option<Unfit> {
         let database = self.database.as_ref()?;
         let note = in_state(database, EARLIER[0]);
@@ -83,10 +83,10 @@ impl UserTable {
         found.map(Unfit::Unread)
     }
 
-    /// Returns all rows. There are none without a database.
+    /// Returns all rows: none without a database.
     ///
     /// # Errors
-    /// [`Unfit`] if they cannot be read: one that is not known may restrict something.
+    /// [`Unfit`] if they cannot be read: an unread row may restrict something.
     pub fn rows(&self) -> Result<UserRows, Unfit> {
         self.named(None)
     }
@@ -100,34 +100,34 @@ impl UserTable {
         Ok(self.named(Some(name))?.remove(name))
     }
 
-    /// Understands the row of a name.
+    /// Reads the row of a name and decodes it.
     ///
     /// # Errors
-    /// As [`UserTable::rows`], also if it cannot be understood.
+    /// As [`UserTable::rows`], also if the row cannot be decoded.
     pub fn read<T: DeserializeOwned>(&self, name: impl AsRef<OsStr>) -> Result<Option<T>, Unfit> {
         let row = self.get(name)?;
         row.map(|row| self.understood(&row)).transpose()
     }
 
-    /// Understands a row.
+    /// Decodes a row.
     ///
     /// # Errors
-    /// [`Unfit`] if it cannot be understood.
+    /// [`Unfit`] if it cannot be decoded.
     pub fn understood<T: DeserializeOwned>(&self, row: &UserRow) -> Result<T, Unfit> {
         let anew = self.kind.anew;
         let read = serde_json::from_slice(&row.content);
         self.told(read.map_err(|why| Unfit::Row { why, anew }))
     }
 
-    /// Changes the rows, one process at a time. It is on the disk when this returns.
+    /// Changes the rows, one process at a time. The change is on the disk when this returns.
     ///
     /// # Errors
-    /// [`Unfit`] if they cannot be read or written. Nothing has changed then.
+    /// [`Unfit`] if the rows cannot be read or written. Nothing has changed then.
     pub fn change<T>(&self, change: impl FnOnce(&mut UserRows) -> T) -> Result<T, Unfit> {
         self.told((|| {
             let nowhere = || io::Error::other("neither HOME nor XDG_STATE_HOME names a folder");
             let mut connection = connected(self.database.as_ref().ok_or_else(nowhere)?)?;
-            // A write lock from the start: what was read still holds when it is written.
+            // A write lock from the start: the rows read are still current when they are written.
             let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let before = self.found(&begun, None)?;
             let mut rows = before.clone();
@@ -157,7 +157,7 @@ impl UserTable {
         self.change(|rows| drop(rows.insert(name.to_owned(), UserRow { content, written })))
     }
 
-    /// Keeps what a row says, for [`UserTable::read`].
+    /// Encodes a value and keeps it as a row, for [`UserTable::read`].
     ///
     /// # Errors
     /// As [`UserTable::change`].
@@ -193,7 +193,7 @@ impl UserTable {
         Ok(all)
     }
 
-    /// Says what cannot be read or kept, and where it is.
+    /// Adds to an error which table could not be read or kept, and the path of its database.
     fn told<T>(&self, done: Result<T, Unfit>) -> Result<T, Unfit> {
         done.map_err(|why| Unfit::Kept {
             what: self.kind.what,
@@ -203,14 +203,14 @@ impl UserTable {
     }
 }
 
-/// Returns the database of what is kept for this user, with links resolved: `sessions/user.db` in
-/// the state folder.
+/// Returns the path of the user's database, with links resolved: `sessions/user.db` in the state
+/// folder.
 pub fn user_database() -> Option<PathBuf> {
     state_directory().map(|state| real(&state.join("sessions")).join("user.db"))
 }
 
-/// Opens the database. One of which nothing can be read is put aside first, as is what an earlier
-/// gateway kept in files.
+/// Opens the database. A database that cannot be read at all is put aside first, as are the files
+/// of an earlier gateway.
 fn connected(database: &Path) -> Result<Connection, Unfit> {
     let folder = database.parent().unwrap_or(Path::new("/"));
     private_folder(folder).map_err(|why| why.of_folder(folder))?;
@@ -234,16 +234,16 @@ fn tell(aside: &Path) {
     tracing::error!("`{aside}` is not read: it is damaged, or an earlier gateway wrote it");
 }
 
-/// A file of the state folder that a database is in.
+/// The path of a file in the state folder that holds a database.
 fn in_state(database: &Path, name: &str) -> PathBuf {
     let state = database.parent().and_then(Path::parent);
     state.unwrap_or(Path::new("/")).join(name)
 }
 
-/// What an earlier gateway kept beside the folder of the database. The first is the note of what
-/// commands could write to.
+/// The files that an earlier gateway kept in the state folder. The first is the note of the folders
+/// that commands could write to.
 const EARLIER: [&str; 3] = ["writable", "logins", "audit-heads"];
-/// What it kept of each project.
+/// The files that it kept for each project.
 const OF_PROJECT: [&str; 3] = ["file.json", "secrets.json", "last-run.json"];
 static USER: Schema = Schema {
     new: NewDatabase::unmade(),

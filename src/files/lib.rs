@@ -1,5 +1,5 @@
-//! Reads the files that configure the gateway, and only those that no other user could have
-//! written, nor a command in a sandbox, unless a person allowed what they say.
+//! Reads the files that configure the gateway. Refuses a file that another user could have written,
+//! or a command in a sandbox, unless a person allowed its text.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]

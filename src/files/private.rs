@@ -13,8 +13,8 @@ use zeroize::Zeroizing;
 use super::folders::{check_folders, trusted};
 use super::unfit::Unfit;
 
-/// Creates a folder of mode 0700 with its parents, unless it is there, and checks that no other
-/// user may replace what is in it.
+/// Creates a folder of mode 0700 with its parents, unless it exists, and checks that no other user
+/// may replace its entries.
 ///
 /// Nothing is created in a folder of another user: root with the home of a user would leave files
 /// there that the user cannot change.
@@ -44,8 +44,8 @@ pub fn check_private(path: &Path) -> Result<(), Unfit> {
     private(about.uid(), about.mode())
 }
 
-/// Creates a file of mode 0600 with this content. Returns whether it did: a file that is there
-/// stays as it is.
+/// Creates a file of mode 0600 with this content. Returns whether it did: an existing file is left
+/// unchanged.
 ///
 /// The content is whole and on the disk before the file has its name.
 ///
@@ -74,8 +74,8 @@ pub fn replace_private(path: &Path, content: &[u8]) -> io::Result<()> {
     beside(path, content, 0o600, |beside| std::fs::rename(beside, path))
 }
 
-/// Opens the file that whoever changes what is beside it locks. It is this user's alone: what
-/// others can open, they can lock.
+/// Opens the file that a process locks before it changes the files beside it. Only this user may
+/// open the lock file: a user who can open it can lock it.
 ///
 /// # Errors
 /// The error of the file system.
@@ -85,8 +85,8 @@ pub fn lock_file(path: &Path) -> io::Result<File> {
     private.mode(0o600).open(path)
 }
 
-/// Puts a file or folder aside, whole, and what SQLite keeps beside a database with it. Returns
-/// where it is then; `None` if it is not there, or if an earlier one is there already.
+/// Puts a file or folder aside, whole, together with SQLite's files of a database. Returns its new
+/// path; `None` if it does not exist, or if an earlier one was put aside already.
 ///
 /// # Errors
 /// The error of the file system.
@@ -95,7 +95,7 @@ pub fn put_aside(path: &Path) -> io::Result<Option<PathBuf>> {
     if path.symlink_metadata().is_err() || aside.symlink_metadata().is_ok() {
         return Ok(None);
     }
-    // What is beside it goes first: a new database would take it for its own.
+    // SQLite's files go first: a new database would take them for its own.
     for end in ["-journal", "-wal", "-shm", ""] {
         match std::fs::rename(with_end(path, end), with_end(&aside, end)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -106,21 +106,21 @@ pub fn put_aside(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(Some(aside))
 }
 
-/// A path with more at its end.
+/// Appends to a path, without a separator.
 pub fn with_end(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     PathBuf::from(name)
 }
 
-/// The end of the name of what was put aside.
+/// The suffix of a file that was put aside.
 pub const ASIDE: &str = ".aside";
 
-/// Replaces a text by one of this mode, if it may still be replaced once the new one is on the
-/// disk. Returns whether it was.
+/// Replaces a file by one of this content and mode, if `may` still agrees once the new file is on
+/// the disk. Returns whether it did.
 ///
-/// Where no file can have its name, as a mount, or can be made next to it, it is written in place,
-/// with blank lines behind a shorter text: one write that no kill of the process divides.
+/// If the new file cannot be made or renamed, as over a mount, the content is written in place,
+/// padded with blank lines: one write that no kill of the process divides.
 ///
 /// # Errors
 /// The error of the file system.
@@ -148,8 +148,8 @@ pub fn replace_if(
     Ok(true)
 }
 
-/// Proves that [`replace_if`] could replace a text by one of this length, before there is anything
-/// to lose.
+/// Checks that [`replace_if`] could replace a file by one of this length, before anything can be
+/// lost.
 ///
 /// # Errors
 /// The error of the file system.
@@ -163,7 +163,7 @@ pub fn check_replaceable(path: &Path, length: usize) -> io::Result<()> {
         let file = OpenOptions::new().write(true).open(path)?;
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, length) {
-            // The file system says so only when something is written.
+            // The file system reports a lack of room only on a write.
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             done => Ok(done?),
         }
@@ -174,7 +174,7 @@ pub fn check_replaceable(path: &Path, length: usize) -> io::Result<()> {
     }
 }
 
-/// Writes a file next to another, and gives it the name of that one.
+/// Writes a file next to `path`, and calls `name` to give it its final name.
 fn beside<T>(
     path: &Path,
     content: &[u8],
@@ -195,7 +195,7 @@ fn beside<T>(
         file.sync_all()?;
         name(&beside)
     })();
-    // It has its name by now, or it is of no use.
+    // By now the file has its final name, or is useless.
     let _ = std::fs::remove_file(&beside);
     let named = named?;
     if let Some(folder) = path.parent() {
@@ -204,8 +204,8 @@ fn beside<T>(
     Ok(named)
 }
 
-/// A file of another user is not private, even if that user is root: the gateway could not keep it
-/// as it is.
+/// Checks that a file is this user's and private. A file of root is refused too: the gateway could
+/// not keep it as it is.
 fn private(owner: u32, mode: u32) -> Result<(), Unfit> {
     if owner != rustix::process::geteuid().as_raw() {
         return Err(Unfit::Owner(owner));

@@ -1,4 +1,4 @@
-//! Sockets in the file system: made where nobody else can replace them, found again, and removed.
+//! Sockets in the file system: made where no other user can replace them, probed, and removed.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -15,7 +15,7 @@ pub enum SocketFault {
     /// Another user can put something else in its place.
     #[error("{0}")]
     Replaceable(Replaceable),
-    /// Something that is no socket is at the path: a link, a file, a folder.
+    /// Something other than a socket is at the path: a link, a file, a folder.
     #[error("it is there, and is no socket")]
     Occupied,
     /// Another process answers at the path.
@@ -37,8 +37,7 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Creates the socket with this mode. Replaces the socket of a process that is gone, never that
-    /// of a living one, and nothing else.
+    /// Creates the socket with this mode. Replaces only a socket that no process listens on.
     ///
     /// # Errors
     /// [`SocketFault`] by cause.
@@ -53,7 +52,7 @@ impl SocketFile {
             let why = Replaceable::Folder(folder.to_owned());
             return Err(SocketFault::Replaceable(why));
         }
-        // One process at a time looks whether the path is free, and takes it.
+        // One process at a time checks that the path is free and binds it.
         let lock = File::open(folder)?;
         lock.lock()?;
         free(path)?;
@@ -69,16 +68,16 @@ impl SocketFile {
         })
     }
 
-    /// Where it is.
+    /// Returns the path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Another handle of the listening socket, to serve on.
+    /// Returns another handle of the listening socket, to accept from.
     ///
     /// # Errors
-    /// The system's, if there is no descriptor left.
+    /// The error of the system, if there is no descriptor left.
     pub fn listener(&self) -> io::Result<UnixListener> {
         self.listener.try_clone()
     }
@@ -86,12 +85,12 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // The next start replaces what cannot be removed now.
+        // If the file cannot be removed now, the next start replaces it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Makes sure that nothing living is at the path, and nothing but a socket.
+/// Checks that the path is free, or holds a socket that no process listens on.
 fn free(path: &Path) -> Result<(), SocketFault> {
     if fs::symlink_metadata(path).is_err() {
         return Ok(());
@@ -105,13 +104,13 @@ fn free(path: &Path) -> Result<(), SocketFault> {
     }
 }
 
-/// Whether a socket is at the path, which is no link to one.
+/// Whether a socket is at the path itself, rather than a link to one.
 #[must_use]
 pub fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_socket())
 }
 
-/// Whether a process listens there. One that is too busy to accept does, and is not waited for.
+/// Whether a process listens at the path. A process too busy to accept counts, and is not awaited.
 #[must_use]
 pub fn is_live(path: &Path) -> bool {
     let connect = || {
@@ -125,6 +124,5 @@ pub fn is_live(path: &Path) -> bool {
     )
 }
 
-/// unix(7): `sun_path` has 108 bytes, with the NUL. The name that it is bound under first is
-/// longer.
+/// unix(7): `sun_path` has 108 bytes, with the NUL. The socket is first bound under a longer name.
 const LONGEST_PATH: usize = 107 - "4194304.new".len();

@@ -1,4 +1,4 @@
-//! Where the gateway keeps what outlives a session, following the XDG specification.
+//! The folder for state that outlives a session, following the XDG specification.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,8 +11,8 @@ pub fn state_directory() -> Option<PathBuf> {
     Some(state.join("gateway"))
 }
 
-/// Returns the folder for data of projects, with links resolved: what a person decided
-/// about files, and what operators granted.
+/// Returns the folder for data of projects, with links resolved: a person's decisions about files,
+/// and the grants of operators.
 pub fn granted_directory() -> Option<PathBuf> {
     state_directory().map(|state| real(&state.join("projects")))
 }
@@ -22,13 +22,13 @@ pub fn home() -> Option<PathBuf> {
     absolute("HOME")
 }
 
-/// Returns the path that a variable holds, if it is an absolute one.
+/// Returns the path in an environment variable, if it is absolute.
 pub fn absolute(variable: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable).map(PathBuf::from);
     path.filter(|path| path.is_absolute())
 }
 
-/// Resolves the links and `..` of a path. A part that does not exist yet is appended by name.
+/// Resolves the links and `..` of a path. Components that do not exist yet are appended by name.
 pub fn real(path: &Path) -> PathBuf {
     for there in path.ancestors() {
         if let Ok(found) = std::fs::canonicalize(there)

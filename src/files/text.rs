@@ -1,4 +1,4 @@
-//! Reads texts that no other user could have written.
+//! Reads text files that no other user could have written.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,12 +11,12 @@ use super::folders::{check_folders, trusted};
 use super::unfit::Unfit;
 
 thread_local! {
-    /// The files that this thread read, while somebody wants to know.
+    /// The files that this thread read, while [`traced`] runs.
     static TRACED: RefCell<Option<BTreeSet<PathBuf>>> = const { RefCell::new(None) };
 }
 
-/// Does something, and says which files [`shown`] was asked for meanwhile on this thread, whether
-/// or not they could be read.
+/// Runs `done`, and returns the paths that it passed to [`shown`] on this thread, whether or not
+/// they could be read.
 pub fn traced<T>(done: impl FnOnce() -> T) -> (T, BTreeSet<PathBuf>) {
     TRACED.set(Some(BTreeSet::new()));
     let done = done();
@@ -27,10 +27,10 @@ pub fn traced<T>(done: impl FnOnce() -> T) -> (T, BTreeSet<PathBuf>) {
 /// Refuses it if everyone may write or replace it.
 ///
 /// Symbolic links are followed, because orchestrators mount files through them. The checks apply to
-/// the open file that they lead to.
+/// the open file at their end.
 ///
-/// A command in a sandbox may have written the text. It may be shown; [`super::read`] tells whether
-/// it may be obeyed.
+/// A command in a sandbox may have written the text. It may be shown; [`super::read`] checks
+/// whether it may take effect.
 ///
 /// # Errors
 /// Returns the cause as [`Unfit`].
@@ -48,7 +48,7 @@ pub fn shown(path: &Path, most_mib: u64) -> Result<String, Unfit> {
     Ok(text)
 }
 
-/// Opens a file that belongs to root or to the gateway's own user, and that nobody else may
+/// Opens a file that belongs to root or to the gateway's own user, and that no other user may
 /// replace.
 ///
 /// # Errors

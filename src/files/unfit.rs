@@ -8,12 +8,12 @@ use rusqlite::ErrorCode;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// What a command in a sandbox could have written.
+/// An entry that a command in a sandbox could have written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WritableEntry {
-    /// What it could have put there: a file, a link, an interpreter.
+    /// The entry: a file, a link, an interpreter.
     pub entry: PathBuf,
-    /// The folder that it could write to, where it is now.
+    /// The folder that the command could write to, at its present path.
     pub folder: PathBuf,
     /// When the last such command began, in seconds since 1970.
     pub last: u64,
@@ -53,10 +53,10 @@ pub enum Replaceable {
     /// A command in a sandbox could have written it.
     #[error("{0}")]
     Command(Box<WritableEntry>),
-    /// It may be a file of a folder that a command could write to.
+    /// It has several hard links, of which one may be in a folder that a command could write to.
     #[error("`{}` has another name too (a hard link), by which a command in a sandbox may have written it", .0.display())]
     OtherName(PathBuf),
-    /// The note of folders that commands could write to cannot be read.
+    /// The record of folders that commands could write to cannot be read.
     #[error("{why}")]
     Untold {
         /// Why.
@@ -67,7 +67,7 @@ pub enum Replaceable {
 }
 
 impl Replaceable {
-    /// Returns what to do about it.
+    /// Returns how to correct it.
     pub fn remedy(&self) -> String {
         match self {
             Self::Folder(folder) => format!("run `chmod o-w {}`", folder.display()),
@@ -101,12 +101,12 @@ pub enum Unfit {
     /// Another user can replace it.
     #[error(transparent)]
     Replaceable(#[from] Replaceable),
-    /// A command in a sandbox could have written it, and nobody allowed what it says.
+    /// A command in a sandbox could have written it, and no person allowed its text.
     #[error("{why}, and {}", if *changed { "it is not the text that you allowed" } else { "nobody allowed its text" })]
     NotAllowed {
-        /// Who could have written it.
+        /// How the command could have written it.
         why: Replaceable,
-        /// Where it is, with links resolved.
+        /// Its path, with links resolved.
         real: PathBuf,
         /// Whether a person allowed another text.
         changed: bool,
@@ -114,29 +114,29 @@ pub enum Unfit {
     /// Everyone may write to it.
     #[error("everyone on this machine can change the file, the workload too")]
     Writable,
-    /// Other users may use it. Its mode.
+    /// Other users have access to it. Its mode.
     #[error("other users may use it (mode {0:04o})")]
     Exposed(u32),
     /// It is larger than this limit, in MiB.
     #[error("the file is larger than {0}MiB")]
     Large(u64),
-    /// A gateway of another version wrote it, or a table in it.
+    /// A gateway of another version wrote it, or one of its rows.
     #[error("{what} has version {found}, and this gateway reads version {known}")]
     Version {
-        /// What has it.
+        /// The database or the row.
         what: &'static str,
         /// Its version.
         found: u32,
         /// The version that this gateway reads.
         known: u32,
     },
-    /// It is a database, and damaged.
+    /// It is a damaged database.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
     /// The database failed.
     #[error("the database failed: {0}")]
     Database(#[from] rusqlite::Error),
-    /// A row of it cannot be understood.
+    /// One of its rows cannot be decoded.
     #[error("a row of it cannot be understood: {why}")]
     Row {
         /// Why.
@@ -144,10 +144,10 @@ pub enum Unfit {
         /// What to do about it.
         anew: &'static str,
     },
-    /// It was put aside, and nobody reads what it may say.
+    /// It was put aside, so its content is not read.
     #[error("it was put aside as `{}`, of which nothing is read", .0.display())]
     Unread(PathBuf),
-    /// The folder that it is in may not be used.
+    /// The folder that holds it may not be used.
     #[error("its folder `{}` may not be used: {why}", folder.display())]
     Folder {
         /// The folder.
@@ -155,10 +155,10 @@ pub enum Unfit {
         /// Why.
         why: Box<Self>,
     },
-    /// Something that is kept for the user cannot be read or kept.
+    /// A table of the user cannot be read or kept.
     #[error("{what} cannot be read or kept, in `{}`: {why}", at.display())]
     Kept {
-        /// What is kept.
+        /// The meaning of the table's rows.
         what: &'static str,
         /// The database.
         at: PathBuf,
@@ -168,7 +168,7 @@ pub enum Unfit {
 }
 
 impl Unfit {
-    /// Returns what to do about it.
+    /// Returns how to correct it.
     pub fn remedy(&self, path: &Path) -> String {
         match self {
             Self::Unreadable(_) => String::from("create it, or correct the path"),
@@ -210,7 +210,7 @@ impl Unfit {
         }
     }
 
-    /// What to do about a file that the gateway made.
+    /// Returns how to correct a file that the gateway made.
     fn kept_remedy(&self, path: &Path) -> String {
         match self {
             Self::Unreadable(_) => format!(
@@ -221,7 +221,7 @@ impl Unfit {
         }
     }
 
-    /// Whether nothing can be read of a database, now and later.
+    /// Whether nothing can be read from the database, now or later.
     pub fn is_lost(&self) -> bool {
         match self {
             Self::Damaged(_) => true,
@@ -234,7 +234,7 @@ impl Unfit {
         }
     }
 
-    /// Says that it is the folder's fault.
+    /// Wraps this error as a fault of the folder.
     pub fn of_folder(self, folder: &Path) -> Self {
         let (folder, why) = (folder.to_owned(), Box::new(self));
         Self::Folder { folder, why }

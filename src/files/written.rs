@@ -1,8 +1,8 @@
-//! Which folders commands in sandboxes could ever write to, and whether one could have written what
-//! is about to be run or obeyed.
+//! The folders that commands in sandboxes could ever write to, and whether such a command could
+//! have written a file that is about to be run or obeyed.
 //!
-//! Before a command starts, `gateway exec` writes down each folder that it may change. A folder is
-//! known again by its path, and by its inode and its birth if it was moved.
+//! Before a command starts, `gateway exec` records each folder that it may change. A folder is
+//! recognised by its path or, if it was moved, by its inode and birth time.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -18,13 +18,13 @@ use super::kept::{UserKind, UserRow, UserRows, UserTable};
 use super::state_folder::home;
 use super::unfit::{Replaceable, Unfit, WritableEntry};
 
-/// Writes down that a command is about to start which may write to these folders.
+/// Records that a command is about to start which may write to these folders.
 ///
-/// It is on the disk when this returns. Runs that start at the same time wait for each other. A
-/// note that says the same and is younger than an hour is left as it is: nothing is written then.
+/// The record is on the disk when this returns. Runs that start at the same time wait for each
+/// other. If the same record is younger than an hour, nothing is written.
 ///
 /// # Errors
-/// Returns the cause as [`Unfit`], also if the command could change the note.
+/// Returns the cause as [`Unfit`], also if the command could change the record.
 pub fn note_writable(folders: &[PathBuf]) -> Result<(), Unfit> {
     let table = table();
     let entry = table.database().to_owned();
@@ -85,16 +85,16 @@ fn note<'a>(table: &UserTable, paths: impl IntoIterator<Item = &'a PathBuf>) -> 
     })?
 }
 
-/// Checks that no command in a sandbox could ever have written what a path leads to, nor a link on
-/// its way.
+/// Checks that no command in a sandbox could ever have written the file at a path, or a link on the
+/// way to it.
 ///
 /// # Errors
-/// Returns [`Replaceable`] with what such a command could have written.
+/// Returns [`Replaceable`] with the entry that such a command could have written.
 pub fn check_written(path: &Path) -> Result<(), Replaceable> {
     check_places(places(&std::path::absolute(path)?))
 }
 
-/// Checks the same of a program that is run in `/`, of its interpreters, and of all that its
+/// Checks the same of a program that is run in `/`, of its interpreters, and of every path that its
 /// arguments name.
 ///
 /// # Errors
@@ -117,24 +117,24 @@ pub fn check_program(path: &Path, arguments: &[String], search: &OsStr) -> Resul
     check_places(names)
 }
 
-/// What a shell makes of the user's home at the start of a word.
+/// Expands the user's home at the start of a word, as a shell does.
 fn of_home(word: &str) -> Option<PathBuf> {
     let mut starts = ["~/", "$HOME/", "${HOME}/"].into_iter();
     Some(home()?.join(starts.find_map(|start| word.strip_prefix(start))?))
 }
 
-/// The path behind the letter of a flag, such as `-I/usr/lib`; any other word as it is.
+/// The path after the letter of a flag, such as `-I/usr/lib`; any other word as it is.
 fn of_flag(word: &str) -> &str {
     let at = word.find('/').filter(|_| word.starts_with('-'));
     at.map_or(word, |at| word.split_at(at).1)
 }
 
-/// Whether a path ends before this character, in a line of a shell or a flag.
+/// Whether this character ends a path in a shell's command line or in a flag.
 fn ends_path(char: char) -> bool {
     char.is_whitespace() || "\"'`=,:;|&()<>".contains(char)
 }
 
-/// The links on a path, and where it leads.
+/// The links on a path, and the path that it resolves to.
 fn places(path: &Path) -> Vec<PathBuf> {
     let mut places = program::links(path);
     places.push(program::real(path));
@@ -166,7 +166,7 @@ fn check_places(places: Vec<PathBuf>) -> Result<(), Replaceable> {
     Ok(())
 }
 
-/// The nearest folder of commands that something lies in, or is, and when the last one began.
+/// The nearest recorded folder that is or holds the entry, and when its last command began.
 fn holder<'p>(known: &[Folder], entry: &'p Path) -> Option<(&'p Path, u64)> {
     entry.ancestors().find_map(|at| {
         let identity = FolderIdentity::of(at);
@@ -181,7 +181,7 @@ fn holder<'p>(known: &[Folder], entry: &'p Path) -> Option<(&'p Path, u64)> {
 struct Folder {
     path: PathBuf,
     identity: Option<FolderIdentity>,
-    /// When the last command began.
+    /// When the last command that could write to it began.
     last: SystemTime,
 }
 
@@ -195,15 +195,15 @@ impl Folder {
         self.identity.is_some() && !self.was(identity)
     }
 
-    /// Whether this says already what a new note would.
+    /// Whether this record already covers a new one.
     fn notes(&self, new: &Self) -> bool {
         let age = new.last.duration_since(self.last);
         let is_fresh = age.is_ok_and(|age| age < FRESH);
         is_fresh && (&self.path, self.identity) == (&new.path, new.identity)
     }
 
-    /// Leaves out those that are gone for long: one that has another path now is still known, until
-    /// many more have gone.
+    /// Drops the oldest of the folders that are no longer at their path. The newest are kept,
+    /// because a moved folder may be among them.
     fn kept(known: Vec<Self>) -> Vec<Self> {
         let is_there = |one: &Self| one.was(FolderIdentity::of(&one.path));
         let (mut kept, mut gone): (Vec<_>, Vec<_>) = known.into_iter().partition(is_there);
@@ -213,7 +213,7 @@ impl Folder {
         kept
     }
 
-    /// Its row, named by identity and path: two folders may have had one path.
+    /// Returns its row, named by identity and path: two folders may have had one path.
     fn row(self) -> (Vec<u8>, UserRow) {
         let FolderIdentity {
             device,
@@ -252,12 +252,12 @@ impl Folder {
     }
 }
 
-/// What a file or folder is known by, whatever its path.
+/// The identity of a file or folder, whatever its path.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct FolderIdentity {
     device: u64,
     inode: u64,
-    /// Its birth in nanoseconds since 1970; 0 if the file system does not know it.
+    /// Its birth time in nanoseconds since 1970; 0 if the file system does not record it.
     born: u64,
 }
 
@@ -273,8 +273,8 @@ impl FolderIdentity {
         })
     }
 
-    /// Numbers of devices change from one start of the machine to the next, and numbers of inodes
-    /// are used again: a birth tells more.
+    /// Device numbers change from one boot to the next, and inode numbers are reused, so the birth
+    /// time decides if both are known.
     fn is(&self, other: &Self) -> bool {
         let is_same = match (self.born, other.born) {
             (0, _) | (_, 0) => self.device == other.device,
@@ -286,7 +286,7 @@ impl FolderIdentity {
 
 fn known() -> Result<Vec<Folder>, Unfit> {
     let table = table();
-    // First the rows: it may be put aside only now.
+    // The rows are read first: the database may be put aside just now.
     let known = Folder::all(&table.rows()?)?;
     table.unread().map_or(Ok(known), Err)
 }
@@ -314,7 +314,7 @@ fn seconds(at: SystemTime) -> u64 {
     since.as_ref().map_or(0, Duration::as_secs)
 }
 
-/// How far behind the start of the last command a note may be.
+/// How old a record may be, at the start of a command, to count as fresh.
 const FRESH: Duration = Duration::from_secs(60 * 60);
-/// How many folders are remembered that are no longer where they were.
+/// How many folders are remembered that are no longer at their path.
 const MOST_GONE: usize = 1024;
