@@ -1,4 +1,4 @@
-//! The decisions about a session, and what each needs and changes. All stores apply them alike.
+//! The decisions about a session: what each requires and changes. Every store applies them alike.
 
 use gateway_names::{CredentialName, SessionId};
 
@@ -8,20 +8,20 @@ use super::record::{KeptLogin, KeptTemporary, SessionRecord};
 /// A decision about one session.
 #[derive(Debug, Clone)]
 pub enum SessionDecision {
-    /// Adds a session. There must be none of its id but one that is used up, which it follows.
+    /// Adds a session. Its id must be free, or that of a session that is used up, which it follows.
     Create(SessionRecord),
-    /// Adds a session in place of any that has its id.
+    /// Adds a session, or replaces the one with its id.
     Replace(SessionRecord),
-    /// Takes the groups, the idle time, the certificate and the sealed part from this record.
+    /// Takes the groups, the idle time, the certificate and the sealed part of this record.
     Reissue(SessionRecord),
-    /// Moves the end of a session that was not ended.
+    /// Moves the end of a session, unless the session was ended.
     Extend {
         /// The session.
         session: SessionId,
         /// The new end, in seconds since 1970.
         ends: u64,
     },
-    /// Records the shape of a credential's phantom in place of the one that is recorded.
+    /// Records the shape of a credential's phantom in place of the recorded one.
     Shape {
         /// The session.
         session: SessionId,
@@ -29,46 +29,46 @@ pub enum SessionDecision {
         credential: CredentialName,
         /// The shape that must be recorded now; `None` if there must be none.
         before: Option<String>,
-        /// Its shape as text.
+        /// The new shape, as text.
         after: String,
     },
-    /// Records what a session that was not ended did with a login.
+    /// Records what a session did with a login, unless the session was ended.
     Login {
         /// The session.
         session: SessionId,
         /// The login.
         login: CredentialName,
-        /// What it did.
+        /// The session's use of the login.
         kept: KeptLogin,
     },
-    /// Records temporary credentials that a session was issued, and drops those that are over.
+    /// Records temporary credentials that a session was issued, and drops the expired ones.
     Temporary {
         /// The session.
         session: SessionId,
-        /// What is kept of them.
+        /// The new temporary credentials.
         kept: KeptTemporary,
-        /// When, in seconds since 1970.
+        /// The time, in seconds since 1970.
         at: u64,
     },
-    /// Pauses a session that was not ended.
+    /// Pauses a session, unless it was ended.
     Pause(SessionId),
-    /// Resumes a session that was not ended, or was ended because it was not used for too long.
+    /// Resumes a session. One that was ended comes back only if it was ended for being idle.
     Resume(SessionId),
-    /// Takes back the end of a session that was not used for too long, if no operator paused it.
+    /// Reverts the end of a session that was ended for being idle, if no operator paused it.
     TakeBack(SessionId),
-    /// Ends a session. One that was already ended stays as it is, unless it was not used for too
-    /// long and this end is for good.
+    /// Ends a session. An end stays as it was recorded, unless that was for being idle and this one
+    /// is not.
     End {
         /// The session.
         session: SessionId,
-        /// When, in seconds since 1970.
+        /// The time, in seconds since 1970.
         at: u64,
-        /// Whether it was not used for too long.
+        /// Whether the session is ended for being idle.
         was_idle: bool,
-        /// Whether no other session may follow it.
+        /// Whether no other session may follow this one.
         for_good: bool,
     },
-    /// Ends a session for good whose time is over. One that ends later by now is not ended.
+    /// Ends a session whose time is over. Refused if the session has a later end by now.
     Expire {
         /// The session.
         session: SessionId,
@@ -78,7 +78,7 @@ pub enum SessionDecision {
 }
 
 impl SessionDecision {
-    /// The session that it is about.
+    /// Returns the session that the decision is about.
     pub(super) fn session(&self) -> Result<SessionId, StateError> {
         match self {
             Self::Create(record) | Self::Replace(record) | Self::Reissue(record) => {
@@ -140,7 +140,7 @@ impl SessionDecision {
             }
             return Ok(record);
         }
-        // It may come back, with the changes of later reloads.
+        // A session that was idle may come back, with the changes of later reloads.
         let comes_back = matches!(
             self,
             Self::Resume(_) | Self::TakeBack(_) | Self::Shape { .. } | Self::Reissue(_)
@@ -191,5 +191,5 @@ impl SessionDecision {
     }
 }
 
-/// As many as a session holds at once.
+/// The number that a session holds at once.
 const MOST_TEMPORARY: usize = 64;

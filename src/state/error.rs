@@ -10,13 +10,13 @@ pub enum StateError {
     /// The state is not what a decision needs, such as a session that has ended.
     #[error("{0}")]
     Refused(&'static str),
-    /// Somebody changed a record or put it elsewhere, or its key is another one.
+    /// A record was changed or moved, or was sealed with another key.
     #[error("a record was changed or moved")]
     Changed,
     /// The stored record cannot be understood.
     #[error("it is damaged: {0}")]
     Damaged(String),
-    /// The decisions asked for are no longer kept one by one.
+    /// The requested decisions are no longer kept one by one.
     #[error("decisions so long ago are no longer kept one by one")]
     Forgotten,
     /// Its file or folder may not be used.
@@ -28,12 +28,12 @@ pub enum StateError {
 }
 
 impl StateError {
-    /// Whether this process can keep nothing at this place. Another may have kept something there.
+    /// Whether this process can keep nothing at this path. Another process may have kept state.
     pub fn is_no_place(&self) -> bool {
         matches!(self, Self::Unfit(Unfit::Unreadable(_) | Unfit::Owner(_)))
     }
 
-    /// What to do about it.
+    /// Returns how to correct it.
     pub fn remedy(&self, path: &Path) -> String {
         match self {
             Self::Unfit(Unfit::Version { found, known, .. }) if found > known => {

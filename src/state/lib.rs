@@ -1,7 +1,7 @@
-//! What outlives the gateway's process: sessions as records, the decisions about them, and which
-//! credentials are revoked.
+//! The state that outlives the gateway's process: sessions as records, the decisions about them,
+//! and the revoked credentials.
 //!
-//! A store sees no secret, no phantom and no private key. What a session must keep of that kind is
+//! A store sees no secret, no phantom and no private key. Those that a session must keep are
 //! sealed, and only the gateway has the key.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]

@@ -1,4 +1,4 @@
-//! Rows of logins: sealed, in the database that every gateway of this user shares.
+//! Rows of logins: sealed, in the database that all gateways of this user share.
 //!
 //! The caller holds the lock of a login while it changes one of its rows.
 
@@ -22,12 +22,12 @@ pub struct LoginRows {
     mark: UserTable,
 }
 
-/// What a row is of.
+/// The name of a row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RowName {
     /// The login.
     pub login: CredentialName,
-    /// The grant that a session was given, until somebody says that it is kept.
+    /// The grant that a session was given, until a person keeps it for the login.
     pub grant: Option<GrantId>,
 }
 
@@ -35,18 +35,18 @@ pub struct RowName {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GrantId(String);
 
-/// What a row holds.
+/// The content of a row.
 pub struct LoginRow {
     /// Its content.
     pub content: Zeroizing<Vec<u8>>,
-    /// How often it was written.
+    /// How many times it was written.
     pub version: u64,
     /// When it was written.
     pub written: SystemTime,
 }
 
 impl LoginRows {
-    /// The rows in this database, which need not be there.
+    /// Returns the rows in this database, which need not exist yet.
     pub fn at(database: &Path) -> Self {
         Self {
             rows: UserTable::of(database.to_owned(), &ROWS),
@@ -54,7 +54,7 @@ impl LoginRows {
         }
     }
 
-    /// Which rows there are, in the order of their names.
+    /// Returns the names of all rows, in order.
     ///
     /// # Errors
     /// [`StateError::Unfit`] if the database cannot be read.
@@ -80,8 +80,8 @@ impl LoginRows {
         }))
     }
 
-    /// Writes a row whose version was `before`, 0 if there was none. It is on the disk when this
-    /// returns.
+    /// Writes a row whose version was `before`, 0 if there was none. The row is on the disk when
+    /// this returns.
     ///
     /// # Errors
     /// [`StateError::Unfit`] if it cannot be written.
@@ -119,7 +119,7 @@ impl LoginRows {
         Ok(self.rows.remove(name.key())?)
     }
 
-    /// Removes the grants of sessions that nobody kept, and that were written so long ago.
+    /// Removes the grants of sessions that were written longer ago than this and never kept.
     ///
     /// # Errors
     /// [`StateError::Unfit`] if one of them cannot be removed.
@@ -130,7 +130,7 @@ impl LoginRows {
             let Some(name) = name.filter(|_| is_old(row.written)) else {
                 continue;
             };
-            // Who holds the lock is renewing it.
+            // A process that holds the lock is renewing the grant.
             let lock = self.lock_file(&name.login)?;
             let is_free = lock.try_lock().is_ok();
             let now = self.rows.get(name.key())?;
@@ -142,14 +142,14 @@ impl LoginRows {
         Ok(())
     }
 
-    /// Whether there is a row. Needs no key.
+    /// Whether a row exists. Needs no key.
     #[must_use]
     pub fn has(&self, name: &RowName) -> bool {
         let row = self.rows.get(name.key());
         row.is_ok_and(|row| row.is_some())
     }
 
-    /// Opens the file that whoever changes a login locks.
+    /// Opens the lock file of a login, which a process holds while it changes the login.
     ///
     /// # Errors
     /// [`StateError::Unfit`] if it cannot be opened.
@@ -159,7 +159,7 @@ impl LoginRows {
         Ok(files::lock_file(&self.folder().join(name))?)
     }
 
-    /// The mark of the key that seals the rows; `None` before the first.
+    /// Returns the mark of the key that seals the rows; `None` before the first is written.
     ///
     /// # Errors
     /// [`StateError`] if it cannot be read.
@@ -175,7 +175,7 @@ impl LoginRows {
         Ok(self.mark.keep("", mark)?)
     }
 
-    /// The folder of the database.
+    /// Returns the folder of the database.
     pub fn folder(&self) -> &Path {
         self.rows.database().parent().unwrap_or(Path::new("/"))
     }
@@ -188,13 +188,13 @@ impl std::fmt::Display for GrantId {
 }
 
 impl RowName {
-    /// A login that is kept.
+    /// Returns the name of a login that is kept.
     pub fn kept(login: CredentialName) -> Self {
         let grant = None;
         Self { login, grant }
     }
 
-    /// A new grant of a session.
+    /// Returns a new name for the grant of a session.
     ///
     /// # Errors
     /// [`StateError::Unfit`] if the system has no random numbers.
@@ -206,7 +206,7 @@ impl RowName {
         Ok(Self { login, grant })
     }
 
-    /// Names hold no `@`.
+    /// Returns the key of the row. Names of logins hold no `@`.
     fn key(&self) -> String {
         match &self.grant {
             None => self.login.to_string(),

@@ -1,4 +1,4 @@
-//! A session as it is kept: everything in the clear that is no secret, and the rest sealed.
+//! A session as it is stored: public members in the clear, secrets sealed.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -14,39 +14,39 @@ use super::error::StateError;
 use super::login_rows::GrantId;
 use super::seal::{SealBroken, SealingKey};
 
-/// A session as it is kept. Times are seconds since 1970 by the clock of the store.
+/// A session as it is stored. Times are seconds since 1970 by the clock of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionRecord {
-    /// The version of this form. A reader refuses a version that it does not know.
+    /// The version of this format. A reader refuses a version that it does not know.
     pub version: u32,
     /// The session's id.
     pub id: String,
     /// The groups that the session belongs to.
     pub parents: Vec<String>,
-    /// When it was made.
+    /// When it was created.
     pub made: u64,
     /// When it ends unless it is extended; `None` if it does not end by itself.
     pub ends: Option<u64>,
-    /// After how many seconds without a request it ends, if it does.
+    /// The seconds without a request after which it ends, if it has such a limit.
     pub idle: Option<u64>,
     /// Whether it is paused.
     pub paused: bool,
-    /// When it was ended by decision.
+    /// When a decision ended it.
     pub ended: Option<u64>,
-    /// Whether it was ended because it was not used for too long.
+    /// Whether it was ended for being idle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_idle: bool,
-    /// Whether it was ended for good, so that whoever had it gets no other.
+    /// Whether it was ended for good, so that its caller gets no other session.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub for_good: bool,
-    /// How many sessions had its name before and are used up.
+    /// How many earlier sessions with its name are used up.
     #[serde(default)]
     pub before: u64,
-    /// How an operator made it at run time, as text.
+    /// The settings with which an operator created it at run time, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<String>,
-    /// What the session did with logins, by their names.
+    /// What the session did with logins, by login.
     #[serde(default)]
     pub logins: BTreeMap<String, KeptLogin>,
     /// The temporary credentials that the session was issued, the oldest first.
@@ -54,7 +54,7 @@ pub struct SessionRecord {
     pub temporary: Vec<KeptTemporary>,
     /// The shape of each credential's phantom, by the credential's name.
     pub shapes: BTreeMap<String, String>,
-    /// The certificate of its CA, if that is kept.
+    /// The certificate of its CA, if the CA is kept.
     pub certificate: Option<KeptCertificate>,
     /// The seed of its phantoms and the key of its CA, sealed.
     #[serde(skip)]
@@ -65,9 +65,9 @@ pub struct SessionRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptLogin {
-    /// The row that has its tokens, sealed; `None` once the session logged out.
+    /// The row that holds the tokens, sealed; `None` once the session logged out.
     pub grant: Option<GrantId>,
-    /// Where its client wanted to use it.
+    /// The resource that its client wants to use it at.
     pub resource: Option<String>,
 }
 
@@ -75,36 +75,35 @@ pub struct KeptLogin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptTemporary {
-    /// When they are over, in seconds since 1970.
+    /// When they expire, in seconds since 1970.
     pub expires: u64,
     sealed: String,
 }
 
-/// A CA certificate, and from when to when it is valid, in seconds since 1970.
+/// A CA certificate and its validity, in seconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptCertificate {
     /// The certificate as PEM.
     pub pem: String,
-    /// When it begins to be valid.
+    /// The start of its validity.
     pub from: i64,
-    /// When it expires.
+    /// The end of its validity.
     pub to: i64,
 }
 
-/// What only the gateway may know of a session. Wiped on drop; has no Debug.
+/// The secrets of a session that only the gateway may know. Wiped on drop; has no `Debug`.
 pub struct KeptSecrets {
-    /// What the session's phantoms are derived from.
+    /// The seed that the session's phantoms are derived from.
     pub seed: Zeroizing<[u8; 32]>,
-    /// The key of its CA as PKCS #8; empty if it is not kept.
+    /// The key of its CA as PKCS #8; empty if the CA is not kept.
     pub ca_key: Zeroizing<Vec<u8>>,
 }
 
 impl SessionRecord {
-    /// The latest version that this gateway reads. It writes it.
+    /// The latest version that this gateway reads, and the one that it writes.
     pub const VERSION: u32 = 5;
-    /// The earliest version that it reads. It has neither `created` nor `for_good` nor `before` nor
-    /// `temporary`.
+    /// The earliest version that it reads: without `created`, `for_good`, `before` and `temporary`.
     pub const EARLIEST: u32 = 2;
 
     /// Seals the session's secrets into this record, bound to its id. The store binds the record.
@@ -122,7 +121,7 @@ impl SessionRecord {
     /// Opens the session's secrets.
     ///
     /// # Errors
-    /// [`SealBroken`] if the key is another one, or if they are another session's.
+    /// [`SealBroken`] if the key is another one, or if the secrets are another session's.
     pub fn open(&self, key: &SealingKey) -> Result<KeptSecrets, SealBroken> {
         let plain = key.open(&[SECRETS, self.id.as_bytes()], &self.sealed)?;
         let (seed, ca_key) = plain.split_first_chunk::<32>().ok_or(SealBroken)?;
@@ -147,8 +146,8 @@ impl SessionRecord {
         serde_json::to_string(self).map_err(|why| StateError::Damaged(why.to_string()))
     }
 
-    /// Whether it was ended, and the next one of its name may begin. A name that an operator gave
-    /// is used once.
+    /// Whether it was ended and the next session of its name may begin. A session that an operator
+    /// created has no successor.
     pub fn is_used_up(&self) -> bool {
         self.ended.is_some() && !self.was_idle && !self.for_good && self.created.is_none()
     }
@@ -160,7 +159,7 @@ impl SessionRecord {
 }
 
 impl KeptTemporary {
-    /// Seals what is to be kept of them until they are over.
+    /// Seals temporary credentials until they expire.
     ///
     /// # Errors
     /// [`SealBroken`] if the system has no random numbers.
@@ -174,7 +173,7 @@ impl KeptTemporary {
         Ok(Self { expires, sealed })
     }
 
-    /// Opens them.
+    /// Opens the temporary credentials.
     ///
     /// # Errors
     /// [`SealBroken`] if the key is another one, or the session began anew since.

@@ -1,9 +1,9 @@
-//! Which secrets and tokens a person revoked: one file for every gateway of this user.
+//! The secrets and tokens that a person revoked: one file for all gateways of this user.
 //!
-//! Each configuration of `serve` has a state of its own, and a key seals it. What holds for all of
-//! them is a file in the same folder and needs no such key, so that no lost key keeps a person from
-//! revoking. A secret is revoked at the place that it is read from. Beside the place stands a
-//! fingerprint of the value, so that the same value in another place is revoked with it.
+//! Each configuration of `serve` has its own sealed state. Revocations hold for all configurations,
+//! so they are in one file in the same folder, which is not sealed: no lost key keeps a person from
+//! revoking. A secret is revoked at the place that it is read from. The row also has a fingerprint
+//! of the value, so that the same value in another place is revoked with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -24,8 +24,8 @@ use super::record::unix;
 #[derive(Debug, Clone)]
 pub struct RevokedFile(PathBuf);
 
-/// The file's text: each revoked secret, and each token's id with the time since when, in seconds
-/// since 1970.
+/// The content of the file: each revoked secret, and each token's id with the time of its
+/// revocation, in seconds since 1970.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RevokedRows {
@@ -34,23 +34,23 @@ struct RevokedRows {
     tokens: BTreeMap<String, u64>,
 }
 
-/// A revoked secret: what the person called it, and what is known of it.
+/// A revoked secret: the label that the person gave, and what is known about the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RevokedSecret {
-    /// The name, variable or place that it was revoked by.
+    /// The name, variable or place that the person gave.
     pub label: SecretLabel,
-    /// Since when, in seconds since 1970.
+    /// The time of the revocation, in seconds since 1970.
     pub since: u64,
-    /// What is known of it.
+    /// What is known about it.
     pub known: KnownOfSecret,
 }
 
-/// What is known of a revoked secret.
+/// What is known about a revoked secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownOfSecret {
-    /// The credentials and variables that it was lent as. `restore` takes them too.
+    /// The credentials and variables that it was lent as. `restore` accepts these as labels too.
     pub names: BTreeSet<String>,
     /// The places that it is read from.
     pub places: BTreeSet<String>,
@@ -59,8 +59,8 @@ pub struct KnownOfSecret {
 }
 
 impl KnownOfSecret {
-    /// Adds what else is known. Of values that change often only so many are kept: the place is
-    /// revoked, whatever is read from it.
+    /// Adds what else is known. The number of values is limited, for secrets that change often:
+    /// every value that is read from a revoked place is revoked anyway.
     pub fn add(&mut self, more: &Self) {
         self.names.extend(more.names.iter().cloned());
         self.places.extend(more.places.iter().cloned());
@@ -72,7 +72,7 @@ impl KnownOfSecret {
 }
 
 impl RevokedSecret {
-    /// A revocation that nothing is known of but what the person said.
+    /// Returns a new revocation, of which only the person's label is known.
     pub fn by(label: SecretLabel) -> Self {
         Self {
             label,
@@ -81,8 +81,7 @@ impl RevokedSecret {
         }
     }
 
-    /// Whether the person meant a secret by one of its labels, or by its place with or without the
-    /// field.
+    /// Whether the label is one of these, or names this place with or without the field.
     pub fn names(&self, labels: &BTreeSet<String>, place: &str) -> bool {
         let label = self.label.as_str();
         labels.contains(label) || is_within(place, label)
@@ -96,7 +95,7 @@ impl RevokedSecret {
             .any(|known| is_within(place, known))
     }
 
-    /// Whether `restore` may call it so.
+    /// Whether `restore` finds this revocation by the label.
     fn is_called(&self, label: &str) -> bool {
         let Self { known, .. } = self;
         self.label.as_str() == label
@@ -105,13 +104,13 @@ impl RevokedSecret {
     }
 }
 
-/// Whether a place is another one, or a field of it.
+/// Whether a place equals another one, or is a field of it.
 fn is_within(place: &str, whole: &str) -> bool {
     let rest = place.strip_prefix(whole);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
 }
 
-/// The key of the fingerprints, which is this user's own and kept beside the file.
+/// The key of the fingerprints. Each user has one, in a file beside the revocations.
 #[derive(Clone)]
 pub struct FingerprintKey(hmac::Key);
 
@@ -120,8 +119,7 @@ impl FingerprintKey {
         Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
     }
 
-    /// The fingerprint of a value: nobody without the key can tell from it whether a guess is
-    /// right.
+    /// Returns the fingerprint of a value, which cannot be used to test a guess without the key.
     pub fn of(&self, value: &[u8]) -> String {
         let tag = hmac::sign(&self.0, value);
         tag.as_ref()
@@ -137,12 +135,12 @@ fn drawn() -> io::Result<Zeroizing<[u8; 32]>> {
 }
 
 impl RevokedFile {
-    /// The file at this path, which need not be there.
+    /// Returns the file at this path, which need not exist yet.
     pub fn at(path: PathBuf) -> Self {
         Self(path)
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -150,14 +148,14 @@ impl RevokedFile {
     /// Returns the revoked secrets.
     ///
     /// # Errors
-    /// Returns [`Unfit`] also if another user could have written it: what cannot be read may
+    /// Returns [`Unfit`] also if another user could have written it: a file that cannot be read may
     /// revoke something.
     pub fn read(&self) -> Result<Vec<RevokedSecret>, Unfit> {
         Ok(self.rows()?.secrets)
     }
 
-    /// Revokes the secret that a person calls so, or adds to what is known of it; with `again`,
-    /// only if it is revoked still. It is on the disk when this returns.
+    /// Revokes the secret with this label, or adds to what is known about it; with `again`, only if
+    /// it is still revoked. The change is on the disk when this returns.
     ///
     /// # Errors
     /// Returns [`Unfit`] if it cannot be read or written. Nothing has changed then.
@@ -178,8 +176,8 @@ impl RevokedFile {
         })
     }
 
-    /// Takes each revocation back that is called so: by what the person said then, or by a name or
-    /// place of what it hit. Returns the labels of these.
+    /// Withdraws each revocation that has this label, or a name or place that the label matches.
+    /// Returns the labels of these revocations.
     ///
     /// # Errors
     /// As [`RevokedFile::revoke`].
@@ -195,11 +193,11 @@ impl RevokedFile {
         Ok(restored)
     }
 
-    /// The key of the fingerprints. The first revocation draws it.
+    /// Returns the key of the fingerprints. The first revocation draws it.
     ///
     /// # Errors
-    /// Returns [`Unfit`] if it cannot be read or written, or is gone while there are fingerprints
-    /// that were made with it.
+    /// Returns [`Unfit`] if it cannot be read or written, or if it is missing although there are
+    /// fingerprints that were made with it.
     pub fn key(&self) -> Result<FingerprintKey, Unfit> {
         let path = self.0.with_extension("key");
         if !path.try_exists()? {
@@ -219,7 +217,7 @@ impl RevokedFile {
         key.ok_or_else(wrong)
     }
 
-    /// Puts a file of the form without a version aside, whole. Returns where it is then.
+    /// Puts a file in the format without a version aside, whole. Returns its new path.
     ///
     /// # Errors
     /// As [`RevokedFile::read`].
@@ -245,8 +243,8 @@ impl RevokedFile {
             .collect()
     }
 
-    /// Adds a token's row. It is on the disk when this returns. Rows of tokens that have all ended
-    /// meanwhile go.
+    /// Revokes a token. The change is on the disk when this returns. Removes the ids of tokens that
+    /// have expired since their revocation.
     ///
     /// # Errors
     /// As [`RevokedFile::revoke`].
@@ -259,7 +257,7 @@ impl RevokedFile {
         })
     }
 
-    /// Changes the rows, one process at a time, and writes no more than can be read.
+    /// Changes the rows, one process at a time. Refuses to write more than can be read.
     fn change(&self, change: impl FnOnce(&mut RevokedRows)) -> Result<(), Unfit> {
         files::private_folder(self.0.parent().unwrap_or(Path::new("/")))?;
         let _held = self.lock()?;
@@ -295,7 +293,7 @@ impl RevokedFile {
         (rows.version == VERSION).then_some(rows).ok_or_else(other)
     }
 
-    /// The file's text, if it is there.
+    /// Returns the file's text, if the file exists.
     fn text(&self) -> Result<Option<String>, Unfit> {
         match self.0.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -304,7 +302,7 @@ impl RevokedFile {
         files::read(&self.0, LARGEST_MIB).map(Some)
     }
 
-    /// One process at a time changes it.
+    /// Locks the file against changes by other processes.
     fn lock(&self) -> io::Result<File> {
         let lock = files::lock_file(&self.0.with_extension("lock"))?;
         lock.lock()?;
@@ -312,12 +310,12 @@ impl RevokedFile {
     }
 }
 
-/// The version of the file's form. The first had none.
+/// The version of the file's format. The first format had none.
 const VERSION: u32 = 2;
 const LARGEST_MIB: u64 = 4;
-/// How many values of one secret are kept.
+/// The largest number of values kept of one secret.
 const MOST_VALUES: usize = 64;
-/// Gateways mint no token that lasts longer, in seconds.
+/// The longest lifetime of a token that a gateway mints, in seconds.
 const LONGEST_TOKEN: u64 = 2 * 366 * 24 * 60 * 60;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Sealing with AES-256-GCM: what a store keeps can be read by the gateway alone, and in its own
-//! place alone.
+//! Sealing with AES-256-GCM: stored text can be opened by the gateway alone, and only in its own
+//! place.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
 use base64::Engine as _;
@@ -7,7 +7,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_S
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-/// The key that seals. It cannot be printed, compared or read.
+/// The key that seals. It cannot be printed, compared or exported.
 pub struct SealingKey(RandomizedNonceKey);
 
 /// A sealed text cannot be opened: the key is another one, or the text was changed or moved.
@@ -15,19 +15,19 @@ pub struct SealingKey(RandomizedNonceKey);
 #[error("it was sealed with another key, or it was changed")]
 pub struct SealBroken;
 
-/// How a store's key is recognised, without telling the key.
+/// A mark by which a store's key is recognised, without revealing the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyMark {
     /// Where the key is kept, as a reference.
     pub source: String,
-    /// The store's id, which is drawn with the mark: several stores may have one key.
+    /// The store's id, which is drawn with the mark, because several stores may have one key.
     pub store: [u8; 16],
     /// A known text, sealed.
     pub sealed: Vec<u8>,
 }
 
 impl SealingKey {
-    /// Draws a new key, as the text that is kept.
+    /// Draws a new key, in the text form that is stored.
     ///
     /// # Errors
     /// [`SealBroken`] if the system has no random numbers.
@@ -45,12 +45,12 @@ impl SealingKey {
         RandomizedNonceKey::new(&AES_256_GCM, &bytes).ok().map(Self)
     }
 
-    /// Seals bytes for one place, which these parts name: it opens with the same parts alone.
+    /// Seals bytes for the place that these parts name: opening them requires the same parts.
     ///
     /// # Errors
     /// [`SealBroken`] if the system has no random numbers.
     pub(super) fn seal(&self, place: &[&[u8]], plain: &[u8]) -> Result<Vec<u8>, SealBroken> {
-        // With room for the tag, so that a move leaves no plain bytes behind.
+        // Capacity for the tag, so that no reallocation leaves plain bytes behind.
         let mut sealed = Zeroizing::new(Vec::with_capacity(plain.len() + TAG));
         sealed.extend_from_slice(plain);
         let nonce = self
@@ -101,7 +101,7 @@ impl SealingKey {
     }
 }
 
-/// The associated data: it names the place in one way only.
+/// The associated data. The encoding is unambiguous: two places never have the same data.
 fn associated(place: &[&[u8]]) -> Aad<Vec<u8>> {
     let mut named = b"gateway state v2".to_vec();
     for part in place {

@@ -17,7 +17,7 @@ use super::record::SessionRecord;
 use super::seal::{KeyMark, SealingKey};
 use super::store::{REMEMBERED, Revision, StateFuture, StateStore};
 
-/// A SQLite file whose key is not known yet. Without it, no record is read.
+/// A SQLite file whose key is not known yet. No record can be read without the key.
 pub struct StateFile {
     jobs: mpsc::Sender<Job>,
 }
@@ -28,7 +28,7 @@ pub struct SqliteState {
     proof: Proof,
 }
 
-/// What the thread runs, with the connection that only it has.
+/// A closure that the thread runs with the connection, which only the thread has.
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
 impl StateFile {
@@ -41,7 +41,7 @@ impl StateFile {
         Self::on(SESSIONS.open(path)?)
     }
 
-    /// Gives a connection a thread of its own.
+    /// Moves a connection to a thread of its own.
     fn on(mut connection: Connection) -> Result<Self, StateError> {
         // Changing the journal's mode fails at once, whatever the timeout, while another process
         // does the same (sqlite.org/wal.html).
@@ -53,8 +53,8 @@ impl StateFile {
         Ok(Self { jobs })
     }
 
-    /// Does the same. A file of an earlier version, of which nothing can be taken over, is put
-    /// aside first and told of; not one that says that sessions were ended or paused.
+    /// Opens the file as [`StateFile::open`] does. A file of an earlier version is put aside first,
+    /// and its path returned, unless it records that sessions were ended or paused.
     ///
     /// # Errors
     /// As [`StateFile::open`].
@@ -72,7 +72,7 @@ impl StateFile {
         job: impl FnOnce(&mut Connection) -> Result<T, StateError> + Send + 'static,
     ) -> StateFuture<'_, T> {
         let (tell, told) = oneshot::channel();
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         let job: Job = Box::new(move |connection| drop(tell.send(job(connection))));
         let sent = self.jobs.send(job);
         Box::pin(async move {
@@ -81,7 +81,7 @@ impl StateFile {
         })
     }
 
-    /// How the key that seals the file's records is recognised; `None` in a new file.
+    /// Returns the mark of the key that seals the file's records; `None` in a new file.
     ///
     /// # Errors
     /// [`StateError`] if it cannot be read.
@@ -115,7 +115,7 @@ impl StateFile {
         self.ask(job).await
     }
 
-    /// Removes the mark and every record, for a key that is lost.
+    /// Removes the mark and every record, after the key was lost.
     ///
     /// # Errors
     /// [`StateError`] if that cannot be done.
@@ -140,10 +140,10 @@ impl StateFile {
 }
 
 impl SqliteState {
-    /// State that ends with the process, for runs that keep nothing, and its key.
+    /// Returns state that ends with the process, for runs that keep nothing, and its key.
     ///
     /// # Errors
-    /// [`StateError`] if it cannot be made.
+    /// [`StateError`] if it cannot be created.
     pub fn in_memory() -> Result<(Self, Arc<SealingKey>), StateError> {
         let drawn = SealingKey::draw().ok();
         let key = drawn.and_then(|text| SealingKey::from_text(text.as_bytes()));
@@ -187,7 +187,7 @@ impl Proof {
         is_own.then_some(record).ok_or(StateError::Changed)
     }
 
-    /// All of the row, of which no part may change without the others.
+    /// The place that the proof binds: the whole row, so that no part can change by itself.
     fn place<'a>(&'a self, row: &'a SessionRow) -> [&'a [u8]; 5] {
         let (id, text) = (row.id.as_bytes(), row.text.as_bytes());
         [b"session", &self.store, id, text, &row.sealed]
@@ -233,7 +233,7 @@ impl StateStore for SqliteState {
     }
 }
 
-/// Whether a file of an earlier version says that a session was ended or paused.
+/// Whether a file of an earlier version records that a session was ended or paused.
 fn decides(path: &Path) -> Result<bool, StateError> {
     let connection = reached(path)?;
     Ok(connection.query_row(DECIDES, [], |row| row.get(0))?)
@@ -244,7 +244,7 @@ fn decide(
     proof: &Proof,
     all: Vec<SessionDecision>,
 ) -> Result<Revision, StateError> {
-    // A write lock from the start: what a decision needs still holds when it is made.
+    // A write lock from the start: what a decision requires is still true at the commit.
     let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     proof.apply(&change, all)?;
     let revision = latest(&change)?;
@@ -270,7 +270,7 @@ impl Proof {
         let mut note = change.prepare(NOTE)?;
         for decision in all {
             let id = decision.session()?;
-            // A replaced record need not be whole.
+            // A record that is replaced need not be readable.
             let before = match &decision {
                 SessionDecision::Replace(_) => None,
                 _ => self.one(&mut row, &id)?,
@@ -300,7 +300,7 @@ fn since(
     connection: &mut Connection,
     seen: Revision,
 ) -> Result<Vec<(Revision, SessionId)>, StateError> {
-    // Asked every second by each gateway, nearly always without news.
+    // Each gateway polls this every second, nearly always without news.
     if seen == latest(connection)? {
         return Ok(Vec::new());
     }
@@ -321,7 +321,7 @@ fn since(
     .collect()
 }
 
-/// The last revision, which stays known when its decision is no longer kept.
+/// The last revision. It remains known when its decision is no longer kept.
 fn latest(connection: &Connection) -> Result<Revision, StateError> {
     let sequence = "SELECT seq FROM sqlite_sequence WHERE name = 'decision'";
     let found = connection.query_row(sequence, [], |row| row.get(0));

@@ -1,4 +1,4 @@
-//! One suite for every store: memory, and SQLite.
+//! One suite of tests for every store: in memory, and in a SQLite file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ fn end(session: &str, at: u64) -> SessionDecision {
 
 type Test = fn(Arc<dyn StateStore>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What every store must do.
+/// Checks the promises that every store keeps.
 const SUITE: [(&str, Test); 9] = [
     ("one follows another that is used up", |store| {
         Box::pin(follow(store))
@@ -136,7 +136,7 @@ fn key() -> Arc<SealingKey> {
     Arc::new(SealingKey::from_text(SealingKey::draw().unwrap().as_bytes()).unwrap())
 }
 
-/// Opens a file with a key, which is the one of a new file.
+/// Opens a file with a key. A new file gets this key.
 async fn opened(path: &std::path::Path, key: &Arc<SealingKey>) -> SqliteState {
     let file = StateFile::open(path).unwrap();
     if file.key_mark().await.unwrap().is_none() {
@@ -269,7 +269,7 @@ async fn follow(store: Arc<dyn StateStore>) {
     store.decide(vec![idle_end]).await.unwrap();
     assert!(store.decide(next(1)).await.is_err());
     store.decide(vec![end("a", 150)]).await.unwrap();
-    // Of two that begin it, one does.
+    // Of two attempts to create it, one succeeds.
     store.decide(next(1)).await.unwrap();
     assert!(store.decide(next(1)).await.is_err());
     let now = store.session(&id("a")).await.unwrap().unwrap();
@@ -307,7 +307,7 @@ async fn idle_end(store: Arc<dyn StateStore>) {
     let create = SessionDecision::Create(record("a"));
     store.decide(vec![create, idle_end.clone()]).await.unwrap();
     assert!(store.decide(vec![extend("a", 900)]).await.is_err());
-    // It may come back, with the phantoms of later configurations.
+    // The session may come back, with the phantoms of later configurations.
     let shape = SessionDecision::Shape {
         session: id("a"),
         credential: CredentialName::new("NEW_TOKEN").unwrap(),
@@ -320,7 +320,7 @@ async fn idle_end(store: Arc<dyn StateStore>) {
     store.decide(resume()).await.unwrap();
     let now = store.session(&id("a")).await.unwrap().unwrap();
     assert_eq!((now.ended, now.was_idle), (None, false));
-    // Who uses it takes the end back, and not what an operator decided.
+    // A use of the session reverts its idle end, but no decision of an operator.
     let take_back = || vec![SessionDecision::TakeBack(id("a"))];
     store.decide(take_back()).await.unwrap();
     store.decide(vec![idle_end.clone()]).await.unwrap();
@@ -333,7 +333,7 @@ async fn idle_end(store: Arc<dyn StateStore>) {
     store.decide(vec![end("a", 160)]).await.unwrap();
     assert!(store.decide(resume()).await.is_err());
     assert!(store.decide(take_back()).await.is_err());
-    // An operator's end stays one, whether it comes before or behind that of an idle time.
+    // An end by an operator is final, whether it comes before or after an end for being idle.
     store.decide(vec![idle_end.clone()]).await.unwrap();
     assert!(store.decide(resume()).await.is_err());
     let again = SessionDecision::Replace(record("a"));
@@ -358,7 +358,7 @@ async fn expire(store: Arc<dyn StateStore>) {
     assert_eq!(ended().await, None);
     store.decide(expire(300)).await.unwrap();
     assert_eq!(ended().await, Some(300));
-    // What has ended stays so.
+    // A session that has ended keeps the time of its end.
     store.decide(expire(200)).await.unwrap();
     assert_eq!(ended().await, Some(300));
     assert!(store.decide(vec![extend("a", 900)]).await.is_err());
@@ -525,7 +525,7 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     assert!(older.remedy(&path).contains("move"));
 }
 
-/// Whoever can write the file has no key.
+/// A process that can write the file still lacks the key.
 #[tokio::test]
 async fn what_somebody_put_into_the_file_drops_no_decision() {
     let folder = tempfile::tempdir().unwrap();
@@ -540,7 +540,7 @@ async fn what_somebody_put_into_the_file_drops_no_decision() {
     let pause = SessionDecision::Pause(id("a"));
     store.decide(vec![pause]).await.unwrap();
     assert!(store.session(&id("a")).await.unwrap().unwrap().paused);
-    // A gateway that starts refuses what it does not know.
+    // A gateway that starts refuses tables that it does not know.
     let again = StateFile::open(&path);
     assert!(again.is_err_and(|error| error.to_string().contains("tables")));
 }
