@@ -1,5 +1,5 @@
-//! Remembers the addresses of names: while they are fresh, and beyond that for as long as no name
-//! server answers (RFC 8767).
+//! Remembers the addresses of names: for their TTL, and longer while no name server answers (RFC
+//! 8767).
 
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use lru::LruCache;
 use tokio::time::Instant;
 
-/// A family of addresses. DNS is asked for each by itself.
+/// An address family. Each has a DNS query of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// IPv6, by AAAA records.
@@ -17,12 +17,12 @@ pub enum Family {
     V4,
 }
 
-/// What a name server says about one family of a name.
+/// The answer of a name server for one family of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FamilyAnswer {
     /// The addresses; none if the name has none of this family.
     pub(super) addresses: Vec<IpAddr>,
-    /// How long they may be used. Zero means once.
+    /// How long the addresses may be used. Zero means once.
     pub(super) ttl: Duration,
     /// Whether the name does not exist, in any family.
     pub(super) nonexistent: bool,
@@ -31,13 +31,13 @@ pub(super) struct FamilyAnswer {
 /// The remembered answer for one family of a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Recalled {
-    /// The addresses to use. No server need be asked.
+    /// The addresses to use. No query is needed.
     Addresses(Vec<IpAddr>),
     /// No server answered a moment ago, and there is no older answer.
     Silence,
-    /// The servers must be asked.
+    /// The servers must be queried.
     Nothing {
-        /// Whether an older answer can be used if none answers.
+        /// Whether an older answer can be used if no server answers.
         stale: bool,
     },
 }
@@ -45,7 +45,7 @@ pub(super) enum Recalled {
 #[derive(Default)]
 struct Remembered {
     held: Option<Held>,
-    /// No server is asked before this.
+    /// No server is queried before this time.
     quiet_until: Option<Instant>,
 }
 
@@ -55,15 +55,15 @@ struct Held {
     stale_until: Instant,
 }
 
-/// The answers of one runtime thread. The name that was asked for least recently is dropped first.
+/// The answers of one runtime thread. The least recently used name is dropped first.
 pub(super) struct Answers {
     names: LruCache<Box<str>, [Remembered; 2]>,
     stale: Duration,
 }
 
 impl Answers {
-    /// No answers yet. Answers without addresses are never used beyond their time; others for
-    /// `stale` longer.
+    /// Returns an empty cache. Addresses are usable for `stale` beyond their TTL; an answer without
+    /// addresses is not.
     pub(super) fn new(stale: Duration) -> Self {
         Self {
             names: LruCache::new(MOST_NAMES),
@@ -71,7 +71,7 @@ impl Answers {
         }
     }
 
-    /// The remembered answers for a name.
+    /// Returns the remembered answer for a name.
     pub(super) fn recall(&mut self, name: &str, family: Family, now: Instant) -> Recalled {
         let Some(entries) = self.names.get(name) else {
             return Recalled::Nothing { stale: false };
@@ -89,7 +89,7 @@ impl Answers {
         }
     }
 
-    /// Keeps an answer, instead of any before it.
+    /// Keeps an answer, in place of an earlier one.
     pub(super) fn keep(&mut self, name: &str, family: Family, answer: &FamilyAnswer, now: Instant) {
         let stale = if answer.addresses.is_empty() {
             Duration::ZERO
@@ -117,9 +117,9 @@ impl Answers {
         };
     }
 
-    /// Notes that no server answered, and returns the older answer, if it may be used.
+    /// Notes that no server answered, and returns the older answer if it may still be used.
     ///
-    /// For a while no server is asked for this family again (RFC 8767 §5, RFC 9520 §3.2): for
+    /// For a while no server is queried for this family again (RFC 8767 §5, RFC 9520 §3.2): for
     /// `pause`, or longer if there is an older answer.
     pub(super) fn unanswered(
         &mut self,
@@ -136,8 +136,8 @@ impl Answers {
         stale
     }
 
-    /// Notes that a family's answer came too late to be waited for. Until then only a fresh answer
-    /// is used: the name servers do answer, so an older one is not called for (RFC 8767 §4).
+    /// Notes that the answer for a family came too late to be used. Until then, only a fresh answer
+    /// is used: the name servers do answer, so a stale one is not justified (RFC 8767 §4).
     pub(super) fn late(&mut self, name: &str, family: Family, until: Instant) {
         let entry = &mut self.entries(name)[family as usize];
         entry.quiet_until = Some(until);
@@ -151,7 +151,7 @@ impl Answers {
     }
 }
 
-/// How long an older answer is used before the servers are asked again (RFC 8767 §5).
+/// How long an older answer is used before the servers are queried again (RFC 8767 §5).
 const STALE_PAUSE: Duration = Duration::from_secs(30);
 /// How many names are remembered.
 const MOST_NAMES: NonZeroUsize = NonZeroUsize::new(4096).expect("4096 is not zero");

@@ -1,5 +1,5 @@
-//! A connection to an origin that ends at once if a credential that it may carry is revoked, even
-//! when the gateway has closed it and the kernel still sends bytes that were written before.
+//! A connection to an origin that ends at once when a credential that it may carry is revoked, even
+//! if the gateway has closed it and the kernel is still sending its last bytes.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use tokio::time::Instant;
 
 use super::Error;
 
-/// A socket that is registered with the revocations of the credentials that it may carry.
+/// A socket, registered with the revocations of the credentials that it may carry.
 pub(super) struct Carrier {
     io: TcpStream,
-    /// Kept until the kernel has sent everything. `None` if it carries no credential.
+    /// Kept until the kernel has sent all bytes. `None` if the connection carries no credential.
     handle: Option<Arc<Handle>>,
 }
 
@@ -38,7 +38,7 @@ impl Severable for Handle {
 }
 
 impl Handle {
-    /// Waits until the peer has everything. One that takes too long is reset.
+    /// Waits until the peer has all bytes. Resets the connection if that takes too long.
     async fn await_sent(&self, within: Duration) {
         let deadline = Instant::now() + within;
         let mut pause = Duration::from_millis(10);
@@ -77,14 +77,14 @@ impl Carrier {
 }
 
 impl Drop for Carrier {
-    /// Ends the connection in order. Bytes that the kernel has yet to send may be an upload's last
-    /// ones, or the secret of an exchange that was given up: until they are sent, a revocation
-    /// still reaches them.
+    /// Closes the connection in order. Bytes that the kernel has yet to send may end an upload, or
+    /// hold the secret of an exchange that was given up: until they are sent, a revocation still
+    /// cuts the connection.
     fn drop(&mut self) {
         let Some(handle) = self.handle.take() else {
             return;
         };
-        // The gateway's end closes everything.
+        // No runtime: the gateway is ending, and every connection with it.
         let Ok(runtime) = Runtime::try_current() else {
             return;
         };
@@ -98,7 +98,7 @@ impl Drop for Carrier {
             }
             return;
         };
-        // The descriptor that is kept would keep the peer from seeing the end.
+        // The second descriptor would hide the close from the peer.
         let _ = rustix::net::shutdown(&handle.0, Shutdown::Write);
         runtime.spawn(async move {
             let _place = place;
@@ -117,10 +117,10 @@ impl AsyncWrite for Carrier {
 
 /// How long a peer may take for the bytes that were written before a connection was closed.
 const SENT_WITHIN: Duration = Duration::from_secs(60);
-/// The ends of TLS and of the stream. They hold no secret.
+/// The length of TLS's `close_notify` and of the end of the stream, which hold no secret.
 const ENDS: u32 = 32;
-/// Connections whose last bytes are being sent. One more is reset if it has more than its ends to
-/// send: descriptors are finite.
+/// The connections whose last bytes are being sent. Beyond this number, one with more than `ENDS`
+/// bytes left is reset: descriptors are finite.
 static ENDING: Semaphore = Semaphore::const_new(1024);
 
 #[cfg(test)]
@@ -130,8 +130,8 @@ mod tests {
 
     use super::*;
 
-    /// A connection whose peer has read nothing of what fills the kernel's buffers, the peer, and
-    /// how much that is.
+    /// Returns a connection whose written bytes fill the kernel's buffers, its peer, which has read
+    /// none of them, and their number.
     async fn filled(revocation: &Arc<Revocation>) -> (Carrier, TcpStream, usize) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let ours = TcpStream::connect(listener.local_addr().unwrap()).await;
@@ -196,7 +196,7 @@ mod tests {
             let handle = Arc::downgrade(ours.handle.as_ref().unwrap());
             drop(ours);
             match by_peer {
-                // Unread bytes make it a reset.
+                // Unread bytes turn the close into a reset.
                 true => drop(theirs),
                 false => handle.upgrade().unwrap().sever(),
             }

@@ -1,4 +1,4 @@
-//! From an authorized exchange to the origin's response: opens a channel, and forwards on it.
+//! Opens a channel to the origin of an authorized exchange, and forwards the request on it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub struct Forwarded {
 }
 
 impl Forwarded {
-    /// The address that it came from.
+    /// Returns the address that the response came from.
     pub fn remote(&self) -> SocketAddr {
         self.remote
     }
@@ -60,7 +60,7 @@ impl Forwarded {
 }
 
 impl Origins {
-    /// The origin side with these settings and the stub resolver.
+    /// Returns the origin side with these settings and the stub resolver.
     ///
     /// # Errors
     /// [`ResolverUnusable`] if the system's resolver configuration cannot be read.
@@ -69,7 +69,7 @@ impl Origins {
         Ok(Self::with_resolver(settings, resolver))
     }
 
-    /// The origin side with other settings. What the resolver knows is kept, unless its own
+    /// Returns the origin side with other settings. The resolver keeps its cache, unless its own
     /// settings differ.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Origins {
         Ok(Self::with_resolver(settings, self.0.resolver.clone()))
     }
 
-    /// Whether it has these settings.
+    /// Whether the settings in use are these.
     #[must_use]
     pub fn has(&self, settings: &Arc<OriginSettings>) -> bool {
         Arc::ptr_eq(&self.0.settings, settings)
@@ -105,11 +105,11 @@ impl Origins {
     /// Opens a channel for an authorized and verified exchange: a pooled one, or a new one to a
     /// vetted address.
     ///
-    /// An http origin is reached only if the operator's rule for it says so. No name is resolved
-    /// and no packet is sent before this. Cancelling it closes what it opened.
+    /// An http origin needs a rule of the operator that allows cleartext. Before this call, no name
+    /// is resolved and no packet is sent. Cancelling the future closes what it opened.
     ///
     /// # Errors
-    /// [`Error`] by cause. Nothing of the exchange was sent then.
+    /// [`Error`] by cause. No part of the request was sent then.
     pub async fn open(&self, verified: &Verified) -> Result<Channel, Error> {
         let head = verified.head();
         if is_of_connection(&head.fields, &AUTHORIZATION) {
@@ -132,8 +132,8 @@ impl Origins {
         self.channel(key, carried, verified.revocations()).await
     }
 
-    /// Refuses an http origin that the operator's rules do not name. If it is a prohibited address,
-    /// the refusal says that.
+    /// Refuses an http origin unless the operator's rule allows cleartext. A prohibited address is
+    /// the reason given first.
     fn may_be_clear(&self, origin: &Origin) -> Result<(), Error> {
         let rule = self.0.settings.rule(origin);
         if rule.is_some_and(|rule| rule.cleartext) {
@@ -162,13 +162,13 @@ impl Origins {
             carried => carried,
         };
         match self.0.is_shared(&key, carried) {
-            // Rare and large.
+            // Rare, and a large future.
             true => Box::pin(self.dial_in_turn(key, carried, revocations)).await,
             false => Channel::dial(self.0.clone(), key, carried, revocations, true).await,
         }
     }
 
-    /// Dials a connection for all that wait for it; of many at once, the first.
+    /// Dials a connection for all waiting exchanges; of several at once, the first dials.
     async fn dial_in_turn(
         &self,
         key: Arc<PoolKey>,
@@ -186,14 +186,14 @@ impl Origins {
             *has_failed = dialled.is_err();
             return dialled;
         }
-        // Nobody waits for others to fail again.
+        // No exchange waits for others to fail again.
         drop(has_failed);
         let dialled = dial.await;
         *turn.lock().await = dialled.is_err();
         dialled
     }
 
-    /// A connection that is open already.
+    /// Returns an open connection from the pool.
     async fn pooled(&self, key: &Arc<PoolKey>, carried: Carried) -> Option<Channel> {
         let pool = &self.0.pool;
         let channel = |sender, remote| Channel {
@@ -222,17 +222,17 @@ impl Origins {
 }
 
 impl Channel {
-    /// The address that was dialled.
+    /// Returns the address that was dialled.
     pub fn remote(&self) -> SocketAddr {
         self.remote
     }
 
-    /// The HTTP version spoken on the channel.
+    /// Returns the HTTP version of the channel.
     pub fn version(&self) -> Version {
         self.sender.version()
     }
 
-    /// Opens a new connection. It ends when one of the revocations comes.
+    /// Opens a new connection. A revocation of any of the credentials ends it.
     async fn dial(
         dialer: Arc<Dialer>,
         key: Arc<PoolKey>,
@@ -255,9 +255,9 @@ impl Channel {
 
     /// Sends the credentialed request, and returns the origin's response once its head has arrived.
     ///
-    /// Without a response, it is sent once more on a new connection if `NoAnswer::is_repeated`
-    /// says so and its content is still whole. Dropping the future resets the exchange on the
-    /// origin's side.
+    /// Without a response, the request is sent once more on a new connection if
+    /// `NoAnswer::is_repeated` allows it and the content is still complete. Dropping the future
+    /// resets the exchange on the origin's side.
     ///
     /// # Errors
     /// [`Error::WrongChannel`] if the channel was opened for another exchange; otherwise by cause.
@@ -288,7 +288,7 @@ impl Channel {
                     dialer.pool.ask_http1(&key);
                     carried = Carried::ByHttp1;
                 }
-                // Not shared, so that no other stream comes before it.
+                // Not shared, so that no other stream comes before this one.
                 let another = Self::dial(dialer, key, carried, judged.revocations(), false).await?;
                 let whole = Outgoing::new(whole);
                 another.send(head, whole, upgrade, &meter).await?
@@ -373,13 +373,13 @@ fn is_revoked(revocations: &[Arc<Revocation>]) -> bool {
     revocations.iter().any(|one| one.is_revoked())
 }
 
-/// Whether content of a known length has a transfer coding that hides where it ends.
+/// Whether a content length comes with a transfer coding other than chunked, which hides its end.
 fn has_two_lengths(fields: &HeaderMap) -> bool {
     let is_chunked = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"chunked");
     fields.contains_key(CONTENT_LENGTH) && !fields.get_all(TRANSFER_ENCODING).iter().all(is_chunked)
 }
 
-/// Whether a field names a login that is for the connection (MS-NTHT, RFC 4559 §6).
+/// Whether a field names a connection-bound scheme of authentication (MS-NTHT, RFC 4559 §6).
 fn is_of_connection(fields: &HeaderMap, name: &HeaderName) -> bool {
     let values = fields.get_all(name).iter().map(HeaderValue::as_bytes);
     let mut challenges = values.flat_map(|value| value.split(|byte| *byte == b','));
@@ -390,8 +390,8 @@ fn is_of_connection(fields: &HeaderMap, name: &HeaderName) -> bool {
     })
 }
 
-/// Writes a length once that is given several times (RFC 9112 §6.3): hyper has made sure that they
-/// are the same.
+/// Replaces a repeated `Content-Length` by one value (RFC 9112 §6.3): hyper has checked that all
+/// values are the same.
 fn one_length(fields: &mut HeaderMap) {
     let mut all = fields.get_all(CONTENT_LENGTH).iter();
     let Some(first) = all.next() else { return };
@@ -403,7 +403,7 @@ fn one_length(fields: &mut HeaderMap) {
     }
 }
 
-/// What tells where a response's content ends.
+/// How the end of a response's content is delimited.
 fn content_end(response: &Response<Incoming>) -> ContentEnd {
     let framed = [CONTENT_LENGTH, TRANSFER_ENCODING];
     let is_framed = framed
@@ -415,7 +415,7 @@ fn content_end(response: &Response<Incoming>) -> ContentEnd {
     }
 }
 
-/// A response, and the values that are kept until its content has ended.
+/// A response, and the values that are kept until the content has ended.
 struct OriginAnswer {
     response: Response<Incoming>,
     back: Option<Return>,

@@ -20,7 +20,7 @@ use super::rule::{OriginRule, OriginSettings};
 use super::upstream;
 use super::vet::{OF_METADATA_NAMES, vet_host};
 
-/// Connects to an origin, at one of its vetted addresses, or by the upstream proxy.
+/// Connects to an origin at one of its vetted addresses, or through the upstream proxy.
 ///
 /// # Errors
 /// [`Error`] by cause. No prohibited address was dialled.
@@ -46,7 +46,7 @@ pub(super) async fn connect(
     to_authority(&origin.authority, exceptions, resolver, limit).await
 }
 
-/// Performs the TLS handshake for the judged host, whatever the address was.
+/// Performs the TLS handshake for the authorized host, at whatever address.
 pub(super) async fn handshake<IO: AsyncRead + AsyncWrite + Unpin>(
     stream: IO,
     host: &Host,

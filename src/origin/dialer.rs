@@ -24,8 +24,8 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// Opens a new connection, and returns the address that was dialled. It ends when one of the
-    /// revocations comes. With `shared`, other exchanges may use it at once if it is HTTP/2.
+    /// Opens a new connection, and returns the dialled address. A revocation of any of the
+    /// credentials ends it. With `shared`, other exchanges may use an HTTP/2 connection at once.
     pub(super) async fn dial(
         &self,
         key: &Arc<PoolKey>,
@@ -52,13 +52,13 @@ impl Dialer {
         Ok((sender, remote))
     }
 
-    /// The protocols that are offered for an exchange, by the rule at this index.
+    /// Returns the protocols to offer for an exchange, under the rule at this index.
     fn offer(&self, rule: Option<usize>, carried: Carried) -> Offer {
         let protocol = rule.map(|index| self.settings.at(index).0.protocol);
         Offer::choose(protocol.unwrap_or_default(), carried)
     }
 
-    /// Whether other exchanges can use a connection that is dialled for this one.
+    /// Whether other exchanges can use a connection that is dialled for this exchange.
     pub(super) fn is_shared(&self, key: &PoolKey, carried: Carried) -> bool {
         self.offer(self.settings.index(&key.origin), carried) != Offer::Http1
     }

@@ -1,4 +1,4 @@
-//! Notes what is read from a connection to an origin.
+//! Notes what has been read from a connection to an origin.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use tokio::io::AsyncRead;
 use tokio_util::io::InspectReader;
 
-/// The most informational answers (1xx) to one request.
+/// The largest number of informational responses (1xx) to one request.
 const MOST_INFORMATIONAL: u32 = 16;
 /// How much of an answer is kept until its head was read, to name the line that cannot be.
 const BEGINNING: usize = 8 << 10;
 
-/// What the origin said since a request was sent.
+/// What the origin has sent since the last request.
 #[derive(Clone, Default)]
 pub(super) struct Heard(Arc<Answers>);
 
@@ -30,19 +30,19 @@ struct Answers {
 }
 
 impl Heard {
-    /// Begins again: a request is sent.
+    /// Resets the notes: a new request is sent.
     pub(super) fn clear(&self) {
         self.0.any.store(false, Ordering::Relaxed);
         self.0.informational.store(0, Ordering::Relaxed);
         self.0.is_answered.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a byte came since then.
+    /// Whether a byte was read since the request was sent.
     pub(super) fn is_so(&self) -> bool {
         self.0.any.load(Ordering::Relaxed)
     }
 
-    /// Counts an informational answer.
+    /// Counts an informational response.
     pub(super) fn informational(&self) {
         if self.0.informational.fetch_add(1, Ordering::AcqRel) >= MOST_INFORMATIONAL {
             self.0.waits.wake();
@@ -75,7 +75,7 @@ impl Heard {
     }
 }
 
-/// A connection whose reads are noted in `heard`.
+/// Wraps a connection whose reads are noted in `heard`.
 pub(super) fn noted<IO: AsyncRead>(
     io: IO,
     heard: &Heard,

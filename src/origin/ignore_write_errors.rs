@@ -1,4 +1,4 @@
-//! A socket whose response is still read when it no longer accepts the request.
+//! A socket whose response can still be read after the peer has stopped accepting the request.
 
 use std::io;
 use std::pin::Pin;

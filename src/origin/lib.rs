@@ -45,7 +45,7 @@ pub use stores::{StoreClient, StoreClientUnusable, StoreWay};
 pub use tls::warm_roots;
 pub use upstream_failure::UpstreamFailure;
 
-/// Formats an error with its causes in one line. None of them contains a secret, or text from the
+/// Formats an error with its causes on one line. No cause contains a secret, or text from the
 /// request or the origin.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
@@ -66,7 +66,7 @@ gateway_names::faults! {
             "the host's address is {1}, which may not be dialled",
         /// The origin would be reached in clear text, and the operator has not allowed that.
         ClearText = ClearText "the origin would be reached in clear text",
-        /// The upstream proxy opened no way to the origin.
+        /// The upstream proxy opened no tunnel to the origin.
         Upstream(UpstreamFailure) = UpstreamProxy transparent,
         /// The name has no address.
         Unresolved(#[source] resolve::Unresolved) = Unresolved
@@ -91,12 +91,12 @@ gateway_names::faults! {
         /// The origin does not speak the HTTP version that the exchange needs.
         Protocol = OriginProtocol
             "the origin does not speak the HTTP version that the exchange needs",
-        /// No byte of a response came.
+        /// No byte of a response was received.
         NoAnswer(NoAnswer) = NoAnswer transparent,
-        /// The response's head is longer than is read.
+        /// The response's head is longer than the limit.
         HeadTooLong(#[source] hyper::Error) = AnswerHead
             "the head of the origin's answer is longer than 128 KiB or has more than 256 fields",
-        /// The connection broke inside the response's head, or that was not HTTP.
+        /// The connection broke within the response's head, or the head was not HTTP.
         Http(#[source] hyper::Error) = BadResponse "the origin's answer could not be read",
         /// This line of the response's head could not be read.
         Line(usize, #[source] hyper::Error) = BadResponse
@@ -104,12 +104,12 @@ gateway_names::faults! {
         /// The response gives its length in two ways.
         TwoLengths = BadResponse
             "the origin's answer has a length and a transfer coding other than `chunked`",
-        /// The origin sent one informational response (1xx) after the other.
+        /// The origin sent too many informational responses (1xx) in a row.
         Informational = BadResponse
             "the origin sent more than 16 informational answers before its answer",
-        /// The origin answered an upgrade wrongly (RFC 6455 §4.1).
+        /// The origin's response to an upgrade is invalid (RFC 6455 §4.1).
         BadUpgrade = Bad101 "the origin's answer to the upgrade is invalid",
-        /// The response's content is not the part that was asked for.
+        /// The response's content is not the requested range.
         Range = BadResponse
             "the origin's answer has not the range of bytes that it was asked for",
         /// The response's content has a coding that cannot be decoded, so an injected secret in it

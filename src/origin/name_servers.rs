@@ -1,4 +1,4 @@
-//! Asks name servers: in their order, the next one as well when one takes its time.
+//! Queries name servers in order, and the next one as well if one is slow.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,20 +19,20 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answers::{Family, FamilyAnswer};
 
-/// How long a name server has before the next one is asked as well. With what else a request
-/// takes, a dead one costs less than a tenth of a second.
+/// How long a name server has before the next one is queried as well. A dead server thus delays a
+/// request by less than a tenth of a second in all.
 const HEAD_START: Duration = Duration::from_millis(50);
-/// How long a name server has before a denial of a later one counts instead, and before it is
-/// checked whether it is there.
+/// How long a name server has before the denial of a later one is accepted, and before it is
+/// checked whether the server is alive.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a silent name server comes last. After that it is tried again together with another, so
-/// that the trial costs no time.
+/// How long a silent name server is queried last. After that, it is tried again together with
+/// another, so that the trial costs no time.
 const LAST_FOR: Duration = Duration::from_secs(30);
-/// How long a name server may take to answer. Until then it is asked by UDP several times.
+/// How long a name server may take to answer. Until then the UDP query is sent several times.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// A long TTL must not pin an old address.
+/// Bounds the time for which a long TTL pins an old address.
 const LONGEST_TTL: u32 = 300;
-/// A name that did not exist may do so soon.
+/// Bounds a denial: a name that did not exist may exist soon.
 const LONGEST_NEGATIVE_TTL: u32 = 10;
 /// How many addresses of an answer are kept.
 const MOST_ADDRESSES: usize = 64;
@@ -40,11 +40,11 @@ const MOST_ADDRESSES: usize = 64;
 /// by TCP.
 const UDP_PAYLOAD: u16 = 1232;
 
-/// Name servers in the order in which they are asked.
+/// Name servers in the order in which they are queried.
 pub(super) struct NameServers(Vec<Arc<NameServer>>);
 
 impl NameServers {
-    /// Servers at these addresses, by UDP and TCP.
+    /// Returns the servers at these addresses, by UDP and TCP.
     ///
     /// # Errors
     /// If the resolver cannot be built.
@@ -59,7 +59,7 @@ impl NameServers {
         Self::new(servers)
     }
 
-    /// The servers of a `resolv.conf`.
+    /// Returns the servers of a `resolv.conf`.
     ///
     /// # Errors
     /// If it names none.
@@ -73,10 +73,9 @@ impl NameServers {
         servers.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Asks for one family of an absolute name. The first server that knows addresses decides. A
-    /// denial is an answer as well, but not while a server before it still has its second: with
-    /// split DNS, only the first may know the name. A server that fails to answer makes way for
-    /// the next at once.
+    /// Queries one family of an absolute name. The first server with addresses decides. A denial is
+    /// accepted only once each server before it has answered or had its second: with split DNS,
+    /// only the first may know the name. If a server fails, the next is queried at once.
     ///
     /// # Errors
     /// The last failure, if no server answered.
@@ -112,8 +111,8 @@ impl NameServers {
         }
     }
 
-    /// The servers, each with how long to wait for it before the next is asked as well: those that
-    /// answer first, those that were silent last.
+    /// Returns the servers, each with its head start over the next. Servers that answer come first,
+    /// silent ones last.
     fn plan(&self, now: Instant) -> Vec<(Arc<NameServer>, Duration)> {
         let (mut plan, mut silent) = (Vec::new(), Vec::new());
         for server in &self.0 {
@@ -139,9 +138,9 @@ type ServerAnswer = Result<FamilyAnswer, NetError>;
 #[derive(Default)]
 struct OpenQueries {
     queries: JoinSet<(usize, ServerAnswer)>,
-    /// Until when a denial of a later server waits for each server.
+    /// How long a denial of a later server waits for each server.
     awaited: BTreeMap<usize, Instant>,
-    /// The denial of a server, with its place.
+    /// The denial of the server with this index.
     denial: Option<(usize, FamilyAnswer)>,
 }
 
@@ -158,7 +157,7 @@ impl OpenQueries {
         self.queries.spawn(async move { (place, query.await) });
     }
 
-    /// Takes the end of a query. `None` for a denial, which [`OpenQueries::settled`] weighs.
+    /// Handles the end of a query. `None` for a denial, which [`OpenQueries::settled`] judges.
     fn ended(&mut self, ended: Result<(usize, ServerAnswer), JoinError>) -> Option<ServerAnswer> {
         let Ok((place, asked)) = ended else {
             return Some(Err(NetError::NoConnections));
@@ -174,13 +173,13 @@ impl OpenQueries {
         }
     }
 
-    /// How long the denial must wait; `None` if no server before it is waited for.
+    /// The time until which the denial waits; `None` if no server before it is still awaited.
     fn awaited_until(&self) -> Option<Instant> {
         let (place, _) = self.denial.as_ref()?;
         self.awaited.range(..place).map(|(_, until)| *until).max()
     }
 
-    /// Takes the denial, if it counts by now.
+    /// Takes the denial, if it is accepted by now.
     fn settled(&mut self, now: Instant) -> Option<FamilyAnswer> {
         let waits = self.awaited_until().is_some_and(|until| now < until);
         let denial = self.denial.take_if(|_| !waits);
@@ -189,8 +188,8 @@ impl OpenQueries {
 }
 
 impl Drop for OpenQueries {
-    /// Lets the queries that were not waited for go on for their second: a server that is silent
-    /// is noticed although another one answered.
+    /// Lets the remaining queries run for their second, so that a silent server is noticed even if
+    /// another one answered.
     fn drop(&mut self) {
         let mut queries = std::mem::take(&mut self.queries);
         if let (false, Ok(runtime)) = (queries.is_empty(), Handle::try_current()) {
@@ -202,12 +201,12 @@ impl Drop for OpenQueries {
     }
 }
 
-/// What a name server's past says about it.
+/// The recent behaviour of a name server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// It was not silent lately.
+    /// It was not silent recently.
     Answers,
-    /// It was silent lately.
+    /// It was silent recently.
     Silent,
     /// It was silent, and may answer by now.
     OnTrial,
@@ -222,13 +221,13 @@ struct NameServer {
 struct History {
     heard: Option<Instant>,
     silent: Option<Instant>,
-    /// Whether it is being checked.
+    /// Whether a check of the server is under way.
     suspected: bool,
 }
 
 impl NameServer {
-    /// A server without a past. hickory speaks the protocol with it: retransmission by UDP, TCP
-    /// for long answers, ids, ports, and CNAME records.
+    /// Returns a server without history. hickory speaks the protocol with it: retransmission by
+    /// UDP, TCP for long answers, ids, ports, and CNAME records.
     fn new(server: NameServerConfig) -> Result<Self, NetError> {
         let config = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
         let mut builder =
@@ -238,7 +237,7 @@ impl NameServer {
         options.attempts = 0;
         options.edns0 = true;
         options.edns_payload_len = UDP_PAYLOAD;
-        // Hosts file and cache stand before the servers (`resolve`), for all of them together.
+        // Hosts file and cache come before the servers (`resolve`), for all of them together.
         options.use_hosts_file = ResolveHosts::Never;
         options.cache_size = 0;
         Ok(Self {
@@ -262,10 +261,10 @@ impl NameServer {
         read(answered)
     }
 
-    /// Finds out whether a server that left a question unanswered answers at all.
+    /// Checks whether a server that left a query unanswered answers at all.
     ///
-    /// Whoever runs the servers of a name can have its questions go unanswered. So the name says
-    /// nothing, and the server is asked for the root, which every resolver knows.
+    /// The owner of a name can leave its queries unanswered, so a silent query for that name proves
+    /// nothing. The check queries the root, which every resolver knows.
     async fn check(self: Arc<Self>) {
         let waiting = Waiting::new(&self);
         let root = self.resolver.lookup(".", RecordType::NS);
@@ -278,7 +277,7 @@ impl NameServer {
         self.history.lock().suspected = false;
     }
 
-    /// Has the server checked, if that is not under way and it answered nothing since.
+    /// Starts a check of the server, unless one is under way or the server has answered since.
     fn suspect(self: &Arc<Self>, since: Instant) {
         let mut past = self.history.lock();
         if past.suspected || past.heard.is_some_and(|heard| heard >= since) {
@@ -296,7 +295,7 @@ impl NameServer {
             None => Standing::Answers,
             Some(since) if now < since + LAST_FOR => Standing::Silent,
             Some(_) => {
-                // One query at a time tries it.
+                // Only one query at a time tries the server.
                 past.silent = Some(now);
                 Standing::OnTrial
             }
@@ -304,7 +303,7 @@ impl NameServer {
     }
 }
 
-/// Reads a server's answer. That a name has no such address, or does not exist, is an answer.
+/// Reads a server's answer. A denial of the name or of the family is an answer too.
 fn read(answered: Result<Lookup, NetError>) -> Result<FamilyAnswer, NetError> {
     let seconds = |ttl: u32| Duration::from_secs(ttl.into());
     match answered {
@@ -327,7 +326,7 @@ fn read(answered: Result<Lookup, NetError>) -> Result<FamilyAnswer, NetError> {
     }
 }
 
-/// A query under way. If it is dropped after a while without an answer, the server is checked.
+/// A query under way. If it is dropped unanswered after a while, the server is checked.
 struct Waiting<'a> {
     server: &'a Arc<NameServer>,
     since: Instant,
@@ -349,7 +348,7 @@ impl<'a> Waiting<'a> {
         (past.heard, past.silent) = (Some(Instant::now()), None);
     }
 
-    /// Notes that the server is not there. One that answered something else is.
+    /// Notes that the server is silent, unless it has answered another query meanwhile.
     fn failed(mut self) {
         self.over = true;
         let mut past = self.server.history.lock();

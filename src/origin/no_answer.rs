@@ -1,20 +1,20 @@
-//! Why a request that was sent has no answer, and whether it may be sent again.
+//! Why a request that was sent has no response, and whether it may be sent again.
 
 use std::error::Error as _;
 
 use http::Method;
 
-/// Whether a request that has no answer may be sent again, as far as its connection tells.
+/// Whether a request without a response may be sent again, judged by its connection alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
     /// The origin may have processed it.
     Never,
-    /// The origin has not processed it: nothing was written, or it says so (RFC 9113 §8.7).
+    /// The origin has not processed it: nothing was written, or the origin said so (RFC 9113 §8.7).
     OnAnotherConnection,
-    /// The origin takes it over HTTP/1.1 alone (RFC 9113 §7).
+    /// The origin accepts it over HTTP/1.1 alone (RFC 9113 §7).
     OverHttp1,
-    /// The connection ended before a byte of the answer. If it had been used before, the origin
-    /// has probably closed it without reading the request (RFC 9112 §9.3.1).
+    /// The connection ended before the first byte of a response. If the connection was reused, the
+    /// origin has probably closed it without reading the request (RFC 9112 §9.3.1).
     OnlyIfReused,
 }
 
@@ -30,7 +30,7 @@ impl Repeat {
     }
 }
 
-/// A request that was sent and has no answer.
+/// A request that was sent and has no response.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .repeat.said())]
 pub struct NoAnswer {
@@ -41,12 +41,12 @@ pub struct NoAnswer {
 }
 
 impl NoAnswer {
-    /// Whether a client may send the request again without asking.
+    /// Whether a client may send the request again automatically.
     pub fn is_harmless(&self) -> bool {
         self.is_harmless
     }
 
-    /// Whether the gateway sends it again, if its content is still whole. This alone decides that.
+    /// Whether the gateway itself sends the request again, if its content is still complete.
     pub(super) fn is_repeated(&self) -> bool {
         match self.repeat {
             Repeat::Never => false,
@@ -55,23 +55,23 @@ impl NoAnswer {
         }
     }
 
-    /// Whether the origin asks for HTTP/1.1.
+    /// Whether the origin requires HTTP/1.1.
     pub(super) fn asks_http1(&self) -> bool {
         self.repeat == Repeat::OverHttp1
     }
 }
 
-/// What a connection came to on which a request was to be sent.
+/// The failure of a connection on which a request was to be sent.
 pub(super) struct SendFailure {
     pub(super) source: hyper::Error,
-    /// Whether nothing of the request was written.
+    /// Whether no byte of the request was written.
     pub(super) is_unwritten: bool,
     pub(super) is_reused: bool,
     pub(super) is_http2: bool,
 }
 
 impl SendFailure {
-    /// What it says of a repetition, where nothing of an answer was read.
+    /// Judges whether the request may be repeated, given that no byte of a response was read.
     pub(super) fn without_answer(self, method: &Method) -> NoAnswer {
         let repeat = self.repeat();
         NoAnswer {
@@ -100,8 +100,8 @@ impl SendFailure {
     }
 }
 
-/// What the end of a stream says. h2 gives a stream the error of a GOAWAY only if the origin's last
-/// stream is below it, or if it was not sent.
+/// Judges the error of a stream. h2 gives a stream the error of a GOAWAY only if the stream is
+/// above the origin's last one, or was not sent.
 fn of_stream(error: &h2::Error) -> Repeat {
     let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
     if error.is_remote() && error.reason() == Some(h2::Reason::HTTP_1_1_REQUIRED) {

@@ -1,4 +1,4 @@
-//! The content of a response. Its connection returns to the pool when the content has ended.
+//! The content of a response. Its connection returns to the pool after the content has ended.
 
 use std::collections::VecDeque;
 use std::error::Error as _;
@@ -16,7 +16,7 @@ use super::dialer::Dialer;
 use super::pool::PoolKey;
 use super::sender::{Http1, StreamSlot};
 
-/// Returns an HTTP/1.1 connection to the pool.
+/// The values with which an HTTP/1.1 connection returns to the pool.
 pub(super) struct Return {
     pub(super) http1: Box<Http1>,
     pub(super) key: Arc<PoolKey>,
@@ -29,7 +29,7 @@ pub(super) struct Return {
 /// properly.
 pub struct OriginBody {
     inner: Incoming,
-    /// What was looked at, and comes again.
+    /// Frames that were read ahead, and are returned again.
     looked_at: VecDeque<Result<Frame<Bytes>, hyper::Error>>,
     ended: bool,
     end: ContentEnd,
@@ -38,14 +38,14 @@ pub struct OriginBody {
     _stream: Option<StreamSlot>,
 }
 
-/// What tells where content ends (RFC 9112 §6.3).
+/// How the end of content is delimited (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ContentEnd {
     /// A length, a last chunk, or the end of an HTTP/2 stream.
     Framed,
     /// The end of the connection.
     Connection,
-    /// The connection has ended, but not its TLS: there was no `close_notify`.
+    /// The end of the connection, without a `close_notify` of TLS.
     Unclosed,
 }
 
@@ -66,7 +66,7 @@ impl OriginBody {
         }
     }
 
-    /// Puts frames that were read back in front.
+    /// Puts frames that were read ahead back in front.
     pub fn put_back(&mut self, frames: VecDeque<Result<Frame<Bytes>, hyper::Error>>) {
         self.looked_at = frames;
     }
@@ -76,9 +76,9 @@ impl OriginBody {
         data.map(|data| data.len() as u64).sum()
     }
 
-    /// Takes the end of a connection whose TLS was not closed as the end of content that has no
-    /// other. Somebody on the way may have cut it, which the record says; clients that read such
-    /// origins themselves take it too.
+    /// Treats the end of a connection without `close_notify` as the end of close-delimited content.
+    /// An attacker on the path may have cut it, which the record says. Clients that talk to such
+    /// origins directly accept it too.
     fn end_unclosed(&mut self) {
         self.end = ContentEnd::Unclosed;
         if let Some(back) = &self.back {
@@ -130,7 +130,7 @@ impl Body for OriginBody {
 
     fn size_hint(&self) -> SizeHint {
         let (mut hint, more) = (self.inner.size_hint(), self.bytes_put_back());
-        // The upper bound first: a hint refuses one that is below the lower.
+        // The upper bound first: a hint refuses an upper bound below the lower.
         if let Some(upper) = hint.upper() {
             hint.set_upper(upper + more);
         }
@@ -139,15 +139,15 @@ impl Body for OriginBody {
     }
 }
 
-/// Decides whether a connection of HTTP/1.1 goes back. Whoever reads or sends content asks for no
-/// more once it has the last byte, so `None` is only one of the ways to tell the end:
+/// Decides whether an HTTP/1.1 connection returns to the pool. A reader or sender of content does
+/// not poll again after the last byte, so `None` is only one of the signs of the end:
 ///
 /// | direction | over with |
 /// |---|---|
 /// | request | no content; the last byte of its length; a last piece that says so; trailers; `None` |
 /// | response | no content; the last byte of its length; trailers; `None` |
 ///
-/// It does not if the response is over before the request, nor if either fails.
+/// The connection is closed if the response ends before the request, or if either fails.
 impl Drop for OriginBody {
     fn drop(&mut self) {
         let ended = self.ended || self.inner.is_end_stream();

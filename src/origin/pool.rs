@@ -1,4 +1,4 @@
-//! Idle connections, kept apart by identity.
+//! The pool of idle connections, kept apart by identity.
 
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
@@ -15,29 +15,29 @@ use tokio::time::Instant;
 
 use super::sender::{Http1, StreamSlot};
 
-/// What two exchanges must have in common to use one connection.
+/// The values that two exchanges must share to use one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PoolKey {
     pub(super) identity: Identity,
     pub(super) origin: Origin,
     /// The policy generation: a connection does not outlive the decision (threats C09).
     pub(super) generation: u64,
-    /// The client's connection, if the login of an exchange was for the connection that it used.
+    /// The client's connection, if an exchange used connection-bound authentication.
     pub(super) tied: Option<u64>,
 }
 
-/// Hashes what differs most between connections; the rest is only compared.
+/// Hashes the parts that differ most between connections; the others are only compared.
 impl Hash for PoolKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.identity.session, &self.origin.authority.host).hash(state);
     }
 }
 
-/// An HTTP/1.1 connection without an exchange.
+/// An idle HTTP/1.1 connection.
 struct Idle {
     http1: Box<Http1>,
     since: Instant,
-    /// Its place among those of its session beyond `most_idle` of an origin.
+    /// Its share of the session's idle connections beyond `most_idle` per origin.
     further: Option<Arc<()>>,
 }
 
@@ -51,14 +51,14 @@ impl Idle {
 struct SharedConnection {
     sender: http2::SendRequest<Outgoing>,
     remote: SocketAddr,
-    /// When an exchange last took it.
+    /// When an exchange last used it.
     since: Instant,
     /// Each exchange that uses it has a clone.
     streams: StreamSlot,
 }
 
-/// How many exchanges share a connection at most. RFC 9113 §6.5.2 recommends that an origin accepts
-/// at least this many; one that accepts fewer says so.
+/// The largest number of exchanges on a connection. RFC 9113 §6.5.2 recommends that an origin
+/// accept at least this many; an origin that accepts fewer says so.
 const MOST_SHARING: usize = 100;
 
 #[derive(Default)]
@@ -70,7 +70,7 @@ struct HostPool {
     turn: DialTurn,
 }
 
-/// Held by whoever dials a connection for many: whether the last of them failed.
+/// Held while a connection is dialled for several exchanges: whether the last dial failed.
 pub(super) type DialTurn = Arc<tokio::sync::Mutex<bool>>;
 
 impl HostPool {
@@ -80,20 +80,20 @@ impl HostPool {
 
     fn retain_fresh(&mut self, idle_timeout: Duration) {
         self.idle.retain(|idle| idle.is_fresh(idle_timeout));
-        // Running exchanges have senders of their own, which keep the connection alive for them.
+        // Running exchanges have senders of their own, which keep their connection alive.
         self.shared
             .retain(|shared| !shared.sender.is_closed() && shared.since.elapsed() < idle_timeout);
     }
 }
 
-/// Every pool, and what each session has of them.
+/// All pools, and the share of each session in them.
 #[derive(Default)]
 struct Pools {
     by_key: Map<Arc<PoolKey>, HostPool>,
     of_session: Map<SessionId, SessionShare>,
 }
 
-/// What a session has.
+/// The share of one session.
 #[derive(Default)]
 struct SessionShare {
     pools: usize,
@@ -108,7 +108,7 @@ impl SessionShare {
 }
 
 impl Pools {
-    /// The pool of a key. Without one, makes it, unless the session has too many already: a client
+    /// Returns the pool of a key, and creates it unless the session has too many already: a client
     /// can invent many names below a domain that it may reach, but descriptors are finite (threats
     /// P04).
     fn entry(&mut self, key: Arc<PoolKey>) -> Option<&mut HostPool> {
@@ -172,8 +172,8 @@ impl Pool {
         None
     }
 
-    /// Keeps a connection whose last exchange ended properly. A thousand clients at once give back
-    /// a thousand: closed, each would be dialled again.
+    /// Keeps a connection whose last exchange ended properly. A thousand concurrent clients return
+    /// a thousand connections: closed, each would be dialled again.
     pub(super) fn give(&self, key: Arc<PoolKey>, http1: Box<Http1>) {
         if http1.requests.is_closed() {
             return;
@@ -202,7 +202,7 @@ impl Pool {
         }
     }
 
-    /// An HTTP/2 connection that accepts one more stream.
+    /// Returns an HTTP/2 connection that accepts one more stream.
     pub(super) fn share(
         &self,
         key: &PoolKey,
@@ -210,7 +210,7 @@ impl Pool {
         let mut pools = self.pools();
         let pool = pools.by_key.get_mut(key).filter(|pool| !pool.asks_http1)?;
         pool.shared.retain(|shared| !shared.sender.is_closed());
-        // One more than the origin accepts would wait until another ends, perhaps for ever.
+        // A stream beyond the origin's limit would wait until another ends, perhaps for ever.
         let shared = pool.shared.iter_mut().find(|shared| {
             let most = shared.streams.load(Ordering::Relaxed).min(MOST_SHARING);
             shared.sender.is_ready() && Arc::strong_count(&shared.streams) <= most
@@ -219,7 +219,7 @@ impl Pool {
         Some((shared.sender.clone(), shared.streams.clone(), shared.remote))
     }
 
-    /// Registers an HTTP/2 connection, whose first stream is in use.
+    /// Adds an HTTP/2 connection whose first stream is in use.
     pub(super) fn add(
         &self,
         key: Arc<PoolKey>,
@@ -238,21 +238,21 @@ impl Pool {
         }
     }
 
-    /// Whose turn it is to dial an origin.
+    /// Returns the lock that the exchange which dials an origin holds.
     pub(super) fn turn(&self, key: &Arc<PoolKey>) -> DialTurn {
         let mut pools = self.pools();
         let pool = pools.entry(key.clone());
         pool.map_or_else(DialTurn::default, |pool| pool.turn.clone())
     }
 
-    /// Notes that an origin asks for HTTP/1.1, for as long as it has connections.
+    /// Notes that an origin requires HTTP/1.1, for as long as it has connections.
     pub(super) fn ask_http1(&self, key: &Arc<PoolKey>) {
         if let Some(pool) = self.pools().entry(key.clone()) {
             pool.asks_http1 = true;
         }
     }
 
-    /// Whether an origin has asked for HTTP/1.1.
+    /// Whether an origin has required HTTP/1.1.
     pub(super) fn asks_http1(&self, key: &PoolKey) -> bool {
         let pools = self.pools();
         pools.by_key.get(key).is_some_and(|pool| pool.asks_http1)
@@ -269,11 +269,11 @@ impl Pool {
     }
 }
 
-/// How many idle connections of one session may be beyond `most_idle` of their origins: as many as
-/// it has exchanges at a time, unless it is configured otherwise.
+/// How many idle connections of one session may be beyond `most_idle` of their origins: the default
+/// limit of a session's concurrent exchanges.
 const MOST_FURTHER: usize = 1024;
-/// How many keys of one session may have idle connections. Each has up to `most_idle`, swept once a
-/// second.
+/// How many keys of one session may have pools. Each has up to `most_idle` connections, swept once
+/// a second.
 const MOST_HOST_POOLS: usize = 64;
 
 #[cfg(test)]

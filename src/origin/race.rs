@@ -1,8 +1,8 @@
 //! A race of connections to the addresses of one name: Happy Eyeballs (RFC 8305).
 //!
-//! Connecting begins once IPv6 addresses are known, or both answers are in, or 50 ms after the IPv4
-//! addresses. Attempts start 250 ms apart, or at once after a failure, and the families take turns.
-//! The first connection wins, and the others are closed.
+//! Connecting begins once IPv6 addresses are known, or both answers have arrived, or 50 ms after
+//! the IPv4 addresses. Attempts start 250 ms apart, or at once after a failure, and the families
+//! take turns. The first connection wins, and the others are closed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +18,7 @@ use super::Error;
 use super::resolve::Unresolved;
 use super::vet::{Prohibited, vet};
 
-/// How long IPv4 addresses wait for the other answer (RFC 8305 §3).
+/// How long IPv4 addresses wait for the IPv6 answer (RFC 8305 §3).
 pub(super) const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 /// How long to wait before the next address is tried as well (RFC 8305 §5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -37,14 +37,15 @@ pub(super) struct Race<'a> {
     last_was_six: bool,
     next_at: Option<Instant>,
     deadline: Option<Instant>,
-    /// Why nothing is connected, the strongest reason first.
+    /// The reasons for a failure, the strongest first.
     failed: Option<io::Error>,
     refused: Option<(Prohibited, IpAddr)>,
     unresolved: Option<Unresolved>,
 }
 
 impl<'a> Race<'a> {
-    /// A race to a port. `exceptions` are the operator's; the time runs from the first attempt.
+    /// Returns a race to a port. `exceptions` are the operator's; the first attempt starts the
+    /// time.
     pub(super) fn new(port: u16, exceptions: &'a [IpNet], connect_timeout: Duration) -> Self {
         Self {
             port,
@@ -63,7 +64,7 @@ impl<'a> Race<'a> {
         }
     }
 
-    /// Adds what a lookup found. `more` says whether another lookup is still under way.
+    /// Adds the result of a lookup. `more` says whether another lookup is still under way.
     ///
     /// Each address is vetted here. A prohibited one among public ones is dropped, never tried
     /// (C03).
@@ -98,18 +99,18 @@ impl<'a> Race<'a> {
         self.started < MOST_ATTEMPTS && !(self.six.is_empty() && self.four.is_empty())
     }
 
-    /// Whether nothing is under way, and no address is left.
+    /// Whether no attempt is under way and no address is left.
     pub(super) fn is_idle(&self) -> bool {
         self.attempts.is_empty() && !self.has_next()
     }
 
-    /// Whether an address could not be used.
+    /// Whether an address was prohibited or could not be connected to.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.is_some() || self.refused.is_some()
     }
 
-    /// Waits for what happens next, and returns the end of the race, if it is that. Nothing is lost
-    /// if the future is dropped. Without any address it never ends.
+    /// Waits for the next event, and returns the result if it ends the race. Dropping the future
+    /// loses nothing. Without any address the future never completes.
     pub(super) async fn step(&mut self) -> Option<Result<TcpStream, Error>> {
         let now = Instant::now();
         let (under_way, has_next) = (!self.attempts.is_empty(), self.has_next());
@@ -151,12 +152,12 @@ impl<'a> Race<'a> {
             Ok(Err(error)) => self.failed = Some(error),
             Err(error) => self.failed = Some(error.into()),
         }
-        // The next address starts at once when one fails.
+        // After a failure, the next address is tried at once.
         self.next_at = Some(Instant::now());
         None
     }
 
-    /// Why nothing was connected.
+    /// Returns why no connection was made.
     pub(super) fn error(self) -> Error {
         match (self.failed, self.refused, self.unresolved) {
             (Some(failed), ..) => Error::Unreachable(Some(failed)),

@@ -12,7 +12,7 @@ use super::Error;
 use super::race::{RESOLUTION_DELAY, Race};
 use super::resolve::{Family, Resolve};
 
-/// Connects to a host, whose addresses may be public ones and those of the exceptions.
+/// Connects to a host whose addresses are public or within the exceptions.
 ///
 /// # Errors
 /// [`Error`] by cause. No prohibited address was dialled.
@@ -29,7 +29,7 @@ pub(super) async fn to_authority(
     }
 }
 
-/// Connects to one address, as the race allows.
+/// Connects to one address, if the exceptions of the race allow it.
 ///
 /// # Errors
 /// As [`to_authority`].
@@ -43,7 +43,7 @@ pub(super) async fn to_address(mut race: Race<'_>, address: IpAddr) -> Result<Tc
     Err(race.error())
 }
 
-/// Asks for both families at once, and connects while the later answer may still come.
+/// Queries both families at once, and connects while the later answer is still outstanding.
 async fn to_name(
     mut race: Race<'_>,
     name: &str,
@@ -55,7 +55,7 @@ async fn to_name(
     let (mut six_due, mut four_due) = (true, true);
     let mut failed_at = None;
     while six_due || four_due || !race.is_idle() {
-        // Every address of one family failed. The other one's answer is not waited for at length.
+        // Every address of one family failed. The answer for the other is awaited only briefly.
         let all_failed = race.is_idle() && race.has_failed();
         let give_up = all_failed.then(|| *failed_at.get_or_insert_with(Instant::now) + LAST_WAIT);
         tokio::select! {
@@ -78,7 +78,7 @@ async fn to_name(
             }
             end = race.step() => {
                 let Some(end) = end else { continue };
-                // The next connection need not wait for a family that nobody answers for.
+                // The next connection need not wait for a family that no server answers for.
                 if end.is_ok() && six_due && began.elapsed() >= RESOLUTION_DELAY {
                     resolver.was_late(name, Family::V6);
                 }
@@ -96,5 +96,5 @@ pub(super) fn anywhere() -> [IpNet; 2] {
     [v4.into(), v6.into()]
 }
 
-/// How long the answer for one family is waited for when every address of the other has failed.
+/// How long to wait for the answer for one family when every address of the other has failed.
 const LAST_WAIT: Duration = Duration::from_secs(1);

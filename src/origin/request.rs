@@ -16,8 +16,8 @@ use super::sender::host_field;
 /// for ever.
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
-/// Builds the request to write. Its framing and routing fields are made from the judged request.
-/// `heard` counts the informational answers to it.
+/// Builds the request to write. Framing and routing fields are made from the authorized request.
+/// `heard` counts the informational responses.
 pub(super) fn written(
     mut head: RequestHead,
     content: Outgoing,
@@ -74,7 +74,7 @@ pub(super) fn written(
         });
     }
     let heard = heard.clone();
-    // hyper drops them. What it passes on to clients is the final answer alone.
+    // hyper drops informational responses. Only the final response is passed on to clients.
     hyper::ext::on_informational(&mut request, move |answer| {
         if let Some(gate) = gate
             .as_ref()

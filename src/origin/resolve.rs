@@ -1,7 +1,7 @@
 //! Resolves names to addresses. The gateway does this itself, and only after authorization (R3).
 //!
 //! The hosts file comes first, and is final for every name in it, as with `hosts: files dns` in
-//! nsswitch.conf. For other names the name servers are asked.
+//! nsswitch.conf. Other names are queried from the name servers.
 
 use std::error::Error;
 use std::future::Future;
@@ -33,29 +33,29 @@ pub type Resolution<'a> =
 pub struct Unresolved(#[source] Option<Box<dyn Error + Send + Sync>>);
 
 impl Unresolved {
-    /// The name has no address.
+    /// Returns the error for a name without an address.
     pub(super) fn without_address() -> Self {
         Self(None)
     }
 }
 
-/// Turns a canonical host name into addresses.
+/// Resolves a canonical host name to addresses.
 pub trait Resolve: Send + Sync {
-    /// The addresses of one family; none if the name has none of it.
+    /// Returns the addresses of one family; none if the name has none of it.
     fn resolve<'a>(&'a self, name: &'a str, family: Family) -> Resolution<'a>;
 
-    /// Notes that this family was not needed: its answer was late, and the other one connected.
+    /// Notes that a family's answer was late and not needed, because the other family connected.
     fn was_late(&self, name: &str, family: Family);
 }
 
-/// Where DNS queries go.
+/// The settings of name resolution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolverSettings {
-    /// Addresses of the name servers; if empty, those of the system.
+    /// The addresses of the name servers; if empty, the system's are used.
     pub servers: Vec<SocketAddr>,
     /// Whether the machine's hosts file is used.
     pub hosts_file: bool,
-    /// How long an answer is used beyond its time, if no name server answers.
+    /// How long an answer is used beyond its TTL, if no name server answers.
     pub stale: Duration,
 }
 
@@ -87,11 +87,11 @@ enum Servers {
 pub struct ResolverUnusable(#[source] Unread);
 
 impl StubResolver {
-    /// A resolver with these settings.
+    /// Returns a resolver with these settings.
     ///
     /// # Errors
-    /// [`ResolverUnusable`] if the system's configuration is unreadable or malformed. Without any,
-    /// lookups fail until there is one.
+    /// [`ResolverUnusable`] if the system's configuration is unreadable or malformed. While it is
+    /// missing, lookups fail.
     pub fn new(settings: &ResolverSettings) -> Result<Self, ResolverUnusable> {
         let servers = if settings.servers.is_empty() {
             SystemFile::open("/etc/resolv.conf", system_servers).map(Servers::Systems)
@@ -110,7 +110,7 @@ impl StubResolver {
         })
     }
 
-    /// The addresses of a name in the hosts file; `None` if no line has the name.
+    /// Returns the addresses of a name in the hosts file; `None` if no line has the name.
     fn listed(&self, name: &str, family: Family) -> Option<Vec<IpAddr>> {
         let hosts = self.hosts.as_ref()?.current()?;
         let name = Name::from_ascii(name).ok()?;
@@ -156,14 +156,14 @@ impl StubResolver {
         stale.ok_or(Unresolved(Some(error)))
     }
 
-    /// Asks the name servers, and keeps what they say.
+    /// Queries the name servers, and keeps their answer.
     async fn ask(&self, name: &str, family: Family) -> Result<Vec<IpAddr>, Unread> {
         let servers = match &self.servers {
             Servers::Given(servers) => Arc::clone(servers),
             Servers::Systems(file) => file.current().ok_or(Unread::from(NO_SERVERS))?,
         };
-        // The final dot disables the search list: a name is resolved as it was judged, never with
-        // a suffix.
+        // The final dot disables the search list: a name is resolved as it was authorized, never
+        // with a suffix.
         let answer = servers.ask(&format!("{name}."), family).await?;
         let mut answers = self.answers.lock();
         answers.keep(name, family, &answer, Instant::now());
@@ -187,7 +187,7 @@ fn system_servers(path: &Path) -> Result<NameServers, Unread> {
     Ok(NameServers::of_resolv_conf(&std::fs::read(path)?)?)
 }
 
-/// Reads a hosts file. Without one, no name is listed.
+/// Reads a hosts file. A missing file lists no name.
 fn hosts_file(path: &Path) -> Result<Hosts, Unread> {
     let mut hosts = Hosts::default();
     match std::fs::read(path) {
@@ -202,13 +202,13 @@ fn hosts_file(path: &Path) -> Result<Hosts, Unread> {
 const NO_SERVERS: &str =
     "no /etc/resolv.conf names a server, and neither does `[resolver] servers`";
 const SILENT: &str = "no name server answered in time";
-/// How long the name servers may take, all of them together.
+/// How long all name servers together may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long they may take if there is an older answer (RFC 8767 §5).
 const STALE_PATIENCE: Duration = Duration::from_millis(1800);
-/// How long nobody is asked again after no server answered (RFC 9520 §3.2).
+/// How long no server is queried after none answered (RFC 9520 §3.2).
 const SILENCE: Duration = Duration::from_secs(1);
-/// How long a family is left out that was late.
+/// How long a late family is not waited for.
 const LATE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::resolve::ResolverSettings;
 /// Which HTTP version the gateway speaks with an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OriginProtocol {
-    /// HTTP/1.1, but for gRPC HTTP/2 if the origin speaks it.
+    /// HTTP/1.1, except that gRPC uses HTTP/2 if the origin speaks it.
     #[default]
     Auto,
     /// Only HTTP/1.1.
@@ -26,7 +26,7 @@ pub enum OriginProtocol {
     Http2,
 }
 
-/// The client certificate for an origin that asks for one.
+/// The client certificate for an origin that requests one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
     /// The chain, leaf first.
@@ -35,21 +35,21 @@ pub struct ClientIdentity {
     pub key: PathBuf,
 }
 
-/// An HTTP proxy that origins are reached by.
+/// An HTTP proxy through which origins are reached.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UpstreamProxy {
     /// Its host and port.
     pub authority: Authority,
-    /// The certificate that is presented to it.
+    /// The login that is presented to the proxy.
     pub login: Option<UpstreamLogin>,
 }
 
-/// How an origin is reached, where its own rule says so.
+/// How an origin is reached, if its own rule says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Via {
-    /// By no proxy, whatever holds for all origins.
+    /// Directly, even if there is a proxy for all origins.
     Direct,
-    /// By this one.
+    /// Through this proxy.
     Proxy(Arc<UpstreamProxy>),
 }
 
@@ -69,28 +69,28 @@ pub struct OriginRule {
     pub roots: Vec<CertificateDer<'static>>,
     /// Whether the system's roots are not trusted.
     pub replace_system_roots: bool,
-    /// Certificate and key for mutual TLS.
+    /// The certificate and key for mutual TLS.
     pub identity: Option<ClientIdentity>,
     /// Networks that may be dialled although they are prohibited by default.
     pub addresses: Vec<IpNet>,
     /// A fixed address, instead of DNS. It may be dialled without being listed in `addresses`.
     pub connect: Option<SocketAddr>,
-    /// The proxy by which they are reached, if another than for all origins.
+    /// The proxy for these origins, if it differs from the default.
     pub via: Option<Via>,
     /// The HTTP version.
     pub protocol: OriginProtocol,
-    /// Whether an http origin may be reached: in clear text. Credentials never go there.
+    /// Whether an http origin may be reached, in cleartext. Credentials are never sent there.
     pub cleartext: bool,
     /// Whether `%2F` may occur inside a path segment.
     pub encoded_slash: bool,
     /// Whether `_` and `.` may occur in field names.
     pub underscores: bool,
-    /// Whether tokens that they issue to the workload are passed on as they are.
+    /// Whether tokens that these origins issue to the workload are passed on unchanged.
     pub passes_tokens: bool,
 }
 
 impl OriginRule {
-    /// A rule with only defaults for the origins that a pattern covers.
+    /// Returns a rule with only defaults for the origins that a pattern covers.
     pub fn of(matches: OriginPattern) -> Self {
         Self {
             matches,
@@ -109,12 +109,12 @@ impl OriginRule {
     }
 }
 
-/// What holds for every origin, unless its rule says otherwise.
+/// The settings for every origin whose rule does not override them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OriginDefaults {
     /// Roots that are trusted besides the system's.
     pub roots: Vec<CertificateDer<'static>>,
-    /// The proxy by which origins are reached, except those on loopback or with a fixed address.
+    /// The proxy for all origins except those on loopback or with a fixed address.
     pub via: Option<Arc<UpstreamProxy>>,
 }
 
@@ -125,7 +125,7 @@ pub struct OriginSettings {
     rules: Vec<OriginRule>,
     /// The keys of the rules' identities, in the order of the rules.
     keys: Vec<Option<PrivateKeyDer<'static>>>,
-    /// What holds for every origin.
+    /// The settings for every origin.
     pub defaults: OriginDefaults,
     /// The resolver.
     pub resolver: ResolverSettings,
@@ -181,12 +181,12 @@ impl OriginSettings {
         Ok(self)
     }
 
-    /// The rule that applies to an origin.
+    /// Returns the rule that applies to an origin.
     pub fn rule(&self, origin: &Origin) -> Option<&OriginRule> {
         self.index(origin).map(|index| &self.rules[index])
     }
 
-    /// The proxy by which an origin is reached, which this rule applies to.
+    /// Returns the proxy for an origin, given the rule that applies to it.
     pub(super) fn via<'a>(
         &'a self,
         origin: &Origin,
@@ -201,14 +201,14 @@ impl OriginSettings {
         }
     }
 
-    /// The index of that rule.
+    /// Returns the index of the rule that applies to an origin.
     pub(super) fn index(&self, origin: &Origin) -> Option<usize> {
         self.rules
             .iter()
             .position(|rule| rule.matches.matches(origin))
     }
 
-    /// The rule at an index, and the key of its identity.
+    /// Returns the rule at an index, and the key of its identity.
     pub(super) fn at(&self, index: usize) -> (&OriginRule, Option<&PrivateKeyDer<'static>>) {
         (&self.rules[index], self.keys[index].as_ref())
     }

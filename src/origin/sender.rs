@@ -23,12 +23,12 @@ const STREAM_WINDOW: u32 = 512 << 10;
 /// The same for all responses on a connection: enough for 256 whole streams, so that unread
 /// responses never stall the others.
 const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
-/// The longest response head, in bytes, and its most fields (threats P05). As many bytes are read
-/// from an HTTP/1.1 origin at most at once, for a head is parsed in what was read.
+/// The largest response head, in bytes, and its most fields (threats P05). No more bytes than this
+/// are buffered from an HTTP/1.1 origin, because a head is parsed within the buffer.
 const ANSWER_HEAD: usize = 128 << 10;
 const ANSWER_FIELDS: usize = 256;
 
-/// A stream of an HTTP/2 connection, taken by one exchange: how many the origin accepts at once.
+/// A stream of an HTTP/2 connection, used by one exchange. Holds the origin's limit of streams.
 pub(super) type StreamSlot = Arc<AtomicUsize>;
 
 pub(super) enum Sender {
@@ -36,7 +36,7 @@ pub(super) enum Sender {
     Http2(http2::SendRequest<Outgoing>, StreamSlot),
 }
 
-/// A connection of HTTP/1.1, which carries one exchange at a time.
+/// An HTTP/1.1 connection, which carries one exchange at a time.
 pub(super) struct Http1 {
     pub(super) requests: http1::SendRequest<Outgoing>,
     /// The `Host` of its origin, made once.
@@ -55,7 +55,7 @@ impl Sender {
         }
     }
 
-    /// Notes what is said of the next request.
+    /// Returns the notes of what is read in response to the next request.
     pub(super) fn heard(&self) -> Heard {
         match self {
             Self::Http1(http1) => http1.heard.clone(),
@@ -85,11 +85,11 @@ impl Sender {
         }
     }
 
-    /// Whether something of an answer to the request was read before it failed.
+    /// Whether any byte of a response to the request was read before it failed.
     pub(super) fn has_heard(&self) -> bool {
         match self {
             Self::Http1(http1) => http1.heard.is_so(),
-            // Of a stream nothing is read but whole heads.
+            // hyper returns only whole heads from a stream.
             Self::Http2(..) => false,
         }
     }
@@ -157,7 +157,7 @@ pub(super) async fn http2_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'stati
     Ok((sender, slot))
 }
 
-/// The value of `Host` for an origin.
+/// Returns the value of `Host` for an origin.
 pub(super) fn host_field(origin: &Origin) -> Result<HeaderValue, Error> {
     HeaderValue::try_from(origin.host_field()).map_err(|_| Error::Protocol)
 }

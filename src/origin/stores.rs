@@ -1,8 +1,8 @@
 //! The client for the servers of secret stores: the gateway's own requests.
 //!
 //! The operator's configuration names the servers, and no session can send a request anywhere else.
-//! Their addresses may be private ones, but never those of cloud metadata. Redirects are not
-//! followed.
+//! A server may have a private address, but never one of a cloud metadata service. Redirects are
+//! not followed.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -37,19 +37,19 @@ use super::{Error, chain, dial, reach, upstream};
 /// minutes.
 pub struct StoreClient {
     servers: Vec<StoreServer>,
-    /// Their rules, in the order of the servers.
+    /// The rules of the servers, in the same order.
     settings: OriginSettings,
     resolver: Box<dyn Resolve>,
 }
 
-/// A server, and how it is reached.
+/// A server, and the proxy and TLS settings for it.
 struct StoreServer {
     origin: Origin,
     via: Option<Arc<UpstreamProxy>>,
     config: Arc<ClientConfig>,
 }
 
-/// How the gateway's own requests reach servers, as the settings for origins say.
+/// How the gateway's own requests reach their servers, according to the settings for origins.
 #[derive(Clone, PartialEq)]
 pub struct StoreWay {
     resolver: ResolverSettings,
@@ -59,7 +59,7 @@ pub struct StoreWay {
 }
 
 impl StoreWay {
-    /// The way to these servers.
+    /// Returns the way to these servers.
     pub fn of(settings: &OriginSettings, servers: &[Origin]) -> Self {
         let way = |server| {
             let rule = settings.rule(server);
@@ -88,8 +88,8 @@ pub enum StoreClientUnusable {
 }
 
 impl StoreClient {
-    /// A client for these servers only, which are those of the way. If there are `roots`, no others
-    /// are trusted. Of the rules for origins, roots and addresses hold for it.
+    /// Returns a client for exactly these servers, for which `way` was made. If there are `roots`,
+    /// no others are trusted. Of the rules for origins, roots, fixed address and proxy apply.
     ///
     /// # Errors
     /// `StoreClientUnusable` by cause.
@@ -102,7 +102,7 @@ impl StoreClient {
         Self::offering(Offer::Http1, servers, roots, (identity, way))
     }
 
-    /// The same for servers that speak this protocol.
+    /// Returns the same for servers that speak this protocol.
     pub(super) fn offering(
         offer: Offer,
         servers: Vec<Origin>,
@@ -177,7 +177,7 @@ impl StoreClient {
         exchange(stream.map_err(|error| refused(&error))?, server, request).await
     }
 
-    /// A connection to the first of its servers, in TLS.
+    /// Opens a TLS connection to the first of the servers.
     pub(super) async fn connect(&self) -> Result<TlsStream<TcpStream>, Error> {
         let first = self.servers.first().ok_or(Error::WrongChannel)?;
         let stream = self.dial(0, first).await?;
@@ -226,7 +226,7 @@ async fn exchange(
     let (mut sender, connection) = shaken.map_err(|error| not_connected(&error))?;
     let (mut parts, content) = request.into_parts();
     parts.headers.insert(HOST, host);
-    // Its owner wipes the content when the last reader is gone.
+    // `Bytes` owns the content, and wipes it when the last reader is dropped.
     let content = Full::new(Bytes::from_owner(content));
     let answer = async move {
         let request = Request::from_parts(parts, content);
@@ -264,7 +264,7 @@ async fn read(response: Response<Incoming>) -> Result<HttpAnswer, StoreError> {
     })
 }
 
-/// When a server may be asked again, as a number of seconds or a date; within an hour.
+/// When a server may be asked again, as a number of seconds or a date; at most in an hour.
 fn retry_after(fields: &HeaderMap) -> Option<SystemTime> {
     let text = fields.get(RETRY_AFTER)?.to_str().ok()?;
     let now = SystemTime::now();
@@ -294,9 +294,9 @@ fn broken_off(error: hyper::Error) -> StoreError {
 /// Short, so that another server can be tried within the store's own deadline.
 const CONNECT: Duration = Duration::from_secs(3);
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// For one request, from name resolution to the end of the answer.
+/// The limit for one request, from name resolution to the end of the response.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// The longest answer that is read, in bytes.
+/// The longest response that is read, in bytes.
 const LONGEST: usize = 1 << 20;
 const USUAL: usize = 64 << 10;
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 /// Why the file cannot be used.
 pub(super) type Unread = Box<dyn Error + Send + Sync>;
 
-/// What a file says now.
+/// The parsed content of a file, kept current.
 pub(super) struct SystemFile<T> {
     path: &'static Path,
     read: fn(&Path) -> Result<T, Unread>,
@@ -22,12 +22,12 @@ struct LastRead<T> {
     says: Option<Arc<T>>,
 }
 
-/// What differs when a file was written or replaced: device, inode, length, and the time of the
-/// last change.
+/// The metadata that changes when a file is written or replaced: device, inode, length, and the
+/// time of the last change.
 type Stamp = (u64, u64, u64, i64, i64);
 
 impl<T> SystemFile<T> {
-    /// Reads the file. One that does not exist is read when it comes.
+    /// Reads the file. A file that does not exist yet is read once it appears.
     pub(super) fn open(
         path: &'static str,
         read: fn(&Path) -> Result<T, Unread>,
@@ -46,8 +46,8 @@ impl<T> SystemFile<T> {
         })
     }
 
-    /// What the file says; `None` if it never existed. If it has become unreadable, what it said
-    /// before.
+    /// Returns the content of the file; `None` if it never existed. If the file has become
+    /// unreadable, its previous content is returned.
     pub(super) fn current(&self) -> Option<Arc<T>> {
         let stamp = stamp(self.path);
         let mut seen = self.seen.lock();
@@ -64,7 +64,7 @@ impl<T> SystemFile<T> {
     }
 }
 
-/// The stamp of a file; `None` if there is no such file.
+/// Returns the stamp of a file; `None` if it does not exist.
 fn stamp(path: &Path) -> Option<Stamp> {
     let file = std::fs::metadata(path).ok()?;
     Some((

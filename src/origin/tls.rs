@@ -1,4 +1,4 @@
-//! TLS towards origins: whom to trust, and which session may resume which.
+//! TLS towards origins: trusted roots, and which sessions may resume which TLS session.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -45,7 +45,7 @@ impl Offer {
         }
     }
 
-    /// HTTP/1.1, unless the rule says otherwise or the exchange needs HTTP/2 (ADR 10).
+    /// Chooses HTTP/1.1, unless the rule says otherwise or the exchange needs HTTP/2 (ADR 10).
     pub(super) fn choose(protocol: OriginProtocol, carrier: Carried) -> Self {
         match (protocol, carrier) {
             (_, Carried::ByHttp1) | (OriginProtocol::Http1, _) => Self::Http1,
@@ -60,7 +60,7 @@ impl Offer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carried {
     ByAny,
-    /// The client asked for an upgrade, or the origin for HTTP/1.1 (RFC 9113 §7).
+    /// The client asked for an upgrade, or the origin required HTTP/1.1 (RFC 9113 §7).
     ByHttp1,
     /// gRPC, and streams in both directions at once.
     ByHttp2,
@@ -77,7 +77,7 @@ impl Configurations {
         }
     }
 
-    /// The configuration for an identity under a rule.
+    /// Returns the configuration for an identity under a rule.
     pub(super) fn of(
         &self,
         settings: &OriginSettings,
@@ -103,7 +103,7 @@ impl Configurations {
     }
 }
 
-/// The configuration for the rule at this index.
+/// Makes the configuration for the rule at this index.
 pub(super) fn configure(
     settings: &OriginSettings,
     rule: Option<usize>,
@@ -175,6 +175,6 @@ fn read_system_roots() -> Option<Arc<RootCertStore>> {
 
 /// Reads the system's roots before the first connection.
 pub fn warm_roots() {
-    // A failure here is reported where it matters: by the first exchange that needs the roots.
+    // A failure is reported by the first exchange that needs the roots.
     let _ = system_roots();
 }

@@ -1,4 +1,4 @@
-//! Faults of an origin's TLS.
+//! Descriptions of faults in an origin's TLS.
 
 use std::io;
 
@@ -29,7 +29,7 @@ pub(super) fn what_failed(error: &io::Error) -> &'static str {
         Cause::InvalidPurpose | Cause::InvalidPurposeContext { .. } => {
             "the origin's certificate is not for servers"
         }
-        // The only name that the library gives it. `openssl req -x509` makes such certificates.
+        // rustls has no variant for this fault. `openssl req -x509` makes such certificates.
         Cause::Other(cause) if cause.to_string() == "CaUsedAsEndEntity" => {
             "the origin's certificate is a CA's; a server's must be issued with `CA:FALSE`"
         }

@@ -1,5 +1,5 @@
-//! The way to an origin through an HTTP proxy that the operator names: a tunnel by CONNECT (RFC
-//! 9110 §9.3.6). The proxy resolves the name; TLS is spoken with the origin, inside.
+//! Reaches an origin through an HTTP proxy that the operator names, in a CONNECT tunnel (RFC 9110
+//! §9.3.6). The proxy resolves the name; TLS is spoken with the origin, inside the tunnel.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::upstream_failure::{UpstreamFailure, UpstreamFault};
 /// Opens a tunnel to an origin.
 ///
 /// # Errors
-/// [`Error::Upstream`] with what the proxy did.
+/// [`Error::Upstream`] with the proxy's fault.
 pub(super) async fn connect(
     proxy: &UpstreamProxy,
     origin: &Authority,
@@ -45,14 +45,14 @@ async fn open(
         None => None,
         Some(login) => Some(login.field().await.map_err(UpstreamFault::NoLogin)?),
     };
-    // A person named it, wherever it is; metadata services stay prohibited.
+    // The operator names the proxy, so any address is allowed; metadata services stay prohibited.
     let stream = to_authority(&proxy.authority, &anywhere(), resolver, limit).await;
     let mut stream = stream.map_err(|error| UpstreamFault::Unreached(error.into()))?;
     let asked = ask(&mut stream, origin, login.as_ref());
     let answered = timeout(limit, asked).await;
     let (status, early) = answered.map_err(|_| UpstreamFault::Late)??;
     match status {
-        // An origin does not speak before it is spoken to.
+        // An origin does not send before it receives.
         200..300 if !early.is_empty() => Err(UpstreamFault::Malformed),
         200..300 => Ok(stream),
         407 if login.is_some() => Err(UpstreamFault::RefusesLogin),
@@ -62,8 +62,8 @@ async fn open(
     }
 }
 
-/// Sends CONNECT. Returns the status of the answer, and what came after its head. After one of
-/// success, that is the other end's.
+/// Sends CONNECT. Returns the status of the response, and the bytes after its head, which on
+/// success are those of the origin.
 async fn ask(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     origin: &Authority,
@@ -97,7 +97,7 @@ async fn ask(
     }
 }
 
-/// The status of a response's head.
+/// Returns the status in the head of a response.
 fn status(head: &[u8]) -> Option<u16> {
     let line = head.strip_prefix(b"HTTP/1.")?;
     let (digits, after) = (line.get(2..5)?, line.get(5)?);
@@ -106,5 +106,5 @@ fn status(head: &[u8]) -> Option<u16> {
     status.filter(|status| is_one && (200..600).contains(status))
 }
 
-/// The longest head of an answer, in bytes.
+/// The longest head of a response, in bytes.
 const LONGEST: usize = 16 << 10;

@@ -1,9 +1,9 @@
-//! Why an upstream proxy opened no way to an origin.
+//! Why an upstream proxy opened no tunnel to an origin.
 
 use gateway_credential::LoginUnavailable;
 use gateway_message::Authority;
 
-/// The upstream proxy opened no way to the origin. Nothing of the exchange was sent.
+/// The upstream proxy opened no tunnel to the origin. No part of the request was sent.
 #[derive(Debug, thiserror::Error)]
 #[error("the upstream proxy {proxy} {fault}")]
 pub struct UpstreamFailure {
@@ -12,7 +12,7 @@ pub struct UpstreamFailure {
     pub(super) fault: Box<UpstreamFault>,
 }
 
-/// What an upstream proxy did.
+/// The fault of an upstream proxy.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UpstreamFault {
     #[error("cannot be reached")]
@@ -36,7 +36,7 @@ pub(super) enum UpstreamFault {
 }
 
 impl UpstreamFailure {
-    /// Whether the next try may succeed without a person.
+    /// Whether the next attempt may succeed without an operator's action.
     pub fn is_passing(&self) -> bool {
         use UpstreamFault as Fault;
         matches!(

@@ -1,4 +1,4 @@
-//! Which addresses may be dialled. No policy changes this (R20).
+//! Vets the addresses that may be dialled. No policy changes this (R20).
 
 use gateway_message::Authority;
 use gateway_names::ReasonCode;
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use rustix::io::Errno;
 
-/// Why an address is not dialled.
+/// Why an address must not be dialled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prohibited {
     /// An address of a cloud's metadata service. No exception can allow it.
@@ -20,7 +20,7 @@ pub enum Prohibited {
 }
 
 impl Prohibited {
-    /// The reason code in refusals and in the audit log.
+    /// Returns the reason code for refusals and the audit log.
     pub fn reason(self) -> ReasonCode {
         match self {
             Self::Metadata => ReasonCode::Metadata,
@@ -30,7 +30,7 @@ impl Prohibited {
     }
 }
 
-/// Judges an address before it is dialled.
+/// Checks an address before it is dialled.
 ///
 /// # Errors
 /// [`Prohibited`] if the address is special and no exception of the operator covers it. Metadata
@@ -52,10 +52,10 @@ pub fn vet(address: IpAddr, port: u16, exceptions: &[IpNet]) -> Result<(), Prohi
     Ok(())
 }
 
-/// Judges a host before another machine resolves and dials it: as far as that is known here.
+/// Checks a host that another machine will resolve and dial, as far as this machine can.
 ///
 /// # Errors
-/// [`Prohibited`] as [`vet`] has it, and for the known names of metadata services.
+/// [`Prohibited`] as for [`vet`], and for the known names of metadata services.
 pub fn vet_host(to: &Authority, exceptions: &[IpNet]) -> Result<(), Prohibited> {
     if METADATA_NAMES.contains(&to.host.as_str()) {
         return Err(Prohibited::Metadata);
@@ -64,7 +64,7 @@ pub fn vet_host(to: &Authority, exceptions: &[IpNet]) -> Result<(), Prohibited> 
     address.map_or(Ok(()), |address| vet(address, to.port, exceptions))
 }
 
-/// The metadata service whose address is in the network, if there is one.
+/// Returns the address of a metadata service that is in the network, if there is one.
 pub fn metadata_within(network: &IpNet) -> Option<IpAddr> {
     METADATA
         .into_iter()
@@ -84,8 +84,8 @@ fn is_special(address: IpAddr) -> bool {
     beyond || SPECIAL.iter().any(|range| range.contains(&address))
 }
 
-/// Whether the address is this machine's own, so that the kernel would use it as a source address.
-/// Sends nothing.
+/// Whether the address is this machine's own: the kernel would use it as the source address. Sends
+/// no packet.
 fn is_own(address: IpAddr, port: u16) -> bool {
     let any: IpAddr = if address.is_ipv4() {
         Ipv4Addr::UNSPECIFIED.into()
@@ -94,8 +94,8 @@ fn is_own(address: IpAddr, port: u16) -> bool {
     };
     let socket = match UdpSocket::bind((any, 0)) {
         Ok(socket) => socket,
-        // Without the family, no address of it can be reached either. After any other error it is
-        // not known, and the connection may find what the check lacked, such as a descriptor.
+        // Without the family, no address of it can be reached. After another error this is unknown,
+        // and connecting may succeed where the check failed, as for lack of a descriptor.
         Err(error) => return !lacks_family(&error),
     };
     socket.connect((address, port.max(1))).is_ok()
@@ -131,7 +131,7 @@ const METADATA: [IpAddr; 14] = [
     v6([0xfe80, 0, 0, 0, 0, 0, 0xa9fe, 0xa9fe]),
 ];
 
-/// Their names.
+/// The names of metadata services.
 const METADATA_NAMES: [&str; 4] = [
     "metadata.google.internal",
     "metadata.goog",
@@ -139,7 +139,7 @@ const METADATA_NAMES: [&str; 4] = [
     "instance-data.ec2.internal",
 ];
 
-/// The address that they usually have.
+/// The usual address of a metadata service.
 pub(super) const OF_METADATA_NAMES: IpAddr = METADATA[0];
 
 const GLOBAL_UNICAST: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);

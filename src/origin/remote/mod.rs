@@ -1,5 +1,5 @@
-//! The way of a sidecar to the `proxy` of a gateway elsewhere: streams of HTTP/2 that CONNECT opens
-//! (RFC 9113 §8.5), on as few connections as have room for them.
+//! The connections of a sidecar to the `proxy` of a remote gateway: HTTP/2 streams opened by
+//! CONNECT (RFC 9113 §8.5), on as few connections as have room for them.
 
 mod tunnel;
 
@@ -33,24 +33,24 @@ use super::stores::{StoreClient, StoreClientUnusable, StoreWay};
 use super::tls::Offer;
 use super::{Error, chain};
 
-/// The `proxy` listener of a gateway elsewhere.
+/// The `proxy` listener of a remote gateway.
 pub struct RemoteProxy {
     client: StoreClient,
     login: Option<UpstreamLogin>,
     carriers: Mutex<Carriers>,
-    /// The streams that may have a large window.
+    /// The permits for streams with a large window.
     large: Arc<Semaphore>,
 }
 
-/// The connections to it.
+/// The connections to the remote gateway.
 #[derive(Default)]
 struct Carriers {
     all: Vec<Carrier>,
-    /// When the latest try to make one failed.
+    /// When the latest attempt to open one failed.
     failed: Option<Instant>,
 }
 
-/// A connection. It ends by itself once nothing has it or a stream of it.
+/// A connection. It ends by itself once all its handles and streams are dropped.
 struct Carrier {
     requests: SendRequest<Bytes>,
     serving: JoinHandle<()>,
@@ -60,11 +60,11 @@ struct Carrier {
     made: Instant,
 }
 
-/// How many times bytes came on a connection.
+/// Counts the reads of a connection.
 #[derive(Clone, Default)]
 struct Heard(Arc<AtomicU64>);
 
-/// A request that was sent on it.
+/// A request that was sent on a connection.
 struct Sent {
     answer: ResponseFuture,
     content: SendStream<Bytes>,
@@ -72,25 +72,25 @@ struct Sent {
     heard: Heard,
 }
 
-/// Why a gateway elsewhere opens no tunnel. Holds no text of it, and nothing that was presented.
+/// Why a remote gateway opens no tunnel. Holds no text from the gateway, and no credential.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteRefused {
-    /// What is to be presented cannot be read.
+    /// The token to present cannot be read.
     #[error("the token cannot be read")]
     NoToken(#[source] LoginUnavailable),
-    /// There is no connection, or it cannot be trusted.
+    /// There is no connection, or the connection cannot be trusted.
     #[error("there is no way there: {}", of_gateway(.0))]
     Unreached(Error),
-    /// Another try failed meanwhile.
+    /// Another attempt failed meanwhile.
     #[error("there is no way there now")]
     AsBefore,
-    /// It does not answer, or not as a proxy does. One that wants a certificate ends TLS.
+    /// It does not respond, or not as a proxy does. A gateway that requires a certificate ends TLS.
     #[error("there is no answer of a proxy")]
     Unanswered(#[source] Box<dyn StdError + Send + Sync>),
-    /// It asks for something that shows who asks.
+    /// It requires authentication, and there is no token to present.
     #[error("it asks who this is (407), and nothing was presented")]
     Asks,
-    /// It does not take what was presented.
+    /// It does not accept the token.
     #[error("it does not take the token (407): it is none of its own, was revoked, or has ended")]
     Token,
     /// It holds as many connections as its limits allow.
@@ -99,15 +99,15 @@ pub enum RemoteRefused {
     /// It refuses for another reason, which it may name.
     #[error("it refuses this caller ({status}{})", why(*.reason))]
     Refuses {
-        /// The status of its answer.
+        /// The status of its response.
         status: u16,
-        /// The reason in it.
+        /// The reason in the response.
         reason: Option<ReasonCode>,
     },
 }
 
 impl RemoteProxy {
-    /// The proxy at an `https` origin. If there are `roots`, no others are trusted.
+    /// Returns the proxy at an `https` origin. If there are `roots`, no others are trusted.
     ///
     /// # Errors
     /// [`StoreClientUnusable`] by cause.
@@ -128,7 +128,7 @@ impl RemoteProxy {
         })
     }
 
-    /// Opens a tunnel, and sends something into it at once.
+    /// Opens a tunnel, and sends the bytes of `then` into it at once.
     ///
     /// # Errors
     /// [`RemoteRefused`] by cause, within seconds.
@@ -142,7 +142,7 @@ impl RemoteProxy {
         Ok(Tunnel::new(content, answer.into_body(), stream))
     }
 
-    /// Asks for something that every caller of a session that lives may have.
+    /// Requests a resource that every caller of a live session may read.
     ///
     /// # Errors
     /// [`RemoteRefused`] by cause, within seconds.
@@ -151,8 +151,8 @@ impl RemoteProxy {
         self.ask((Method::GET, page)).await.map(drop)
     }
 
-    /// Sends a request. What was not answered was not begun, so it is sent once more if a
-    /// connection ends before.
+    /// Sends a request. A request without a response was not begun, so it is sent once more if the
+    /// connection ends before the response.
     async fn ask(
         &self,
         what: (Method, Uri),
@@ -170,7 +170,7 @@ impl RemoteProxy {
                     return Ok((answer, sent.content, sent.stream));
                 }
                 Ok(Ok(answer)) => {
-                    // The next one shows anew who asks.
+                    // The next connection authenticates anew.
                     self.carriers.lock().await.all.clear();
                     return Err(refused(&answer, login.is_some()));
                 }
@@ -190,8 +190,8 @@ impl RemoteProxy {
         }
     }
 
-    /// Sends a request on a connection that has room, or on a new one: on none that was there as
-    /// it `failed`.
+    /// Sends a request on a connection that has room, or on a new one; never on one that existed at
+    /// the time of `failed`.
     async fn send(
         &self,
         (method, to): &(Method, Uri),
@@ -207,7 +207,7 @@ impl RemoteProxy {
         }
         let began = Instant::now();
         let mut carriers = self.carriers.lock().await;
-        // What the others carry goes on.
+        // Streams on the removed connections continue.
         carriers.all.retain(|one| {
             let is_good = failed.is_none_or(|failed| one.made > failed);
             is_good && !one.serving.is_finished() && one.made.elapsed() < AGE
@@ -216,7 +216,7 @@ impl RemoteProxy {
             let one = &carriers.all[at];
             match one.requests.clone().ready().await {
                 Ok(requests) => return one.send(requests, request),
-                // The gateway takes no more on it.
+                // The gateway accepts no more streams on this connection.
                 Err(_) => drop(carriers.all.remove(at)),
             }
         }
@@ -257,7 +257,7 @@ impl RemoteProxy {
         let (requests, mut connection) = shaken.map_err(unanswered)?.map_err(unanswered)?;
         let pings = connection.ping_pong();
         let mut pings = pings.ok_or_else(|| unanswered("it is asked already"))?;
-        // Before that its settings come: how many streams it takes.
+        // The gateway's settings arrive before the pong: how many streams it accepts.
         tokio::select! {
             ended = &mut connection => {
                 ended.map_err(unanswered)?;
@@ -292,7 +292,7 @@ impl RemoteProxy {
 }
 
 impl Carrier {
-    /// Whether the gateway takes one stream more.
+    /// Whether the gateway accepts one more stream.
     fn has_room(&self) -> bool {
         Arc::strong_count(&self.streams) <= most_streams(&self.requests) as usize
     }
@@ -314,7 +314,7 @@ impl Carrier {
     }
 }
 
-/// How many streams a connection has at most, as its gateway says and windows allow.
+/// The most streams of a connection, as the gateway's settings and the windows allow.
 fn most_streams(requests: &SendRequest<Bytes>) -> u32 {
     u32::try_from(requests.current_max_send_streams()).map_or(STREAMS, |most| most.min(STREAMS))
 }
@@ -324,7 +324,7 @@ impl Heard {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits for something that a gateway says, for as long as bytes come: it may be behind them.
+    /// Waits for a reply of the gateway for as long as bytes arrive: the reply may be behind them.
     async fn lives<T>(
         &self,
         within: Duration,
@@ -341,7 +341,7 @@ impl Heard {
     }
 }
 
-/// Waits until a gateway does not answer any more.
+/// Waits until the gateway no longer answers pings.
 async fn silence(mut pings: PingPong, heard: Heard) {
     loop {
         sleep(ASKED_EVERY).await;
@@ -365,7 +365,7 @@ fn refused<B>(answer: &Response<B>, is_shown: bool) -> RemoteRefused {
     }
 }
 
-/// The reason that a gateway names (RFC 9209).
+/// The reason that a gateway gives in `Proxy-Status` (RFC 9209).
 fn reason_of<B>(answer: &Response<B>) -> Option<ReasonCode> {
     let told = answer.headers().get("proxy-status")?.to_str().ok()?;
     let (_, told) = told.split_once("details=\"")?;
@@ -377,7 +377,7 @@ fn why(reason: Option<ReasonCode>) -> String {
     reason.map_or_else(String::new, |reason| format!(": {reason}"))
 }
 
-/// What is the matter with a gateway, which is no origin.
+/// Describes a fault of the gateway, which is not an origin.
 fn of_gateway(error: &Error) -> String {
     chain(error).replace("the origin", "the gateway")
 }
@@ -386,25 +386,25 @@ fn unanswered(why: impl Into<Box<dyn StdError + Send + Sync>>) -> RemoteRefused 
     RemoteRefused::Unanswered(why.into())
 }
 
-/// How long a gateway may say nothing before it answers.
+/// How long a gateway may be silent before it responds.
 const ANSWERS: Duration = Duration::from_secs(5);
-/// How long it may take to while it says other things, or while more is on its way there.
+/// How long a response may take in all, while other bytes arrive.
 const ANSWERS_AT_LAST: Duration = Duration::from_secs(30);
-/// How long a connection takes streams: a certificate does not hold for ever.
+/// How long a connection accepts new streams: a certificate does not hold for ever.
 const AGE: Duration = Duration::from_secs(3600);
-/// After how long a gateway is asked whether it is still there.
+/// The time between two pings of the gateway.
 const ASKED_EVERY: Duration = Duration::from_secs(15);
-/// How many bytes of a stream are under way to a client that does not read them: as many as of a
-/// connection of its own, on a way of 50 ms at 20 MB/s.
+/// The window of a stream whose client reads slowly: as large as that of a separate connection with
+/// a round trip of 50 ms at 20 MB/s.
 const LARGE_WINDOW: u32 = 1 << 20;
-/// The streams that may have these, and the most of one connection. A connection has room for those
-/// of all its streams, so none waits for one that is not read.
+/// The number of streams with a large window, and the most of one connection. The window of a
+/// connection holds those of all its streams, so no stream waits for one that is not read.
 const STREAMS: u32 = 256;
-/// The same of the other streams: what thousands of them hold is bounded.
+/// The window of all other streams, which bounds the memory of thousands of them.
 const SMALL_WINDOW: u32 = 64 << 10;
-/// How many bytes of a stream wait until they are written to the gateway.
+/// How many bytes of a stream wait to be written to the gateway.
 const SEND_BUFFER: usize = 64 << 10;
 /// The longest frame of content.
 const FRAME: u32 = 64 << 10;
-/// The longest head of an answer.
+/// The longest head of a response.
 const HEADER_LIST: u32 = 16 << 10;

@@ -1,4 +1,4 @@
-//! A tunnel in a stream of HTTP/2, as bytes both ways.
+//! A tunnel in an HTTP/2 stream, as bytes in both directions.
 
 use std::io;
 use std::pin::Pin;
@@ -10,18 +10,16 @@ use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// What the streams of a connection have as long as one of them lives: their large windows, if they
-/// have these.
+/// The permits for large windows, if a connection has them. Each of its streams holds a clone.
 pub(super) type Streams = Arc<Option<OwnedSemaphorePermit>>;
 
-/// A tunnel. What its reader does not take, and what the gateway does not, is bounded by windows of
-/// its own.
+/// A tunnel. HTTP/2 windows bound the bytes that its reader or the gateway has not read yet.
 pub struct Tunnel {
     send: SendStream<Bytes>,
     receive: RecvStream,
-    /// What came and was not read yet.
+    /// The bytes that were received and not read yet.
     came: Bytes,
-    /// Its place on its connection.
+    /// Counts the stream on its connection.
     _stream: Streams,
 }
 
@@ -69,7 +67,7 @@ impl AsyncWrite for Tunnel {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Its connection sends what it has by itself.
+        // The connection task sends the buffered bytes by itself.
         Poll::Ready(Ok(()))
     }
 
@@ -97,8 +95,8 @@ fn poll_send(
     Poll::Ready(sent.map(|()| count).map_err(broken))
 }
 
-/// Takes what a client says to a gateway that has said all and reads no more (RFC 9113 §8.1): an
-/// error would cut the client off from what is still on its way there.
+/// Discards bytes for a gateway that has responded completely and reads no more (RFC 9113 §8.1): an
+/// error would cut the client off from the rest of the response.
 fn unless_all_is_said<T>(
     send: &mut SendStream<Bytes>,
     cx: &mut Context<'_>,
