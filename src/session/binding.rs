@@ -15,8 +15,8 @@ pub struct Binding {
     pub credential: CredentialName,
     /// Its declared shape. Without one, the secret itself is inspected when a session starts.
     pub shape: Option<Shape>,
-    /// For a token of a login: the claims that its phantom keeps if it is a JSON Web Token, beside
-    /// those of every phantom. The phantom then ends in 2100, because the gateway renews the token.
+    /// For a token of a login: the further claims that its phantom keeps if it is a JSON Web Token.
+    /// The phantom then ends in 2100, because the gateway renews the token.
     pub claims: Option<Vec<String>>,
     /// The origins that may receive the credential.
     pub origins: Vec<OriginPattern>,
@@ -28,11 +28,11 @@ pub struct Binding {
     pub paths: Vec<String>,
     /// When it is injected.
     pub when: When,
-    /// What happens to another credential in one of its origins' credential places.
+    /// What happens to a foreign credential in a credential place of one of its origins.
     pub foreign: Foreign,
-    /// Further places where its origins accept credentials. Any value found there is foreign.
+    /// Further places where its origins accept credentials. Any credential there is foreign.
     pub takes: Vec<Taken>,
-    /// Cookies that may be sent to its origins, besides those of places. `*` allows every cookie.
+    /// Further cookies that may be sent to its origins. `*` allows every cookie.
     pub cookies: Vec<String>,
     /// Where its origins accept batch requests, besides the batch routes known for all origins.
     pub batches: Vec<Route>,
@@ -40,9 +40,9 @@ pub struct Binding {
     pub basic_user: Option<String>,
     /// The variables that hold its phantom in the sandbox.
     pub variables: Vec<String>,
-    /// What it is for.
+    /// The role of the credential in a request.
     pub role: Role,
-    /// What revokes it, and the parts that it signs with. Set where generations share them.
+    /// The revocations of the credential and its parts, shared between generations.
     pub revocations: Revocations,
 }
 
@@ -57,7 +57,7 @@ pub enum When {
     Always,
 }
 
-/// What happens to a credential that is not ours in a credential place of a managed origin.
+/// What happens to a foreign credential in a credential place of a managed origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Foreign {
     /// The request is refused.
@@ -65,12 +65,12 @@ pub enum Foreign {
     Refuse,
     /// The field is removed. A foreign credential outside a field is still refused.
     Strip,
-    /// It is sent on, as where no credential is bound.
+    /// The credential is passed on unchanged, as at an origin to which no credential is bound.
     Pass,
 }
 
 impl Binding {
-    /// A binding to nothing yet, with the defaults.
+    /// Returns a binding with the defaults, which is not bound to anything yet.
     pub fn of(credential: CredentialName) -> Self {
         Self {
             credential,
@@ -92,7 +92,7 @@ impl Binding {
         }
     }
 
-    /// How the credential signs, if it signs.
+    /// Returns how the credential signs, if it signs.
     pub fn signing(&self) -> Option<&Signing> {
         match &self.role {
             Role::Signs(signing) => Some(signing),

@@ -43,7 +43,7 @@ impl Bindings {
         Ok(Self { all: all.collect() })
     }
 
-    /// The environment variables that hold a session's phantoms in its sandbox.
+    /// Returns the environment variables that hold a session's phantoms in its sandbox.
     pub fn environment<'a>(
         &'a self,
         phantoms: &'a Phantoms,
@@ -59,12 +59,12 @@ impl Bindings {
         })
     }
 
-    /// Every binding, in the order of the configuration.
+    /// Returns every binding, in the order of the configuration.
     pub fn all(&self) -> impl Iterator<Item = &Binding> {
         self.all.iter().map(|bound| &bound.binding)
     }
 
-    /// Whether a credential is bound to any of these origins, which take no other.
+    /// Whether a credential is bound to any of these origins and guards it against foreign ones.
     #[must_use]
     pub fn guard(&self, origins: &OriginPattern) -> bool {
         let mut guarding = self.all().filter(|one| one.foreign != Foreign::Pass);
@@ -76,7 +76,7 @@ impl Bindings {
         self.all.get(index).map(|bound| &bound.binding)
     }
 
-    /// Whether there is such a credential.
+    /// Whether the credential has a binding.
     #[must_use]
     pub fn has(&self, credential: &CredentialName) -> bool {
         self.index_of(credential).is_some()
@@ -89,7 +89,7 @@ impl Bindings {
             .position(|bound| bound.binding.credential == *credential)
     }
 
-    /// Whether a request may still have a credential at a place, given in its text form.
+    /// Whether a request may still use a credential at a place, given in its text form.
     #[must_use]
     pub fn still_lends(
         &self,
@@ -172,25 +172,25 @@ impl Bound {
         self.binding.batches.iter().any(|route| route.holds(path))
     }
 
-    /// The phantom of its credential, if that is the token.
+    /// Returns the phantom of its credential, if the token is that phantom.
     pub(super) fn presented(&self, phantoms: &Phantoms, token: &[u8]) -> Option<Phantom> {
         let phantom = phantoms.of(&self.binding.credential)?;
         (phantom.reveal().as_bytes() == token).then(|| phantom.clone())
     }
 
-    /// Whether its origins take the credentials alone that are bound to them.
+    /// Whether its origins accept only the credentials that are bound to them.
     pub(super) fn guards(&self) -> bool {
         self.binding.foreign != Foreign::Pass
     }
 
-    /// Whether it, or another credential at its origins, may be in content.
+    /// Whether its credential, or a foreign one at its origins, may be in content.
     pub(super) fn takes_content(&self) -> bool {
         let in_form = |taken: &Taken| matches!(taken.part, TakenPart::Form(_));
         let mut places = self.binding.places.iter();
         places.any(Place::is_in_content) || self.binding.takes.iter().any(in_form)
     }
 
-    /// Whether it is limited to some of its origins' requests.
+    /// Whether it applies only to some methods or paths of its origins.
     pub(super) fn is_narrow(&self) -> bool {
         !self.binding.methods.is_empty() || !self.binding.paths.is_empty()
     }

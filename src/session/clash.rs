@@ -24,7 +24,7 @@ pub enum BindingMalformed {
     /// It has too many places.
     #[error("credential `{0}` has more than {MAX_PLACES} places")]
     Places(CredentialName),
-    /// It would travel to another machine in clear text.
+    /// It would travel to another machine in cleartext.
     #[error("credential `{0}` would travel in clear text; `http` is for loopback addresses alone")]
     Cleartext(CredentialName),
     /// It is always injected at a Basic place, which needs a user name.
@@ -37,7 +37,7 @@ pub enum BindingMalformed {
         "credential `{0}` is always put in, and `{1}` is a place only where its phantom stands"
     )]
     Phantomless(CredentialName, Place),
-    /// It has a place in content or in a WebSocket, and is for methods alone that have none.
+    /// It has a place in content or in a WebSocket, but its methods have no such place.
     #[error("credential `{0}` has the place `{1}`, and requests of its methods have none such")]
     Unmet(CredentialName, Place),
     /// It has several places in the messages of a WebSocket.
@@ -55,7 +55,7 @@ pub enum BindingMalformed {
 }
 
 impl BindingMalformed {
-    /// What to write instead.
+    /// Returns how to correct it.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Twice(_) => "give each credential its own name",
@@ -184,8 +184,8 @@ fn has_parts(binding: &Binding, all: &[Binding]) -> bool {
     })
 }
 
-/// The place where two bindings conflict: one is always injected there, and the other may appear
-/// there in the same request.
+/// Returns the place where two bindings conflict: one credential is always injected there, and the
+/// other may appear there in the same request.
 fn clash(one: &Binding, two: &Binding) -> Option<String> {
     let apart = |one: &[Method], two: &[Method]| {
         !one.is_empty() && !two.is_empty() && !one.iter().any(|method| two.contains(method))

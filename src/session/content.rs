@@ -1,4 +1,4 @@
-//! Finds the phantoms in the content of a request, each in its place, and foreign credentials.
+//! Finds phantoms in their places in the content of a request, and foreign credentials.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use super::origin_bindings::OriginBindings;
 use super::phantom::{Phantoms, Registry};
 use super::refusal::{CredentialRefusal, RequestPart};
 
-/// What the content of a request is searched for, because its service takes credentials there.
+/// The search of a request's content, for a service that accepts credentials there.
 pub struct ContentSearch {
     here: Arc<OriginBindings>,
     /// The places whose credentials may be lent to the request.
     places: Vec<Searched>,
-    /// Names of members in which the service takes credentials of any kind, folded.
+    /// Folded names of members in which the service accepts credentials of any kind.
     taken: Vec<String>,
     kind: FormKind,
 }
@@ -26,14 +26,14 @@ pub struct ContentSearch {
 /// A place to search.
 struct Searched {
     bound: Arc<Bound>,
-    /// Its index among the binding's.
+    /// The index of the place in the binding.
     index: usize,
-    /// The folded names of members that some reader may take for it. None if it is deeper in JSON.
+    /// The folded member names that readers may take for the place. None if deeper in JSON.
     names: Vec<String>,
 }
 
 impl DetectedCredentials {
-    /// What to search the content for; `None` if the service takes no credential in such content.
+    /// Returns the search of the content; `None` if the service accepts no credential in it.
     ///
     /// # Errors
     /// [`CredentialRefusal::Unreadable`] if the content cannot be searched.
@@ -78,7 +78,7 @@ impl DetectedCredentials {
         }))
     }
 
-    /// Adds what was found in the content.
+    /// Adds the credential uses that were found in the content.
     ///
     /// # Errors
     /// [`CredentialRefusal::Batch`], or [`CredentialRefusal::Count`] for a credential that is in
@@ -103,7 +103,7 @@ impl DetectedCredentials {
 }
 
 impl ContentSearch {
-    /// Says what will be asked of the content. `is_asked` is [`Self::is_asked`].
+    /// Registers the places and members that will be looked up. `is_asked` is [`Self::is_asked`].
     pub fn ask<'q>(&self, questions: &mut Questions<'q>, is_asked: &'q dyn Fn(&str) -> bool) {
         let places = self.places.iter().map(Searched::place);
         places.for_each(|place| questions.place(place));
@@ -112,11 +112,11 @@ impl ContentSearch {
 
     /// Finds the credentials that the content uses.
     ///
-    /// A phantom outside of the places is inert: it goes on as it is.
+    /// A phantom outside of the places is inert: it is passed on unchanged.
     ///
     /// # Errors
-    /// [`CredentialRefusal`] by cause: a credential that is not ours, one that stands there twice,
-    /// or content that readers may disagree about.
+    /// [`CredentialRefusal`] by cause: a foreign credential, a credential that appears twice, or
+    /// content that readers may disagree about.
     pub fn find(
         &self,
         content: &Document<'_>,
@@ -141,12 +141,12 @@ impl ContentSearch {
         Ok(uses)
     }
 
-    /// Whether the service takes the credentials alone that are bound to it.
+    /// Whether the service accepts only the credentials that are bound to it.
     fn guards(&self) -> bool {
         self.here.bound.iter().any(|bound| bound.guards())
     }
 
-    /// Whether some reader may take a member of this name for one in which a credential may be.
+    /// Whether some reader may take a member of this name for one that may hold a credential.
     pub fn is_asked(&self, name: &str) -> bool {
         let names = folded_parameters(name);
         let is_place = |one: &Searched| one.names.iter().any(|name| names.contains(name));
@@ -155,7 +155,7 @@ impl ContentSearch {
             || self.places.iter().any(|one| one.is_nested_in_forms(name))
     }
 
-    /// The use of a place, if the phantom of its credential stands there.
+    /// Returns the use of a place, if it holds the phantom of its credential.
     fn lent(
         &self,
         searched: &Searched,
@@ -185,18 +185,18 @@ impl ContentSearch {
         }
     }
 
-    /// The members in which credentials may be, in the reading of any origin.
+    /// Returns the members that may hold credentials, as any origin might read them.
     fn members(&self, content: &Document<'_>) -> Result<Vec<Member>, CredentialRefusal> {
         match content.members() {
-            // In what some reader may split otherwise, no place is found, and nothing is lent.
+            // If readers may split the content differently, no place is found, and nothing is lent.
             Err(_) if content.is_unsplit() && !self.guards() => Ok(Vec::new()),
             members => members.map_err(unreadable),
         }
     }
 }
 
-/// Refuses another session's phantom, and any other text that is no phantom of the session if the
-/// service `guards` its places.
+/// Refuses another session's phantom. If the service `guards` its places, refuses every text that
+/// is not a phantom of this session.
 pub(super) fn judge(
     text: Option<&str>,
     phantoms: &Phantoms,
@@ -220,8 +220,8 @@ impl Searched {
         &self.bound.binding.places[self.index]
     }
 
-    /// Whether the place is on this path: where the service takes a member of its name, if the
-    /// binding limits that.
+    /// Whether the place is on this path. If the binding lists paths for a member of this name, the
+    /// path must be one of them.
     fn is_at(&self, path: &str) -> bool {
         let is_it = |taken: &&Taken| match &taken.part {
             TakenPart::Form(name) => self.names.contains(name),
@@ -231,13 +231,13 @@ impl Searched {
         takes.peek().is_none() || takes.any(|taken| taken.is_at(path))
     }
 
-    /// Whether some reader may take a member of this name for what stands in the place.
+    /// Whether some reader may take a member of this name for the place.
     fn is_named(&self, name: &str) -> bool {
         let names = folded_parameters(name);
         self.names.iter().any(|own| names.contains(own))
     }
 
-    /// Whether some reader of forms takes this name, such as `auth[token]`, for a place that is
+    /// Whether some reader of forms may take this name, such as `auth[token]`, for a place that is
     /// deeper in JSON.
     fn is_nested_in_forms(&self, name: &str) -> bool {
         let Place::Json(pointer) = self.place() else {

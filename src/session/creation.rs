@@ -1,4 +1,4 @@
-//! Sessions that operators make at run time: for whom, and what they may be lent.
+//! Sessions that operators create at run time: for which user, and with which credentials.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,55 +9,55 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionRequest {
-    /// Its name; it is given one if there is none.
+    /// The session's name; without one, the gateway chooses it.
     pub name: Option<SessionId>,
-    /// The user that its tokens stand for.
+    /// The user that the session's tokens stand for.
     pub user: Option<User>,
-    /// The groups that it is in.
+    /// The groups of the session.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// The only credentials that it may be lent, whatever policy says; `None` for what that says.
+    /// The only credentials that policy may lend it; `None` if policy alone decides.
     pub lend: Option<Vec<CredentialName>>,
-    /// After how many seconds it ends.
+    /// The lifetime of the session, in seconds.
     pub seconds: u64,
-    /// What narrows its token further.
+    /// Caveats that narrow its token further.
     #[serde(default)]
     pub caveats: Vec<String>,
 }
 
-/// How a session was made.
+/// How a session was created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Creation {
-    /// A digest of the key by which a repeated request is known, and of who sent it.
+    /// A digest of the idempotency key of the request, and of its sender.
     pub key: Option<String>,
-    /// When, in seconds since 1970.
+    /// When it was created, in seconds since 1970.
     pub made: u64,
-    /// What was asked for.
+    /// The operator's request.
     pub request: SessionRequest,
 }
 
 impl Creation {
-    /// When it was.
+    /// Returns the time of creation.
     #[must_use]
     pub fn made_at(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.made)
     }
 
-    /// When the session ends unless it is extended.
+    /// Returns when the session ends unless it is extended.
     #[must_use]
     pub fn ends(&self) -> SystemTime {
-        // No session lives for so long.
+        // No session lives that long.
         self.made_at() + Duration::from_secs(self.request.seconds.min(u64::from(u32::MAX)))
     }
 
-    /// Writes it for the session's record.
+    /// Encodes the creation for the session's record.
     #[must_use]
     pub fn text(&self) -> String {
         serde_json::to_string(self).expect("it has texts and numbers alone")
     }
 
-    /// Reads it as it was written; `None` if this is another text.
+    /// Decodes a creation; `None` if the text is something else.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()

@@ -1,4 +1,4 @@
-//! Finds the phantoms a request carries, each in its place, and anything that must not be there.
+//! Finds the phantoms of a request, each in its place, and refuses credentials in wrong places.
 
 mod cookies;
 mod fields;
@@ -23,7 +23,7 @@ use super::refusal::{CredentialRefusal, RequestPart};
 use super::signer::ParsedSignature;
 
 impl Bindings {
-    /// Finds what a request presents, in one pass over host, target and fields. `here` are the
+    /// Finds the credentials of a request, in one pass over host, target and fields. `here` are the
     /// bindings of its origin.
     ///
     /// A phantom is accepted if it is the exact value of one of its credential's places, and the
@@ -81,13 +81,13 @@ impl Bindings {
 struct Search<'a> {
     bindings: &'a Bindings,
     head: &'a RequestHead,
-    /// Its target, with `{}` in place of a phantom that is lent in the path.
+    /// The target, with `{}` in place of a phantom that is lent in the path.
     target: &'a RequestTarget,
     phantoms: &'a Phantoms,
     registry: &'a Registry,
     /// The bindings that apply to the origin. The origin is managed if there is one.
     bound: &'a [Arc<Bound>],
-    /// The signature that was found. Everything that belongs to it was judged with it.
+    /// The signature that was found. Every part of it was judged with it.
     signed: Option<Arc<dyn ParsedSignature>>,
     found: DetectedCredentials,
 }
@@ -122,7 +122,7 @@ impl<'a> Search<'a> {
             .filter(move |taken| taken.is_at(path))
     }
 
-    /// Adds the credentials that are always injected, if the session holds them.
+    /// Adds the credentials that are always injected, if the session has them.
     fn always(&mut self) -> Result<(), CredentialRefusal> {
         for bound in self.bound {
             let due = bound.binding.when == When::Always && self.is_lent(bound);
@@ -148,7 +148,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Refuses to use a credential that is limited to some requests in a batch (F14).
+    /// Refuses a credential that is limited to some requests if the request is a batch (F14).
     fn judged(&self, bound: &Bound) -> Result<(), CredentialRefusal> {
         if self.found.batch && bound.is_narrow() {
             return Err(CredentialRefusal::Batch {
@@ -203,7 +203,7 @@ impl<'a> Search<'a> {
         bound.presented(self.phantoms, token)
     }
 
-    /// Refuses text that contains any phantom, in any form, or a token of a gateway.
+    /// Refuses text that contains any phantom, in any form, or a gateway token.
     fn clean(&self, text: &[u8], part: RequestPart) -> Result<(), CredentialRefusal> {
         if has_token(text) {
             return Err(CredentialRefusal::Token { part });
@@ -228,7 +228,7 @@ impl<'a> Search<'a> {
         Err(self.misplaced(&first, part))
     }
 
-    /// The refusal for a phantom that appears where it must not.
+    /// Returns the refusal for a phantom in a wrong place.
     fn misplaced(&self, sighting: &Sighting, part: RequestPart) -> CredentialRefusal {
         let credential = self.phantoms.at(sighting).credential().clone();
         if self.phantoms.is_retired(sighting) || self.bindings.index_of(&credential).is_none() {
@@ -257,10 +257,10 @@ impl<'a> Search<'a> {
             .any(|bound| bound.binding.credential == *credential)
     }
 
-    /// Judges a credential that does not belong to the session (R10, H13).
+    /// Handles a credential that does not belong to the session (R10, H13).
     ///
-    /// Another session's phantom is refused everywhere. Anything else is refused only at managed
-    /// origins, unless every binding there strips it.
+    /// Another session's phantom is refused everywhere. Any other foreign credential is refused
+    /// only at managed origins, unless every binding there strips it.
     fn foreign(
         &mut self,
         token: &[u8],
@@ -282,7 +282,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether the origin takes the credentials alone that are bound to it.
+    /// Whether the origin accepts only the credentials that are bound to it.
     fn is_managed(&self) -> bool {
         self.bound.iter().any(|bound| bound.guards())
     }
@@ -295,7 +295,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether a text has a token of a gateway: its prefix, and more than a word may have after it.
+/// Whether a text contains a gateway token: its prefix, and more letters than a word may have.
 fn has_token(text: &[u8]) -> bool {
     let is_of_token = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     text.len() > SHORTEST_TOKEN
@@ -306,7 +306,7 @@ fn has_token(text: &[u8]) -> bool {
 }
 
 const TOKEN: &[u8] = b"gwt1_";
-/// A MAC alone is longer.
+/// The MAC of a token alone is longer.
 const SHORTEST_TOKEN: usize = 40;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a request presents: which credentials it uses, and where each one appears.
+//! The credentials that a request uses, and where each one appears.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use super::revocation::Revocations;
 use super::signer::ParsedSignature;
 use super::signing::Signing;
 
-/// The credentials that a request asks to use, at most one use of each, and what must be removed
-/// from it.
+/// The credentials that a request uses, each at most once, and the fields to remove from the
+/// request.
 ///
 /// Made only by [`Bindings::detect`](super::Bindings::detect). Nothing has been fetched or changed
 /// yet: policy judges this first.
@@ -31,7 +31,7 @@ pub struct DetectedCredentials {
     /// The target with `{}` in place of a phantom, if one is lent in the path.
     pub(super) target: Option<RequestTarget>,
     pub(super) strip: SmallVec<[HeaderName; 1]>,
-    /// The cookies that are sent on, if the origin is managed.
+    /// The cookies that are passed on, if the origin is managed.
     pub(super) cookies: Option<HeaderValue>,
     /// Whether the request holds many requests in one.
     pub batch: bool,
@@ -48,22 +48,22 @@ pub struct CredentialUse {
     pub(super) phantom: Phantom,
 }
 
-/// Where exactly the phantom is.
+/// The exact location of a phantom.
 #[derive(Clone)]
 pub enum Location {
     /// The whole value of a field, after its scheme.
     Field,
     /// One half of Basic credentials. This is the other half.
     Basic(Zeroizing<Vec<u8>>),
-    /// These bytes of the cookie field.
+    /// The range of bytes in the cookie field.
     Cookie(std::ops::Range<usize>),
     /// The value of the query parameter with this index.
     Query(usize),
-    /// Where `{}` stands in the path.
+    /// The position of `{}` in the path.
     Path,
-    /// These bytes of the content, still escaped.
+    /// The range of bytes in the content, still escaped.
     Content(std::ops::Range<usize>),
-    /// In a message, once the request has made a WebSocket of its connection.
+    /// In a message, after the request has upgraded its connection to a WebSocket.
     Message,
     /// Nowhere: the credential is always injected.
     Absent,
@@ -72,7 +72,7 @@ pub enum Location {
 }
 
 impl DetectedCredentials {
-    /// The credentials to use, in the order in which they were found.
+    /// Returns the credentials to use, in the order in which they were found.
     pub fn lends(&self) -> &[CredentialUse] {
         &self.lends
     }
@@ -89,7 +89,7 @@ impl DetectedCredentials {
         self.lends.iter().any(|lend| lend.claimed().is_some())
     }
 
-    /// Checks that the held content may be sent with other bytes.
+    /// Checks that the held content may be changed.
     ///
     /// # Errors
     /// [`CredentialRefusal::Digest`] if a digest or a signature covers it.
@@ -101,8 +101,8 @@ impl DetectedCredentials {
         }
     }
 
-    /// Masks what is lent in the path, and removes fields with foreign credentials and cookies that
-    /// must not be sent on. Policy judges the result.
+    /// Masks a phantom that is lent in the path, and removes fields with foreign credentials and
+    /// cookies that must not be passed on. Policy judges the result.
     pub fn settle(&self, head: &mut RequestHead) {
         if let Some(target) = &self.target {
             head.target = target.clone();
@@ -120,22 +120,22 @@ impl DetectedCredentials {
 }
 
 impl CredentialUse {
-    /// The credential.
+    /// Returns the credential.
     pub fn credential(&self) -> &CredentialName {
         &self.bound.binding.credential
     }
 
-    /// The place. Policy and audit see its text form.
+    /// Returns the place. Policy and audit see its text form.
     pub fn place(&self) -> &Place {
         &self.bound.binding.places[self.place]
     }
 
-    /// The place's text form.
+    /// Returns the text form of the place.
     pub fn place_text(&self) -> &Text {
         &self.bound.place_texts[self.place]
     }
 
-    /// The session's phantom. It replaces the secret again if the response echoes it.
+    /// Returns the session's phantom, which replaces the secret if the response echoes it.
     pub fn phantom(&self) -> &Phantom {
         &self.phantom
     }

@@ -1,4 +1,4 @@
-//! The groups of a session, by the generation of the configuration that says so.
+//! The groups of a session, by generation of the configuration.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use parking_lot::RwLock;
 
 /// The groups of a session, which a reload may change.
 ///
-/// A request is judged by the policies and the groups of one generation, also while the next one
+/// A request is judged by the policies and the groups of one generation, even while the next one
 /// comes into force. So the groups before the last change are kept too.
 pub(super) struct Groups(RwLock<TwoGenerations>);
 
@@ -17,7 +17,7 @@ struct TwoGenerations {
 }
 
 impl Groups {
-    /// Groups in every generation.
+    /// Returns groups that are the same in every generation.
     pub(super) fn new(names: Vec<Arc<str>>) -> Self {
         let now: Arc<[Arc<str>]> = names.into();
         let before = now.clone();
@@ -28,7 +28,7 @@ impl Groups {
         }))
     }
 
-    /// The groups in a generation: the one in force, the one before or the one that comes.
+    /// Returns the groups in a generation: the one in force, the one before or the next one.
     pub(super) fn of(&self, generation: u64) -> Arc<[Arc<str>]> {
         let known = self.0.read();
         match generation < known.since {
@@ -37,7 +37,7 @@ impl Groups {
         }
     }
 
-    /// Changes them from a generation on, unless they are the same.
+    /// Changes the groups from a generation on, unless they are the same.
     pub(super) fn change(&self, since: u64, names: Vec<Arc<str>>) {
         let mut known = self.0.write();
         if *known.now == *names {

@@ -1,20 +1,20 @@
-//! When a session was last used, and after how long without use it ends.
+//! The time since a session was last used, and the limit after which an idle session ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::lifetime::Moment;
 
-/// The last use of a session, by the clock that goes on while the machine sleeps.
+/// The last use of a session, by a clock that runs on while the machine sleeps.
 pub(super) struct IdleClock {
     /// In seconds since the machine started.
     used: AtomicU64,
-    /// In seconds; 0 for a session that may be idle for ever.
+    /// The limit in seconds; 0 for a session that may be idle for ever.
     most: AtomicU64,
 }
 
 impl IdleClock {
-    /// A session that is used now, and may be idle for ever.
+    /// Returns the clock of a session that is used now and may be idle for ever.
     pub(super) fn new(now: Moment) -> Self {
         Self {
             used: AtomicU64::new(now.since_boot.as_secs()),
@@ -22,13 +22,13 @@ impl IdleClock {
         }
     }
 
-    /// Sets after how long without use the session ends.
+    /// Sets the limit after which an idle session ends.
     pub(super) fn limit(&self, most: Option<Duration>) {
         let most = most.map_or(0, |most| most.as_secs().max(1));
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// After how long without use the session ends, if it does.
+    /// Returns the limit after which an idle session ends, if there is one.
     pub(super) fn most(&self) -> Option<Duration> {
         let most = self.most.load(Ordering::Relaxed);
         (most > 0).then(|| Duration::from_secs(most))
@@ -39,7 +39,7 @@ impl IdleClock {
         self.used.store(since_boot.as_secs(), Ordering::Relaxed);
     }
 
-    /// Whether the session was not used for too long.
+    /// Whether the session has been idle for longer than the limit.
     pub(super) fn is_over(&self, now: Moment) -> bool {
         let used = Duration::from_secs(self.used.load(Ordering::Relaxed));
         self.most()

@@ -1,4 +1,4 @@
-//! The phantom in the path of a request, which is masked there.
+//! Finds and masks a phantom in the path of a request.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use percent_encoding::percent_decode_str;
 use super::bindings::Bound;
 use super::phantom::{Phantom, Phantoms};
 
-/// A phantom that stands in a place of the path.
+/// A phantom in a place of the path.
 pub(super) struct InPath {
     pub(super) bound: Arc<Bound>,
     pub(super) place: usize,
     pub(super) phantom: Phantom,
-    /// The target with `{}` in its place.
+    /// The target with `{}` in place of the phantom.
     pub(super) target: RequestTarget,
 }
 

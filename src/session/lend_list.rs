@@ -1,4 +1,4 @@
-//! What a session may be lent, if an operator made it for that alone.
+//! The list of credentials that an operator allows a session to be lent.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::live::Session;
 use super::signing::Role;
 
 impl Session {
-    /// Whether it may be lent a credential, if policy says so too.
+    /// Whether the session may be lent a credential, if policy permits it too.
     pub fn may_be_lent(&self, credential: &CredentialName) -> bool {
         let lend = self.creation().and_then(|made| made.request.lend.as_ref());
         lend.is_none_or(|all| all.contains(credential))
     }
 
-    /// Whether its workload may know the phantom of a binding.
+    /// Whether the workload may hold the phantom of a binding.
     pub fn may_hold(&self, binding: &Binding) -> bool {
         self.may_be_lent(match &binding.role {
             Role::Part(signing) => &signing.parts[0].credential,
@@ -24,7 +24,7 @@ impl Session {
         })
     }
 
-    /// The phantoms that its workload may know, by their variables, of some credentials.
+    /// Returns the phantoms of some credentials that the workload may hold, by variable.
     pub fn environment(
         &self,
         bindings: &Bindings,

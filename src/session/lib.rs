@@ -1,4 +1,4 @@
-//! Identifies who makes a request: live sessions, their phantoms, and the phantoms in a request.
+//! Identifies the session of a request: live sessions, their phantoms, and phantoms in requests.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]

@@ -1,21 +1,21 @@
-//! How long a session lives, by two clocks: neither a clock that is set nor a machine that sleeps
-//! makes it live longer.
+//! The lifetime of a session, by two clocks: neither setting the wall clock nor a sleep of the
+//! machine prolongs it.
 
 use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A moment by the time since the machine started and by the wall clock.
+/// A moment, by the boot clock and by the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// The time since the machine started. It goes on while the machine sleeps, and nobody sets it.
+    /// The time since the machine started. It includes sleep, and it cannot be set.
     pub since_boot: Duration,
-    /// The time by the wall clock, which may be set forward and back.
+    /// The time by the wall clock, which can be set forward and back.
     pub wall: SystemTime,
 }
 
 impl Moment {
-    /// The present moment.
+    /// Returns the present moment.
     pub fn now() -> Self {
         Self {
             since_boot: Self::since_boot(),
@@ -23,18 +23,18 @@ impl Moment {
         }
     }
 
-    /// The time since boot alone.
+    /// Returns the time since boot alone.
     pub fn since_boot() -> Duration {
         Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
     }
 
-    /// Whether so much time has passed since another moment, by either clock.
+    /// Whether this much time has passed since another moment, by either clock.
     pub fn is_later_than(&self, other: Self, by: Duration) -> bool {
         Lifetime::new(other, by).is_over(*self)
     }
 }
 
-/// A stretch of time.
+/// A span of time from a certain moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetime {
     begins: Moment,
@@ -42,50 +42,50 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// A stretch that begins at a moment.
+    /// Returns the span that begins at a moment.
     pub fn new(begins: Moment, lasts: Duration) -> Self {
         Self { begins, lasts }
     }
 
-    /// A stretch that begins at a moment and ends at a time of the wall clock.
+    /// Returns the span that begins at a moment and ends at a time of the wall clock.
     pub fn until(begins: Moment, ends: SystemTime) -> Self {
         let lasts = ends.duration_since(begins.wall).unwrap_or_default();
         Self { begins, lasts }
     }
 
-    /// The same stretch once more, from another moment on.
+    /// Returns a span of the same length that begins at another moment.
     #[must_use]
     pub fn again(&self, begins: Moment) -> Self {
         Self { begins, ..*self }
     }
 
-    /// A stretch that begins at a moment and lasts another time.
+    /// Returns a span of another length that begins at another moment.
     #[must_use]
     pub fn lasting(&self, begins: Moment, lasts: Duration) -> Self {
         Self { begins, lasts }
     }
 
-    /// When it ends by the wall clock.
+    /// Returns when the span ends by the wall clock.
     pub fn ends(&self) -> SystemTime {
         self.begins.wall + self.lasts
     }
 
-    /// How much of it is left.
+    /// Returns how much of the span remains.
     pub fn remaining(&self, now: Moment) -> Duration {
         self.lasts.saturating_sub(self.passed(now))
     }
 
-    /// Whether it is over.
+    /// Whether the span is over.
     pub fn is_over(&self, now: Moment) -> bool {
         self.passed(now) >= self.lasts
     }
 
-    /// Whether half of it has passed.
+    /// Whether half of the span has passed.
     pub fn is_half_over(&self, now: Moment) -> bool {
         self.passed(now) >= self.lasts / 2
     }
 
-    /// The larger of the wall-clock and monotonic elapsed times.
+    /// Returns the larger of the wall-clock and monotonic elapsed times.
     fn passed(&self, now: Moment) -> Duration {
         let begins = self.begins;
         let by_wall = now.wall.duration_since(begins.wall).unwrap_or_default();

@@ -29,26 +29,26 @@ use super::phantom::{Phantom, PhantomKey, Phantoms, Registry, TemporaryPhantoms}
 use super::refusal::CredentialRefusal;
 use super::status::{DecidedStatus, EndReason, SessionStatus};
 
-/// A session: one workload, what it may present, and until when.
+/// A session: one workload, the credentials it may present, and its lifetime.
 pub struct Session {
     id: SessionId,
     groups: Groups,
-    /// Whose it is, if it is a user's.
+    /// The user that it belongs to, if any.
     user: Option<User>,
-    /// How an operator made it, if one did.
+    /// How an operator created it, if one did.
     creation: Option<Creation>,
-    /// How many sessions had its name before.
+    /// How many earlier sessions had its name.
     before: u64,
-    /// The key that its phantoms are drawn from. Without one, it gains no credential.
+    /// The key that its phantoms are derived from. A session without a key gains no credential.
     key: Option<PhantomKey>,
-    /// The phantoms its workload holds now.
+    /// The phantoms that its workload holds now.
     phantoms: ArcSwap<Phantoms>,
-    /// The registry of every session's phantoms, once this session is entered there.
+    /// The registry of all sessions' phantoms, once this session is entered there.
     registry: OnceLock<Arc<Registry>>,
-    /// Until when it lives; `None` if it does not end by itself.
+    /// Its lifetime; `None` if it does not end by itself.
     lifetime: ArcSwapOption<Lifetime>,
     idle: IdleClock,
-    /// What was made of it.
+    /// The status that was decided for it.
     pub(super) status: DecidedStatus,
     connections: AtomicUsize,
     exchanges: AtomicUsize,
@@ -64,13 +64,13 @@ gateway_names::faults! {
     /// Why a request belongs to no session, or may not be made in it.
     #[derive(Debug, thiserror::Error)]
     pub enum Error {
-        /// The listener's session is not known.
+        /// The session of the listener is not known.
         Unknown = SessionUnknown "the session is unknown",
-        /// The session is over.
+        /// The session has ended.
         Ended = SessionEnded "the session has ended",
         /// An operator paused the session.
         Paused = SessionPaused "an operator paused the session",
-        /// A phantom or a foreign credential appears where it may not.
+        /// A phantom or a foreign credential appears in a wrong place.
         Misplaced(#[from] CredentialRefusal) = inner transparent,
     }
 }
@@ -104,7 +104,7 @@ impl Session {
         }
     }
 
-    /// Keeps the key that its phantoms are drawn from, so that it can gain credentials.
+    /// Keeps the key that the phantoms are derived from, so that the session can gain credentials.
     #[must_use]
     pub fn with_key(self, key: PhantomKey) -> Self {
         Self {
@@ -113,75 +113,75 @@ impl Session {
         }
     }
 
-    /// Makes it a user's.
+    /// Makes it the session of a user.
     #[must_use]
     pub fn of_user(self, user: Option<User>) -> Self {
         Self { user, ..self }
     }
 
-    /// Whose it is, if it is a user's.
+    /// Returns the user that the session belongs to, if any.
     pub fn user(&self) -> Option<&User> {
         self.user.as_ref()
     }
 
-    /// Notes how an operator made it.
+    /// Notes how an operator created the session.
     #[must_use]
     pub fn with_creation(self, creation: Option<Creation>) -> Self {
         Self { creation, ..self }
     }
 
-    /// How an operator made it at run time. No listener owns it then, its end is fixed, and those
-    /// alone are in it who have a token.
+    /// Returns how an operator created it at run time. Such a session has no listener and a fixed
+    /// end, and only holders of its token can use it.
     pub fn creation(&self) -> Option<&Creation> {
         self.creation.as_ref()
     }
 
-    /// Follows so many sessions that had its name and are used up.
+    /// Notes how many earlier sessions of its name are used up.
     #[must_use]
     pub fn after(self, before: u64) -> Self {
         Self { before, ..self }
     }
 
-    /// How many sessions had its name before it, and are used up.
+    /// Returns how many earlier sessions of its name are used up.
     pub fn before(&self) -> u64 {
         self.before
     }
 
-    /// The key that its phantoms are drawn from.
+    /// Returns the key that the phantoms are derived from.
     pub fn key(&self) -> Option<&PhantomKey> {
         self.key.as_ref()
     }
 
-    /// The session's id.
+    /// Returns the id of the session.
     pub fn id(&self) -> &SessionId {
         &self.id
     }
 
-    /// The groups that the session belongs to in a generation of the configuration.
+    /// Returns the groups of the session in a generation of the configuration.
     pub fn groups(&self, generation: u64) -> Arc<[Arc<str>]> {
         self.groups.of(generation)
     }
 
-    /// The groups that it belongs to in the last generation.
+    /// Returns the groups of the session in the latest generation.
     pub fn last_groups(&self) -> Arc<[Arc<str>]> {
         self.groups.of(u64::MAX)
     }
 
-    /// Puts the session in these groups from a generation on. Call it before that is in force.
+    /// Sets the groups from a generation on. Must be called before that generation is in force.
     pub fn regroup(&self, since: u64, groups: &[String]) {
         let groups = groups.iter().map(|group| Arc::from(group.as_str()));
         self.groups.change(since, groups.collect());
     }
 
-    /// The phantoms its workload holds now.
+    /// Returns the phantoms that the workload holds now.
     pub fn phantoms(&self) -> Arc<Phantoms> {
         self.phantoms.load_full()
     }
 
     /// Adds temporary credentials, and returns those that the session no longer holds.
     ///
-    /// From now on this session accepts them, and every other session recognises them as this
-    /// one's.
+    /// From now on this session accepts them, and every other session recognises them as those of
+    /// this session.
     pub fn gain(&self, minted: &Arc<TemporaryPhantoms>) -> Vec<Arc<TemporaryPhantoms>> {
         if let Some(registry) = self.registry.get() {
             registry.enter(&self.id, minted.parts());
@@ -229,23 +229,23 @@ impl Session {
         search.find(text, (&self.phantoms.load(), registry))
     }
 
-    /// Notes whose phantoms are in content.
+    /// Notes which credentials have phantoms in content.
     pub fn note_in(&self, content: &[u8], noted: &Noted) {
         note(&self.phantoms.load(), noted, content);
     }
 
-    /// Whether it has ended: its time is over, it was not used for too long, or an operator ended
+    /// Whether it has ended: its lifetime is over, it was idle for too long, or an operator ended
     /// it.
     pub fn is_over(&self) -> bool {
         self.ended().is_some()
     }
 
-    /// Why it has ended, if it has.
+    /// Returns why it has ended, if it has.
     pub fn ended(&self) -> Option<EndReason> {
         self.ended_at(Moment::now)
     }
 
-    /// Why it has ended by that time, which is asked for only if it can end by itself.
+    /// Returns why it has ended by `now`, which is called only if the session can end by itself.
     fn ended_at(&self, now: impl FnOnce() -> Moment) -> Option<EndReason> {
         if let SessionStatus::Ended(why) = self.status.load() {
             return Some(why);
@@ -256,23 +256,23 @@ impl Session {
         if lifetime.is_over(now) {
             return Some(EndReason::Expired);
         }
-        // What is under way uses it.
+        // An exchange under way counts as use.
         let is_idle = self.exchanges.load(Ordering::Relaxed) == 0 && self.idle.is_over(now);
         is_idle.then_some(EndReason::Idle)
     }
 
-    /// Sets after how long without a request it ends; `None` if it may be idle for ever. Only a
-    /// session with a lifetime ends so.
+    /// Sets the limit after which it ends if it is idle; `None` if it may be idle for ever. Only a
+    /// session with a lifetime can end this way.
     pub fn limit_idle(&self, most: Option<Duration>) {
         self.idle.limit(most);
     }
 
-    /// After how long without a request it ends, if it does.
+    /// Returns the limit after which it ends if it is idle, if there is one.
     pub fn idle(&self) -> Option<Duration> {
         self.idle.most()
     }
 
-    /// Makes the end of a session that was not used for too long final.
+    /// Records the end of a session that was idle for too long.
     pub fn end_if_idle(&self) {
         self.end_if_idle_at(Moment::now());
     }
@@ -283,7 +283,7 @@ impl Session {
         }
     }
 
-    /// Begins its time anew, after it was not used for too long. Returns whether it did.
+    /// Starts the lifetime anew, after the session was idle for too long. Returns whether it did.
     pub(super) fn come_back(&self, now: Moment) -> bool {
         if let (Some(lifetime), None) = (self.lifetime(), &self.creation) {
             self.extend(lifetime.again(now));
@@ -292,17 +292,17 @@ impl Session {
         self.status.store(SessionStatus::Active)
     }
 
-    /// Until when it lives; `None` if nothing ends it.
+    /// Returns the lifetime; `None` if it does not end by itself.
     pub fn lifetime(&self) -> Option<Lifetime> {
         self.lifetime.load().as_deref().copied()
     }
 
-    /// Gives it another lifetime from now on.
+    /// Replaces the lifetime.
     pub fn extend(&self, lifetime: Lifetime) {
         self.lifetime.store(Some(Arc::new(lifetime)));
     }
 
-    /// How many of its connections are open, and how many of its exchanges are under way.
+    /// Returns the numbers of open connections and of exchanges under way.
     pub fn load(&self) -> (usize, usize) {
         let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
         (count(&self.connections), count(&self.exchanges))
@@ -310,8 +310,8 @@ impl Session {
 
     /// Takes one of the session's connection slots. `None` if `most` are already open.
     ///
-    /// A session that is over accepts connections too, so that its requests get an answer that says
-    /// so.
+    /// A session that has ended accepts connections too, so that its requests get a response that
+    /// says so.
     #[must_use]
     pub fn connect(self: &Arc<Self>, most: usize) -> Option<Connected> {
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
@@ -321,12 +321,12 @@ impl Session {
 }
 
 impl Session {
-    /// The session's share of the budget for held content. Every call returns the same share.
+    /// Returns the session's share of the budget for held content, the same at every call.
     pub fn part_of(&self, budget: &Arc<HoldBudget>) -> &Arc<HoldBudget> {
         self.held.get_or_init(|| budget.part())
     }
 
-    /// The session's share of the budget for decoders. Every call returns the same share.
+    /// Returns the session's share of the budget for decoders, the same at every call.
     pub fn decoding_of(&self, budget: &Arc<HoldBudget>) -> &Arc<HoldBudget> {
         self.decoding.get_or_init(|| budget.part())
     }
@@ -340,7 +340,7 @@ impl Session {
     /// Takes one of the session's exchange slots. `None` if `most` are already in progress.
     #[must_use]
     pub fn exchange(self: &Arc<Self>, most: usize) -> Option<Underway> {
-        // A session that was not used for too long is not brought back by being refused.
+        // A refused request does not revive a session that was idle for too long.
         let now = Moment::now();
         self.end_if_idle_at(now);
         let before = self.exchanges.fetch_add(1, Ordering::Relaxed);
@@ -354,7 +354,7 @@ impl Session {
 pub struct Underway(Arc<Session>);
 
 impl Underway {
-    /// The session that the exchange belongs to.
+    /// Returns the session that the exchange belongs to.
     pub fn session(&self) -> &Session {
         &self.0
     }
@@ -388,19 +388,19 @@ impl Redact for Session {
             return;
         }
         let extent = |sighting| phantoms.extent(&sighting, text.len());
-        // A host has lost its letter case.
+        // A host name has lost its letter case.
         places.extend(phantoms.find_folded(text).map(extent));
         places.extend(phantoms.find(text).map(extent));
     }
 }
 
-/// The sessions that are live, by name.
+/// The live sessions, by name.
 #[derive(Default)]
 pub struct Sessions {
     pub(super) live: RwLock<Map<SessionId, Arc<Session>>>,
-    /// Told when an operator ends a session.
+    /// Signals that an operator ended a session.
     pub(super) ended: watch::Sender<()>,
-    /// Every session's phantoms, to recognise one that another session uses (threats H11).
+    /// The phantoms of all sessions, to recognise one in a request of another (threats H11).
     registry: Arc<Registry>,
 }
 
@@ -412,17 +412,17 @@ impl Sessions {
         self.live.write().insert(session.id.clone(), session);
     }
 
-    /// Recognises the phantoms of a session that is not live here, to refuse them as such.
+    /// Registers the phantoms of a session that is not live here, so that they are refused as such.
     pub fn recognise(&self, id: &SessionId, phantoms: &[Phantom]) {
         self.registry.enter(id, phantoms);
     }
 
-    /// The session, live or ended, to which a text was issued as a phantom.
+    /// Returns the session, live or ended, to which a text was issued as a phantom.
     pub fn owner(&self, text: &[u8]) -> Option<SessionId> {
         self.registry.owner(text)
     }
 
-    /// Whether a live session's phantom stands in a text that has lost its letter case.
+    /// Whether a text that has lost its letter case contains a phantom of a live session.
     pub fn has_folded(&self, text: &[u8]) -> bool {
         let live = self.live.read();
         let mut held = live.values().map(|session| session.phantoms.load());
@@ -434,7 +434,7 @@ impl Sessions {
         self.live.read().get(id).cloned()
     }
 
-    /// Records how many exchanges of each session were refused without a record of their own.
+    /// Records the number of refused exchanges of each session that have no record of their own.
     pub fn tell_suppressed(&self, log: &Log) {
         for (id, session) in self.live.read().iter() {
             // A count that cannot be written now is written next time.
@@ -442,8 +442,8 @@ impl Sessions {
         }
     }
 
-    /// Finds the session of a request, and which of the bound credentials the request presents in
-    /// which places. `here` are the bindings of its origin.
+    /// Identifies the session of a request, and which of the bound credentials the request presents
+    /// in which places. `here` are the bindings of its origin.
     ///
     /// # Errors
     /// [`Error`] by cause. No secret is touched: the search is for phantoms.
@@ -454,7 +454,7 @@ impl Sessions {
         here: &Arc<OriginBindings>,
     ) -> Result<Identified, Error> {
         let mut request = accepted.into_request();
-        // INVARIANT: the gateway finds them by the origin of this request.
+        // INVARIANT: the gateway looks the bindings up by the origin of this request.
         if *here.origin() != request.head.origin {
             return Err(Error::Unknown);
         }
@@ -463,7 +463,7 @@ impl Sessions {
             .ok_or(Error::Unknown)?;
         match session.status.load() {
             _ if session.is_over() => return Err(Error::Ended),
-            // The connection is one of a session of this name that is used up.
+            // The connection belongs to an earlier session of this name, which is used up.
             _ if session.before != request.connection.before => return Err(Error::Ended),
             SessionStatus::Paused => return Err(Error::Paused),
             _ => {}
@@ -473,7 +473,7 @@ impl Sessions {
         if request.upgrade.is_some() {
             presented.expect_messages(head, &phantoms);
         }
-        // Before policy, so that it judges what the origin will see.
+        // Before policy, so that policy judges what the origin will see.
         presented.settle(&mut request.head);
         Ok(Identified {
             request,
@@ -491,8 +491,8 @@ pub struct Identified {
 }
 
 impl Identified {
-    /// Searches the content for phantoms as it is sent, and returns where they are noted. `None` if
-    /// there is nothing to search, or nothing to search for.
+    /// Searches the content for phantoms while it is sent, and returns the notes. `None` without
+    /// content or phantoms.
     pub fn note_phantoms(&mut self) -> Option<Arc<Noted>> {
         let (phantoms, request) = (self.session.phantoms(), &mut self.request);
         let most = phantoms.count();
@@ -508,12 +508,12 @@ impl Identified {
         Some(noted)
     }
 
-    /// The request.
+    /// Returns the request.
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    /// The session it belongs to.
+    /// Returns the session of the request.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }

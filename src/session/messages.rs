@@ -1,4 +1,4 @@
-//! Finds phantoms in the text messages that a client sends by a WebSocket, each in its place.
+//! Finds phantoms in their places in the WebSocket text messages of a client.
 
 use std::sync::Arc;
 
@@ -13,18 +13,17 @@ use super::origin_bindings::OriginBindings;
 use super::phantom::{Phantom, Phantoms, Registry};
 use super::refusal::CredentialRefusal;
 
-/// What the text messages are searched for, after a request to a service that takes credentials in
-/// them.
+/// The search of text messages, after a request to a service that accepts credentials in them.
 pub struct MessageSearch {
-    /// The bindings of such places, the index of the place in each, and whether its credential may
-    /// be lent to the request.
+    /// The bindings with such a place, the index of the place in each, and whether the credential
+    /// may be lent to the request.
     places: Vec<(Arc<Bound>, usize, bool)>,
-    /// Whether the service takes the credentials alone that are bound to it.
+    /// Whether the service accepts only the credentials that are bound to it.
     guards: bool,
 }
 
 impl OriginBindings {
-    /// What the messages after this request are searched for; `None` if the service takes no
+    /// Returns the search of the messages after this request; `None` if the service accepts no
     /// credential in them.
     pub fn in_messages(&self, head: &RequestHead) -> Option<MessageSearch> {
         let at = |bound: &Bound| {
@@ -47,8 +46,8 @@ impl OriginBindings {
 }
 
 impl DetectedCredentials {
-    /// Asks to use the session's credentials that may come in the messages after an upgrade, unless
-    /// the request itself uses them.
+    /// Adds the session's credentials that may appear in messages after an upgrade, unless the
+    /// request itself uses them.
     pub(super) fn expect_messages(&mut self, head: &RequestHead, phantoms: &Phantoms) {
         let search = self.here.in_messages(head);
         let all = search.into_iter().flat_map(|search| search.places);
@@ -70,18 +69,18 @@ impl DetectedCredentials {
 }
 
 impl MessageSearch {
-    /// Whether all messages are to be read: a credential that is not ours may be in any.
+    /// Whether every message must be read, because any may hold a foreign credential.
     pub fn guards(&self) -> bool {
         self.guards
     }
 
     /// Finds the credentials that a text message uses.
     ///
-    /// A phantom outside of its place is inert: it goes on as it is.
+    /// A phantom outside of its place is inert: it is passed on unchanged.
     ///
     /// # Errors
-    /// [`CredentialRefusal`] by cause: a credential that is not ours, or a message that readers may
-    /// disagree about.
+    /// [`CredentialRefusal`] by cause: a foreign credential, or a message that readers may disagree
+    /// about.
     pub fn find(
         &self,
         text: &str,
@@ -107,7 +106,7 @@ impl MessageSearch {
                     phantom: phantom.clone(),
                 }),
                 Some(_) if *is_lent => return Err(CredentialRefusal::Unreadable { why }),
-                // Without a loan it is inert.
+                // A phantom whose credential is not lent is inert.
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Notes the credentials whose phantoms are in a request's content, as it passes.
+//! Notes the credentials whose phantoms are in a request's content, while it is sent.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use gateway_audit::Noted;
 
 use super::phantom::Phantoms;
 
-/// Searches content that passes in pieces, however it is cut. It changes nothing.
+/// Searches content that arrives in pieces of any size. It changes nothing.
 pub(super) struct PassingSearch {
     phantoms: Arc<Phantoms>,
     found: Arc<Noted>,
-    /// The last bytes that passed: one fewer than the longest phantom has.
+    /// The last bytes of earlier pieces: one fewer than the longest phantom has.
     tail: Vec<u8>,
 }
 
@@ -40,7 +40,7 @@ impl PassingSearch {
     }
 }
 
-/// Notes each credential whose phantom is in this part of the content.
+/// Notes each credential whose phantom is in this piece of the content.
 pub(super) fn note(phantoms: &Phantoms, found: &Noted, part: &[u8]) {
     phantoms.find_passing(part).for_each(|one| found.add(one));
 }
@@ -53,7 +53,7 @@ mod tests {
     use super::super::stage::{name, stage};
     use super::*;
 
-    /// The credentials that are noted in content that passes in these pieces.
+    /// Returns the credentials that are noted in content that is sent in these pieces.
     fn noted<'p>(pieces: impl Iterator<Item = &'p [u8]>) -> Vec<String> {
         let found = Arc::new(Noted::of(9));
         let mut search = PassingSearch::new(Arc::new(stage().phantoms), found.clone());

@@ -1,4 +1,4 @@
-//! What an operator may do with live sessions: list, pause, resume and end them.
+//! An operator's actions on live sessions: list, pause, resume and end.
 
 use std::sync::Arc;
 
@@ -8,32 +8,32 @@ use super::lifetime::Moment;
 use super::live::{Session, Sessions};
 use super::status::{EndReason, SessionStatus};
 
-/// The session had ended already, so that it cannot be paused or resumed.
+/// The session has already ended, so it cannot be paused or resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HasEnded {
-    /// It can only be resumed.
+    /// It was idle for too long, and can only be resumed.
     #[error("the session has ended: it was not used for too long")]
     Idle,
-    /// Nothing brings it back.
+    /// It has ended for good.
     #[error("the session has ended, and an ended session stays so")]
     ForGood,
 }
 
 impl Sessions {
-    /// Every session, in the order of the ids.
+    /// Returns every session, in the order of the ids.
     pub fn all(&self) -> Vec<Arc<Session>> {
         let mut all: Vec<Arc<Session>> = self.live.read().values().cloned().collect();
         all.sort_by(|one, other| one.id().cmp(other.id()));
         all
     }
 
-    /// Tells when operators end sessions, so that what is under way can be cut.
+    /// Returns a signal for ended sessions, so that their exchanges can be cut.
     pub fn ends(&self) -> watch::Receiver<()> {
         self.ended.subscribe()
     }
 
-    /// Removes a session that no listener has any more, with what is still under way. Its phantoms
-    /// stay known as those of another.
+    /// Removes a session that no listener has any more, and cuts its exchanges. Its phantoms stay
+    /// known as those of another session.
     pub fn leave(&self, session: &Session) {
         session
             .status
@@ -47,7 +47,7 @@ impl Sessions {
         self.ended.send_replace(());
     }
 
-    /// Ends a session: its requests are refused from now on, and what is under way is cut.
+    /// Ends a session: its requests are refused from now on, and its exchanges are cut.
     pub fn end(&self, session: &Session, why: EndReason) {
         session.status.store(SessionStatus::Ended(why));
         self.ended.send_replace(());
@@ -55,7 +55,7 @@ impl Sessions {
 }
 
 impl Session {
-    /// What the session may do now.
+    /// Returns the present status of the session.
     pub fn status(&self) -> SessionStatus {
         match self.ended() {
             Some(why) => SessionStatus::Ended(why),
@@ -63,14 +63,14 @@ impl Session {
         }
     }
 
-    /// Narrows it to a status that was kept or decided elsewhere. It never widens what it may do.
+    /// Narrows it to a status that was stored or decided elsewhere. Never permits more than before.
     pub fn narrow(&self, to: SessionStatus) {
         if to != SessionStatus::Active {
             self.status.store(to);
         }
     }
 
-    /// Pauses the session: its next request is refused. What is under way goes on.
+    /// Pauses the session: its next request is refused. Exchanges under way continue.
     ///
     /// # Errors
     /// [`HasEnded`].
@@ -78,8 +78,7 @@ impl Session {
         self.change(SessionStatus::Paused)
     }
 
-    /// Resumes the session, also one that was not used for too long: that end was nobody's
-    /// decision.
+    /// Resumes the session, even one that ended for being idle, because no one decided that end.
     ///
     /// # Errors
     /// [`HasEnded`].
@@ -91,23 +90,23 @@ impl Session {
         }
     }
 
-    /// Whether it ended because it was not used for too long.
+    /// Whether it ended for being idle.
     pub fn was_idle(&self) -> bool {
         self.ended() == Some(EndReason::Idle)
     }
 
-    /// Whether it is a caller's, of which nobody but its evidence makes one.
+    /// Whether it is the session of a caller, which only the caller's evidence can create.
     pub fn is_callers(&self) -> bool {
         self.user().is_some() && self.creation().is_none()
     }
 
-    /// Whether it is a caller's that an operator ended: the next sight of the same evidence begins
-    /// another one of its name.
+    /// Whether it is the session of a caller that an operator ended. The same evidence then creates
+    /// another session of its name.
     pub fn is_used_up(&self) -> bool {
         self.is_callers() && self.ended() == Some(EndReason::Operator)
     }
 
-    /// How it has ended, for one that cannot be changed.
+    /// Returns how a session that cannot be changed has ended.
     pub fn has_ended(&self) -> HasEnded {
         match self.was_idle() {
             true => HasEnded::Idle,

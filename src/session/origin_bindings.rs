@@ -8,13 +8,13 @@ use gateway_message::{EncodedSlash, LENT, Origin, Place};
 use super::bindings::{Bindings, Bound};
 use super::signing::Role;
 
-/// The bindings that apply to an origin, in the order of the configuration, and what follows from
+/// The bindings that apply to an origin, in the order of the configuration, and facts derived from
 /// them for each request.
 #[derive(Debug)]
 pub struct OriginBindings {
     origin: Origin,
     pub(super) bound: Vec<Arc<Bound>>,
-    /// Those that sign for its host, on whatever port.
+    /// The bindings that sign for its host, on any port.
     pub(super) host_signers: Vec<Arc<Bound>>,
     signed_paths: Option<EncodedSlash>,
     is_managed: bool,
@@ -53,17 +53,17 @@ impl Bindings {
 }
 
 impl OriginBindings {
-    /// The origin.
+    /// Returns the origin.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// How the origin reads the path of a signed request, if that differs from other requests.
+    /// Returns how the origin reads the path of a signed request, if unlike other requests.
     pub fn signed_paths(&self) -> Option<EncodedSlash> {
         self.signed_paths
     }
 
-    /// A path as records show it: with `{}` for whatever stands in a place.
+    /// Returns a path as records show it: with `{}` for the text in a place.
     pub fn shown<'p>(&self, path: &'p str) -> Cow<'p, str> {
         let places = self.bound.iter().flat_map(|bound| &bound.binding.places);
         let mut parts = places.filter_map(|place| match place {
@@ -81,7 +81,7 @@ impl OriginBindings {
         self.is_managed
     }
 
-    /// Whether it takes credentials in content.
+    /// Whether the origin accepts credentials in content.
     pub(super) fn takes_content(&self) -> bool {
         self.takes_content
     }

@@ -15,7 +15,7 @@ pub struct SigningPart {
     pub name: String,
     /// The credential whose binding holds it.
     pub credential: CredentialName,
-    /// Whether the credential may lack it, as it may lack a session token.
+    /// Whether the credential may lack the part, such as a session token.
     pub optional: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct KnownPart {
     pub optional: bool,
     /// The algorithm, if the part is a private key.
     pub private_key: Option<Algorithm>,
-    /// Its member in the output of programs that print all parts at once, if any do.
+    /// Its member in the output of programs that print all parts together, if any do.
     pub member: Option<&'static str>,
 }
 
@@ -39,7 +39,7 @@ pub struct KnownPart {
 pub struct PartTexts<'a>(Vec<(&'a str, &'a [u8])>);
 
 impl<'a> PartTexts<'a> {
-    /// One part's text.
+    /// Returns the text of one part.
     pub fn get(&self, name: &str) -> Option<&'a [u8]> {
         let mut parts = self.0.iter();
         parts
@@ -47,7 +47,7 @@ impl<'a> PartTexts<'a> {
             .map(|(_, text)| *text)
     }
 
-    /// Every part.
+    /// Returns every part.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
         self.0.iter().copied()
     }
@@ -79,19 +79,19 @@ impl<'a> HeldParts<'a> {
         }
     }
 
-    /// The phantom that identifies the credential.
+    /// Returns the phantom that identifies the credential.
     pub fn first(&self) -> Option<&'a Phantom> {
         self.phantoms.of(self.credential)
     }
 
-    /// The phantom of a part.
+    /// Returns the phantom of a part.
     pub fn part(&self, name: &str) -> Option<&'a Phantom> {
         let mut parts = self.parts.iter();
         let part = parts.find(|part| part.name == name)?;
         self.phantoms.of(&part.credential)
     }
 
-    /// The temporary credentials with this id, if they were derived from the credential.
+    /// Returns the temporary credentials with this id, if they were derived from the credential.
     pub fn temporary(&self, id: &str) -> Option<Arc<TemporaryPhantoms>> {
         let minted = self.phantoms.minted(id)?;
         (minted.parent() == self.credential).then_some(minted)

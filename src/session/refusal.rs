@@ -1,4 +1,4 @@
-//! Why a request's credentials are refused: causes and codes, without any text of the request.
+//! Why a request's credentials are refused: causes and codes, without any text from the request.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub enum RequestPart {
     Content,
 }
 
-/// What is wrong with a signature, or with what it asks for, as described by its signing scheme.
+/// A fault of a signature or of the request it covers, as described by its signing scheme.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct SignatureFault {
@@ -38,7 +38,7 @@ pub struct SignatureFault {
 }
 
 impl SignatureFault {
-    /// A fault with this code and description. The description must not quote the request.
+    /// Returns a fault with this code and description, which must not quote the request.
     pub fn new(reason: ReasonCode, words: &dyn fmt::Display) -> Self {
         Self {
             reason,
@@ -46,7 +46,7 @@ impl SignatureFault {
         }
     }
 
-    /// The reason code in refusals and audit.
+    /// Returns the reason code for refusals and the audit log.
     pub fn reason(&self) -> ReasonCode {
         self.reason
     }
@@ -90,7 +90,7 @@ gateway_names::faults! {
         } = PhantomOutOfScope
             "the phantom of `{credential}` is in {part} of a request to which that credential is \
              not bound",
-        /// A phantom is where its credential has no place (H03, H07, H10).
+        /// A phantom is in a place that is not one of its credential's (H03, H07, H10).
         Position {
             /// The credential.
             credential: CredentialName,
@@ -110,7 +110,7 @@ gateway_names::faults! {
             /// The credential.
             credential: CredentialName,
         } = PhantomCount "the phantom of `{credential}` appears more than once",
-        /// A phantom would be replaced in clear text (C13).
+        /// A phantom would be replaced in cleartext (C13).
         Cleartext {
             /// The credential.
             credential: CredentialName,
@@ -130,25 +130,25 @@ gateway_names::faults! {
             /// Where the phantom is.
             part: RequestPart,
         } = PhantomForeignSession "a phantom of another session is in {part}",
-        /// A credential that is not ours is in a credential place of a managed origin (H13, E20).
+        /// A foreign credential is in a credential place of a managed origin (H13, E20).
         Foreign {
-            /// Where it is.
+            /// The part that holds the credential.
             part: RequestPart,
         } = ForeignCredential
             "a credential that this gateway did not issue is in {part} of a request to a managed \
              origin",
-        /// A token of a gateway would leave with the request.
+        /// A gateway token would leave with the request.
         Token {
-            /// Where it is.
+            /// The part that holds the token.
             part: RequestPart,
         } = TokenMisplaced "a token of a gateway is in {part}",
         /// Content that may contain a foreign credential cannot be read.
         Unreadable {
-            /// What is wrong with it.
+            /// The fault of the content.
             why: FormFault,
         } = ContentUnreadable
             "content in which the service takes credentials cannot be read: {why}",
-        /// The content would be sent with other bytes than a digest or a signature covers.
+        /// The content would be changed, but a digest or a signature covers it.
         Digest = ContentDigest
             "the content would be sent with other bytes, and a digest or a signature of the \
              request covers it",
@@ -161,21 +161,21 @@ gateway_names::faults! {
         /// The signature cannot be read in exactly one way, at an origin for which a credential
         /// signs (J02, J05, J09, J12).
         Signature {
-            /// What is wrong with it.
+            /// The fault of the signature.
             fault: SignatureFault,
         } = .fault "the request's signature is refused: {fault}",
         /// The credential may not sign such a request (J01, J06).
         Unsignable {
             /// The credential.
             credential: CredentialName,
-            /// What is outside its scope.
+            /// The fault that puts the request out of scope.
             why: SignatureFault,
         } = .why "credential `{credential}` may not sign this request: {why}",
     }
 }
 
 impl CredentialRefusal {
-    /// The same, with the name of the field that it was found in.
+    /// Returns the same refusal, with the name of the field that the credential was found in.
     pub(super) fn in_field(mut self, name: &HeaderName) -> Self {
         if let Self::OutOfScope { part, .. }
         | Self::Position { part, .. }
@@ -191,7 +191,7 @@ impl CredentialRefusal {
         self
     }
 
-    /// Where what it is about was.
+    /// Returns the part of the request that the refusal is about.
     pub fn part(&self) -> Option<&RequestPart> {
         match self {
             Self::OutOfScope { part, .. }
@@ -211,7 +211,7 @@ impl CredentialRefusal {
         }
     }
 
-    /// The credential it is about, if it is one of the session's.
+    /// Returns the credential that the refusal is about, if it is one of the session's.
     pub fn credential(&self) -> Option<&CredentialName> {
         match self {
             Self::OutOfScope { credential, .. }
@@ -233,7 +233,7 @@ impl CredentialRefusal {
 }
 
 impl RequestPart {
-    /// Its name in a record.
+    /// Returns the name of the part in a record.
     pub fn place(&self) -> String {
         let name = match self {
             Self::Host => "host",
@@ -270,5 +270,5 @@ impl fmt::Display for RequestPart {
     }
 }
 
-/// The longest name of a field that is shown.
+/// The longest field name that is shown.
 const LONGEST_SHOWN: usize = 64;

@@ -1,5 +1,5 @@
-//! Revocation of a credential: from then on it is lent to nothing, and every connection that could
-//! carry its secret is gone.
+//! Revocation of a credential: from then on it is never lent, and every connection that could carry
+//! its secret is severed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,14 +10,14 @@ use smallvec::SmallVec;
 /// A connection that carries secrets.
 pub trait Severable: Send + Sync {
     /// Ends the connection now. When this returns, no further byte of it leaves this machine, not
-    /// even what was written before and not sent yet.
+    /// even bytes that were written before and not sent yet.
     fn sever(&self);
 }
 
 /// Whether a credential is revoked, and the open connections that may carry its secret.
 ///
-/// Connections are made for an identity, which names its credentials. Each one registers before
-/// anything is written to it, so that none is missing here.
+/// Each connection is made for an identity, which names its credentials. The connection registers
+/// before anything is written to it, so that none is missing here.
 #[derive(Default)]
 pub struct Revocation {
     revoked: AtomicBool,
@@ -41,7 +41,7 @@ impl Revocation {
     /// Registers a connection that may carry the secret.
     ///
     /// # Errors
-    /// [`Revoked`]. The connection must not be used then.
+    /// [`Revoked`], in which case the connection must not be used.
     pub fn register(&self, connection: &Arc<dyn Severable>) -> Result<(), Revoked> {
         let mut connections = self.connections.lock();
         // Read under the lock: a revocation either finds the connection here, or is seen.

@@ -1,4 +1,4 @@
-//! The interface of signing schemes, for everything outside their own files.
+//! The interface of signing schemes, for code outside their own files.
 //!
 //! A signing credential's secret is never sent, so it cannot replace the phantom in the request.
 //! Instead, the request is signed again in three steps, each of which produces the input of the
@@ -22,13 +22,13 @@ use super::refusal::{RequestPart, SignatureFault};
 
 /// A signing scheme, with the limits on what one credential may sign.
 pub trait Signer: fmt::Debug + Send + Sync {
-    /// The scheme's name in configuration, and in the text form of its place.
+    /// Returns the scheme's name in configuration, and in the text form of its place.
     fn name(&self) -> &str;
 
-    /// The parts of a credential. The first part identifies signed requests.
+    /// Returns the parts of a credential. The first part identifies signed requests.
     fn parts(&self) -> Vec<KnownPart>;
 
-    /// The credential's origins, given those `named` in the configuration.
+    /// Returns the credential's origins, given those `named` in the configuration.
     fn origins(&self, named: &[OriginPattern]) -> Vec<OriginPattern>;
 
     /// Whether the credential may be used at an origin it is bound to.
@@ -36,13 +36,13 @@ pub trait Signer: fmt::Debug + Send + Sync {
         true
     }
 
-    /// How the origin reads the path of a signed request, if that differs from other requests.
+    /// Returns how the origin reads the path of a signed request, if unlike other requests.
     fn paths(&self, _origin: &Origin) -> Option<EncodedSlash> {
         None
     }
 
-    /// Whether no other scheme reads what this one reads. Such schemes are asked first. An unknown
-    /// signature of such a scheme is refused, whatever the others would find.
+    /// Whether no other scheme can read the requests of this one. Such schemes are tried first. An
+    /// unknown signature of such a scheme is refused, whatever the other schemes would find.
     fn is_unmistakable(&self) -> bool {
         false
     }
@@ -54,7 +54,7 @@ pub trait Signer: fmt::Debug + Send + Sync {
     fn find(&self, head: &RequestHead, held: &HeldParts<'_>) -> Result<Found, SignatureFault>;
 
     /// Judges a request to a host that the credential is bound to, given the signature found in it,
-    /// if any, in whichever scheme. `managed` says whether any credential is bound to its origin.
+    /// if any, of any scheme. `managed` says whether any credential is bound to its origin.
     ///
     /// # Errors
     /// [`SignatureFault`], if the request must be signed with this scheme and is not.
@@ -80,14 +80,14 @@ pub trait Signer: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Describes how far the credential reaches, if that would surprise a person. `id` is the text
-    /// of its first part, if that is in the environment.
+    /// Describes the reach of the credential, if it would surprise a person. `id` is the text of
+    /// its first part, if that is in the environment.
     fn reach(&self, _id: Option<&str>) -> Option<String> {
         None
     }
 }
 
-/// What a signer finds in a request head.
+/// The finding of a signer in a request head.
 pub enum Found {
     /// The request is not signed with this scheme.
     Nothing,
@@ -95,23 +95,23 @@ pub enum Found {
     Ours {
         /// The signature.
         claimed: Arc<dyn ParsedSignature>,
-        /// The phantom that identifies it.
+        /// The phantom that identifies the key.
         phantom: Phantom,
-        /// Where the signature is.
+        /// The part of the request with the signature.
         part: RequestPart,
     },
     /// It is signed with a key of this credential, but another part is not this session's.
     StrangePart {
-        /// The other part.
+        /// The text of the foreign part.
         text: Vec<u8>,
-        /// Where it is.
+        /// The part of the request that holds it.
         part: RequestPart,
     },
     /// It is signed with another key, which may belong to another credential.
     StrangeKey {
         /// The key's id.
         id: Vec<u8>,
-        /// Where it is.
+        /// The part of the request that holds it.
         part: RequestPart,
     },
     /// It may be signed with this scheme, but cannot be read.
@@ -126,8 +126,7 @@ pub trait ParsedSignature: Any + Send + Sync {
     /// Whether a query parameter belongs to the signature and was judged with it.
     fn has_parameter(&self, name: &str) -> bool;
 
-    /// Whether a field holds only the signature itself. It is then no foreign credential, and holds
-    /// no phantom either.
+    /// Whether a field holds only the signature itself: neither a foreign credential nor a phantom.
     fn is_signature_field(&self, _name: &HeaderName) -> bool {
         false
     }
@@ -142,13 +141,13 @@ pub trait ParsedSignature: Any + Send + Sync {
         false
     }
 
-    /// The actions the request asks for, by the names used in pins.
+    /// Returns the actions that the request asks for, named as in pins.
     fn actions(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The temporary credentials it is signed with, and the names of their parts. `None` if it is
-    /// signed with the credential itself.
+    /// Returns the temporary credentials it is signed with, and the names of their parts. `None` if
+    /// it is signed with the credential itself.
     fn temporary(&self) -> Option<(&Arc<TemporaryPhantoms>, [&'static str; 3])> {
         None
     }
@@ -161,7 +160,7 @@ pub trait ParsedSignature: Any + Send + Sync {
         Ok(())
     }
 
-    /// Whether verification needs the whole content held.
+    /// Whether verification requires the whole content to be held.
     fn needs_content(&self, head: &RequestHead, content: &Content) -> bool;
 
     /// Verifies that the request was signed with the session's phantoms and may be signed.
@@ -184,11 +183,11 @@ pub trait VerifiedSignature: Send + Sync {
         false
     }
 
-    /// Signs the request with the secrets, and makes its content follow. Returns the new signature
-    /// in every form in which it could be written.
+    /// Signs the request with the secrets, and changes its content to match. Returns the new
+    /// signature in every form in which it could be written.
     ///
     /// # Errors
-    /// [`SigningFailure`] by cause. The request must then be dropped: it may be half changed.
+    /// [`SigningFailure`] by cause. The request must then be dropped: it may be changed in part.
     fn sign(
         self: Box<Self>,
         head: &mut RequestHead,
@@ -197,7 +196,7 @@ pub trait VerifiedSignature: Send + Sync {
     ) -> Result<Vec<Vec<u8>>, SigningFailure>;
 }
 
-/// What is needed to sign a request.
+/// The values needed to sign a request.
 pub struct SigningContext<'a> {
     /// The secrets.
     pub parts: PartTexts<'a>,
@@ -215,7 +214,7 @@ gateway_names::faults! {
     pub enum SigningFailure {
         /// The client's signature was not made with the session's phantom over this request.
         Signature(SignatureFault) = inner "the request's signature is refused: {0}",
-        /// The credential may not sign what the request asks for.
+        /// The credential may not sign the request's actions.
         Unsignable(SignatureFault) = inner "the credential may not sign this request: {0}",
         /// The client's clock is too far off.
         Skewed = SignatureSkew "the client's clock is more than 15 minutes off the gateway's",
@@ -224,9 +223,9 @@ gateway_names::faults! {
         /// The request could not be signed with the credential.
         Unsigned(#[source] SignatureFault) = inner
             "the request cannot be signed with the credential",
-        /// The system gives no random bytes for a nonce.
+        /// The system provides no random bytes for a nonce.
         NoRandomness = NoRandomness "the system gives no random bytes",
-        /// A part that it needs is missing.
+        /// A required part is missing.
         Incomplete = CredentialUnknown "the credential is not configured",
     }
 }

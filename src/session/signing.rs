@@ -7,7 +7,7 @@ use gateway_names::CredentialName;
 use super::parts::{PartTexts, SigningPart};
 use super::signer::Signer;
 
-/// What a binding is for.
+/// The role of a binding's credential in a request.
 #[derive(Debug, Clone, Default)]
 pub enum Role {
     /// Its secret replaces its phantom.
@@ -18,22 +18,22 @@ pub enum Role {
     Signs(Arc<Signing>),
     /// Another part of a signing credential. It is never used on its own.
     Part(Arc<Signing>),
-    /// A token that only the gateway presents, or nobody. No request is lent it: its phantom stands
-    /// in files, and in requests that the gateway answers itself.
+    /// A token that only the gateway presents, if anyone does. It is lent to no request: its
+    /// phantom stands in files, and in requests that the gateway answers itself.
     Kept,
 }
 
 /// A signing credential: its scheme and its parts.
 #[derive(Debug)]
 pub struct Signing {
-    /// The scheme, and what may be signed.
+    /// The scheme, with the limits on what may be signed.
     pub signer: Arc<dyn Signer>,
-    /// Its parts. The first one is the credential that is used.
+    /// The parts. The first one is the credential that requests use.
     pub parts: Vec<SigningPart>,
 }
 
 impl Signing {
-    /// The texts of its parts, for those that have one.
+    /// Returns the texts of the parts that have one.
     pub fn texts<'a>(
         &'a self,
         text: impl Fn(&CredentialName) -> Option<&'a [u8]>,

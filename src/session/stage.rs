@@ -1,4 +1,4 @@
-//! Test support: bindings of a few services, phantoms of two sessions, and requests to try on them.
+//! Test support: bindings of a few services, phantoms of two sessions, and requests.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ pub fn usual() -> Vec<Binding> {
     ]
 }
 
-/// Issues phantoms from the key. Each has the declared shape, or that of its secret in
+/// Issues phantoms from the key. Each has its declared shape, or the shape of its secret in
 /// [`SECRETS`].
 pub fn issue(bindings: &Bindings, key: u8) -> Phantoms {
     let key = PhantomKey::from_bytes([key; 32]);

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What a session may do now.
+/// The status of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionStatus {
-    /// Its requests are judged.
+    /// Its requests are judged by policy.
     Active,
-    /// Its requests are refused until it is resumed. What is under way goes on.
+    /// Its requests are refused until it is resumed. Exchanges under way continue.
     Paused,
-    /// Its requests are refused for good, and what was under way is cut.
+    /// Its requests are refused for good, and its exchanges are cut.
     Ended(EndReason),
 }
 
@@ -18,18 +18,18 @@ pub enum SessionStatus {
 pub enum EndReason {
     /// An operator ended it.
     Operator,
-    /// An operator ended it, and whoever had it gets no other.
+    /// An operator ended it, and its caller gets no other session.
     ForGood,
-    /// Its time was over.
+    /// Its lifetime was over.
     Expired,
-    /// It was not used for too long.
+    /// It was idle for too long.
     Idle,
-    /// The configuration has no listener of it any more.
+    /// The configuration no longer has a listener for it.
     Listener,
 }
 
 impl SessionStatus {
-    /// The status in one word.
+    /// Returns the status as one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -40,7 +40,7 @@ impl SessionStatus {
 }
 
 impl EndReason {
-    /// The reason in one word.
+    /// Returns the reason as one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Operator => "operator",
@@ -52,8 +52,8 @@ impl EndReason {
     }
 }
 
-/// What was made of a session. One that was ended stays so, with its first reason. Only one that
-/// was not used for too long may be active again; any may be ended for good.
+/// The decided status of a session. A session that was ended keeps its first reason. Only one that
+/// was idle may become active again; any may be ended for good.
 #[derive(Default)]
 pub(super) struct DecidedStatus(AtomicU8);
 
@@ -70,7 +70,7 @@ impl DecidedStatus {
         }
     }
 
-    /// Changes the status. Returns whether it is now as wanted: an ended session changes no more.
+    /// Changes the status. Returns whether it is now as wanted: an ended session no longer changes.
     pub(super) fn store(&self, wanted: SessionStatus) -> bool {
         let code = match wanted {
             SessionStatus::Active => ACTIVE,
@@ -81,7 +81,7 @@ impl DecidedStatus {
             SessionStatus::Ended(EndReason::Listener) => LEFT,
             SessionStatus::Ended(EndReason::ForGood) => FOR_GOOD,
         };
-        // Nobody decided that it ends.
+        // An end for being idle was no one's decision, so a decision may replace it.
         let from_idle = |now: u8| now == IDLE && matches!(code, ACTIVE | ENDED | LEFT);
         let may_be = |now: u8| now < ENDED || code == FOR_GOOD || from_idle(now);
         let change = |now: u8| may_be(now).then_some(code);
@@ -94,7 +94,7 @@ impl DecidedStatus {
 
 const ACTIVE: u8 = 0;
 const PAUSED: u8 = 1;
-/// From here on, every code is an end.
+/// This code and all higher ones are ends.
 const ENDED: u8 = 2;
 const EXPIRED: u8 = 3;
 const IDLE: u8 = 4;

@@ -51,7 +51,7 @@ impl Search<'_> {
             }
         }
         if self.is_managed() {
-            // Pieces of a valid value form a valid value. If they did not, no cookie would go on.
+            // Pieces of a valid value form a valid value. If they did not, no cookie would pass.
             let kept = HeaderValue::from_bytes(&kept);
             self.found.cookies = Some(kept.unwrap_or(HeaderValue::from_static("")));
         }
@@ -63,7 +63,7 @@ impl Search<'_> {
             .try_for_each(|piece| self.clean(piece, RequestPart::Cookie))
     }
 
-    /// The binding that has this cookie as a place, and the phantom if the cookie holds it.
+    /// Returns the binding with this cookie as a place, and the phantom if the cookie holds it.
     fn bound_cookie(
         &self,
         name: &[u8],

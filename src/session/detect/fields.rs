@@ -61,7 +61,8 @@ impl Search<'_> {
         self.foreign(token, RequestPart::Field, Some(name))
     }
 
-    /// `Authorization: Basic` (RFC 7617): decoded strictly. Each half is a place of its own (H05).
+    /// Checks `Authorization: Basic` (RFC 7617), decoded strictly. Each half is its own place
+    /// (H05).
     fn basic(&mut self, name: &HeaderName, encoded: &[u8]) -> Result<(), CredentialRefusal> {
         let Ok(decoded) = STANDARD.decode(encoded).map(Zeroizing::new) else {
             self.clean(encoded, RequestPart::Basic)?;
@@ -151,7 +152,7 @@ fn after_scheme<'v>(value: &'v [u8], scheme: &str) -> Option<&'v [u8]> {
     (is_it && is_split).then_some(token)
 }
 
-/// The token that each of a binding's places would find in the field.
+/// Returns the token that each of a binding's places would find in the field.
 fn tokens<'v>(
     bound: &'v Bound,
     field: &HeaderName,
@@ -172,7 +173,7 @@ fn tokens<'v>(
         })
 }
 
-/// Decodes base64 that a strict decoder refuses, to reveal what it hides.
+/// Decodes base64 that a strict decoder refuses, to find phantoms in it.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new()

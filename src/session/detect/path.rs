@@ -9,7 +9,7 @@ use crate::in_path::InPath;
 use crate::refusal::{CredentialRefusal, RequestPart};
 
 impl Search<'_> {
-    /// Lends what stands in the path, and refuses any other credential there.
+    /// Lends the credential of a phantom in the path, and refuses any other credential there.
     pub(super) fn path(&mut self, lent: Option<InPath>) -> Result<(), CredentialRefusal> {
         let part = RequestPart::Path;
         let is_lent = lent.is_some();

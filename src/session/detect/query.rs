@@ -74,8 +74,8 @@ impl Search<'_> {
         Ok(lent)
     }
 
-    /// Whether a parameter with this folded name holds a credential: by its usual meaning, or at
-    /// one of these origins.
+    /// Whether a parameter with this folded name holds a credential: by its usual meaning, or
+    /// because an origin's binding lists it.
     fn is_credential_parameter(&self, folded: &str) -> bool {
         // Google's own name for an API key, used by all of its services (Cloud APIs, "System
         // parameters").

@@ -22,8 +22,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Asks either the unmistakable signers or the others. Several may be able to read one request;
-    /// the key id shows which one is meant.
+    /// Tries either the unmistakable signers or the others. Several may be able to read one
+    /// request; the key id shows which one is meant.
     fn signed_with(&mut self, unmistakable: bool) -> Result<(), CredentialRefusal> {
         let (mut strange, mut unsound) = (None, None);
         for bound in self.bound {
@@ -57,7 +57,7 @@ impl Search<'_> {
         }
     }
 
-    /// Judges a part of a signature that does not belong to the session.
+    /// Handles a part of a signature that does not belong to the session.
     fn strange(&mut self, text: &[u8], part: RequestPart) -> Result<(), CredentialRefusal> {
         self.clean(text, part.clone())?;
         self.foreign(text, part, None)
@@ -66,9 +66,8 @@ impl Search<'_> {
     /// Refuses a request that is not signed with one of the session's keys, if its host has a
     /// signing credential whose scheme requires that (J05, J06).
     ///
-    /// Such a request is anonymous, or signed by someone in a way that is not read here. A
-    /// credential in a place signs nothing: a service that does not read that place sees an
-    /// anonymous request.
+    /// Such a request is anonymous, or signed in a way that is not read here. A credential in a
+    /// place signs nothing: a service that does not read that place sees an anonymous request.
     pub(super) fn unsigned(&self) -> Result<(), CredentialRefusal> {
         let (origin, managed) = (&self.head.origin, !self.bound.is_empty());
         for bound in &self.found.here.host_signers {

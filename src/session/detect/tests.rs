@@ -1,5 +1,5 @@
-//! Group H of the threat catalogue, row by row: what is refused, and with which code. The tests of
-//! `credential::inject` cover what is accepted.
+//! Group H of the threat catalogue, row by row: each refusal, with its code. The tests of
+//! `credential::inject` cover the accepted requests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -27,7 +27,7 @@ impl PhantomKey {
         Self(bytes)
     }
 
-    /// What the key of the session's tokens is derived from. It says nothing of this one.
+    /// Derives the seed for the key of the session's tokens. The seed reveals nothing of this key.
     #[must_use]
     pub fn of_tokens(&self) -> Zeroizing<[u8; 32]> {
         let mut mac = new_mac(&self.0);
@@ -35,7 +35,7 @@ impl PhantomKey {
         Zeroizing::new(mac.finalize().into_bytes().into())
     }
 
-    /// The letters for one credential's n-th attempt.
+    /// Returns the letters for the n-th attempt at one credential's phantom.
     pub(super) fn stream(&self, credential: &str, attempt: u32) -> Stream {
         let mut mac = new_mac(&self.0);
         mac.update(DOMAIN);
@@ -78,7 +78,7 @@ impl Stream {
         }
     }
 
-    /// The 32 bytes from which a private key is made.
+    /// Returns the 32 bytes from which a private key is made.
     pub(super) fn seed(mut self) -> Zeroizing<[u8; 32]> {
         let mut seed = Zeroizing::new([0; 32]);
         seed.iter_mut().for_each(|byte| *byte = self.byte());

@@ -35,22 +35,22 @@ pub struct Sighting {
     pub form: Form,
 }
 
-/// The automata that match every form of a set of phantoms. Each is built at its first use, since
-/// most sessions of a gateway sleep.
+/// The automata that match every form of a set of phantoms. Each is built at its first use, because
+/// most sessions of a gateway are idle.
 pub(super) struct Finder {
     phantoms: Vec<Box<str>>,
-    /// The length of the shortest pattern. That is a phantom itself: every other form is longer.
+    /// The length of the shortest pattern, which is a phantom itself: every other form is longer.
     pub(super) shortest: usize,
-    /// How many layers of base64 are seen through.
+    /// The number of base64 layers that are seen through.
     times: usize,
     exact: OnceLock<Exact>,
     passing: OnceLock<Passing>,
     folded: OnceLock<Option<AhoCorasick>>,
 }
 
-/// The search of content as it passes. The automaton of [`Exact`] would take milliseconds a MiB.
+/// The search of content in transit. The automaton of [`Exact`] would take milliseconds a MiB.
 struct Passing {
-    /// Vector search for [`GROUP`] patterns each; empty where the processor has none.
+    /// A vector search for each [`GROUP`] patterns; empty if the processor supports none.
     groups: Vec<packed::Searcher>,
     otherwise: Option<AhoCorasick>,
     /// The phantom of each pattern.
@@ -59,14 +59,14 @@ struct Passing {
     longest: usize,
 }
 
-/// The automaton of all forms, and what each of its patterns is.
+/// The automaton of all forms, and the phantom and form of each pattern.
 struct Exact {
     automaton: Option<AhoCorasick>,
     forms: Vec<(usize, Form)>,
 }
 
 impl Finder {
-    /// A search for these phantoms. `times` is how many layers of base64 it sees through.
+    /// Returns a search for these phantoms that sees through `times` layers of base64.
     pub(super) fn new<'p>(phantoms: impl Iterator<Item = &'p str>, times: usize) -> Self {
         let phantoms: Vec<Box<str>> = phantoms.map(Box::from).collect();
         Self {
@@ -99,7 +99,7 @@ impl Finder {
             })
     }
 
-    /// The phantoms in a part of content, as they were issued or as forms and JSON write them.
+    /// Finds the phantoms in a piece of content: as issued, or as forms and JSON encode them.
     pub(super) fn find_passing<'a>(&'a self, part: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
         let Passing {
             groups,
@@ -202,7 +202,7 @@ fn automaton<P: AsRef<[u8]>>(patterns: &[P], fold: bool) -> Option<AhoCorasick> 
         .ok()
 }
 
-/// Every form of a phantom that is searched for as a pattern. The plain form comes first.
+/// Returns every form of a phantom that is searched for as a pattern. The plain form comes first.
 fn forms_of(phantom: &[u8], times: usize) -> Vec<(Vec<u8>, Form)> {
     let mut forms = vec![(phantom.to_vec(), Form::Plain)];
     let mut coded = vec![phantom.to_vec()];
@@ -216,7 +216,7 @@ fn forms_of(phantom: &[u8], times: usize) -> Vec<(Vec<u8>, Form)> {
     forms
 }
 
-/// A phantom as it was issued, as forms write it, and as JSON does.
+/// Returns a phantom as it was issued, as forms encode it, and as JSON does.
 fn spellings(phantom: &str) -> Vec<String> {
     let form = utf8_percent_encode(phantom, ESCAPED).to_string();
     let json = phantom.replace('\\', "\\\\").replace('"', "\\\"");
@@ -232,7 +232,7 @@ fn spellings(phantom: &str) -> Vec<String> {
     all
 }
 
-/// The same text with its percent-escapes in lower case.
+/// Returns the text with its percent-escapes in lower case.
 fn lower_escapes(text: &str) -> String {
     let mut parts = text.split('%');
     let mut lower = parts.next().unwrap_or_default().to_owned();
@@ -243,7 +243,7 @@ fn lower_escapes(text: &str) -> String {
     lower
 }
 
-/// The digits shared by every base64 text that contains the bytes, for each of the three
+/// Returns the digits shared by every base64 text that contains the bytes, for each of the three
 /// alignments (RFC 4648 §4, §5).
 ///
 /// Digits at either end also encode bits of neighbouring bytes, so they are left out.

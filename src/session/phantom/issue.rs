@@ -57,8 +57,8 @@ impl<'k> Issue<'k> {
         }
     }
 
-    /// Goes on from the phantoms that the session held before, and from those that were retired
-    /// already. Phantoms for which `keeps` does not hold are retired: they stay recognised, so that
+    /// Continues from the phantoms that the session held before, and from those already retired.
+    /// Phantoms for which `keeps` returns `false` are retired: they are still recognised, so that
     /// they are refused by name.
     #[must_use]
     pub fn after(
@@ -130,8 +130,8 @@ impl<'k> Issue<'k> {
         })
     }
 
-    /// Retires the phantom that a credential had in a shape that it has no more, so that it is
-    /// refused by name. One that the new phantom contains could not be told from it.
+    /// Retires the phantom of a former shape of a credential, so that it is refused by name. Not
+    /// one that contains another phantom or is part of one: the two could not be told apart.
     pub fn retire(&mut self, credential: &CredentialName, shape: &Shape) {
         let text = shape.fill(&mut self.key.stream(credential.as_str(), 0));
         let mut others = self.issued.iter().chain(&self.retired);
@@ -169,7 +169,7 @@ impl<'k> Issue<'k> {
             credential: credential.clone(),
             text: Arc::from(text),
         };
-        // A credential that comes back has the phantom that it had.
+        // A credential that comes back has its former phantom.
         self.retired.retain(|old| old.text != phantom.text);
         self.issued.push(phantom.clone());
         Ok(phantom)

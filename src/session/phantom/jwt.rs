@@ -14,7 +14,7 @@ use super::written;
 /// class. In every other whole number, the digits are replaced. Keys, punctuation, literals and
 /// fractions are kept. The signature, which alone makes the token valid, is drawn in full.
 ///
-/// The token of a login keeps the claims that its preset names, too, and its `exp` is 2100.
+/// The token of a login also keeps the claims that its preset names, and its `exp` is 2100.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct JwtShape {
     header: String,
@@ -23,7 +23,7 @@ pub(super) struct JwtShape {
 }
 
 impl JwtShape {
-    /// The token's shape, if it is a signed JWT whose signature has at least 16 bytes.
+    /// Returns the token's shape, if it is a signed JWT whose signature has at least 16 bytes.
     pub(super) fn of(token: &[u8], login: Option<&[String]>) -> Option<Self> {
         let text = std::str::from_utf8(token).ok()?;
         let mut parts = text.split('.');
@@ -45,13 +45,13 @@ impl JwtShape {
         })
     }
 
-    /// The shape as text: the header, the length of the signature, and the payload's positions.
+    /// Returns the shape as text: header, length of the signature, positions of the payload.
     pub(super) fn to_text(&self) -> String {
         let payload = written::write(&self.payload, None);
         format!("jwt {} {} {payload}", self.header, self.signature_bytes)
     }
 
-    /// Reads what [`JwtShape::to_text`] wrote, after its first word.
+    /// Parses the text of [`JwtShape::to_text`], after its first word.
     pub(super) fn from_text(text: &str, most: usize) -> Option<Self> {
         let mut words = text.split(' ');
         let (header, signature) = (words.next()?, words.next()?);
@@ -68,14 +68,14 @@ impl JwtShape {
         })
     }
 
-    /// The claims that every phantom of the shape shows, without times.
+    /// Returns the claims that every phantom of the shape shows, without times.
     pub(super) fn shown(&self) -> serde_json::Map<String, serde_json::Value> {
         let claims = |seed| -> serde_json::Map<_, _> {
             let key = PhantomKey::from_bytes([seed; 32]);
             let filled = fill_slots(&self.payload, &mut key.stream("", 0));
             serde_json::from_slice(&filled).unwrap_or_default()
         };
-        // What is drawn differs from one key to another.
+        // Drawn values differ from one key to another.
         let (mut shown, others) = (claims(0), [1, 2, 3, 4].map(claims));
         shown.retain(|name, value| {
             let is_same = |other: &serde_json::Map<_, _>| other.get(name) == Some(value);
@@ -168,7 +168,7 @@ fn mask(json: &[u8], login: Option<&[String]>) -> Vec<Slot> {
     slots
 }
 
-/// The index after a string's closing quote.
+/// Returns the index after a string's closing quote.
 fn string_end(json: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while at < json.len() && json[at] != b'"' {

@@ -1,4 +1,4 @@
-//! The shapes of a session's phantoms, as its record keeps them.
+//! The shapes of a session's phantoms, as stored in its record.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use gateway_names::CredentialName;
 
 use super::shape::{Shape, ShapeMalformed};
 
-/// The shapes by which a session's phantoms are made again, by credential.
+/// The shapes from which a session's phantoms are derived again, by credential.
 ///
-/// A phantom keeps its shape when its secret is renewed with another length, so what a workload
-/// holds stays valid.
+/// A phantom keeps its shape when its secret is renewed with another length, so that the phantom in
+/// the workload stays valid.
 #[derive(Debug, Clone, Default)]
 pub struct KeptShapes {
     known: BTreeMap<CredentialName, Shape>,
@@ -21,9 +21,9 @@ pub struct KeptShapes {
 pub struct ChangedShape {
     /// The credential.
     pub credential: CredentialName,
-    /// What the record has.
+    /// The shape in the record.
     pub before: Option<String>,
-    /// What it is to have.
+    /// The new shape.
     pub after: String,
 }
 
@@ -45,12 +45,12 @@ impl KeptShapes {
         })
     }
 
-    /// The kept shape of a credential.
+    /// Returns the kept shape of a credential.
     pub fn of(&self, credential: &CredentialName) -> Option<&Shape> {
         self.known.get(credential)
     }
 
-    /// Every kept shape.
+    /// Returns every kept shape.
     pub fn all(&self) -> impl Iterator<Item = (&CredentialName, &Shape)> {
         self.known.iter()
     }
@@ -69,7 +69,7 @@ impl KeptShapes {
         }
     }
 
-    /// What the record does not have yet.
+    /// Returns the shapes that the record does not have yet.
     pub fn changed(&self) -> &[ChangedShape] {
         &self.changed
     }

@@ -11,10 +11,10 @@ const MARKS: &[(&str, &str, bool)] = &[
     ("sk-ant-api03-", "AA", true),
     ("", BOT, false),
 ];
-/// What follows the number of a bot of Telegram, which is public.
+/// The text after the number of a Telegram bot. The number is public.
 const BOT: &str = ":AA";
 
-/// The positions of a credential that is not a JWT.
+/// Returns the positions of a credential that is not a JWT.
 pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Check>) {
     // The longest known prefix that fits is kept as it is.
     let known = prefixes::matches(credential)
@@ -50,8 +50,8 @@ pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Check>) {
     (slots, check)
 }
 
-/// What follows a short word and `_`, the prefix of many services that are not known here, if that
-/// is as random as a key.
+/// Returns the text after a short word and `_`, if it is as random as a key. Many services that are
+/// not known here have such a prefix.
 fn behind_a_word(credential: &[u8]) -> &[u8] {
     let word = credential
         .iter()
@@ -68,9 +68,9 @@ fn bits(slots: &[Slot]) -> f64 {
     slots.iter().map(|slot| slot.bits()).sum()
 }
 
-/// The positions of text without a known format: a UUID, a run of hexadecimal digits, base64, or
-/// letter by letter. Where its own classes would give less than a key has, any letter or digit may
-/// stand for any other.
+/// Returns the positions of text without a known format: a UUID, a run of hexadecimal digits,
+/// base64, or letter by letter. If its own classes would give fewer bits than a key has, any letter
+/// or digit may stand for any other.
 fn free_slots(text: &[u8]) -> Vec<Slot> {
     if let Some(slots) = uuid(text) {
         return slots;
@@ -134,7 +134,7 @@ fn keep_marks(credential: &[u8], slots: &mut [Slot]) {
     }
 }
 
-/// What makes a phantom as hard to guess as a key.
+/// The entropy that makes a phantom as hard to guess as a key.
 pub(super) const KEY_BITS: f64 = 128.0;
 
 /// CRC-32 (IEEE 802.3) as six base-62 digits: the checksum at the end of GitHub and npm tokens.

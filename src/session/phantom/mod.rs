@@ -1,5 +1,5 @@
-//! Phantoms: what a session holds in place of its secrets, with the same prefix, length, alphabet
-//! and shape.
+//! Phantoms: the texts that a session holds in place of its secrets, with the same prefix, length,
+//! alphabet and shape.
 
 mod draw;
 mod finder;

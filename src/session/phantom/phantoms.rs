@@ -29,15 +29,15 @@ pub struct Phantoms {
 
 /// The phantoms of configured credentials.
 struct Issued {
-    /// Those in use, then the retired ones.
+    /// The phantoms in use, then the retired ones.
     phantoms: Vec<Phantom>,
-    /// How many are in use.
+    /// How many phantoms are in use.
     current: usize,
     finder: Finder,
 }
 
 impl Phantoms {
-    /// An empty set.
+    /// Returns an empty set.
     pub fn none() -> Self {
         Self::new(Vec::new(), Vec::new())
     }
@@ -57,12 +57,12 @@ impl Phantoms {
         }
     }
 
-    /// The phantoms of configured credentials, in the order of issue.
+    /// Returns the phantoms of configured credentials, in the order of issue.
     pub fn all(&self) -> &[Phantom] {
         &self.issued.phantoms[..self.issued.current]
     }
 
-    /// The phantoms of credentials that the session may no longer use, oldest first.
+    /// Returns the phantoms of credentials that the session may no longer use, oldest first.
     pub fn retired(&self) -> &[Phantom] {
         &self.issued.phantoms[self.issued.current..]
     }
@@ -72,7 +72,7 @@ impl Phantoms {
         (self.issued.current..self.issued.phantoms.len()).contains(&sighting.index)
     }
 
-    /// The phantom of a sighting.
+    /// Returns the phantom of a sighting.
     pub fn at(&self, sighting: &Sighting) -> &Phantom {
         let issued = &self.issued.phantoms;
         match sighting.index.checked_sub(issued.len()) {
@@ -81,21 +81,21 @@ impl Phantoms {
         }
     }
 
-    /// The phantom of one credential.
+    /// Returns the phantom of one credential.
     pub fn of(&self, credential: &CredentialName) -> Option<&Phantom> {
         self.all()
             .iter()
             .find(|phantom| phantom.credential == *credential)
     }
 
-    /// The phantoms of the temporary credentials with this access key id, if the session received
-    /// them.
+    /// Returns the phantoms of the temporary credentials with this access key id, if the session
+    /// received them.
     pub fn minted(&self, access_key: &str) -> Option<Arc<TemporaryPhantoms>> {
         let has_key = |minted: &&Arc<TemporaryPhantoms>| minted.parts()[0].reveal() == access_key;
         self.minted.iter().find(has_key).cloned()
     }
 
-    /// This set with the phantoms of new temporary credentials added. Also returns the sets removed
+    /// Returns this set with the phantoms of new temporary credentials, and the sets removed
     /// because they expired or to make room.
     #[must_use]
     pub fn with(&self, minted: Arc<TemporaryPhantoms>) -> (Self, Vec<Arc<TemporaryPhantoms>>) {
@@ -107,7 +107,7 @@ impl Phantoms {
         (self.with_minted(kept), gone)
     }
 
-    /// This set with the temporary credentials of another.
+    /// Returns this set with the temporary credentials of another.
     #[must_use]
     pub fn with_minted_of(&self, other: &Self) -> Self {
         self.with_minted(other.minted.clone())
@@ -122,7 +122,7 @@ impl Phantoms {
         }
     }
 
-    /// The full range of a phantom that was sighted in a text of this length.
+    /// Returns the full range of a phantom that was sighted in a text of this length.
     pub fn extent(&self, sighting: &Sighting, length: usize) -> Range<usize> {
         let Range { start, end } = sighting.at;
         if sighting.form != Form::Plain || sighting.index < self.issued.phantoms.len() {
@@ -132,13 +132,13 @@ impl Phantoms {
         start.saturating_sub(surplus / 2)..length.min(end + surplus.div_ceil(2))
     }
 
-    /// The length of the shortest text that can contain a phantom in any form. Shorter texts need
-    /// no search.
+    /// Returns the length of the shortest text that can contain a phantom in any form. Shorter
+    /// texts need no search.
     pub fn shortest(&self) -> usize {
         self.issued.finder.shortest.min(self.finder.shortest)
     }
 
-    /// Renumbers a sighting of a minted phantom, to come after the issued ones.
+    /// Renumbers a sighting of a minted phantom, so that it comes after the issued ones.
     fn numbered(&self, sighting: Sighting) -> Sighting {
         Sighting {
             index: sighting.index + self.issued.phantoms.len(),
@@ -154,8 +154,8 @@ impl Phantoms {
         self.issued.finder.find(text).chain(minted)
     }
 
-    /// Finds the credentials whose phantoms are in a part of content, as they were issued or as
-    /// forms and JSON write them.
+    /// Finds the credentials whose phantoms are in a piece of content: as issued, or as forms and
+    /// JSON encode them.
     pub fn find_passing<'a>(
         &'a self,
         part: &'a [u8],
@@ -167,13 +167,13 @@ impl Phantoms {
         issued.chain(minted).map(Phantom::credential)
     }
 
-    /// How many there are.
+    /// Returns the number of phantoms.
     pub fn count(&self) -> usize {
         let minted = self.minted.iter().flat_map(|set| set.parts());
         self.issued.phantoms.len() + minted.count()
     }
 
-    /// The length of the longest text that [`Self::find_passing`] finds.
+    /// Returns the length of the longest text that [`Self::find_passing`] finds.
     pub fn longest_passing(&self) -> usize {
         let issued = self.issued.finder.longest_passing();
         issued.max(self.finder.longest_passing())
@@ -187,7 +187,7 @@ impl Phantoms {
         issued.or_else(|| minted().map(|sighting| self.numbered(sighting)))
     }
 
-    /// Finds a phantom in text that has lost its letter case, as host names and field names do.
+    /// Finds a phantom in text that has lost its letter case, such as host names and field names.
     pub fn find_folded(&self, text: &[u8]) -> Option<Sighting> {
         let minted = || self.finder.find_folded(text);
         let issued = self.issued.finder.find_folded(text);

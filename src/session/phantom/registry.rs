@@ -1,4 +1,4 @@
-//! Which session a phantom belongs to: for every live session and those that ended recently.
+//! The owner of each phantom, for every live session and those that ended recently.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use super::text::Phantom;
 ///
 /// It distinguishes another session's phantom from any other foreign credential.
 ///
-/// Its size is bounded. Of a session with too many phantoms it forgets the oldest, so no session
-/// displaces those of another; of too many sessions it forgets the oldest. A forgotten phantom is
-/// still refused, as foreign.
+/// Its size is bounded. If a session has too many phantoms, its oldest are forgotten, so that no
+/// session displaces the phantoms of another; if there are too many in all, the oldest session is
+/// forgotten. A forgotten phantom is still refused, as foreign.
 #[derive(Default)]
 pub struct Registry {
     known: Mutex<Known>,
@@ -23,7 +23,7 @@ pub struct Registry {
 #[derive(Default)]
 struct Known {
     owners: Map<Arc<str>, SessionId>,
-    /// Those of each session, the oldest first.
+    /// The phantoms of each session, the oldest first.
     of: Map<SessionId, VecDeque<Arc<str>>>,
     /// The sessions, the oldest first.
     sessions: VecDeque<SessionId>,
@@ -67,7 +67,7 @@ impl Registry {
         }
     }
 
-    /// The session to which this text was issued as a phantom.
+    /// Returns the session to which this text was issued as a phantom.
     pub fn owner(&self, text: &[u8]) -> Option<SessionId> {
         let text = std::str::from_utf8(text).ok()?;
         self.known().owners.get(text).cloned()
@@ -80,9 +80,9 @@ impl Registry {
     }
 }
 
-/// Twenty-six for each of 10,000 sessions.
+/// Enough for 26 phantoms in each of 10,000 sessions.
 const MAX_KNOWN: usize = 262_144;
-/// Temporary credentials are three phantoms each time.
+/// Each set of temporary credentials has three phantoms.
 const MOST_OF_SESSION: usize = 4_096;
 
 #[cfg(test)]

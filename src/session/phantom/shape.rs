@@ -37,7 +37,7 @@ pub enum ShapeMalformed {
         "a shape's class is upper, lower, digit, alpha, alnum, word, base64, hex, HEX, base32, uuid or crc32"
     )]
     Class,
-    /// A checksum is not six digits long, does not end the shape, or follows nothing.
+    /// A checksum is not six digits long, is not the last group, or is the first.
     #[error("`[6 crc32]` must be the last group and must follow another group")]
     Checksum,
     /// It is empty, longer than 16 KiB, or contains a character that is not visible ASCII.
@@ -46,7 +46,7 @@ pub enum ShapeMalformed {
     /// A phantom of that shape could be guessed.
     #[error("a phantom of this shape would have fewer than {MIN_BITS} random bits")]
     Guessable,
-    /// It is no text of a kept shape.
+    /// The text is not that of a kept shape.
     #[error("the kept shape cannot be read")]
     Kept,
 }
@@ -133,10 +133,10 @@ impl Shape {
         }
     }
 
-    /// Whether a phantom of this shape, which was kept, shows what the secret shows that now has
-    /// the other: the claims of a JSON Web Token but for times, else the prefix. What follows a
-    /// prefix is not compared, as each renewal changes it. A phantom must be as hard to guess as a
-    /// key where the secret is.
+    /// Whether a phantom of this kept shape shows the same as the secret, whose shape is now `now`:
+    /// in a JSON Web Token the claims except times, else the prefix. The rest is not compared,
+    /// because each renewal changes it. Where the secret is a key, the phantom must be as hard to
+    /// guess.
     pub fn shows(&self, now: &Self) -> bool {
         let prefix = |slots: &[Slot]| -> Vec<u8> {
             let fixed = slots.iter().map_while(Slot::fixed);
@@ -153,7 +153,7 @@ impl Shape {
         is_same && (is_key(self) || !is_key(now))
     }
 
-    /// The shape as a session's record keeps it. It holds what every phantom of the shape shows.
+    /// Returns the shape's text for a session's record: what every phantom of the shape shows.
     pub fn to_text(&self) -> String {
         match &self.0 {
             Body::Slots { slots, check } => written::write(slots, check.as_ref()),
@@ -164,7 +164,7 @@ impl Shape {
     /// Reads a shape from a session's record.
     ///
     /// # Errors
-    /// [`ShapeMalformed::Kept`] if the text is not one that [`Shape::to_text`] wrote.
+    /// [`ShapeMalformed::Kept`] if the text is not one of [`Shape::to_text`].
     pub fn from_text(text: &str) -> Result<Self, ShapeMalformed> {
         let body = match text.strip_prefix("jwt ") {
             Some(token) => JwtShape::from_text(token, MAX_BYTES).map(Body::Jwt),
@@ -173,7 +173,7 @@ impl Shape {
         body.map(Self).ok_or(ShapeMalformed::Kept)
     }
 
-    /// The length of every credential of this shape, in bytes.
+    /// Returns the length of every credential of this shape, in bytes.
     pub fn len(&self) -> usize {
         match &self.0 {
             Body::Slots { slots, .. } => slots.len(),
@@ -186,7 +186,7 @@ impl Shape {
         self.len() == 0
     }
 
-    /// How hard a phantom of this shape is to guess, in bits, rounded down.
+    /// Returns how hard a phantom of this shape is to guess, in bits, rounded down.
     pub fn entropy_bits(&self) -> u32 {
         match &self.0 {
             Body::Slots { slots, check } => {

@@ -57,8 +57,8 @@ pub(super) fn uuid_slots(hex: Alphabet, version: u8) -> Vec<Slot> {
 }
 
 impl Slot {
-    /// The position for a byte: a letter or digit is drawn anew from its class, anything else is
-    /// kept.
+    /// Returns the position for a byte: a letter or digit is drawn anew from its class, any other
+    /// byte is kept.
     pub(super) fn of_class(byte: u8) -> Self {
         match byte {
             b'A'..=b'Z' => Self::Draw(Alphabet::Upper),
@@ -68,7 +68,7 @@ impl Slot {
         }
     }
 
-    /// The byte that every phantom has there.
+    /// Returns the byte that every phantom has at this position.
     pub(super) fn fixed(&self) -> Option<u8> {
         match self {
             Self::Fixed(byte) => Some(*byte),
@@ -76,7 +76,7 @@ impl Slot {
         }
     }
 
-    /// How much randomness the position adds, in bits.
+    /// Returns how much randomness the position adds, in bits.
     pub(super) fn bits(self) -> f64 {
         match self {
             Self::Fixed(_) => 0.0,
@@ -100,7 +100,7 @@ impl Alphabet {
         }
     }
 
-    /// The alphabet of a class in a declared shape.
+    /// Returns the alphabet of a class in a declared shape.
     pub(super) fn named(class: &str) -> Option<Self> {
         Some(match class {
             "upper" => Self::Upper,

@@ -15,7 +15,7 @@ use crate::revocation::Revocations;
 pub struct TemporaryPhantoms {
     parts: [Phantom; 3],
     expires: SystemTime,
-    /// What revokes the key that asked for them.
+    /// The revocations of the key that requested them.
     revocations: Revocations,
 }
 
@@ -43,7 +43,7 @@ impl TemporaryPhantoms {
         })
     }
 
-    /// Has them fall with the key that asked for them.
+    /// Ties them to the revocations of the key that requested them.
     #[must_use]
     pub fn revoked_by(self, revocations: Revocations) -> Self {
         Self {
@@ -57,12 +57,12 @@ impl TemporaryPhantoms {
         &self.revocations
     }
 
-    /// The credential they were derived from.
+    /// Returns the credential that they were derived from.
     pub fn parent(&self) -> &CredentialName {
         self.parts[0].credential()
     }
 
-    /// The phantoms of access key id, secret key and session token.
+    /// Returns the phantoms of access key id, secret key and session token.
     pub fn parts(&self) -> &[Phantom; 3] {
         &self.parts
     }
@@ -73,7 +73,7 @@ impl TemporaryPhantoms {
     }
 }
 
-/// The most sets a session holds at once. SDKs renew theirs, and a build makes a few.
+/// The most sets that a session holds at once. SDKs renew their own, and a build makes a few.
 pub(super) const MOST: usize = 64;
 
 #[cfg(test)]

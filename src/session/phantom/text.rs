@@ -1,12 +1,12 @@
-//! One phantom: the text that stands in for a secret, and the part of it that is searched for.
+//! One phantom: the text that stands in for a secret, and the part of it to search for.
 
 use std::sync::Arc;
 
 use gateway_names::CredentialName;
 use gateway_recipe::KeyForm;
 
-/// The text a session holds in place of one secret. `Debug` names the credential and never prints
-/// the text.
+/// The text that a session holds in place of one secret. `Debug` names the credential and never
+/// prints the text.
 #[derive(Clone)]
 pub struct Phantom {
     pub(super) credential: CredentialName,
@@ -14,18 +14,18 @@ pub struct Phantom {
 }
 
 impl Phantom {
-    /// The credential it stands in for.
+    /// Returns the credential that it stands in for.
     pub fn credential(&self) -> &CredentialName {
         &self.credential
     }
 
-    /// The text itself, which the sandbox holds in an environment variable or a file.
+    /// Returns the text itself, which the sandbox holds in an environment variable or a file.
     pub fn reveal(&self) -> &str {
         &self.text
     }
 
-    /// The part that is searched for: the whole text, or for a private key one line that no other
-    /// key has.
+    /// Returns the part that is searched for: the whole text, or for a private key one line that no
+    /// other key has.
     pub(super) fn mark(&self) -> &str {
         if !KeyForm::is_pem(self.text.as_bytes()) {
             return &self.text;
@@ -40,8 +40,8 @@ impl Phantom {
         lines.take(2).last().unwrap_or(&self.text)
     }
 
-    /// The part that is searched for in a minted phantom. A session token has thousands of letters,
-    /// and any few of them identify it.
+    /// Returns the part that is searched for in a minted phantom. A session token has thousands of
+    /// letters, and a few of them identify it.
     pub(super) fn middle(&self) -> &str {
         let surplus = self.text.len().saturating_sub(MIDDLE);
         let from = surplus / 2;
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Phantom {
     }
 }
 
-/// How many letters of a temporary phantom are searched for.
+/// The number of letters of a temporary phantom that are searched for.
 const MIDDLE: usize = 64;
-/// Longer than any word around a key in PEM, and shorter than the lines that matter.
+/// Longer than any label around a key in PEM, and shorter than the lines of the key.
 const MIN_MARK: usize = 24;

@@ -1,4 +1,4 @@
-//! Shapes as text, as a session's record keeps them.
+//! Shapes as text, as stored in a session's record.
 //!
 //! Words between spaces: `=LITERAL` with percent-escapes, `COUNT` and an alphabet, `crc32:FROM-TO`
 //! for a checksum over that range. A web token begins with `jwt`, its header and the length of its
@@ -10,7 +10,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 use super::slots::{Alphabet, Check, Slot};
 
-/// The alphabets and their names. A name, once written, stays.
+/// The alphabets and their names. A name never changes once it has been written.
 const NAMES: [(&str, Alphabet); 9] = [
     ("upper", Alphabet::Upper),
     ("lower", Alphabet::Lower),
@@ -51,7 +51,7 @@ pub(super) fn write(slots: &[Slot], check: Option<&Check>) -> String {
     text
 }
 
-/// Reads what `write` wrote: at most `most` positions. `None` if it is something else.
+/// Reads the text of `write`: at most `most` positions. `None` if the text is anything else.
 pub(super) fn read<'t>(
     words: impl Iterator<Item = &'t str>,
     most: usize,
