@@ -32,7 +32,7 @@ impl Credentials {
     /// Without a grant, nothing is fetched.
     ///
     /// # Errors
-    /// [`Error`] by cause. The request is then dropped, and nothing of it was sent.
+    /// [`Error`] by cause. The request is then dropped, and no part of it was sent.
     pub async fn attach(&self, verified: Verified) -> Result<Credentialed, Error> {
         let Verified {
             authorized,
@@ -45,24 +45,25 @@ impl Credentials {
         let mut fetched = self.fetch_granted(&head.origin, session, grants).await?;
         let bound = self.fetch_bound(here, &fetched).await?;
         if have_expired(&fetched) {
-            // A store took longer than another's secret lasts. Now it answers from memory. Boxed
-            // because it is large and rare.
+            // One store took longer than the secret of another lasts. That store now answers from
+            // memory. Boxed because the future is large and rare.
             let again = self.fetch_granted(&head.origin, session, grants);
             fetched = Box::pin(again).await?;
             if have_expired(&fetched) {
                 return Err(Error::Unfit(AttachFailure::Expired));
             }
         }
-        // The fetch may have waited, or found a value that is revoked. Whatever happens from here
-        // on, no connection that could carry the secret outlives a revocation.
+        // The fetch may have waited, or may have found a value that is revoked. Whatever happens
+        // from here on, no connection that could carry the secret outlives a revocation.
         if allowed.judged().is_revoked() {
             return Err(Revoked.into());
         }
         let signs = proof.as_ref().map(|signed| signed.grant);
         let all = || grants.iter().map(Grant::lend).enumerate();
         let put_in = || all().filter(|(at, _)| Some(*at) != signs);
-        // If the origin was ever lent a secret, this answer may contain it, so the answer must be
-        // searchable. One that another session logged in to there is searched for as far as can be.
+        // If the origin was ever lent a secret, its response may contain it, so the response must
+        // be searchable. A token of another session's login is searched for only as far as
+        // possible.
         let is_any = |index| {
             let binding = self.bindings().at(index);
             let is_of_another = |name| self.logins().is_of_another(name, session.id());
@@ -86,15 +87,15 @@ impl Credentials {
             Some(redactor) if redactor.is_strict() => ask_for_searchable(head, redactor.margin()),
             _ => None,
         };
-        // A signed request stays unchanged, and only error answers to it are decoded. Any other
-        // answer may have a token.
+        // A signed request stays unchanged, and only error responses to it are decoded. Any other
+        // response may contain a token.
         if signs.is_none() && !redactor.as_ref().is_some_and(Redactor::is_strict) {
             body::ask_for_affordable(&mut head.fields, &mut decoding);
         }
         let tokens = |(session, asked)| Box::new(Minting::Tokens { session, asked });
         let mut minting = asked.map(|asked| tokens((session.clone(), asked)));
         if minting.is_some() {
-            // An answer that must be read is requested without a content coding.
+            // A response that must be read is requested without a content coding.
             range = ask_for_searchable(head, None);
         }
         if let Some(SignedGrant { grant, proof }) = proof {
@@ -134,7 +135,7 @@ impl Credentials {
         })
     }
 
-    /// Notes that a service refused the tokens of logins that a request was lent.
+    /// Notes that a service refused the login tokens that a request was lent.
     pub fn refused(&self, plan: &AnswerPlan) {
         for token in &plan.tokens {
             if let Some(name) = token.login() {
@@ -157,7 +158,7 @@ impl Credentials {
             let secret = &leased(fetched, one.credential())?.secret;
             let RequestHead { fields, target, .. } = &mut request.head;
             match one.spot() {
-                // They come later.
+                // Secrets for messages are inserted later.
                 Location::Message => {}
                 Location::Content(at) => in_content.push((at.clone(), one, &**secret)),
                 _ => inject(fields, target, one, secret, ready).map_err(Error::Unfit)?,
@@ -211,7 +212,7 @@ fn of_logins(fetched: Fetched) -> Vec<CachedSecret> {
     all.filter(|cached| cached.login().is_some()).collect()
 }
 
-/// What puts the granted secrets into the messages after an upgrade.
+/// Returns the injector of granted secrets into the messages after an upgrade.
 fn messages(
     request: &Request,
     allowed: &Allowed,
@@ -232,30 +233,30 @@ fn messages(
 /// No content coding.
 const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 
-/// Fields by which a client asks for a part of the content: `Range`, and Azure's own form of it.
+/// Fields by which a client requests a part of the content: `Range`, and Azure's own form of it.
 static RANGES: [HeaderName; 2] = [RANGE, HeaderName::from_static("x-ms-range")];
 
-/// Fields by which a client asks for a difference, or accepts compressed messages: RFC 3229, gRPC,
-/// the Connect protocol.
+/// Fields by which a client requests a delta, or accepts compressed messages: RFC 3229, gRPC, the
+/// Connect protocol.
 static UNSEARCHABLE: [HeaderName; 3] = [
     HeaderName::from_static("a-im"),
     HeaderName::from_static("grpc-accept-encoding"),
     HeaderName::from_static("connect-accept-encoding"),
 ];
 
-/// Asks for an answer in which echoes can be found, and whose length tells nothing of a secret.
+/// Requests a response in which echoes can be found, and whose length reveals nothing of a secret.
 ///
 /// An echo in a coding that we cannot decode could not be found (threats I03), nor one in a message
-/// that is compressed by itself. And a compressed length tells how alike the content's parts are: a
-/// client's guess in it, and an echo of the secret (BREACH).
+/// that is compressed separately. And a compressed length reveals how alike parts of the content
+/// are, such as a client's guess and an echo of the secret (BREACH).
 ///
-/// An echo split across two partial answers could not be found either. So a range is requested with
-/// a margin, and returned; without a margin, or if there is more than one range, the whole is
-/// requested (RFC 9110 §14.2: a server may ignore a range, and so may we).
+/// An echo split across two partial responses could not be found either. So a range is requested
+/// with a margin, and only the range is returned. Without a margin, or with several ranges, the
+/// whole is requested (RFC 9110 §14.2: a server may ignore a range, and so may we).
 fn ask_for_searchable(head: &mut RequestHead, margin: Option<u64>) -> Option<ByteRange> {
     let fields = &mut head.fields;
     let mut asked = None;
-    // Looked for in one pass: few requests have any.
+    // Searched in one pass: few requests have any of these fields.
     let is_one = |name: &HeaderName| {
         RANGES.contains(name) || UNSEARCHABLE.contains(name) || *name == IF_RANGE
     };

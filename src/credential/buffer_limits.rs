@@ -5,15 +5,15 @@ use std::sync::Arc;
 use gateway_body::{HoldBudget, Limit};
 use gateway_policy::ContentBudget;
 
-/// How much content is held for signatures that cover it without stating its hash, and how much
-/// memory decoders use.
+/// The limits on content that is held for signatures which cover it without stating its hash, and
+/// on the memory of decoders.
 #[derive(Debug, Clone)]
 pub struct BufferLimits {
     /// The limit for one request.
     pub limit: Limit,
     /// The budget for all requests together.
     pub budget: Arc<HoldBudget>,
-    /// The budget for all decoders of answers together.
+    /// The budget for all decoders of responses together.
     pub decoding: Arc<HoldBudget>,
 }
 

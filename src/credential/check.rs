@@ -13,7 +13,7 @@ use super::credentials::Credentials;
 use super::error::IssueFailure;
 use super::store::{CachedSecret, SecretRef, Unavailable};
 
-/// A credential, or one part of a signing credential, and its problem if there is one.
+/// A credential, or one part of a signing credential, and its problem if it has one.
 #[derive(Debug)]
 pub struct CheckedCredential {
     /// The name that policies use; parts are `NAME.PART`.
@@ -24,10 +24,10 @@ pub struct CheckedCredential {
     pub problem: Option<CredentialProblem>,
 }
 
-/// What is wrong with a credential.
+/// A problem with a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialProblem {
-    /// Its secret is not available, or is not what the signing scheme needs.
+    /// Its secret is not available, or does not suit the signing scheme.
     #[error("{0}")]
     Unavailable(Unavailable),
     /// No phantom can be made for it.
@@ -44,7 +44,7 @@ pub enum CredentialProblem {
 }
 
 impl Credentials {
-    /// Fetches every secret and makes its phantom, as at the start of a session.
+    /// Fetches every secret and makes its phantom, as a new session does.
     ///
     /// Continues after each failure.
     pub async fn check(&self, session: &SessionId, key: &PhantomKey) -> Vec<CheckedCredential> {
@@ -107,7 +107,7 @@ impl Credentials {
     }
 }
 
-/// Describes how far a credential reaches, if that may surprise a person.
+/// Describes the reach of a credential, if it may surprise a person.
 ///
 /// `None` if the reach is as expected, or the credential does not sign.
 pub fn unexpected_reach(stored: &ConfiguredCredential) -> Option<String> {

@@ -1,4 +1,4 @@
-//! The request that carries its secrets, and what is needed to handle its answer.
+//! A request that carries its secrets, and the plan for its response.
 
 use std::sync::Arc;
 
@@ -25,9 +25,9 @@ pub struct Credentialed {
     pub(super) answer: AnswerPlan,
 }
 
-/// What is needed to handle the origin's answer.
+/// The plan for the origin's response.
 ///
-/// It travels with the request and comes back with the answer.
+/// It travels with the request and comes back with the response.
 pub struct AnswerPlan {
     /// What the answer is searched for.
     pub lent: Option<Redactor>,
@@ -62,7 +62,7 @@ impl Credentialed {
         self.allowed.identity()
     }
 
-    /// The lent credentials, and the place of each.
+    /// Returns the lent credentials, and the place of each.
     pub fn lent_to(&self) -> impl Iterator<Item = (&CredentialName, &Text)> {
         let grants = self.allowed.grants().iter();
         grants.map(|grant| (grant.lend().credential(), grant.lend().place_text()))

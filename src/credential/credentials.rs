@@ -1,4 +1,4 @@
-//! The configured credentials: what each may be lent for, and where its secret comes from.
+//! The configured credentials, with their bindings and the sources of their secrets.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,22 +35,22 @@ pub struct Credentials {
     logins: KnownLogins,
 }
 
-/// What all generations of credentials share about answers.
+/// The state about responses that all generations of credentials share.
 struct Exposed {
-    /// The sessions whose answers are searched for secrets.
+    /// The sessions whose responses are searched for secrets.
     to: Mutex<Vec<Weak<Session>>>,
-    /// The key for stand-ins of secrets that a session holds no phantom for; `None` if the system
-    /// gave no randomness.
+    /// The key that stand-ins are derived from, for secrets without a phantom in the session;
+    /// `None` if the system gave no randomness.
     strangers: Option<PhantomKey>,
     /// Credentials as earlier generations bound them.
     former: RwLock<Vec<FormerCredential>>,
-    /// Each place of a secret with its revocation, whatever its secret is lent as.
+    /// The revocation of each secret's place, whatever the secret is lent as.
     places: Mutex<SecretPlaces>,
 }
 
 impl Exposed {
-    /// The revocations of each credential: of its own place, and of those of the parts that it
-    /// signs with. With them, what was read at its place.
+    /// Returns the revocations of each credential, which are those of its own place and of its
+    /// parts' places, and the history of the values read at its place.
     fn revocations(&self, all: &[ConfiguredCredential]) -> Vec<(Revocations, Arc<SecretHistory>)> {
         let mut places = self.places.lock();
         let own: Vec<_> = all.iter().map(|one| places.of(one)).collect();
@@ -70,7 +70,7 @@ impl Exposed {
         all.iter().zip(&own).map(of).collect()
     }
 
-    /// Keeps what a generation bound, since the next one may bind less.
+    /// Keeps the bindings of a generation, because the next one may bind less.
     fn keep(&self, bindings: &Bindings, slots: &[CredentialSlot]) {
         let mut former = self.former.write();
         for (binding, slot) in bindings.all().zip(slots) {
@@ -99,31 +99,31 @@ impl Exposed {
 }
 
 /// The state of one binding: the source of its secret, and the field values built from the latest
-/// one.
+/// secret.
 pub(super) struct CredentialSlot {
     pub(super) source: SecretSource,
     pub(super) ready: ArcSwapOption<Prepared>,
     pub(super) history: Arc<CredentialHistory>,
-    /// What was read at its place, and compared with what is revoked.
+    /// The values that were read at its place and compared with the revoked ones.
     noted: Arc<SecretHistory>,
 }
 
-/// What a credential keeps from generation to generation, as long as its secret is stored in the
-/// same place.
+/// The state that a credential keeps from generation to generation, as long as its secret is stored
+/// in the same place.
 #[derive(Default)]
 pub(super) struct CredentialHistory {
-    /// What its stores gave, wherever they are: an origin may still repeat what another gave.
+    /// The secrets from all its stores, past and present: an origin may still repeat any.
     pub(super) given: Arc<SecretHistory>,
     /// The highest nonce used so far, for signing schemes with increasing nonces.
     pub(super) last: AtomicU64,
-    /// How often its secret was had, and how often it was not.
+    /// How many fetches of its secret succeeded, and how many failed.
     fetches: [AtomicU64; 2],
-    /// When its store last gave it, in seconds since 1970.
+    /// The time of the last successful fetch, in seconds since 1970.
     had_at: AtomicU64,
 }
 
 impl CredentialHistory {
-    /// The history of the same credential, once its secret is stored elsewhere.
+    /// Returns the history of the same credential after its secret has moved to another place.
     fn moved(&self) -> Self {
         Self {
             given: self.given.clone(),
@@ -138,7 +138,7 @@ struct FormerCredential {
     /// Where its secret was stored.
     from: SecretRef,
     origins: Vec<OriginPattern>,
-    /// Whether it was put in, and not signed with.
+    /// Whether it was injected, rather than signed with.
     is_placed: bool,
     history: Arc<CredentialHistory>,
 }
@@ -150,7 +150,7 @@ impl FormerCredential {
 }
 
 impl CredentialSlot {
-    /// Counts whether its secret was had.
+    /// Counts a fetch of the secret, by whether it succeeded.
     pub(super) fn count(&self, had: bool) {
         self.history.fetches[usize::from(!had)].fetch_add(1, Ordering::Relaxed);
         if had {
@@ -160,10 +160,10 @@ impl CredentialSlot {
         }
     }
 
-    /// The secrets that its store gave and that are still searched for.
+    /// Returns the secrets of its store that are still searched for.
     ///
-    /// A secret issued to a session stays among them as long as its lease lives, however often it
-    /// is renewed.
+    /// A secret issued to a session is among them for as long as its lease lives, however often the
+    /// lease is renewed.
     pub(super) fn given_before(&self) -> Vec<Arc<Secret>> {
         for former in self.source.former() {
             self.history
@@ -195,9 +195,9 @@ impl Credentials {
         Self::with(stored, stores, exposed, |_| None)
     }
 
-    /// Makes the credentials of the next generation. Those whose secrets are stored where they were
-    /// keep what is known of them, even if generations between lacked them or had them elsewhere.
-    /// What is revoked stays so.
+    /// Makes the credentials of the next generation. A credential whose secret is stored in the
+    /// same place keeps its history, even if generations in between lacked it or stored it
+    /// elsewhere. Revoked secrets stay revoked.
     ///
     /// # Errors
     /// [`BindingMalformed`] by cause.
@@ -222,7 +222,7 @@ impl Credentials {
         })
     }
 
-    /// What stores gave for credentials that an earlier generation bound to this origin, and this
+    /// Returns the secrets of credentials that an earlier generation bound to this origin, and this
     /// one does not.
     pub(super) fn formerly_bound(&self, origin: &Origin) -> Vec<(CredentialName, Arc<Secret>)> {
         let mut found = Vec::new();
@@ -235,9 +235,9 @@ impl Credentials {
         found
     }
 
-    /// Whether an earlier generation put a credential into requests to this origin.
+    /// Whether an earlier generation injected a credential into requests to this origin.
     ///
-    /// What another session logged in to is not counted.
+    /// The logins of other sessions are not counted.
     pub(super) fn formerly_managed(&self, origin: &Origin, session: &SessionId) -> bool {
         let former = self.exposed.former.read();
         let is_of_another = |name| self.logins.is_of_another(name, session);
@@ -310,25 +310,25 @@ impl Credentials {
         self.slots.get(index).ok_or(Error::Unknown)
     }
 
-    /// Revokes the secret that a person calls so, and what is signed with it, in every generation.
-    /// When this returns, no further byte of it leaves. Returns how many connections that could
+    /// Revokes the secret with this label, and everything signed with it, in every generation. When
+    /// this returns, no further byte of the secret leaves. Returns how many connections that could
     /// carry it were open.
     pub fn revoke(&self, label: &SecretLabel) -> usize {
         self.exposed.places.lock().revoke(label)
     }
 
-    /// Revokes what is revoked for every gateway of this user, and nothing else. Returns how many
-    /// connections were severed, and whether anything is judged otherwise than before.
+    /// Applies the revocations for every gateway of this user, in place of earlier ones. Returns
+    /// how many connections were severed, and whether any revocation changed.
     pub fn obey(&self, revoked: RevokedSecrets) -> (usize, bool) {
         self.exposed.places.lock().obey(revoked)
     }
 
-    /// What is known here of each secret that is revoked.
+    /// Returns what is known here about each revoked secret.
     pub fn learned(&self) -> Vec<(SecretLabel, KnownOfSecret)> {
         self.exposed.places.lock().learned()
     }
 
-    /// The credentials that the revocation with this label hits, each with the place of its secret.
+    /// Returns the credentials that a revocation with this label hits, and their secrets' places.
     pub fn hits(&self, label: &SecretLabel) -> Vec<(String, String)> {
         let from = self.slots.iter().map(|slot| slot.source.reference());
         let hits = self.exposed.places.lock().hits(label, from.clone());
@@ -338,7 +338,7 @@ impl Credentials {
             .collect()
     }
 
-    /// The credentials that are revoked, and what persons called the revoked secrets that this
+    /// Returns the names of revoked credentials, and the labels of revoked secrets that this
     /// generation does not have.
     pub fn all_revoked(&self) -> BTreeSet<String> {
         let labels: Vec<_> = self.exposed.places.lock().labels().cloned().collect();
@@ -347,8 +347,8 @@ impl Credentials {
         away.map(ToString::to_string).chain(here).collect()
     }
 
-    /// Notes what the secret of the binding at `index` was read as, before it is lent. If that
-    /// value is revoked, the binding is from now on.
+    /// Notes the value of the secret of the binding at `index`, before it is lent. If the value is
+    /// revoked, the binding is revoked from now on.
     pub(super) fn note(&self, index: usize, secret: &Arc<Secret>) {
         let slot = &self.slots[index];
         if !slot.noted.has(secret) {
@@ -357,7 +357,7 @@ impl Credentials {
         }
     }
 
-    /// The credentials that are revoked, or signed with one that is.
+    /// Returns the credentials that are revoked, or that sign with a revoked part.
     pub fn revoked(&self) -> impl Iterator<Item = &CredentialName> {
         let is_revoked =
             |binding: &&Binding| binding.revocations.iter().any(|one| one.is_revoked());
@@ -365,8 +365,8 @@ impl Credentials {
         revoked.map(|binding| &binding.credential)
     }
 
-    /// The variables of each credential: those that hold its phantom, and the one that holds its
-    /// secret.
+    /// Returns the variables of each credential: those that hold its phantom, and the one that
+    /// holds its secret.
     pub fn variables(&self) -> impl Iterator<Item = (&CredentialName, Vec<&str>)> {
         self.bindings.all().zip(&self.slots).map(|(binding, slot)| {
             let held = binding.variables.iter().map(String::as_str);
@@ -375,12 +375,12 @@ impl Credentials {
         })
     }
 
-    /// The limits for held content.
+    /// Returns the limits for held content.
     pub fn holding(&self) -> &BufferLimits {
         &self.holding
     }
 
-    /// What may be lent, and where.
+    /// Returns the bindings: which credentials may be lent, and where.
     pub fn bindings(&self) -> &Arc<Bindings> {
         &self.bindings
     }
@@ -398,23 +398,23 @@ impl Credentials {
         leased.map_err(|why| Error::Unavailable(Box::new(why)))
     }
 
-    /// Says why there is no secret of the binding at `index`.
+    /// Returns the error that the secret of the binding at `index` is unavailable.
     pub(super) fn unavailable(&self, index: usize, cause: StoreError) -> Error {
         let reference = Box::new(self.reference(index));
         Error::Unavailable(Box::new(Unavailable { reference, cause }))
     }
 
-    /// The source of a binding's secret, by its index in the configuration.
+    /// Returns the source of a binding's secret, by its index in the configuration.
     pub(super) fn source(&self, at: usize) -> &SecretSource {
         &self.slots[at].source
     }
 
-    /// Where a binding's secret is stored, by its index in the configuration.
+    /// Returns where a binding's secret is stored, by its index in the configuration.
     pub(super) fn reference(&self, at: usize) -> SecretRef {
         self.source(at).reference().clone()
     }
 
-    /// How often the secret of each credential was had for a request, and how often it was not.
+    /// Returns how many fetches of each credential's secret succeeded and how many failed.
     pub fn fetches(&self) -> impl Iterator<Item = (&CredentialName, u64, u64)> {
         let names = self.bindings.all().map(|binding| &binding.credential);
         names.zip(&self.slots).map(|(name, slot)| {
@@ -427,8 +427,8 @@ impl Credentials {
         })
     }
 
-    /// When the secret of each credential was last had for a request, in seconds since 1970; 0 if
-    /// never.
+    /// Returns the time of the last successful fetch of each credential's secret, in seconds since
+    /// 1970; 0 if there was none.
     pub fn last_had(&self) -> impl Iterator<Item = (&CredentialName, u64)> {
         let names = self.bindings.all().map(|binding| &binding.credential);
         names
@@ -436,17 +436,17 @@ impl Credentials {
             .map(|(name, slot)| (name, slot.history.had_at.load(Ordering::Relaxed)))
     }
 
-    /// The stores. The caller must renew and end their leases.
+    /// Returns the stores. The caller must renew and revoke their leases.
     pub fn stores(&self) -> &Stores {
         &self.stores
     }
 
-    /// Issues to a session that begins, also if one of this id has ended.
+    /// Allows the stores to issue to a new session, even if one with this id has ended.
     pub fn begin(&self, session: &SessionId) {
         self.stores.begin(session);
     }
 
-    /// Revokes what was issued to a session when the session ends.
+    /// Revokes the secrets that were issued to a session when the session ends.
     pub async fn end(&self, session: &SessionId) {
         self.stores.end(session).await;
     }

@@ -1,4 +1,4 @@
-//! Why a credential was not lent, a session not started, or an answer not passed on.
+//! Why a credential was not lent, a session not started, or a response not passed on.
 
 use gateway_body::HoldFault;
 use gateway_names::CredentialName;
@@ -25,7 +25,7 @@ gateway_names::faults! {
             "the credential cannot be had from its store",
         /// The secret is not valid in the phantom's place.
         Unfit(#[source] AttachFailure) = inner "the credential does not fit where its phantom is",
-        /// Echoes of the secret could not be detected in answers.
+        /// Echoes of the secret could not be detected in responses.
         Unscrubbable(#[source] Unscrubbable) = SecretUnsafe
             "the credential could not be kept from coming back",
         /// The content had to be held and could not be.
@@ -34,12 +34,12 @@ gateway_names::faults! {
         Misplaced(CredentialRefusal) = inner transparent,
         /// The request cannot be signed again.
         Signing(#[from] SigningFailure) = inner transparent,
-        /// Answers to the session contained too many different parts of secrets.
+        /// Responses to the session contained too many different parts of secrets.
         Guessed(#[from] Guessed) = inner transparent,
-        /// The temporary credentials in the answer could not be kept.
+        /// The temporary credentials in the response could not be kept.
         Minted(#[from] MintFailure) = inner
             "the temporary credentials of the answer cannot be kept",
-        /// The answer has a token that the workload may not see, and that could not be replaced.
+        /// The response has a token that the workload may not see, and that could not be replaced.
         Unmapped(#[from] UnmappedToken) = UnmappedToken transparent,
     }
 }
@@ -66,9 +66,9 @@ gateway_names::faults! {
     /// discarded.
     #[derive(Debug, thiserror::Error)]
     pub enum MintFailure {
-        /// The answer does not have the service's format.
+        /// The response does not have the service's format.
         Illegible(#[from] UnreadableCredentials) = MintedUnread transparent,
-        /// The answer is too long to hold credentials, or broke off.
+        /// The response is too long to hold credentials, or broke off.
         Unheld = MintedUnread "the answer with temporary credentials is too long or broke off",
         /// The credentials are not valid in a request.
         Unsafe(#[from] SecretUnsafe) = MintedUnsafe transparent,

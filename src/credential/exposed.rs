@@ -1,5 +1,5 @@
-//! What a session's answers are searched for: every secret that an origin could know, no matter
-//! which session it was lent to.
+//! The secrets that a session's responses are searched for: every secret that an origin could know,
+//! no matter which session it was lent to.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -24,7 +24,7 @@ use super::search_snapshot::{
 use super::secret::Secret;
 use super::store::StoreError;
 
-/// The secrets that one session's origins could know. Dropped with the session.
+/// The secrets that the origins of one session could know. Dropped with the session.
 pub(super) struct ExposedSecrets {
     now: Arc<ArcSwap<SearchSnapshot>>,
     /// Held while the search is extended, so that concurrent requests extend it only once. A
@@ -62,9 +62,9 @@ impl ExposedSecrets {
             .cloned()
     }
 
-    /// Keeps temporary credentials and searches later answers for them.
+    /// Keeps temporary credentials and searches later responses for them.
     ///
-    /// `gone` are the ones that the session no longer holds.
+    /// `gone` are the temporary credentials that the session no longer holds.
     pub(super) fn mint(
         &self,
         minted: TemporarySecrets,
@@ -86,17 +86,17 @@ impl ExposedSecrets {
 }
 
 impl Credentials {
-    /// Fetches every secret bound to an origin, apart from those that the request is lent.
+    /// Fetches every secret bound to an origin, except those that the request is lent.
     ///
     /// It does not matter whether this session holds the credential: another session or an earlier
-    /// run may have shown it to the origin, which may show it to anybody.
+    /// run may have shown it to the origin, which may show it to any client.
     ///
-    /// A secret absent from its store is skipped. If the store fails and never gave the secret, the
-    /// answer would pass an echo of it unrecognized, so that is an error. If it gave one, that is
-    /// searched for while the store fails or hangs.
+    /// A secret absent from its store is skipped. If the store fails and never gave the secret, an
+    /// echo of it could not be recognized in the response, so that is an error. If it gave one
+    /// before, that value is searched for while the store fails or hangs.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if a store fails that never gave the secret.
+    /// [`Error::Unavailable`] if a store fails that never gave its secret.
     pub(super) async fn fetch_bound(
         &self,
         here: &OriginBindings,
@@ -107,8 +107,8 @@ impl Credentials {
             let binding = self.bindings().at(index).ok_or(Error::Unknown)?;
             let is_lent = || lent.iter().any(|(name, _)| *name == binding.credential);
             let slot = self.slot(index)?;
-            // An origin cannot echo what it was never sent. Not even a signature reveals a private
-            // key.
+            // An origin cannot echo a secret that it was never sent. Not even a signature reveals a
+            // private key.
             if slot.source.reference().private_key().is_some() || is_lent() {
                 continue;
             }
@@ -122,13 +122,13 @@ impl Credentials {
                         continue;
                     }
                     Err(why) if why.cause.is_absent() || is_optional(binding) => {}
-                    // It is unusable, so it was never used.
+                    // The value is unusable, so it was never used.
                     Err(why) if matches!(why.cause, StoreError::Unsafe(_)) => {}
                     Err(_) if is_known() => {}
                     Err(why) => return Err(Error::Unavailable(Box::new(why))),
                 }
             }
-            // What the store gave earlier may have been shown, whatever the store says now.
+            // An earlier value from the store may have been shown, whatever the store gives now.
             let given = slot.given_before();
             if given.is_empty() && slot.source.is_issued() {
                 awaited.push(binding.credential.clone());
@@ -139,7 +139,7 @@ impl Credentials {
                 ends: None,
             }));
         }
-        // A reload does not make an origin forget.
+        // An origin still knows the secret after a reload.
         let former = self.formerly_bound(here.origin()).into_iter();
         bound.extend(former.map(|(credential, secret)| Exposable {
             credential,
@@ -154,7 +154,7 @@ impl Credentials {
         })
     }
 
-    /// Extends the search of the session's answers, and returns what to search for in this answer.
+    /// Extends the search of the session's responses, and returns the search of this response.
     pub(super) fn look_for(
         &self,
         session: &Arc<Session>,
@@ -187,7 +187,7 @@ impl Credentials {
         }))
     }
 
-    /// Returns what the session's answers are searched for; at first, nothing.
+    /// Returns the search of the session's responses, which is empty at first.
     pub(super) fn exposed<'s>(
         &self,
         session: &'s Arc<Session>,
@@ -206,10 +206,10 @@ impl Credentials {
         session.state(none).ok_or(Error::Unknown)
     }
 
-    /// Extends the search of other sessions whose answers are in transit.
+    /// Extends the search of other sessions whose responses are in transit.
     ///
-    /// This applies to sessions that asked an origin of the same credential, because it may repeat
-    /// to them what it is shown now. One that asks later is searched for all that its store gave.
+    /// This applies to sessions that sent a request to an origin of the same credential, which may
+    /// repeat to them the secret it sees now. Later requests are searched for all its secrets.
     fn tell_others(&self, session: &Arc<Session>, searched: &SearchSnapshot, wanted: &Wanted<'_>) {
         let told = |one: &Exposable| searched.of(&one.secret).map(|known| &known.told);
         let is_told = |one: &Exposable| told(one).is_some_and(|told| told.load(Ordering::Acquire));
@@ -241,7 +241,7 @@ impl Credentials {
                 self.extended(other, now, &wanted).map(Some)
             });
             if let Err(error) = grown {
-                // An answer that cannot be searched for a secret it may contain is not shown.
+                // A response that cannot be searched for a secret it may contain is not shown.
                 tracing::error!(session = %other.id(), %error, "answers cannot be searched for a renewed secret");
                 exposed.now.load().guesses.spend();
             }
@@ -252,7 +252,7 @@ impl Credentials {
     }
 
     /// Builds a search for the known and the wanted secrets, and for all earlier ones of the same
-    /// store.
+    /// stores.
     ///
     /// A secret shown earlier may come back now. Secrets that ended too long ago are left out.
     fn extended(
@@ -264,7 +264,7 @@ impl Credentials {
         let wanted_now: Vec<_> = wanted.all().collect();
         let exposure = before.exposure.and(wanted);
         let mut names: Vec<_> = before.known.iter().map(|known| &known.credential).collect();
-        // Something may have been issued since nothing was there to search for.
+        // Secrets may have been issued since these credentials had none to search for.
         names.extend(&exposure.awaited);
         let mut all: Vec<(CredentialName, Arc<Secret>)> = Vec::new();
         for one in &wanted_now {
@@ -286,7 +286,7 @@ impl Credentials {
                 all.extend(known.map(|one| (name.clone(), one.secret.clone())));
             }
         }
-        // What the session itself was lent stays, however much the store gave to others since.
+        // The secrets lent to the session itself stay, however many the store has given since.
         let is_lent = |name: &CredentialName| wanted.lent.iter().any(|(lent, _)| lent == name);
         let own = before.known.iter().filter(|one| one.is_own);
         let own = own.filter(|one| !is_lent(&one.credential));
@@ -327,7 +327,7 @@ impl Credentials {
         })
     }
 
-    /// Notes whether every session was told of a secret.
+    /// Returns the flag whether every session's search was extended by a secret.
     fn told(&self, credential: &CredentialName, secret: &Arc<Secret>) -> Arc<AtomicBool> {
         let index = self.bindings().index_of(credential);
         let slot = index.and_then(|index| self.slot(index).ok());
@@ -335,7 +335,7 @@ impl Credentials {
             .unwrap_or_default()
     }
 
-    /// Draws a stand-in for a secret that the session holds no phantom for.
+    /// Draws a stand-in for a secret that the session has no phantom for.
     ///
     /// It is drawn like a phantom, but from a key that no session has, so it is worthless in every
     /// session.

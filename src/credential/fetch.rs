@@ -24,7 +24,7 @@ impl Credentials {
     ) -> Result<Fetched, Error> {
         let mut fetched = Vec::with_capacity(grants.len());
         for grant in grants {
-            // INVARIANT: a grant names the origin it was given for; policy made both from one
+            // INVARIANT: a grant names the origin that it was given for; policy made both from one
             // request.
             if grant.origin() != origin {
                 return Err(Error::Unknown);

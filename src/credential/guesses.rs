@@ -1,4 +1,4 @@
-//! Counts how often a session met parts of secrets: a few are accidents, more are guesses.
+//! Counts how often a session received parts of secrets: a few are accidents, more are guesses.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -23,7 +23,7 @@ pub struct Guesses {
 }
 
 impl Guesses {
-    /// A counter for a session that has met no parts yet.
+    /// Returns a counter for a session that has received no parts yet.
     pub fn new(session: Option<SessionId>) -> Self {
         Self {
             session,
@@ -34,19 +34,19 @@ impl Guesses {
         }
     }
 
-    /// Whether the session met more parts than accidents explain.
+    /// Whether the session received more parts than accidents explain.
     ///
-    /// Such a session is shown no answer that could contain a secret.
+    /// Such a session is shown no response that could contain a secret.
     pub fn are_spent(&self) -> bool {
         self.spent.load(Ordering::Acquire)
     }
 
-    /// Stops showing the session any answer that could contain a secret.
+    /// Stops showing the session any response that could contain a secret.
     pub(super) fn spend(&self) {
         self.spent.store(true, Ordering::Release);
     }
 
-    /// Counts a part of a secret. Called before its replacement is shown.
+    /// Counts a part of a secret. Must be called before its replacement is shown.
     pub(super) fn part(&self, text: &[u8]) {
         let mut parts = self.parts.lock();
         if self.are_spent() || !parts.insert(self.keys.hash_one(text)) {
@@ -69,7 +69,7 @@ impl Guesses {
         }
     }
 
-    /// Counts an echo of a whole secret. One reveals nothing, but many deserve attention.
+    /// Counts an echo of a whole secret. One echo reveals nothing, but many deserve attention.
     pub(super) fn whole(&self) {
         if self.whole.fetch_add(1, Ordering::Relaxed) + 1 == MANY_ECHOES {
             tracing::warn!(
@@ -84,7 +84,7 @@ impl Guesses {
     }
 }
 
-/// How many different parts of secrets a session may meet.
+/// The number of different parts of secrets that a session may receive.
 const MOST_PARTS: usize = 2;
 
 /// The number of whole echoes at which the operator is warned.

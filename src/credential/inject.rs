@@ -32,7 +32,7 @@ gateway_names::faults! {
     }
 }
 
-/// The field values built from one secret, by place. Building one costs more than a request may.
+/// The field values built from one secret, by place. They are cached, because building is costly.
 pub(super) struct Prepared {
     secret: Arc<Secret>,
     values: Vec<Option<HeaderValue>>,
@@ -46,7 +46,7 @@ pub(super) struct Prepared {
 /// The result is never searched again, so a secret that contains a phantom stays unchanged (H08).
 ///
 /// # Errors
-/// [`AttachFailure`] by cause. The request may be half changed and must be dropped.
+/// [`AttachFailure`] by cause. The request may be changed in part and must be dropped.
 pub fn inject(
     fields: &mut HeaderMap,
     target: &mut RequestTarget,
@@ -54,7 +54,7 @@ pub fn inject(
     secret: &Arc<Secret>,
     ready: &ArcSwapOption<Prepared>,
 ) -> Result<(), AttachFailure> {
-    // The session never saw a renewed secret, nor one of a declared shape. If the phantom equals
+    // The session never saw a renewed secret, nor one with a declared shape. If the phantom equals
     // the secret by chance, stop here.
     if secret.is(lend.phantom().reveal().as_bytes()) {
         return Err(SecretUnsafe::Phantom.into());
@@ -73,7 +73,7 @@ pub fn inject(
         }
         Place::Query(name) => *target = query(target, name, lend, secret)?,
         Place::Path(_) => *target = path(target, secret)?,
-        // A secret that signs is never inserted, and content is changed at once.
+        // A secret that signs is never inserted, and content is changed all at once.
         Place::Form(_)
         | Place::Json(_)
         | Place::Multipart(_)
@@ -83,7 +83,7 @@ pub fn inject(
     Ok(())
 }
 
-/// The field's value, built once per secret and place.
+/// Returns the field's value, built once per secret and place.
 fn prepared(
     lend: &CredentialUse,
     secret: &Arc<Secret>,
@@ -120,7 +120,7 @@ fn field_value(place: &Place, secret: &Secret) -> Option<HeaderValue> {
     }
 }
 
-/// RFC 7617: the user name ends at the first colon, so a secret with a colon cannot be a user name.
+/// Basic credentials (RFC 7617): the user name ends at the first colon, so it cannot contain one.
 fn basic(lend: &CredentialUse, secret: &Secret) -> Result<HeaderValue, AttachFailure> {
     let given = lend.basic_user().unwrap_or_default().as_bytes();
     let other = match lend.spot() {
@@ -149,7 +149,7 @@ fn basic(lend: &CredentialUse, secret: &Secret) -> Result<HeaderValue, AttachFai
         .ok_or(AttachFailure::Unsafe(SecretUnsafe::Place))
 }
 
-/// RFC 6265 §4.1.1: a cookie value has no quotes, commas, semicolons or backslashes.
+/// The cookie field (RFC 6265 §4.1.1): a value has no quotes, commas, semicolons or backslashes.
 fn cookie(
     field: Option<&HeaderValue>,
     name: &str,
@@ -205,7 +205,7 @@ fn query(
     }
 }
 
-/// The secret where `{}` stands in the path, which must remain the path that was judged.
+/// Inserts the secret at `{}` in the path, which must remain the path that was judged.
 fn path(target: &RequestTarget, secret: &Secret) -> Result<RequestTarget, AttachFailure> {
     let text = std::str::from_utf8(secret.expose()).map_err(|_| SecretUnsafe::Character)?;
     target.with_lent(text).map_err(|why| match why {

@@ -8,16 +8,16 @@ use super::credentials::Credentials;
 use super::error::IssueFailure;
 use super::store::{StoreError, Unavailable};
 
-/// A login that is over: its name, and why, with how to log in again.
+/// A login that has ended: its name, and why, with how to log in again.
 pub type LoginEnd = (CredentialName, Box<str>);
 
 impl Credentials {
     /// Issues a session's phantoms for the credentials that it may hold.
     ///
-    /// A phantom has the declared shape, else the one that is kept from an earlier start, if that
-    /// shows what the secret shows now, else that of the secret. The order is that of the
+    /// A phantom has the declared shape, else the shape kept from an earlier start if that shows
+    /// the same as the present secret, else the shape of the secret. The order is that of the
     /// configuration, so the same key, shapes and configuration give the same phantoms. Also
-    /// returns the logins that are over, which have none, and why.
+    /// returns the logins that have ended, which get no phantom, and why.
     ///
     /// # Errors
     /// [`IssueFailure`] by cause.
@@ -30,7 +30,7 @@ impl Credentials {
     ) -> Result<(Phantoms, Vec<LoginEnd>), IssueFailure> {
         let (mut issue, mut over) = (Issue::new(key), Vec::new());
         for (at, binding) in self.bindings().all().enumerate() {
-            // Of what it logged in to before, it has the phantoms that it had.
+            // For its own earlier logins, the session gets the phantoms that it had.
             let has_none = kept.of(&binding.credential).is_none() && self.is_own(session, at);
             if held(&binding.credential) && !has_none {
                 let why = self.issue_one((session, false), &mut issue, kept, at, binding);
@@ -46,12 +46,11 @@ impl Credentials {
     }
 
     /// Issues the phantoms that a live session lacks, drawn from its key, when these credentials
-    /// follow those of `before`.
+    /// replace those of `before`.
     ///
-    /// Phantoms that the session holds stay as they are, unless the credential is gone, is not
-    /// `held` or has another declared form: those are retired. A login is looked at as it is, and
-    /// its issuer is not asked: what a session holds or does decides about no change of an
-    /// operator's, nor delays it.
+    /// The session's phantoms are unchanged, unless the credential is gone, is not `held` or has
+    /// another declared form: such phantoms are retired. A login is read in its present state,
+    /// without a request to its issuer: no session can prevent or delay an operator's change.
     ///
     /// # Errors
     /// [`IssueFailure`] by cause. The session is unchanged.
@@ -77,7 +76,7 @@ impl Credentials {
         Ok(Some(issue.finish()))
     }
 
-    /// Whether a credential of `before` is still here, and its phantom would look the same.
+    /// Whether a credential of `before` still exists, and its phantom would look the same.
     fn keeps_form(&self, before: &Self, name: &CredentialName) -> bool {
         let form = |credentials: &Self| {
             let index = credentials.bindings().index_of(name)?;
@@ -89,7 +88,7 @@ impl Credentials {
         then.is_some() && then == now
     }
 
-    /// Whether this is a token of a login that the session made itself, and that is written down.
+    /// Whether this is a token of a login that the session itself made and that is stored.
     fn is_own(&self, session: &SessionId, at: usize) -> bool {
         let login = self.source(at).reference().login_name();
         login.is_some_and(|login| self.stores().logins().grant(session, login).is_some())
@@ -97,8 +96,8 @@ impl Credentials {
 
     /// Issues the phantom of the binding at index `at` in the configuration.
     ///
-    /// A missing optional part gets none, nor does a login that a session has yet to make, nor one
-    /// that is over: then it returns why that is.
+    /// A missing optional part gets no phantom, nor does a login that a session has yet to make,
+    /// nor a login that has ended, for which the reason is returned.
     pub(super) async fn issue_one(
         &self,
         (session, is_live): (&SessionId, bool),
@@ -111,12 +110,12 @@ impl Credentials {
         let source = self.source(at);
         let private_key = source.reference().private_key();
         let known = binding.shape.as_ref().or(kept.of(name)).cloned();
-        // Whether an optional part is there is looked up each time.
-        // A login may have ended, and its issuer need not have given each token.
+        // Whether an optional part exists is checked each time. A login may have ended, and its
+        // issuer need not have issued every token.
         let is_login = source.is_of_login();
         let is_optional = is_optional(binding) || is_login;
-        // No issuer that a session chose keeps the gateway from starting. One that is at hand and
-        // cannot be used is told at once.
+        // An issuer that a session chose cannot keep the gateway from starting. A source at hand
+        // that cannot be used is reported at once.
         let is_asked = is_optional || source.reference().is_at_hand();
         let is_settled = binding.shape.is_some() || !is_asked || self.is_own(session, at);
         let unavailable = |cause| IssueFailure::Unavailable {
@@ -127,7 +126,7 @@ impl Credentials {
             issue_as(issue, kept, (name, shape), |_| false)?;
             return Ok(None);
         }
-        // An issuer is asked neither for a live session, nor with what is revoked.
+        // No request is sent to an issuer for a live session, or with a revoked credential.
         let is_revoked = binding.revocations.iter().any(|one| one.is_revoked());
         let is_looked_at = is_login && (is_live || is_revoked);
         let secret = match is_looked_at {
@@ -172,7 +171,7 @@ impl Credentials {
     }
 }
 
-/// Issues a phantom of a shape, which is kept. The one of the shape that was kept is retired.
+/// Issues a phantom of a shape and keeps the shape. A phantom of the previous shape is retired.
 fn issue_as(
     issue: &mut Issue<'_>,
     kept: &mut KeptShapes,

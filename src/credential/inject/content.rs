@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 use super::AttachFailure;
 use crate::secret::{Secret, SecretUnsafe};
 
-/// Inserts each secret, escaped as its place demands, where its phantom was found. Every other byte
-/// stays.
+/// Inserts each secret at the position of its phantom, escaped for its place. Every other byte is
+/// unchanged.
 ///
 /// The result is never searched again, so a secret that contains a phantom stays unchanged.
 ///
@@ -29,7 +29,7 @@ pub fn inject_in_content(
     Ok(())
 }
 
-/// The text with the secrets where their phantoms were found.
+/// Returns the text with the secrets in place of their phantoms.
 ///
 /// # Errors
 /// [`AttachFailure`] by cause.
@@ -52,7 +52,7 @@ pub(super) fn spliced(
     Ok(content)
 }
 
-/// The secret as it is written in its place.
+/// Returns the secret as it is encoded in its place.
 fn written(lend: &CredentialUse, secret: &Secret) -> Result<Zeroizing<String>, SecretUnsafe> {
     if secret.is(lend.phantom().reveal().as_bytes()) {
         return Err(SecretUnsafe::Phantom);

@@ -1,4 +1,4 @@
-//! Replaces phantoms with their secrets in the text messages that a client sends by a WebSocket.
+//! Replaces phantoms with their secrets in the WebSocket text messages of a client.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ use crate::store::CachedSecret;
 
 /// Reads the client's frames after an upgrade, without extensions.
 ///
-/// A text message is held until it is whole. If a phantom stands in its place, the message goes on
-/// as one frame with the secret there, which is never searched again. Everything else goes on byte
-/// for byte. Control frames do not wait for the message that they come in.
+/// A text message is held until it is complete. If a phantom is in its place, the message is passed
+/// on as one frame with the secret, which is never searched again. All other frames are passed on
+/// byte for byte. Control frames do not wait for the message that they interrupt.
 pub struct InjectMessages {
     headers: FrameHeaders,
     reading: Reading,
-    /// The frames of the message that is held, as they came.
+    /// The frames of the held message, as received.
     held: Vec<u8>,
-    /// Its payload.
+    /// The payload of the held message.
     text: Vec<u8>,
     search: MessageSearch,
     session: Arc<Session>,
@@ -43,23 +43,23 @@ gateway_names::faults! {
         Malformed(#[from] FrameMalformed) = WebsocketMessage "the client's frames: {0}",
         /// It is not UTF-8 (RFC 6455 §8.1).
         Encoding = WebsocketMessage "a text message of a WebSocket is not UTF-8",
-        /// It is binary, and nobody reads which credential is in it.
+        /// It is binary, so a credential in it could not be read.
         Binary = WebsocketMessage
             "a binary message of a WebSocket, where the service takes credentials in messages",
-        /// Its session is paused or has ended.
+        /// The session is paused or has ended.
         Inactive = SessionPaused "the session lends nothing now: it is paused, or has ended",
-        /// It is longer than may be searched.
+        /// It is longer than the limit for a search.
         TooLong = WebsocketMessage
             "a text message of a WebSocket is longer than 64 KiB, or in too many frames",
-        /// A credential in it may not be there, or readers may disagree about it.
+        /// It has a credential in a wrong place, or readers may disagree about it.
         Refused(#[from] CredentialRefusal) = inner "in a message of a WebSocket: {0}",
-        /// The secret cannot be put in.
+        /// The secret cannot be inserted.
         Unfit(#[from] AttachFailure) = inner transparent,
     }
 }
 
 impl MessageFault {
-    /// The status in the closing frame that the client gets (RFC 6455 §7.4.1).
+    /// Returns the status of the close frame that the client gets (RFC 6455 §7.4.1).
     pub fn close_status(&self) -> u16 {
         match self {
             Self::Malformed(_) => 1002,
@@ -74,11 +74,11 @@ impl MessageFault {
 #[derive(Clone, Copy)]
 enum Reading {
     Header,
-    /// The payload of a frame that goes on as it comes.
+    /// The payload of a frame that is passed on as received.
     Passing {
         left: u64,
     },
-    /// The payload of a text message's frame; `last` ends the message.
+    /// The payload of a frame of a text message; `last` ends the message.
     Text {
         left: u64,
         mask: [u8; MASK],
@@ -104,10 +104,10 @@ impl InjectMessages {
         }
     }
 
-    /// Takes the next bytes, and returns those that go on.
+    /// Takes the next bytes, and returns those to pass on.
     ///
     /// # Errors
-    /// [`MessageFault`]. Nothing of the message goes on.
+    /// [`MessageFault`]. No part of the message is passed on.
     pub fn push(&mut self, chunk: &[u8]) -> Result<Zeroizing<Vec<u8>>, MessageFault> {
         let (mut rest, mut out) = (Bytes::copy_from_slice(chunk), Zeroizing::new(Vec::new()));
         while !rest.is_empty() {
@@ -167,7 +167,7 @@ impl InjectMessages {
         };
     }
 
-    /// Ends a frame of the held message, and the message with its last one.
+    /// Ends a frame of the held message, and the message after its last frame.
     fn end_frame(&mut self, out: &mut Vec<u8>) -> Result<(), MessageFault> {
         let Reading::Text { left: 0, last, .. } = self.reading else {
             return Ok(());
@@ -183,12 +183,12 @@ impl InjectMessages {
             true => out.append(&mut self.held),
             false => out.extend_from_slice(&self.replaced(text, &found)?),
         }
-        // Most WebSockets are quiet for long.
+        // Most WebSockets are idle for long, so the buffer is freed.
         self.held = Vec::new();
         Ok(())
     }
 
-    /// The frame of the message with the secrets.
+    /// Returns the frame of the message with the secrets.
     fn replaced(
         &self,
         text: &str,
@@ -202,7 +202,7 @@ impl InjectMessages {
             let credential = one.credential();
             let mut secrets = self.secrets.iter();
             let granted = secrets.find(|(name, _)| name == credential);
-            // Its phantom was in the request itself, or came to the session since.
+            // The phantom was in the request itself, or the session gained it since.
             let count = || CredentialRefusal::Count {
                 credential: credential.clone(),
             };
@@ -228,7 +228,7 @@ fn take(rest: &mut Bytes, most: u64) -> Bytes {
 
 /// The longest text message that is searched.
 const MOST_TEXT: u64 = 64 << 10;
-/// The most bytes of its frames' headers.
+/// The most bytes of frame headers in a text message.
 const MOST_HEADERS: usize = 4 << 10;
 
 #[cfg(test)]

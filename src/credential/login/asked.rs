@@ -1,4 +1,4 @@
-//! Requests for tokens: finds them before they leave, and what they present.
+//! Finds requests for tokens before they are sent, and the tokens that they present.
 
 use std::sync::Arc;
 
@@ -23,31 +23,31 @@ use crate::error::Error;
 
 /// A request for tokens, or for their revocation.
 pub struct AskedTokens {
-    /// Where it goes.
+    /// The endpoint that it is sent to.
     pub endpoint: TokenEndpoint,
-    /// What it asks for.
+    /// The parameters of the request.
     pub request: TokenRequest,
-    /// The logins with this endpoint that its session has or may get.
+    /// The logins with this endpoint that its session has or may make.
     pub known: Vec<Arc<KnownLogin>>,
     /// Whether it asks for the revocation of a token.
     pub revokes: bool,
-    /// Where its answer says that the token goes.
+    /// The origin that its response says the token is for.
     pub target: Option<TokenTarget>,
-    /// Whether its answer was seen to have tokens, whatever it asked for.
+    /// Whether tokens were seen in its response, whatever it asked for.
     pub is_seen: bool,
 }
 
-/// The answer that a workload gets of the gateway itself.
+/// The gateway's own response to a workload that renews tokens.
 pub enum RenewalAnswer {
-    /// Its phantoms, as the members of an object.
+    /// The phantoms, as the members of an object.
     Renewed(Bytes),
-    /// The login ended. A new one is needed.
+    /// The login has ended. A new one is needed.
     Over(Bytes),
 }
 
 impl AskedTokens {
-    /// What a request is known by that asked for no tokens and got some: its query may name where
-    /// they are to be used.
+    /// Describes a request that did not ask for tokens and got some: its query may name the
+    /// resource that they are for.
     pub fn unasked(origin: &Origin, target: &RequestTarget) -> Self {
         let query = target.query().unwrap_or_default();
         let request = TokenRequest::read((&HeaderMap::new(), query), &Plain::default(), true);
@@ -64,18 +64,18 @@ impl AskedTokens {
         }
     }
 
-    /// Whether the request asks for tokens, as far as is known.
+    /// Whether the request is known to ask for tokens.
     pub fn names_a_grant(&self) -> bool {
         self.request.grant.is_some() || !self.known.is_empty()
     }
 
-    /// Whether the request is by the client of an issuer, as far as both name one.
+    /// Whether the request comes from an issuer's client, as far as both name one.
     pub fn is_by(&self, issuer: &Issuer) -> bool {
         let own = issuer.client.as_deref().zip(self.request.client.as_deref());
         own.is_none_or(|(own, client)| own == client)
     }
 
-    /// The logins that the request may be about: those of its client.
+    /// Returns the logins that the request may concern: those of its client.
     pub fn logins(&self) -> impl Iterator<Item = &KnownLogin> {
         let known = self.known.iter().map(Arc::as_ref);
         known.filter(|known| {
@@ -97,8 +97,8 @@ impl Credentials {
             || is_read(authorized)
     }
 
-    /// Reads a request that could be one for tokens, in whichever form a common reader takes for
-    /// one. Content is held if it is short, or goes to a known endpoint.
+    /// Reads a request that could ask for tokens, in any form that a common reader accepts. Content
+    /// is held if it is short, or if it goes to a known endpoint.
     ///
     /// # Errors
     /// [`Error::Misplaced`] if servers could disagree about what it asks for, and [`Error::Held`].
@@ -136,7 +136,7 @@ impl Credentials {
             Err(why) if known.is_some() || why == FormFault::Twice && is_form(&head.fields) => {
                 return Err(unreadable(why));
             }
-            // Its answer is read all the same: a server may read what the gateway cannot.
+            // The response is read all the same: a server may understand what the gateway does not.
             Err(why) if may_hide_a_grant(head, why, &content.bytes) => TokenRequest::default(),
             Err(_) => return Ok((authorized, None)),
         };
@@ -152,12 +152,12 @@ impl Credentials {
         Ok((authorized, Some(Box::new(asked))))
     }
 
-    /// The login of the session whose phantom a request for tokens presents, if it presents one.
-    /// `owner` tells whose phantom a text is.
+    /// Returns the login of the session whose phantom a request for tokens presents, if any.
+    /// `owner` returns the session of any phantom.
     ///
     /// # Errors
-    /// [`Error::Misplaced`] if the phantom is not for this endpoint or client, or is another
-    /// session's.
+    /// [`Error::Misplaced`] if the phantom is not for this endpoint or client, or belongs to
+    /// another session.
     pub fn presented_login<'a>(
         &self,
         asked: &'a AskedTokens,
@@ -202,10 +202,10 @@ impl Credentials {
     }
 
     /// Answers a request to renew a login's tokens with the session's phantoms, once there is an
-    /// access token that holds and that its service has not refused.
+    /// access token that is valid and that its service has not refused.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if there is none now, [`Error::Revoked`].
+    /// [`Error::Unavailable`] if there is none now, or [`Error::Revoked`].
     pub async fn renewed(
         &self,
         session: &Session,
@@ -261,8 +261,8 @@ impl Credentials {
     }
 }
 
-/// Whether content that cannot be read may ask for tokens: it is coded or in a charset of wide
-/// characters, or has the name.
+/// Whether content that cannot be read may ask for tokens: it is coded, or in a charset of wide
+/// characters, or contains the name.
 fn may_hide_a_grant(head: &RequestHead, why: FormFault, content: &[u8]) -> bool {
     why == FormFault::Coded
         || content.contains(&0)
@@ -270,14 +270,14 @@ fn may_hide_a_grant(head: &RequestHead, why: FormFault, content: &[u8]) -> bool 
         || head.target.query().is_some_and(may_name_a_grant)
 }
 
-/// Whether the name of a grant is in a text, in any spelling: also behind a NUL, and in escapes of
-/// JSON.
+/// Whether the name of a grant is in a text, in any spelling, including after a NUL and in JSON
+/// escapes.
 fn may_name_a_grant(text: &str) -> bool {
     let text = unescaped(&decoded(text.as_bytes(), b' ').text).replace('\0', " ");
     memchr::memmem::find(folded_parameter(&text).as_bytes(), b"granttype").is_some()
 }
 
-/// A text whose escapes `\uXXXX` are the letters that they stand for.
+/// Replaces the escapes `\uXXXX` of a text by their letters.
 fn unescaped(text: &str) -> String {
     let mut pieces = text.split("\\u");
     let mut whole = pieces.next().unwrap_or_default().to_owned();
@@ -293,8 +293,8 @@ fn unescaped(text: &str) -> String {
     whole
 }
 
-/// Whether the content of a request to any server is read: a short form, or what some reader may
-/// take for one if its length is told. What comes piece by piece may be a conversation.
+/// Whether the content of a request to any server is read: a short form, or other content of known
+/// length that a reader may take for one. Content of unknown length may be a conversation.
 fn is_read(authorized: &Authorized) -> bool {
     let (fields, content) = (&authorized.head().fields, authorized.content());
     let length = content.size_hint();
@@ -314,7 +314,7 @@ fn is_form(fields: &HeaderMap) -> bool {
 const FORM: &[u8] = b"application/x-www-form-urlencoded";
 /// The longest request for tokens.
 const LONGEST: Limit = Limit::kib(64);
-/// How long the workload is told that its phantoms hold, in seconds.
+/// The lifetime of its phantoms that the workload is shown, in seconds.
 const SHOWN_LIFE: u32 = 3600;
 
 #[cfg(test)]
