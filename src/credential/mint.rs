@@ -1,8 +1,8 @@
-//! New credentials in an answer: the real ones stay here, and the client gets phantoms to
-//! sign with.
+//! Handles new credentials in a response: the gateway keeps the real ones, and the client gets
+//! phantoms to sign with.
 //!
 //! Temporary credentials have the same bindings, pins and policy name as the credential they came
-//! from, so they never reach further than it does.
+//! from, so they never reach further than that credential.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -22,34 +22,34 @@ use super::login::{AskedTokens, UnmappedToken};
 use super::search_snapshot::TemporarySecrets;
 use super::secret::Secret;
 
-/// An exchange whose answer may contain new credentials.
+/// An exchange whose response may contain new credentials.
 pub enum Minting {
     /// Temporary credentials of AWS.
     Temporary {
-        /// The session that gets them.
+        /// The session that receives them.
         session: Arc<Session>,
         /// The credential that they come from.
         parent: CredentialName,
-        /// What revokes the parent's key that asked for them.
+        /// The revocations of the parent's key that requested them.
         revocations: Revocations,
     },
     /// Tokens of an authorization server.
     Tokens {
-        /// The session that gets them.
+        /// The session that receives them.
         session: Arc<Session>,
-        /// What was asked for.
+        /// The request for the tokens.
         asked: Box<AskedTokens>,
     },
 }
 
 impl Minting {
-    /// Whether an answer is read, given whether it says that the request succeeded. Tokens come
-    /// with any status.
+    /// Whether a response is read, given whether its status is one of success. Tokens come with any
+    /// status.
     pub fn is_in(&self, success: bool) -> bool {
         success || matches!(self, Self::Tokens { .. })
     }
 
-    /// The refusal of an answer that cannot be read.
+    /// Returns the refusal of a response that cannot be read.
     pub fn unread(&self) -> Error {
         match self {
             Self::Temporary { .. } => MintFailure::Unheld.into(),
@@ -58,21 +58,21 @@ impl Minting {
     }
 }
 
-/// Temporary credentials with what their phantoms are drawn from: all that the session needs to
-/// have them again. Has no Debug.
+/// Temporary credentials with the keys of their phantoms, so that the session can have them again
+/// later. Has no `Debug`.
 pub struct KeptCredentials {
-    /// When they are over.
+    /// When they expire.
     pub expires: SystemTime,
-    /// Them, as who keeps them seals them.
+    /// The credentials as plain text, to be sealed before they are stored.
     pub content: Zeroizing<Vec<u8>>,
 }
 
-/// What is kept of temporary credentials. Their parts are letters that JSON does not escape.
+/// The stored form of temporary credentials. Their parts need no escapes in JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeptText<'t> {
     parent: CredentialName,
-    /// The places of the key that asked for them.
+    /// The places of the key that requested them.
     from: Vec<String>,
     keys: [[u8; 32]; 3],
     #[serde(borrow)]
@@ -81,11 +81,11 @@ struct KeptText<'t> {
 }
 
 impl Credentials {
-    /// Has a session hold the temporary credentials in an answer's content, and returns the content
-    /// with phantoms in their places, and what is to be kept of them.
+    /// Gives a session the temporary credentials in a response. Returns the content with phantoms
+    /// in their place, and the text to store.
     ///
     /// # Errors
-    /// [`Error::Minted`] by cause. Nothing of the answer may then be passed on.
+    /// [`Error::Minted`] by cause. No part of the response may then be passed on.
     pub fn keep(
         &self,
         (session, parent, revocations): (&Arc<Session>, &CredentialName, &Revocations),
@@ -111,9 +111,9 @@ impl Credentials {
             (token, our_token.reveal()),
         ];
         let replaced = replaced(content, pairs).map_err(MintFailure::from)?;
-        // Room for all of it: a growing vector would leave copies behind.
+        // Capacity for the whole text: a growing vector would leave copies behind.
         let mut kept = Zeroizing::new(Vec::with_capacity(content.len() + ROOM));
-        // Texts and numbers can be written to memory.
+        // Writing texts and numbers to memory cannot fail.
         let _ = serde_json::to_writer(&mut *kept, &text);
         let kept = KeptCredentials {
             expires: found.expires,
@@ -122,8 +122,8 @@ impl Credentials {
         Ok((replaced.into(), kept))
     }
 
-    /// Has a session that outlived the process hold what was kept of its temporary credentials
-    /// again, unless they are over or the credential that they come from is another one by now.
+    /// Gives a session that outlived the process its stored temporary credentials again, unless
+    /// they have expired or their parent credential is now a different one.
     ///
     /// # Errors
     /// [`Error::Unknown`] if they cannot be read, otherwise as [`Self::keep`].
@@ -139,7 +139,7 @@ impl Credentials {
         }
     }
 
-    /// Where the parts are read from that a credential signs with.
+    /// Returns the places of the parts that a credential signs with.
     fn places_of(&self, credential: &CredentialName) -> Vec<String> {
         let mut all = self.bindings().all();
         let signing = all.find_map(|one| one.signing().filter(|_| one.credential == *credential));
@@ -152,8 +152,8 @@ impl Credentials {
         parts.filter_map(place).collect()
     }
 
-    /// Draws the phantoms of temporary credentials, which fall with the key that asked for them,
-    /// and has a session hold them.
+    /// Draws the phantoms of temporary credentials, which share the revocations of the key that
+    /// requested them, and gives them to a session.
     fn hold_temporary(
         &self,
         session: &Arc<Session>,
@@ -184,5 +184,5 @@ impl Credentials {
     }
 }
 
-/// For what is no part.
+/// Capacity for everything except the parts.
 const ROOM: usize = 4096;

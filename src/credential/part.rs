@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
-/// The characters of a secret of which no short run may come back.
+/// The characters of a secret of which no short run may be echoed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DrawnPart {
-    /// Where they are in the secret. What comes before and after them is in the phantom too.
+    /// Their range in the secret. The characters before and after it are in the phantom too.
     pub(super) letters: Range<usize>,
     /// The length of run that is searched for: six for a token of letters and digits.
     pub(super) least: usize,
@@ -16,8 +16,8 @@ pub(super) struct DrawnPart {
 }
 
 impl DrawnPart {
-    /// Returns the part of a secret to search for in pieces; `None` if only the whole is searched
-    /// for.
+    /// Returns the part of a secret to search for in pieces; `None` if only the whole secret is
+    /// searched for.
     ///
     /// It is `None` if pieces would occur by chance, as with a password made of words, or if the
     /// secret has so little entropy that two known pieces would reveal it.
@@ -50,8 +50,8 @@ impl DrawnPart {
         })
     }
 
-    /// How many letters of a piece must differ from the phantom's in the same place. Some are alike
-    /// by chance; where more are, the piece is the phantom's own, or a constant of its kind.
+    /// Returns how many letters of a piece must differ from the phantom's in the same place. Some
+    /// match by chance; if more match, the piece is the phantom's own, or a constant of its kind.
     pub(super) fn least_differing(&self) -> usize {
         self.least.div_ceil(2)
     }
@@ -88,7 +88,7 @@ fn unshared(secret: &[u8], phantom: &[u8]) -> Range<usize> {
     without(secret, first..secret.len() - last, is_word)
 }
 
-/// Removes segments of such a kind before and after the random part.
+/// Removes segments of this kind before and after the random part.
 fn without(
     secret: &[u8],
     mut letters: Range<usize>,
@@ -122,7 +122,7 @@ fn is_number(text: &[u8]) -> bool {
     text.iter().all(u8::is_ascii_digit)
 }
 
-/// The runs of digits that could contain a piece, or all of one except a few bits.
+/// Returns the runs of digits that could contain a piece, or all of one except a few bits.
 fn rows_of_digits(secret: &[u8], letters: &Range<usize>, least: usize) -> Vec<Range<usize>> {
     let mut start = letters.start;
     let mut rows = Vec::new();
@@ -136,7 +136,7 @@ fn rows_of_digits(secret: &[u8], letters: &Range<usize>, least: usize) -> Vec<Ra
     rows
 }
 
-/// How many characters there are of each kind.
+/// The number of characters of each kind.
 #[derive(Default)]
 struct Kinds {
     digits: usize,
@@ -162,8 +162,8 @@ impl Kinds {
         kinds
     }
 
-    /// The entropy of each character in bits, if drawn at random; `None` for letters of one case
-    /// only, which may be words.
+    /// Returns the entropy of each character in bits, if drawn at random; `None` for letters of one
+    /// case only, which may be words.
     fn bits(&self) -> Option<f64> {
         let of = match (self.lower, self.upper, self.digits) {
             (0, 0, 1..) => 10.0_f64,
@@ -177,7 +177,7 @@ impl Kinds {
         Some(of.log2())
     }
 
-    /// Whether more of it is in runs of four letters of one case than chance would explain.
+    /// Whether more of the text is in runs of four letters of one case than chance would explain.
     fn reads_as_words(&self, text: &[u8]) -> bool {
         let case = |byte: &u8| match byte {
             b'a'..=b'z' => 1,
@@ -195,8 +195,8 @@ impl Kinds {
     }
 }
 
-/// A drawn phantom may have so many letters at an end like its secret. They stay in the part, so
-/// that it is the same for all phantoms of a shape, and sessions share what they search for.
+/// How many letters at an end a drawn phantom may share with its secret by chance. They stay in the
+/// part, so that it is the same for all phantoms of a shape, and sessions share the search.
 const BY_CHANCE: usize = 2;
 
 const LONGEST_WORD: usize = 8;
@@ -204,11 +204,11 @@ const LONGEST_WORD: usize = 8;
 /// A run of this many digits has as much entropy as a piece needs, whatever surrounds it.
 pub(super) const LEAST_DIGITS: usize = 11;
 
-/// Occurs by chance once in 17 billion characters of the same kind.
+/// A piece of this entropy occurs by chance once in 17 billion characters of the same kind.
 const BITS_OF_A_PIECE: f64 = 34.0;
 
 /// A secret needs more entropy than this, in bits, to be searched for in pieces: 20 letters and
-/// digits. Enough then stays unknown after two of its pieces and as many letters more.
+/// digits. Enough of it is still unknown after two pieces and as many letters more.
 const LEAST_BITS: f64 = 119.0;
 
 #[cfg(test)]

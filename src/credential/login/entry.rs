@@ -1,4 +1,4 @@
-//! Files with one token a host: `.npmrc`, `.pypirc`, `.netrc`, `.git-credentials`, Docker's
+//! Files with one token per host: `.npmrc`, `.pypirc`, `.netrc`, `.git-credentials`, Docker's
 //! `config.json` and `hosts.yml` of GitHub's command line.
 
 use base64::Engine as _;
@@ -13,23 +13,23 @@ use super::{FileFormat, LoginFile, json};
 /// The token of one host.
 #[derive(Default)]
 pub(crate) struct HostToken {
-    /// Its member: a key, a section, a machine, an address.
+    /// The member that holds it: a key, a section, a machine, an address.
     pub(crate) member: String,
-    /// Its host, with the port if that is not 443.
+    /// The host, with the port unless that is 443.
     pub(crate) host: String,
-    /// The user beside the token.
+    /// The user name that belongs to the token.
     pub(super) user: Option<String>,
-    /// Its address, if the file has one beside the token.
+    /// The address, if the file has one for the token.
     address: Option<String>,
     /// The token.
     pub(super) value: Zeroizing<String>,
 }
 
-/// The tokens of a file. Those that the file takes from a variable are left out, and those that
-/// stand in the place of the user, which the sandbox's copy shows.
+/// Returns the tokens of a file. A token that the file takes from a variable is left out, and so is
+/// one in place of the user name, which the sandbox's copy shows.
 ///
 /// # Errors
-/// [`FileUnreadable`] if it has another form.
+/// [`FileUnreadable`] if the file has another form.
 pub(crate) fn entries(file: &LoginFile, text: &str) -> Result<Vec<HostToken>, FileUnreadable> {
     let found = match file.format {
         FileFormat::Json => Ok(Vec::new()),
@@ -46,8 +46,8 @@ pub(crate) fn entries(file: &LoginFile, text: &str) -> Result<Vec<HostToken>, Fi
     Ok(found)
 }
 
-/// A file with these entries, each with another token. Of the former text it has the registries of
-/// `.npmrc`, and nothing else.
+/// Returns a file with these entries, each with another token. Of the former text, only the
+/// registries of `.npmrc` are kept.
 pub(super) fn written(
     format: FileFormat,
     text: Option<&str>,
@@ -88,7 +88,7 @@ fn line(format: FileFormat, entry: &HostToken, token: &str) -> String {
                 [user, token].map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC));
             format!("https://{user}:{token}@{place}\n")
         }
-        // The second token is for versions that know several accounts.
+        // The second token is for versions that support several accounts.
         FileFormat::GhHosts => format!(
             "{member}:\n    oauth_token: {token}\n    user: {user}\n    git_protocol: https\n    \
              users:\n        {user}:\n            oauth_token: {token}\n"
@@ -100,7 +100,7 @@ fn line(format: FileFormat, entry: &HostToken, token: &str) -> String {
     }
 }
 
-/// The lines of `.npmrc` that say where packages come from.
+/// Returns the lines of `.npmrc` that name registries.
 fn registries(text: &str) -> String {
     let registry = |line| {
         let (key, value) = assignment(line, &['='])?;
@@ -203,7 +203,7 @@ fn netrc(text: &str) -> Result<Vec<HostToken>, FileFault> {
                 (Some(_), _) => {}
                 (None, _) => match word {
                     "machine" | "login" | "password" | "account" => key = Some(word),
-                    // It is for any host, so it is no login.
+                    // It applies to any host, so it is no login.
                     "default" => found.push(HostToken::default()),
                     "macdef" => in_macro = true,
                     _ if in_macro => {}
@@ -250,7 +250,7 @@ fn gh_hosts(text: &str) -> Result<Vec<HostToken>, FileFault> {
             found.push(HostToken::of_host(key));
             continue;
         }
-        // Deeper ones are of accounts that are not in use.
+        // Deeper members belong to accounts that are not in use.
         let is_own = *depth.get_or_insert(indent) == indent;
         match (key, found.last_mut().filter(|_| is_own)) {
             ("oauth_token", Some(entry)) => entry.value = Zeroizing::new(value.to_owned()),
@@ -262,7 +262,7 @@ fn gh_hosts(text: &str) -> Result<Vec<HostToken>, FileFault> {
 }
 
 impl HostToken {
-    /// An entry without a token.
+    /// Returns an entry without a token.
     pub(super) fn of_host(host: &str) -> Self {
         Self {
             member: host.to_owned(),
@@ -271,7 +271,7 @@ impl HostToken {
         }
     }
 
-    /// Whether the user may be the token: services take it there, with any password or the same.
+    /// Whether the user name may be the token: services accept it there, with any password.
     fn is_by_user(&self) -> bool {
         let user = self.user.as_deref().unwrap_or_default();
         let is_random = user.len() >= LONG_USER
@@ -282,24 +282,24 @@ impl HostToken {
     }
 }
 
-/// From so many letters and digits on, a user is a token.
+/// A user name of at least this many letters and digits is a token.
 const LONG_USER: usize = 20;
 
-/// The key and the value of a line. `None` for a comment.
+/// Splits a line into key and value. `None` for a comment.
 fn assignment<'t>(line: &'t str, signs: &[char]) -> Option<(&'t str, &'t str)> {
     let is_comment = line.trim_start().starts_with(['#', ';']);
     let (key, value) = line.split_once(signs).filter(|_| !is_comment)?;
     Some((unquoted(key), unquoted(value)))
 }
 
-/// A text without space and quotes around it.
+/// Removes surrounding space and quotes from a text.
 fn unquoted(text: &str) -> &str {
     let text = text.trim();
     let inner = |quote| text.strip_prefix(quote)?.strip_suffix(quote);
     inner('"').or_else(|| inner('\'')).unwrap_or(text)
 }
 
-/// An address without a user, a password and a query.
+/// Removes user, password and query from an address.
 fn without_login(address: &str) -> String {
     let (scheme, rest) = address.split_once("//").unwrap_or(("", address));
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
@@ -308,13 +308,13 @@ fn without_login(address: &str) -> String {
     format!("{scheme}//{host}/{path}")
 }
 
-/// The host of an address with or without a scheme, and its port.
+/// Returns the host of an address with or without a scheme, and its port.
 fn host_of(address: &str) -> String {
     let rest = address.split_once("//").map_or(address, |(_, rest)| rest);
     authority(rest).trim_end_matches(":443").to_owned()
 }
 
-/// The host and port before a path.
+/// Returns the host and port before a path.
 fn authority(rest: &str) -> &str {
     let whole = rest.split('/').next().unwrap_or_default();
     whole.rsplit('@').next().unwrap_or_default()

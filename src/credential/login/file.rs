@@ -1,5 +1,5 @@
-//! The files in which programs keep their logins: reading tokens from them, replacing tokens in
-//! them, and the copy that the sandbox has.
+//! The files in which programs keep their logins: reads and replaces the tokens in them, and makes
+//! the copy for the sandbox.
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ use super::tokens::claims;
 use super::unreadable::{FileFault, FileUnreadable};
 use super::{FileFormat, LoginFile, TokenKind, Tokens, UNTOLD, json};
 
-/// Reads a login's tokens. `None` if the file has no login, as after a logout.
+/// Reads a login's tokens. `None` if the file has no login, such as after a logout.
 ///
 /// # Errors
 /// [`FileUnreadable`] names the member.
@@ -35,7 +35,7 @@ pub fn read(file: &LoginFile, text: &[u8]) -> Result<Option<Tokens>, FileUnreada
         }
     };
     let (access, refresh) = (token(TokenKind::Access)?, token(TokenKind::Refresh)?);
-    // Some programs keep the refresh token alone: an access token is due at once.
+    // Some programs keep the refresh token alone. The access token then counts as expired.
     let access = match (access, file.member(TokenKind::Access), &refresh) {
         (Some(access), ..) => access,
         (None, None, Some(_)) => Zeroizing::default(),
@@ -61,8 +61,8 @@ fn is_web_token(token: &str) -> bool {
     token.starts_with("eyJ") && token.split('.').count() == 3
 }
 
-/// The file with other tokens in it. Every other byte stays. If nobody told their end, it has the
-/// one that is assumed.
+/// Returns the file with other tokens. Every other byte is unchanged. If the issuer stated no end
+/// of the tokens, an assumed end is written.
 ///
 /// # Errors
 /// [`FileUnreadable`] names the member.
@@ -96,8 +96,8 @@ pub fn replace(
     Ok(Zeroizing::new(whole.as_bytes().to_vec()))
 }
 
-/// What the sandbox has of a file: the phantoms of each login in it, the members that its program
-/// needs, and an end far in the future. `None` if there is no phantom for it.
+/// Returns the sandbox's copy of a file: the phantoms of each login in it, the members that its
+/// program needs, and an end far in the future. `None` if no phantom belongs in it.
 ///
 /// # Errors
 /// [`FileUnreadable`] names the member.
@@ -141,7 +141,7 @@ where
     Ok(text.map(String::into_bytes))
 }
 
-/// The value of another member. `None` if the file does not have it.
+/// Returns the value of another member. `None` if the file does not have the member.
 ///
 /// # Errors
 /// [`FileUnreadable`] names the member.
@@ -153,7 +153,7 @@ pub fn value(
     find(file, checked(file, text)?, member)
 }
 
-/// Adds what a program needs beside its tokens.
+/// Adds the members that a program needs in addition to its tokens.
 fn show_members(
     file: &LoginFile,
     text: Option<&str>,
@@ -192,7 +192,7 @@ fn checked<'t>(file: &LoginFile, text: &'t [u8]) -> Result<&'t str, FileUnreadab
     Ok(text)
 }
 
-/// The value of a member.
+/// Returns the value of a member.
 fn find(
     file: &LoginFile,
     text: &str,
@@ -206,7 +206,7 @@ fn find(
     value.map_err(|fault| file.at(member, fault))
 }
 
-/// The entry of a host.
+/// Returns the entry of a host.
 fn entry(file: &LoginFile, text: &str, member: &str) -> Result<Option<HostToken>, FileUnreadable> {
     let entries = entry::entries(file, text)?.into_iter();
     let mut found = entries.filter(|entry| entry.member == member);
@@ -229,7 +229,7 @@ fn end(
     Ok(Some(read))
 }
 
-/// Gives a member this value: in its place, or as the first of its object.
+/// Sets a member to a value: in place, or as the first member of its object.
 fn set(
     file: &LoginFile,
     text: &mut Zeroizing<String>,
@@ -253,7 +253,7 @@ fn set(
     Ok(())
 }
 
-/// Replaces a part of a text, without a copy of the former text that stays in memory.
+/// Replaces a part of a text, and leaves no copy of the former text in memory.
 fn splice(text: &mut Zeroizing<String>, at: Range<usize>, value: &str) {
     let mut whole = Zeroizing::new(String::with_capacity(text.len() + value.len()));
     whole.push_str(&text[..at.start]);
@@ -262,7 +262,7 @@ fn splice(text: &mut Zeroizing<String>, at: Range<usize>, value: &str) {
     *text = whole;
 }
 
-/// Sets a member of JSON by its pointer. What stands in its way gives way.
+/// Sets a member of JSON by its pointer. Replaces any value on the way that is not an object.
 pub fn put(whole: &mut Value, pointer: &str, value: Value) {
     let mut at = whole;
     for segment in json::segments(pointer) {

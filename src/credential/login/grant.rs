@@ -1,39 +1,39 @@
-//! How new tokens are asked for: what the client shows, and what it signs.
+//! How new tokens are requested: how the client authenticates, and what it signs.
 
 use gateway_recipe::Algorithm;
 use zeroize::Zeroizing;
 
 use super::super::store::SecretRef;
 
-/// How an issuer is asked for new tokens.
+/// The grant with which an issuer is asked for new tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TokenGrant {
-    /// With the refresh token of the last answer (RFC 6749 §6).
+    /// The refresh token of the last response (RFC 6749 §6).
     #[default]
     Refresh,
-    /// With the client's secret alone (RFC 6749 §4.4).
+    /// The client's secret alone (RFC 6749 §4.4).
     ClientCredentials,
-    /// With an assertion that the client signs (RFC 7523 §2.1).
+    /// An assertion that the client signs (RFC 7523 §2.1).
     JwtBearer(SignedAssertion),
-    /// With a JSON Web Token that a GitHub App signs with this RSA key. Its id is the client's, and
-    /// the endpoint that of one of its installations.
+    /// A JSON Web Token that a GitHub App signs with this RSA key. The App's id is that of the
+    /// client, and the endpoint is that of one of its installations.
     GithubApp(SecretRef),
 }
 
-/// What a signed assertion says (RFC 7523 §3).
+/// The contents of a signed assertion (RFC 7523 §3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedAssertion {
-    /// Where its private key is kept, a reference to one of the algorithm.
+    /// A reference to its private key, of this algorithm.
     pub key: SecretRef,
     /// The algorithm.
     pub algorithm: KeyAlgorithm,
-    /// The id of that key, if the issuer knows several.
+    /// The id of the key, if the issuer knows several.
     pub key_id: Option<String>,
-    /// Who signs.
+    /// The `iss` claim: the signer.
     pub issuer: String,
-    /// For whom tokens are asked. Google's own leaves it out, unless it is another account.
+    /// The `sub` claim: the account that tokens are for. Google omits it for the signer's own.
     pub subject: Option<String>,
-    /// For whom the assertion is.
+    /// The `aud` claim: the recipient of the assertion.
     pub audience: String,
 }
 
@@ -50,13 +50,13 @@ pub enum KeyAlgorithm {
 /// The secret of a client. Its `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ClientSecret {
-    /// It is in its program's file, or part of the program, and is shown as a member.
+    /// It is in its program's file, or part of the program, and is sent as a member.
     Known(Zeroizing<String>),
-    /// The secret of a client of the operator's own.
+    /// The secret of the operator's own client.
     Kept {
-        /// Where it is kept.
+        /// Where it is stored.
         from: SecretRef,
-        /// How it is shown.
+        /// How it is presented.
         shown: ClientAuthentication,
     },
 }
@@ -67,10 +67,10 @@ impl std::fmt::Debug for ClientSecret {
     }
 }
 
-/// How a client shows its secret (RFC 6749 §2.3.1).
+/// How a client presents its secret (RFC 6749 §2.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClientAuthentication {
-    /// As a password of Basic.
+    /// As the password of Basic credentials.
     #[default]
     Basic,
     /// As a member of the content.
@@ -78,7 +78,7 @@ pub enum ClientAuthentication {
 }
 
 impl KeyAlgorithm {
-    /// Its name in the header of an assertion.
+    /// Returns its name in the header of an assertion.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rs256 => "RS256",
@@ -86,7 +86,7 @@ impl KeyAlgorithm {
         }
     }
 
-    /// The same, as signers have it.
+    /// Returns the algorithm as the signing library names it.
     pub fn signs(self) -> Algorithm {
         match self {
             Self::Rs256 => Algorithm::RsaPkcs1Sha256,
@@ -96,7 +96,7 @@ impl KeyAlgorithm {
 }
 
 impl TokenGrant {
-    /// The private key that it signs with, if it does.
+    /// Returns the private key that the grant signs with, if any.
     pub fn key(&self) -> Option<&SecretRef> {
         match self {
             Self::Refresh | Self::ClientCredentials => None,

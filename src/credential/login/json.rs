@@ -1,4 +1,4 @@
-//! Members of a JSON document, found in place, so that every other byte of it stays.
+//! Finds members of a JSON document in place, so that every other byte is unchanged.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ pub(super) fn check(text: &str) -> Result<(), FileFault> {
     read(text, &Wanted::default()).map(|_| ())
 }
 
-/// Where the value of a pointer's member (RFC 6901) is; `None` if there is no such member.
+/// Finds the value of a pointer's member (RFC 6901); `None` if there is no such member.
 pub(super) fn find(text: &str, pointer: &str) -> Result<Option<Range<usize>>, FileFault> {
     let segments: Vec<String> = segments(pointer).collect();
     let mut wanted = Wanted::default();
@@ -23,7 +23,7 @@ pub(super) fn find(text: &str, pointer: &str) -> Result<Option<Range<usize>>, Fi
     Ok(found.map(|value| value.at()))
 }
 
-/// The names of the members of the object that a pointer finds, and where their values are.
+/// Returns the names and the values' ranges of the members of an object at a pointer.
 pub(super) fn members(text: &str, pointer: &str) -> Result<Vec<(String, Range<usize>)>, FileFault> {
     let Some(at) = find(text, pointer)? else {
         return Ok(Vec::new());
@@ -48,7 +48,7 @@ fn read<'t>(text: &'t str, wanted: &Wanted<'_>) -> Result<Json<'t>, FileFault> {
     })
 }
 
-/// A text, or a number as it is written. `None` for null and for an empty text.
+/// Reads a text, or a number as it is written. `None` for null and for an empty text.
 pub(super) fn scalar(raw: &str) -> Result<Option<Zeroizing<String>>, FileFault> {
     let value = match raw.as_bytes().first() {
         Some(b'"') => serde_json::from_str(raw).map_err(|_| FileFault::NoText)?,
@@ -60,18 +60,18 @@ pub(super) fn scalar(raw: &str) -> Result<Option<Zeroizing<String>>, FileFault> 
     Ok((!value.is_empty()).then_some(value))
 }
 
-/// Whether what a pointer finds is a number.
+/// Whether the value at a pointer is a number.
 pub(super) fn is_number(text: &str, pointer: &str) -> bool {
     let found = find(text, pointer).ok().flatten();
     found.is_some_and(|at| text.as_bytes()[at.start].is_ascii_digit())
 }
 
-/// A text as JSON.
+/// Encodes a text as JSON.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A pointer's names.
+/// Returns the unescaped names in a pointer.
 pub(super) fn segments(pointer: &str) -> impl Iterator<Item = String> {
     let parts = pointer.split('/').skip(1);
     parts.map(|part| part.replace("~1", "/").replace("~0", "~"))

@@ -10,42 +10,42 @@ use super::{Login, TokenEndpoint, TokenKind};
 /// The logins whose endpoints are known.
 #[derive(Default)]
 pub struct KnownLogins {
-    /// By the hosts of those.
+    /// The logins by the hosts of their endpoints.
     hosts: Map<Host, Vec<Arc<KnownLogin>>>,
-    /// The tokens of those that a session made, and which.
+    /// The tokens of logins that a session made, and that session.
     own: Map<CredentialName, SessionId>,
 }
 
-/// A login, and who has it.
+/// A login and its holder.
 pub struct KnownLogin {
     /// The login.
     pub login: Login,
-    /// Who has it.
+    /// The sessions that have the login.
     pub holder: LoginHolder,
 }
 
-/// Who has a login.
+/// The holder of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoginHolder {
     /// Every session.
     Everyone,
     /// The session that logged in.
     Session(SessionId),
-    /// No session yet: a preset knows how one could log in.
+    /// No session yet: a preset describes how a session could log in.
     Nobody,
 }
 
-/// What an endpoint of a login is for.
+/// The purpose of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndpointUse {
     /// It issues tokens (RFC 6749 §3.2).
     Issues,
-    /// It revokes them (RFC 7009).
+    /// It revokes tokens (RFC 7009).
     Revokes,
 }
 
 impl KnownLogins {
-    /// Finds them by their hosts from now on.
+    /// Indexes the logins by their hosts.
     pub fn new(all: impl IntoIterator<Item = KnownLogin>) -> Self {
         let mut hosts: Map<Host, Vec<Arc<KnownLogin>>> = Map::default();
         let mut own = Map::default();
@@ -68,7 +68,7 @@ impl KnownLogins {
         Self { hosts, own }
     }
 
-    /// Whether a credential is a token that another session made for itself alone.
+    /// Whether a credential is a token of a login that another session made.
     pub(crate) fn is_of_another(&self, credential: &CredentialName, session: &SessionId) -> bool {
         let maker = self.own.get(credential);
         maker.is_some_and(|maker| maker != session)
@@ -79,7 +79,7 @@ impl KnownLogins {
         !self.hosts.is_empty() && self.hosts.contains_key(host)
     }
 
-    /// The logins with this endpoint that a session has or may get, and what it is for.
+    /// Returns the purpose of this endpoint, and its logins that a session has or may make.
     pub(super) fn of(
         &self,
         endpoint: &TokenEndpoint,
@@ -108,7 +108,7 @@ impl KnownLogins {
 }
 
 impl TokenEndpoint {
-    /// Whether a server may read both paths as the same.
+    /// Whether a server may read both paths as the same path.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         let plain = |path: &str| {

@@ -1,5 +1,5 @@
-//! Logins: grants of authorization servers (RFC 6749) that the gateway holds and renews. The
-//! workload gets their phantoms.
+//! Logins: grants of authorization servers (RFC 6749) that the gateway keeps and renews. The
+//! workload gets phantoms of their tokens.
 
 mod asked;
 mod entry;
@@ -39,23 +39,23 @@ pub use token_request::TokenRequest;
 pub use tokens::{TokenKind, Tokens, UNTOLD};
 pub use unreadable::{FileFault, FileUnreadable};
 
-/// A login: who issues its tokens, where they are kept, and where each may go.
+/// A login: the issuer of its tokens, where they are kept, and where each may be sent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Login {
-    /// Its name, which is also that of the credential of its access token. `claude`, or
-    /// `claude-work` for another account.
+    /// The name of the login and of the credential of its access token: `claude`, or `claude-work`
+    /// for another account.
     pub name: CredentialName,
     /// Where its tokens are kept.
     #[serde(skip)]
     pub place: LoginPlace,
-    /// Who renews them; `None` if they do not end.
+    /// The server that renews the tokens; `None` if they do not expire.
     pub issuer: Option<Issuer>,
-    /// What it consists of.
+    /// The tokens that it consists of.
     pub tokens: Vec<LoginToken>,
 }
 
-/// Where a login's tokens are kept.
+/// The place where a login's tokens are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum LoginPlace {
     /// In the file of the program that logged in.
@@ -65,26 +65,26 @@ pub enum LoginPlace {
     State,
 }
 
-/// The file of a program that logged in, and where in it everything is.
+/// The file of a program that logged in, and the members that hold its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginFile {
     /// Its absolute path.
     pub path: PathBuf,
-    /// Where the sandbox has it, below its home.
+    /// The path of the sandbox's copy, relative to its home.
     pub inside: PathBuf,
-    /// The folder that the program makes while it renews, and removes: its own lock.
+    /// The program's own lock: a folder that it makes before it renews and removes afterwards.
     pub lock: Option<PathBuf>,
     /// Its format.
     pub format: FileFormat,
     /// The member of each token, in the terms of the format: a JSON pointer, for example.
     pub members: Vec<(TokenKind, String)>,
-    /// The member that says when the access token ends.
+    /// The member with the end of the access token.
     pub expires: Option<String>,
-    /// The member that says when it was renewed (RFC 3339).
+    /// The member with the time of its renewal (RFC 3339).
     pub renewed: Option<String>,
     /// Further members that the sandbox's copy keeps. All others are left out of it.
     pub shown: Vec<String>,
-    /// Members that its program needs, and what the copy has there if it shows none of the file.
+    /// Members that the program needs, with values for the copy if the file has none.
     pub filled: Vec<(String, serde_json::Value)>,
 }
 
@@ -108,23 +108,23 @@ pub enum FileFormat {
     GhHosts,
 }
 
-/// An authorization server, and how it is asked for new tokens.
+/// An authorization server, and how new tokens are requested from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Issuer {
     /// The token endpoint.
     pub endpoint: TokenEndpoint,
-    /// Where it takes revocations (RFC 7009), if it does.
+    /// The endpoint for revocations (RFC 7009), if there is one.
     pub revocation: Option<TokenEndpoint>,
     /// The client that the tokens are issued to.
     pub client: Option<String>,
     /// The client's secret, if it has one.
     #[serde(skip)]
     pub secret: Option<ClientSecret>,
-    /// What is asked for (RFC 6749 §3.3), where a request says it; if empty, what the issuer grants
-    /// by itself.
+    /// The requested scopes (RFC 6749 §3.3), for requests that name scopes; if empty, the issuer's
+    /// default applies.
     pub scopes: Vec<String>,
-    /// How new tokens are asked for.
+    /// The grant with which new tokens are requested.
     #[serde(skip)]
     pub grant: TokenGrant,
     /// The format of requests.
@@ -134,7 +134,7 @@ pub struct Issuer {
 /// An endpoint of an authorization server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TokenEndpoint {
-    /// Its server. Its scheme is https, unless it is a loopback address.
+    /// Its server. The scheme is https, except at a loopback address.
     pub origin: Origin,
     /// Its path, without a query.
     pub path: String,
@@ -144,7 +144,7 @@ pub struct TokenEndpoint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RequestFormat {
-    /// A form, as RFC 6749 says.
+    /// A form, as in RFC 6749.
     #[default]
     Form,
     /// JSON.
@@ -155,23 +155,23 @@ pub enum RequestFormat {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoginToken {
-    /// Which one.
+    /// The kind of the token.
     pub kind: TokenKind,
-    /// The origins that it may go to. Only access tokens have any.
+    /// The origins that it may be sent to. Only access tokens have any.
     pub origins: Vec<OriginPattern>,
-    /// Where it may stand in requests to them.
+    /// Its places in requests to them.
     pub places: Vec<Place>,
-    /// The shape in which it is issued, if that is fixed.
+    /// Its shape, if that is fixed.
     pub shape: Option<Shape>,
-    /// The claims that its phantom keeps, if it is a JSON Web Token, beside those of every phantom.
+    /// The claims that its phantom keeps if it is a JSON Web Token, in addition to the usual ones.
     pub claims: Vec<String>,
-    /// What happens to other credentials at its origins.
+    /// What happens to foreign credentials at its origins.
     #[serde(skip)]
     pub foreign: Foreign,
 }
 
 impl LoginToken {
-    /// A token that is presented nowhere.
+    /// Returns a token that is lent nowhere.
     pub fn kept(kind: TokenKind) -> Self {
         Self {
             kind,
@@ -185,20 +185,20 @@ impl LoginToken {
 }
 
 impl Login {
-    /// The name of a token's credential: the login's own for the access token, `NAME.refresh` and
-    /// `NAME.id` for the others.
+    /// Returns the name of a token's credential: the login's own for the access token,
+    /// `NAME.refresh` and `NAME.id` for the others.
     pub fn credential(&self, kind: TokenKind) -> CredentialName {
         kind.of(&self.name)
     }
 
-    /// Whether a credential is one of its tokens.
+    /// Whether a credential is one of the login's tokens.
     #[must_use]
     pub fn has(&self, credential: &CredentialName) -> bool {
         let mut kinds = self.tokens.iter().map(|token| token.kind);
         kinds.any(|kind| self.credential(kind) == *credential)
     }
 
-    /// What the session may hold of it: one credential for each token.
+    /// Returns one credential for each token, which a session may hold.
     pub fn stored(&self) -> Vec<ConfiguredCredential> {
         let stored = |token: &LoginToken| ConfiguredCredential {
             binding: Binding {
@@ -220,12 +220,12 @@ impl Login {
 }
 
 impl Issuer {
-    /// Where the secrets are kept with which it is asked: the client's, and a private key.
+    /// Returns references to the secrets for requests to it: the client's secret and a private key.
     pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
         self.kept_secret().into_iter().chain(self.grant.key())
     }
 
-    /// Where the client's secret is kept, if it is the operator's own.
+    /// Returns the reference to the client's secret, if the client is the operator's own.
     pub fn kept_secret(&self) -> Option<&SecretRef> {
         match &self.secret {
             Some(ClientSecret::Kept { from, .. }) => Some(from),
@@ -235,7 +235,7 @@ impl Issuer {
 }
 
 impl TokenEndpoint {
-    /// The endpoint that gives tokens for an installation of a GitHub App, at the API that this is.
+    /// Returns the token endpoint of a GitHub App's installation, below this API's base address.
     #[must_use]
     pub fn installation(self, id: &str) -> Self {
         let base = self.path.trim_end_matches('/');
@@ -243,8 +243,8 @@ impl TokenEndpoint {
         Self { path, ..self }
     }
 
-    /// Reads an endpoint's address. `None` if its scheme is not `https`, unless it is a loopback
-    /// address; or if it has a query, or names a user.
+    /// Parses an endpoint's address. `None` if the scheme is not `https`, except at a loopback
+    /// address, or if the address has a query or names a user.
     pub fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let authority = uri.authority()?;
@@ -263,7 +263,7 @@ impl TokenEndpoint {
 
 gateway_names::serde_as_text!(TokenEndpoint, ToString::to_string, TokenEndpoint::parse);
 
-/// Writes its address, with the port only if it is not the scheme's.
+/// Writes the address, with the port only if it is not the scheme's default.
 impl std::fmt::Display for TokenEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Origin { scheme, .. } = &self.origin;

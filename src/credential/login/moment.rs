@@ -1,4 +1,4 @@
-//! When a token ends, as programs write it into their files.
+//! The end of a token, as programs write it into their files.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::tokens::claims;
 
-/// How a moment is written.
+/// The format of a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
     /// Seconds since 1970.
@@ -19,7 +19,7 @@ pub(super) enum Written {
     Text,
 }
 
-/// Reads a moment: a number of seconds or milliseconds, or RFC 3339. `None` if it is neither.
+/// Reads a moment: a number of seconds or milliseconds, or RFC 3339. `None` for any other text.
 pub(super) fn read(text: &str) -> Option<(SystemTime, Written)> {
     if let Ok(time) = OffsetDateTime::parse(text, &Rfc3339) {
         let since = u64::try_from(time.unix_timestamp()).unwrap_or(0);
@@ -53,12 +53,12 @@ pub(super) fn write(moment: SystemTime, written: Written) -> String {
     }
 }
 
-/// 2100: when tokens end for programs in the sandbox. The gateway renews them.
+/// 2100: the end of tokens that programs in the sandbox see. The gateway renews the tokens.
 pub(super) fn far() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(4_102_444_800)
 }
 
-/// When an access token ends, if it is a JSON Web Token that says so.
+/// Returns the end of an access token, if it is a JSON Web Token with an `exp` claim.
 pub(super) fn of_token(token: &str) -> Option<SystemTime> {
     let Claims { exp } = claims(token)?;
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(exp))
@@ -69,10 +69,10 @@ struct Claims {
     exp: u64,
 }
 
-/// A number below this one, as seconds a moment before 2001, is no sign of seconds: most programs
-/// count milliseconds.
+/// The first number that counts seconds. A lower one would be before 2001 and counts milliseconds,
+/// as in most programs.
 const FIRST_SECONDS: u64 = 1_000_000_000;
-/// A number from here on counts milliseconds: as seconds it would be after the year 5000.
+/// The first number that counts milliseconds: in seconds, it would be after the year 5000.
 const FIRST_MILLISECONDS: u64 = 100_000_000_000;
 
 #[cfg(test)]

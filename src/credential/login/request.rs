@@ -1,4 +1,4 @@
-//! Requests for tokens.
+//! Builds requests for tokens.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,7 +19,7 @@ use super::{Issuer, RequestFormat, TokenEndpoint};
 /// The members of a request.
 pub type RequestMembers<'a> = Vec<(&'a str, Zeroizing<String>)>;
 
-/// What an issuer is asked with: what the places in [`Issuer::references`] hold.
+/// The secrets for a request to an issuer, from the places in [`Issuer::references`].
 #[derive(Default, Clone, Copy)]
 pub struct IssuerSecrets<'a> {
     /// The secret of the client.
@@ -29,8 +29,8 @@ pub struct IssuerSecrets<'a> {
 }
 
 impl Issuer {
-    /// The request for tokens that needs no refresh token; `None` if the grant has one, or if the
-    /// key does not sign.
+    /// Returns the request for tokens that needs no refresh token; `None` if the grant is a refresh
+    /// token, or if the key cannot sign.
     pub fn request(
         &self,
         secrets: IssuerSecrets<'_>,
@@ -49,8 +49,8 @@ impl Issuer {
         self.asked(&self.endpoint, members, secrets.client)
     }
 
-    /// The same with its client's secret itself, so that it can be asked where no configuration
-    /// says where that is kept; without it, if that is not told.
+    /// Returns the same issuer with the client's secret itself, for places without a configuration
+    /// that says where the secret is kept; or without a secret, if none is given.
     #[must_use]
     pub fn knowing(self, secret: Option<&Secret>) -> Self {
         let secret = match self.secret {
@@ -60,13 +60,13 @@ impl Issuer {
         Self { secret, ..self }
     }
 
-    /// The member that names the scopes, if there are any.
+    /// Returns the member that names the scopes, if there are any.
     pub fn scope(&self) -> Option<(&'static str, Zeroizing<String>)> {
         let is_any = !self.scopes.is_empty();
         is_any.then(|| said("scope", &self.scopes.join(" ")))
     }
 
-    /// A request to one of its endpoints with these members, and what shows who the client is.
+    /// Returns a request to an endpoint with these members and the client's authentication.
     pub fn asked(
         &self,
         at: &TokenEndpoint,
@@ -88,7 +88,7 @@ impl Issuer {
         }
         let mut request = posted(at, self.requests, &members)?;
         if let (Some(client), Some(text)) = (basic, text) {
-            // RFC 6749 §2.3.1: both are form-coded first.
+            // RFC 6749 §2.3.1: both are form-encoded first.
             let secret = Zeroizing::new(coded(text.as_bytes()));
             let pair = Zeroizing::new(format!("{}:{}", coded(client.as_bytes()), &*secret));
             let field = Zeroizing::new(format!("Basic {}", STANDARD.encode(&*pair)));
@@ -97,7 +97,7 @@ impl Issuer {
         Some(request)
     }
 
-    /// RFC 7523 §3. Google reads the scope in the assertion, others beside it.
+    /// Signs an assertion (RFC 7523 §3). Google reads the scope in it, other issuers next to it.
     fn signed(
         &self,
         assertion: &SignedAssertion,
@@ -109,7 +109,7 @@ impl Issuer {
             "iss": assertion.issuer, "aud": assertion.audience,
             "iat": unix(now), "exp": unix(now + ASSERTED),
         });
-        // Some issuers take an assertion only once.
+        // Some issuers accept an assertion only once.
         claims["jti"] = random(16)?.as_str().into();
         if let Some(id) = &assertion.key_id {
             head["kid"] = id.as_str().into();
@@ -124,7 +124,7 @@ impl Issuer {
     }
 
     fn app_request(&self, key: &Secret, now: SystemTime) -> Option<Request<Zeroizing<Vec<u8>>>> {
-        // GitHub takes 10 minutes at most, and its clock may be behind.
+        // GitHub accepts at most 10 minutes, and its clock may be behind.
         let claims = json!({
             "iss": self.client, "iat": unix(now - BEHIND), "exp": unix(now + ASSERTED),
         });
@@ -137,20 +137,20 @@ impl Issuer {
     }
 }
 
-/// A text drawn at random, of so many bytes, as base64url.
+/// Draws this many random bytes, as base64url.
 pub fn random(bytes: usize) -> Option<Zeroizing<String>> {
     let mut drawn = Zeroizing::new(vec![0; bytes]);
     getrandom::fill(&mut drawn).ok()?;
     Some(Zeroizing::new(URL_SAFE_NO_PAD.encode(&*drawn)))
 }
 
-/// A form (RFC 6749 appendix B).
+/// Encodes a form (RFC 6749 appendix B).
 pub fn form(members: &[(&str, Zeroizing<String>)]) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::new());
     for (name, value) in members {
         let value = Zeroizing::new(coded(value.as_bytes()));
         let between = if text.is_empty() { "" } else { "&" };
-        // The whole is reserved at once: a growing text would leave copies behind.
+        // The full size is reserved at once: a growing text would leave copies behind.
         text.reserve_exact(between.len() + name.len() + 1 + value.len());
         text.extend([between, name, "=", &value]);
     }
@@ -173,13 +173,13 @@ fn posted(
     Request::post(&at.path)
         .header(CONTENT_TYPE, kind)
         .header(ACCEPT, "application/json")
-        // GitHub refuses requests without one.
+        // GitHub refuses requests without a user agent.
         .header(USER_AGENT, "gateway")
         .body(Zeroizing::new(content))
         .ok()
 }
 
-/// A JSON Web Token that the key signs (RFC 7515 §7.1).
+/// Returns a JSON Web Token signed with the key (RFC 7515 §7.1).
 fn token(
     head: &serde_json::Value,
     claims: &serde_json::Value,
@@ -263,7 +263,7 @@ mod tests {
         assert!(!post.headers().contains_key(AUTHORIZATION));
     }
 
-    /// The parts of a token, decoded.
+    /// Returns the parts of a token, decoded.
     fn parts(token: &str) -> (Vec<serde_json::Value>, Vec<u8>, String) {
         let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).unwrap();
         let (text, signature) = token.rsplit_once('.').unwrap();

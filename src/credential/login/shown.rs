@@ -1,4 +1,4 @@
-//! Shows the workload the phantoms of a login in place of the tokens in an answer.
+//! Shows the workload the phantoms of a login in place of the tokens in a response.
 
 use std::sync::Arc;
 
@@ -13,12 +13,11 @@ use crate::redactor::Redactor;
 use crate::search_snapshot::{BoundSecrets, Wanted};
 
 impl Credentials {
-    /// Returns the content of an answer with phantoms in place of the tokens, which the session
-    /// holds, and what the rest of the answer is searched for. Later answers are searched for them,
-    /// too.
+    /// Returns the content of a response with the session's phantoms in place of the tokens, and
+    /// the search of the rest of the response. Later responses are searched for the tokens, too.
     ///
     /// # Errors
-    /// [`Error::Unmapped`] if the session has no phantom for one of them.
+    /// [`Error::Unmapped`] if the session has no phantom for one of the tokens.
     pub async fn shown(
         &self,
         session: &Arc<Session>,

@@ -1,4 +1,4 @@
-//! Reads the tokens in the answer of an authorization server, and replaces them.
+//! Reads the tokens in the response of an authorization server, and replaces them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -14,23 +14,23 @@ use super::moment::{self, Written};
 use super::tokens::{TokenKind, Tokens};
 use crate::secret::Secret;
 
-/// The most places of tokens in one answer: three of RFC 6749 and its kin, in a few spellings.
+/// The most tokens in one response: three of RFC 6749 and similar ones, in a few spellings.
 const MOST_TOKENS: usize = 12;
 
-/// The longest token, in bytes: its forms take some two thousand times as much memory.
+/// The longest token, in bytes: its search forms take about two thousand times as much memory.
 const LONGEST_TOKEN: usize = 8 * 1024;
 
-/// The tokens in an answer (RFC 6749 §5.1), as JSON or a form, and where each stands.
+/// The tokens in a response (RFC 6749 §5.1), as JSON or a form, and their positions.
 pub struct TokenAnswer {
     /// The tokens.
     pub tokens: Tokens,
-    /// The address that they are for and their scheme, if the answer says so.
+    /// The address and the scheme that they are for, if the response says so.
     pub target: Option<TokenTarget>,
     places: Vec<(TokenKind, Range<usize>)>,
     is_form: bool,
 }
 
-/// Where a token goes, as an action of Git LFS says it.
+/// The target of a token, as an action of Git LFS states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenTarget {
     /// A URL.
@@ -39,50 +39,50 @@ pub struct TokenTarget {
     pub scheme: String,
 }
 
-/// An answer has a token that cannot be read in exactly one way, or that cannot be kept. The
-/// client gets none of it.
+/// A response has a token that cannot be read in exactly one way, or that cannot be kept. The
+/// client gets no part of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UnmappedToken {
-    /// The answer is too long to hold tokens, has a content coding, or broke off.
+    /// The response is too long to hold tokens, has a content coding, or broke off.
     #[error("the answer with tokens is longer than 64 KiB, has a content coding, or broke off")]
     Unheld,
-    /// It is not well-formed, or a member stands in it twice.
+    /// It is not well-formed, or has a member twice.
     #[error("the answer with tokens is not well-formed, or a member stands in it twice")]
     Illegible,
-    /// A token stands where no member of a token is known, or is of a kind that cannot be lent.
+    /// A token is in a member that is not known, or is of a kind that cannot be lent.
     #[error("the answer has a token that the gateway does not know how to lend")]
     Unknown,
-    /// Policy allows the host that the tokens are for no request, or another credential is for it.
+    /// Policy allows no request to the host of the tokens, or that host has another credential.
     #[error("the tokens are for a host that policy does not allow, or that has a credential")]
     Host,
-    /// A token is too long, or the session's tokens are as much as its answers are searched for.
+    /// A token is too long, or the session's tokens together exceed the limit of the search.
     #[error(
         "a token is longer than 8 KiB, or the session's tokens are longer than 16 KiB together"
     )]
     TooLong,
-    /// They came in clear text.
+    /// They came in cleartext.
     #[error("the tokens came in clear text")]
     Cleartext,
-    /// The session has as many logins as it may.
+    /// The session has reached its limit of logins.
     #[error("the session has logged in at as many services as it may")]
     TooMany,
-    /// The gateway could not keep them.
+    /// The gateway could not store them.
     #[error("the gateway could not keep the tokens of the answer")]
     Unkept,
 }
 
 impl TokenAnswer {
-    /// Reads an answer's content of the given type. `None` if there is no token in it.
+    /// Reads the content of a response, of the given type. `None` if there is no token in it.
     ///
     /// # Errors
-    /// [`UnmappedToken`] if there may be one that cannot be read in exactly one way.
+    /// [`UnmappedToken`] if there may be a token that cannot be read in exactly one way.
     pub fn read(kind: &str, content: &[u8]) -> Result<Option<Self>, UnmappedToken> {
         let (found, is_form) = TokenSearch::read(kind, content)?;
         found.settled(content, is_form)
     }
 
-    /// Whether content has a token beside something that only a token has: its end, its type, its
-    /// scope, or another token. What then cannot be read may have one.
+    /// Whether content has a token next to a member that only tokens have: the end, type or scope,
+    /// or another token. Content that looks so and cannot be read counts as having one.
     pub fn is_in(kind: &str, content: &[u8]) -> bool {
         let lower = content.to_ascii_lowercase();
         let has = |name: &&str| memchr::memmem::find(&lower, name.as_bytes()).is_some();
@@ -95,17 +95,17 @@ impl TokenAnswer {
         }
     }
 
-    /// The kinds of the tokens.
+    /// Returns the kinds of the tokens.
     pub fn kinds(&self) -> impl Iterator<Item = TokenKind> {
         let has = |kind: &TokenKind| self.tokens.of(*kind).is_some();
         TokenKind::ALL.into_iter().filter(has)
     }
 
-    /// The content with another text in place of each token.
+    /// Returns the content with another text in place of each token.
     ///
     /// # Errors
-    /// [`UnmappedToken::Unknown`] if there is no text for one of them, or if it also stands
-    /// elsewhere.
+    /// [`UnmappedToken::Unknown`] if there is no text for one of the tokens, or if a token also
+    /// appears elsewhere.
     pub fn replaced<'t>(
         &self,
         content: &[u8],
@@ -132,7 +132,7 @@ impl TokenAnswer {
 }
 
 impl Tokens {
-    /// Reads an answer to the gateway's own request. What it does not have stays as it was before.
+    /// Reads a response to the gateway's own request. Members that it lacks stay as before.
     pub fn of_answer(content: &[u8], before: Option<&Self>) -> Option<Self> {
         let (found, _) = TokenSearch::read("", content).ok()?;
         let new = found.tokens().ok()??;
@@ -147,7 +147,7 @@ impl Tokens {
     }
 }
 
-/// Whether text of no known format may hold a token.
+/// Whether text of an unknown format may hold a token.
 fn names_a_token(content: &[u8]) -> bool {
     let lower = content.to_ascii_lowercase();
     let names = ["access_token", "refresh_token", "id_token", "accesstoken"];
@@ -156,7 +156,7 @@ fn names_a_token(content: &[u8]) -> bool {
         .any(|name| memchr::memmem::find(&lower, name.as_bytes()).is_some())
 }
 
-/// Whether content that cannot be read names a token and what stands beside one.
+/// Whether content that cannot be read names a token and a member that goes with tokens.
 fn may_be_issued(content: &[u8]) -> bool {
     let lower = String::from_utf8_lossy(content).to_ascii_lowercase();
     // Letters may be written as escapes.
@@ -178,19 +178,19 @@ fn may_be_issued(content: &[u8]) -> bool {
     known > 1 || known == 1 && (is_ending || has(&"scope")) || is_ending && has(&"\"token\"")
 }
 
-/// What a member of an answer is.
+/// The meaning of a member of a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Member {
     Token(TokenKind),
-    /// How long the access token lives, in seconds.
+    /// The lifetime of the access token, in seconds.
     Life,
-    /// When it ends, as GitHub says it of an installation of an App.
+    /// The end of the access token, as GitHub states it for an installation of an App.
     End,
-    /// When it was issued, or ends, in a form that is not read.
+    /// The time of issue, or the end, in a form that is not read.
     Moment,
     Scope,
     Type,
-    /// A secret that nothing is known of.
+    /// A secret of an unknown kind.
     Unknown,
     Other,
 }
@@ -216,23 +216,23 @@ impl Member {
     }
 }
 
-/// What was read of an answer.
+/// The members read from a response.
 #[derive(Default)]
 struct TokenSearch {
-    /// Where each token stands; `None` if it could not be replaced there.
+    /// The position of each token; `None` if it could not be replaced there.
     places: Vec<(TokenKind, Option<Range<usize>>, Zeroizing<String>)>,
     life: Option<Duration>,
     end: Option<SystemTime>,
     scope: Option<String>,
     target: Option<TokenTarget>,
-    /// Whether there is a token of which nothing is known.
+    /// Whether there is a token of an unknown kind.
     is_unknown: bool,
-    /// Whether a token has something beside it that only a token has.
+    /// Whether a token is next to a member that only tokens have.
     is_issued: bool,
 }
 
 impl TokenSearch {
-    /// Reads content of the given type, and says whether it is a form.
+    /// Reads content of the given type, and returns whether it is a form.
     fn read(kind: &str, content: &[u8]) -> Result<(Self, bool), UnmappedToken> {
         let kind = kind.split(';').next().unwrap_or_default().trim();
         let kind = kind.to_ascii_lowercase();
@@ -252,7 +252,7 @@ impl TokenSearch {
     fn put(&mut self, member: Member, text: Zeroizing<String>, place: Option<Range<usize>>) {
         match member {
             _ if text.is_empty() => {}
-            // Each is looked for in the whole answer.
+            // The whole response is searched for each token.
             Member::Token(_) if self.places.len() == MOST_TOKENS => self.is_unknown = true,
             Member::Token(kind) => self.places.push((kind, place, text)),
             Member::Unknown => self.is_unknown = true,
@@ -265,7 +265,7 @@ impl TokenSearch {
                 self.end = end.map(|(end, _)| end);
             }
             Member::Scope => self.scope = Some(text.to_string()),
-            // What binds a token to a key of the client, which would have to sign the token.
+            // Such a type binds the token to a client's key, which would have to sign the token.
             Member::Type => {
                 let bound = ["dpop", "pop", "mac"].iter();
                 self.is_unknown |= bound.into_iter().any(|one| text.eq_ignore_ascii_case(one));
@@ -277,12 +277,12 @@ impl TokenSearch {
     fn json(&mut self, content: &[u8]) -> Result<(), UnmappedToken> {
         let whole = Json::read(content, &Wanted::whole()).map_err(|_| UnmappedToken::Illegible)?;
         self.value(whole.root());
-        // A token may stand nowhere else, however it is written.
+        // A token must not appear anywhere else, in any encoding.
         self.is_unknown |= self.repeats(whole.root());
         Ok(())
     }
 
-    /// Reads an object, and all below it. What is said of a token is said beside it.
+    /// Reads an object, and every value in it. Members about a token are in the same object.
     fn value(&mut self, value: Value<'_>) {
         let of_token = |(name, value): (&str, Value<'_>)| {
             Member::named(name).is_secret() && value.text().is_some()
@@ -318,8 +318,8 @@ impl TokenSearch {
         value.elements().for_each(|(_, one)| self.value(one));
     }
 
-    /// Reads an action of Git LFS: an address, and the token that it takes. `Basic` repeats what
-    /// the client presented, and signatures of AWS are no secrets.
+    /// Reads an action of Git LFS: an address, and the token for it. `Basic` repeats the client's
+    /// own credentials, and signatures of AWS are no secrets.
     fn action(&mut self, action: Value<'_>) {
         let (Some(address), Some(header)) = (action.member("href"), action.member("header")) else {
             return;
@@ -348,7 +348,7 @@ impl TokenSearch {
         };
         self.is_unknown |= self.target.as_ref().is_some_and(|known| !is_same(known));
         let at = value.at();
-        // With escapes in it, the token has no place of its own.
+        // A token with escapes in it has no range of its own.
         let is_plain = at.len() == text.len() + 2;
         let place = at.start + 2 + scheme.len()..at.end - 1;
         let token = Zeroizing::new(token.to_owned());
@@ -369,7 +369,7 @@ impl TokenSearch {
         self.target = Some(target);
     }
 
-    /// Whether a text that is not in the place of a token has one.
+    /// Whether a text other than the token members contains a token.
     fn repeats(&self, value: Value<'_>) -> bool {
         let at = value.at();
         let is_place = |place: &Range<usize>| at.start < place.start && place.end + 1 == at.end;
@@ -411,7 +411,7 @@ impl TokenSearch {
         Ok(())
     }
 
-    /// The tokens; `None` if there is no access token.
+    /// Returns the tokens; `None` if there is no access token.
     fn tokens(&self) -> Result<Option<Tokens>, UnmappedToken> {
         let one = |kind: TokenKind| {
             let mut texts = self.places.iter().filter(|(known, ..)| *known == kind);
@@ -463,7 +463,7 @@ impl TokenSearch {
             places,
             is_form,
         };
-        // None of them may also stand elsewhere, or be unfit for a request.
+        // No token may also appear elsewhere, or be unfit for a request.
         answer.replaced(content, |_| Some(""))?;
         let is_fit = |text: &Zeroizing<String>| {
             let bytes = Zeroizing::new(text.as_bytes().to_vec());
@@ -497,12 +497,12 @@ fn decoded(raw: &[u8]) -> Result<Zeroizing<String>, UnmappedToken> {
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// By what an object or a form is known to have a token.
+/// The signs by which an object or a form is known to have a token.
 #[derive(Default)]
 struct TokenSigns {
-    /// Members that are tokens by their name alone.
+    /// The number of members that are tokens by their name alone.
     tokens: usize,
-    /// Whether there is a `token`, as registries and GitHub's Apps name theirs.
+    /// Whether there is a `token`, the name that registries and GitHub's Apps use.
     is_bare: bool,
     has_end: bool,
     has_scope: bool,
@@ -510,7 +510,7 @@ struct TokenSigns {
 
 impl TokenSigns {
     fn see(&mut self, name: &str, text: &str) {
-        // No shorter text can be a secret that is worth a guess.
+        // A shorter text cannot be a secret worth guessing.
         let is_secret = text.len() >= 16 && text.bytes().all(|byte| byte.is_ascii_graphic());
         match Member::named(name) {
             Member::Token(_) if folded(name) == "token" => self.is_bare |= is_secret,
@@ -527,7 +527,7 @@ impl TokenSigns {
     }
 }
 
-/// The scheme and authority of a URL.
+/// Returns the scheme and authority of a URL.
 fn host(url: &str) -> &str {
     let end = url
         .match_indices('/')

@@ -1,4 +1,4 @@
-//! Looks at the beginning of an answer for tokens that its request did not ask for.
+//! Searches the beginning of a response for tokens that its request did not ask for.
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
@@ -6,22 +6,22 @@ use zeroize::Zeroizing;
 
 use super::token_answer::TokenAnswer;
 
-/// Looks at an answer's content until it is known whether it has a token: at the first object or
-/// list of JSON, also in a call of JSONP or behind what keeps scripts from it, in UTF-8, UTF-16 and
-/// UTF-32; or at a form to its end. Other content is known by its first byte, so that a stream
-/// waits for no more than its first event.
+/// Reads a response's content until it is known whether it has a token: the first object or list of
+/// JSON, also in a call of JSONP or after a guard against scripts, in UTF-8, UTF-16 and UTF-32; or
+/// a form to its end. Other content is recognised by its first byte, so that a stream is not
+/// delayed beyond its first event.
 pub struct TokenLook {
     kind: String,
     content: Zeroizing<Vec<u8>>,
-    /// How many bytes were scanned, and where the first that tells the format is.
+    /// How many bytes were scanned, and the index of the first byte that shows the format.
     at: usize,
     begin: usize,
     format: Format,
-    /// How many objects and lists are open, whether a text is, and a backslash before its next.
+    /// The number of open objects and lists, whether a text is open, and after a backslash.
     depth: usize,
     in_text: bool,
     is_escaped: bool,
-    /// Whether it is a list of which an element has come.
+    /// Whether it is a list whose first element has arrived.
     has_element: bool,
 }
 
@@ -33,11 +33,11 @@ enum Format {
 }
 
 impl TokenLook {
-    /// The most content that is looked at.
+    /// The most content that is searched.
     pub const LONGEST: usize = 64 * 1024;
 
-    /// Looks at an answer with these fields. `None` if its type is of no token: it is neither JSON
-    /// nor a form nor text, or a stream of events.
+    /// Returns a search of a response with these fields. `None` if its type can hold no token: it
+    /// is neither JSON nor a form nor text, or a stream of events.
     pub fn new(fields: &HeaderMap) -> Option<Self> {
         let kind = fields.get(CONTENT_TYPE);
         let kind = kind.map_or(Ok(""), |kind| kind.to_str());
@@ -66,14 +66,14 @@ impl TokenLook {
         })
     }
 
-    /// Whether these fields call the content JSON or a form.
+    /// Whether these fields declare the content to be JSON or a form.
     pub fn is_declared(fields: &HeaderMap) -> bool {
         let look = Self::new(fields);
         let kinds = ["json", "javascript", "form-urlencoded"];
         look.is_some_and(|look| kinds.iter().any(|kind| look.kind.contains(kind)))
     }
 
-    /// Takes the next piece of the content. Returns whether it has a token, once that is known.
+    /// Reads the next piece of the content. Returns whether it has a token, once that is known.
     pub fn piece(&mut self, piece: &[u8]) -> Option<bool> {
         let room = Self::LONGEST - self.content.len();
         let is_more = if memchr::memchr(0, piece).is_none() {
@@ -81,7 +81,7 @@ impl TokenLook {
                 .extend_from_slice(&piece[..piece.len().min(room)]);
             piece.len() > room
         } else {
-            // In UTF-16 and UTF-32 they stand between the letters.
+            // In UTF-16 and UTF-32, NUL bytes stand between the letters.
             let mut letters = piece.iter().copied().filter(|byte| *byte != 0);
             self.content.extend(letters.by_ref().take(room));
             letters.next().is_some()
@@ -96,19 +96,19 @@ impl TokenLook {
         is_more.then_some(false)
     }
 
-    /// Whether the rest of a list is waited for, which may be a stream.
+    /// Whether the rest of a list is awaited, which may be a stream.
     pub fn is_in_list(&self) -> bool {
         self.has_element
     }
 
-    /// Whether what there is of the content has a token.
+    /// Whether the content up to now has a token.
     pub fn end(&self) -> bool {
         TokenAnswer::is_in(&self.kind, &self.content)
     }
 
     fn step(&mut self, byte: u8) -> Option<bool> {
         match (self.format, byte) {
-            // Marks of byte order.
+            // Byte order marks.
             (Format::Unknown, 0xef | 0xbb | 0xbf | 0xff | 0xfe) => {}
             (Format::Unknown, byte) if byte.is_ascii_whitespace() => {}
             (Format::Unknown, b'{' | b'[') => self.begin_json(),
@@ -127,7 +127,7 @@ impl TokenLook {
         (self.format, self.depth, self.begin) = (Format::Json, 1, self.at - 1);
     }
 
-    /// Whether what came is what stands before the JSON of JSONP, or keeps scripts from it.
+    /// Whether the text before the JSON is a call of JSONP or a guard against scripts.
     fn is_wrapped(&self) -> bool {
         let before = self.content[..self.at - 1].trim_ascii();
         let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_$./*".contains(byte);
@@ -153,7 +153,7 @@ impl TokenLook {
         is_over.then(|| TokenAnswer::is_in("json", &self.content[self.begin..self.at]))
     }
 
-    /// Whether text that nothing calls a form begins with no name.
+    /// Whether text that is not declared as a form does not begin with a name.
     fn is_prose(&self) -> bool {
         self.at == LONGEST_NAME
             && !self.kind.contains("form-urlencoded")
@@ -166,7 +166,7 @@ fn is_of_form(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte)
 }
 
-/// What keeps scripts of other sites from reading JSON.
+/// The text that keeps scripts of other sites from reading JSON.
 const GUARD: &str = ")]}'";
 const GUARDS: [&str; 4] = [GUARD, ")]}',", "while(1);", "for(;;);"];
 

@@ -1,4 +1,4 @@
-//! Reads what a request asks an authorization server for.
+//! Reads a request to an authorization server.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,18 +15,18 @@ use zeroize::Zeroizing;
 /// form of either kind, or in the query.
 #[derive(Default)]
 pub struct TokenRequest {
-    /// The grant by which tokens are asked for.
+    /// The grant by which tokens are requested.
     pub grant: Option<String>,
     /// The client that they are for.
     pub client: Option<String>,
-    /// Where the tokens are to be used: a `resource` (RFC 8707), the `service` of a Docker
-    /// registry, or the resource whose `/.default` scope is asked for.
+    /// The resource that the tokens are for: a `resource` (RFC 8707), the `service` of a Docker
+    /// registry, or the resource whose `/.default` scope is requested.
     pub resource: Option<String>,
     /// The refresh token to renew by, or the token to revoke.
     pub presented: Option<Zeroizing<String>>,
-    /// The client's secret, if the request shows it.
+    /// The client's secret, if the request presents it.
     pub secret: Option<Zeroizing<String>>,
-    /// Whether it is JSON.
+    /// Whether the request is JSON.
     pub is_json: bool,
     /// Whether its members are written like `refreshToken`.
     pub camel_case: bool,
@@ -35,12 +35,12 @@ pub struct TokenRequest {
 impl TokenRequest {
     /// Reads a request from its fields, its query and its content.
     ///
-    /// Members of another spelling count too, since some reader may see them.
+    /// Members in other spellings count too, because some reader may accept them.
     ///
-    /// `None` if it names no grant, unless it `is_known` where it goes.
+    /// `None` if it names no grant, unless its endpoint `is_known`.
     ///
     /// # Errors
-    /// [`FormFault`] if readers could disagree about it, or it cannot be read.
+    /// [`FormFault`] if readers could disagree about the request, or it cannot be read.
     pub fn read(
         (fields, query): (&HeaderMap, &str),
         content: &Plain,
@@ -98,7 +98,7 @@ impl TokenRequest {
     }
 }
 
-/// A registry, and what of it a token is for: it gives another one for each repository.
+/// Names a registry and the scope of a token: a registry issues one for each repository.
 fn of_registry(service: &str, scopes: &[Option<&str>]) -> String {
     let scopes: Vec<&str> = scopes.iter().copied().flatten().collect();
     match scopes.is_empty() {
@@ -107,7 +107,7 @@ fn of_registry(service: &str, scopes: &[Option<&str>]) -> String {
     }
 }
 
-/// Whether some origin takes a name for this one, which is folded.
+/// Whether some origin accepts a name as this one, which is folded.
 fn is_named(name: &str, wanted: &str) -> bool {
     folded_parameters(name).iter().any(|one| one == wanted)
 }

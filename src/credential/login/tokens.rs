@@ -18,15 +18,15 @@ pub enum TokenKind {
     Access,
     /// The refresh token, which only the gateway presents.
     Refresh,
-    /// The ID token (OpenID Connect), which nobody presents: clients read claims from it.
+    /// The ID token (OpenID Connect), which is never presented: clients read claims from it.
     Id,
 }
 
 impl TokenKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Access, Self::Refresh, Self::Id];
 
-    /// Its name in references: `login:claude#access`.
+    /// Returns its name in references: `login:claude#access`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Access => "access",
@@ -35,7 +35,7 @@ impl TokenKind {
         }
     }
 
-    /// The name of the credential that it is of a login.
+    /// Returns the name of the credential for this token of a login.
     #[must_use]
     pub fn of(self, login: &CredentialName) -> CredentialName {
         match self {
@@ -46,7 +46,7 @@ impl TokenKind {
     }
 }
 
-/// The tokens of a login at one time. They belong together.
+/// The tokens of a login at one time, which belong together.
 #[derive(Clone, Default)]
 pub struct Tokens {
     /// The access token.
@@ -55,18 +55,18 @@ pub struct Tokens {
     pub refresh: Option<Zeroizing<String>>,
     /// The ID token, if there is one.
     pub id: Option<Zeroizing<String>>,
-    /// When the access token ends; `None` if nobody said so.
+    /// When the access token expires; `None` if the issuer did not say.
     pub expires: Option<SystemTime>,
-    /// What the access token may do (RFC 6749 §3.3), if the answer said it.
+    /// The scope of the access token (RFC 6749 §3.3), if the response named it.
     pub scope: Option<String>,
-    /// Whose they are, if a member of the answer said it.
+    /// The account that the tokens belong to, if a member of the response named it.
     pub owner: Option<String>,
-    /// The grant of a session that they began as.
+    /// The grant of a session from which they come.
     pub grant: Option<GrantId>,
 }
 
 impl Tokens {
-    /// The text of one of them.
+    /// Returns the text of one token.
     pub fn of(&self, kind: TokenKind) -> Option<&Zeroizing<String>> {
         match kind {
             TokenKind::Access => Some(&self.access),
@@ -75,8 +75,8 @@ impl Tokens {
         }
     }
 
-    /// Whose they are, as the issuer says it in its answer, or in the ID token (OpenID Connect Core
-    /// §5.1).
+    /// Returns the account that the tokens belong to, from the issuer's response or the ID token
+    /// (OpenID Connect Core §5.1).
     pub fn account(&self) -> Option<String> {
         self.owner.clone().or_else(|| self.claimed())
     }
@@ -93,10 +93,10 @@ impl Tokens {
     }
 }
 
-/// How long a token counts whose end nobody told.
+/// The assumed lifetime of a token whose issuer stated none.
 pub const UNTOLD: Duration = Duration::from_secs(3600);
 
-/// The claims of a JSON Web Token (RFC 7519), which is not verified.
+/// Returns the claims of a JSON Web Token (RFC 7519), which is not verified.
 pub(super) fn claims<T: DeserializeOwned>(token: &str) -> Option<T> {
     let claims = Zeroizing::new(URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?);
     serde_json::from_slice(&claims).ok()
