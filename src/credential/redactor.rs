@@ -1,4 +1,4 @@
-//! Searches one answer for what its session must not see.
+//! Searches one response for secrets that its session must not see.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use super::scrub::{EchoSearch, Guessed, ScrubBody, ScrubFrames, Scrubber};
 use super::search_snapshot::SearchSnapshot;
 use super::signatures::Signature;
 
-/// What one answer is searched for.
+/// The search of one response.
 #[derive(Clone)]
 pub struct Redactor {
-    /// The session's search. It is read when the answer arrives, because a secret may have been
-    /// renewed and lent again after the request went out.
+    /// The session's search. It is read when the response arrives, because a secret may have been
+    /// renewed and lent again after the request was sent.
     pub(super) searched: Arc<ArcSwap<SearchSnapshot>>,
     /// Whether the request failed, so that signatures are searched for too.
     pub(super) failed: bool,
@@ -28,15 +28,15 @@ pub struct Redactor {
 }
 
 impl Redactor {
-    /// Whether an answer that cannot be searched must be refused.
+    /// Whether a response that cannot be searched must be refused.
     ///
-    /// That is so if the origin may know a secret, from this exchange or any other, of any session.
+    /// This is so if the origin may know a secret, from this exchange or any other, of any session.
     pub fn is_strict(&self) -> bool {
         self.strict
     }
 
-    /// The redactor for the answer to a failed request. Services then often repeat what they were
-    /// sent, including signatures.
+    /// Returns the redactor for the response to a failed request. Services then often repeat what
+    /// they were sent, including signatures.
     #[must_use]
     pub fn of_failure(self) -> Self {
         if !self.signed_for || self.searched.load().signatures.are_none() {
@@ -44,15 +44,15 @@ impl Redactor {
         }
         Self {
             failed: true,
-            // An error answer is short, so it needs no content coding.
+            // An error response is short, so it needs no content coding.
             strict: self.strict || self.signed,
             signed: false,
             ..self
         }
     }
 
-    /// How many bytes around a range are read, so that what is searched for is read whole; `None`
-    /// if something is longer.
+    /// Returns how many bytes around a range are read, so that an echo is read whole; `None` if an
+    /// echo may be longer.
     pub(super) fn margin(&self) -> Option<u64> {
         const MARGIN: usize = 64 << 10;
         let longest = self.searched.load().echoes.longest();
@@ -70,7 +70,7 @@ impl Redactor {
         }
     }
 
-    /// A scrubber for content. It follows the session's search as that changes.
+    /// Returns a scrubber for content, which follows changes of the session's search.
     fn scrubber(&self) -> Scrubber {
         let (lent, mut seen) = (self.clone(), self.searched.load_full());
         let echoes = self.echoes_of(&seen);
@@ -95,7 +95,7 @@ impl Redactor {
     /// Replaces echoes in fields and returns their number.
     ///
     /// # Errors
-    /// [`Guessed`] if the session may see nothing of the answer.
+    /// [`Guessed`] if the session may see no part of the response.
     pub fn scrub_fields(&self, fields: &mut HeaderMap) -> Result<u64, Guessed> {
         self.echoes().scrub_fields(fields)
     }

@@ -1,5 +1,5 @@
-//! What is revoked, by the places that secrets are read from and the values that were read there:
-//! a secret is a place, whatever it is called.
+//! Revoked secrets, by the places that secrets are read from and the values that were read there. A
+//! secret is identified by its place, whatever its name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,34 +13,34 @@ use super::secret::Secret;
 use super::secret_history::SecretHistory;
 use super::store::SecretRef;
 
-/// What is revoked for every gateway of this user, and the key of the fingerprints in it.
+/// The revocations for every gateway of this user, and the key of their fingerprints.
 #[derive(Default)]
 pub struct RevokedSecrets {
-    /// The rows.
+    /// The revocations.
     pub rows: Vec<RevokedSecret>,
-    /// The key. Without it, no value is compared.
+    /// The key of the fingerprints. Without it, no value is compared.
     pub key: Option<FingerprintKey>,
 }
 
-/// Each place that a generation read or reads secrets from, and what is revoked.
+/// Each place that a generation reads or has read secrets from, and the revocations.
 #[derive(Default)]
 pub(super) struct SecretPlaces {
     revoked: RevokedSecrets,
     places: Vec<SecretPlace>,
 }
 
-/// A place, by whatever names its secret was lent.
+/// A place, with the names under which its secret was lent.
 struct SecretPlace {
     from: SecretRef,
     labels: BTreeSet<String>,
-    /// What was read there, once it was compared with what is revoked.
+    /// The values that were read there and compared with the revoked ones.
     read: Arc<SecretHistory>,
     revocation: Arc<Revocation>,
 }
 
 impl RevokedSecrets {
-    /// Whether a row revokes this place's secret, as it is called, where it is read, or a value of
-    /// it.
+    /// Whether a row revokes this place's secret, by one of its labels, its place or one of its
+    /// values.
     fn is_hit(&self, row: &RevokedSecret, place: &SecretPlace) -> bool {
         let at = place.from.place(self.key.as_ref());
         row.names(&place.labels, &at)
@@ -48,7 +48,7 @@ impl RevokedSecrets {
             || place.read.all().iter().any(|one| self.has_value(row, one))
     }
 
-    /// Whether a row revokes a secret that the gateway itself reads from here.
+    /// Whether a row revokes a secret that the gateway itself reads from this place.
     pub fn covers(&self, from: &SecretRef) -> bool {
         let at = from.place(self.key.as_ref());
         let labels = from.env_name().map(str::to_owned).into_iter().collect();
@@ -68,8 +68,8 @@ impl RevokedSecrets {
 }
 
 impl SecretPlaces {
-    /// The revocation of the place of a credential, which is known by the credential's name and
-    /// variables from now on; and what was read there.
+    /// Returns the revocation of a credential's place and the history of its values. From now on,
+    /// the place is also known by the credential's name and variables.
     pub(super) fn of(
         &mut self,
         stored: &ConfiguredCredential,
@@ -99,15 +99,15 @@ impl SecretPlaces {
         (place.revocation.clone(), place.read.clone())
     }
 
-    /// Puts what is revoked in force. Returns how many connections were severed, and whether
-    /// anything is judged otherwise than before.
+    /// Applies these revocations. Returns how many connections were severed, and whether any
+    /// place's revocation changed.
     pub(super) fn obey(&mut self, revoked: RevokedSecrets) -> (usize, bool) {
         self.revoked = revoked;
         let judged = (0..self.places.len()).map(|at| self.judge(at));
         judged.fold((0, false), |all, one| (all.0 + one.0, all.1 | one.1))
     }
 
-    /// Revokes what a person calls so, until the next rows are obeyed.
+    /// Revokes the secret with this label, until the next rows are applied.
     pub(super) fn revoke(&mut self, label: &SecretLabel) -> usize {
         let rows = &mut self.revoked.rows;
         if !rows.iter().any(|row| row.label == *label) {
@@ -125,8 +125,8 @@ impl SecretPlaces {
         (place.revocation.set(is_revoked), before != is_revoked)
     }
 
-    /// Notes what was read at a place, before it is lent: the place is revoked if the value is,
-    /// wherever that was read when it was revoked.
+    /// Notes the value that was read at a place, before it is lent. A revoked value revokes the
+    /// place, wherever the value was read when it was revoked.
     pub(super) fn note(&self, from: &SecretRef, secret: &Arc<Secret>) {
         let mut rows = self.revoked.rows.iter();
         let mut places = self.places.iter();
@@ -134,17 +134,17 @@ impl SecretPlaces {
             if rows.any(|row| self.revoked.has_value(row, secret)) {
                 place.revocation.set(true);
             }
-            // Afterwards, so that who finds it here finds the revocation too.
+            // Afterwards, so that a reader that finds the value here finds the revocation too.
             place.read.add(secret, None);
         }
     }
 
-    /// What is revoked, by what persons called it.
+    /// Returns the labels of all revocations.
     pub(super) fn labels(&self) -> impl Iterator<Item = &SecretLabel> {
         self.revoked.rows.iter().map(|row| &row.label)
     }
 
-    /// Which of these places the row with this label hits.
+    /// Returns which of these places the row with this label hits.
     pub(super) fn hits<'s>(
         &self,
         label: &SecretLabel,
@@ -159,8 +159,8 @@ impl SecretPlaces {
         all.map(is_hit).collect()
     }
 
-    /// What the places here tell of each row that means them: how they are called, where they are,
-    /// and the fingerprints of what was read there.
+    /// Returns what the places here add to each row that covers them: their labels, their
+    /// references, and the fingerprints of their values.
     pub(super) fn learned(&self) -> Vec<(SecretLabel, KnownOfSecret)> {
         let key = self.revoked.key.as_ref();
         let learned = self.revoked.rows.iter().map(|row| {

@@ -60,7 +60,7 @@ pub fn delete(name: &CredentialName) -> Result<(), RingError> {
     Ok(blocking_keyring::delete(DEFAULT_SERVICE, name.as_str())?)
 }
 
-/// The names of the stored secrets, sorted.
+/// Returns the names of the stored secrets, sorted.
 ///
 /// # Errors
 /// [`RingError::Store`].

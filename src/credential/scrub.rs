@@ -1,4 +1,4 @@
-//! Replaces every echo of a lent secret in a streamed answer with its phantom.
+//! Replaces every echo of a lent secret in a streamed response with its phantom.
 //!
 //! If the phantom has the secret's shape, it overwrites the echo, so no length changes and
 //! `Content-Length` stays true. A renewed secret may have another length. Its phantom then replaces
@@ -9,10 +9,10 @@
 //! a message, and at each end.
 //!
 //! Bytes whose shape could begin an echo are held back until more arrives or the content ends,
-//! however long that takes. What is held depends only on what the phantoms reveal as well. If only
-//! the beginning of a real secret were held, a workload could make an origin send guesses, and
+//! however long that takes. The held length depends only on facts that phantoms reveal as well. If
+//! only the beginning of a real secret were held, a workload could make an origin send guesses, and
 //! learn from the delay how much of each is right. Replaced pieces reveal the same, so they are
-//! counted ([`Guesses`](super::guesses::Guesses)); a few of them end what the session is shown.
+//! counted ([`Guesses`](super::guesses::Guesses)); after a few, the session is shown no more.
 
 mod body;
 mod fault;
@@ -60,9 +60,9 @@ pub struct Scrubber {
     newer: Option<Newer>,
     /// The original bytes from which the search continues.
     held: Bytes,
-    /// How many of them were passed on anyway.
+    /// How many of the held bytes were passed on anyway.
     shown: usize,
-    /// The original bytes just before them, in case a piece began there.
+    /// The original bytes just before the held ones, in case a piece began there.
     past: Past,
     /// For how many more bytes pieces are searched for; [`usize::MAX`] means no limit.
     fine: usize,
@@ -119,7 +119,7 @@ impl Scrubber {
         self.fine = usize::MAX;
     }
 
-    /// Fails if nothing more of the stream may be passed on.
+    /// Returns an error if no more of the stream may be passed on.
     ///
     /// # Errors
     /// [`Guessed`].
@@ -130,12 +130,12 @@ impl Scrubber {
         }
     }
 
-    /// How many echoes have been replaced so far.
+    /// Returns how many echoes have been replaced so far.
     pub fn replaced(&self) -> u64 {
         self.replaced
     }
 
-    /// How many bytes are held back.
+    /// Returns how many bytes are held back.
     pub fn held(&self) -> usize {
         self.held.len() - self.shown
     }
@@ -177,8 +177,7 @@ impl Scrubber {
         }
     }
 
-    /// Takes the next bytes and returns those that are settled; the same `Bytes` if nothing was
-    /// replaced.
+    /// Takes the next bytes and returns the settled ones; the same `Bytes` if nothing was replaced.
     pub fn push(&mut self, chunk: Bytes) -> Bytes {
         self.renew();
         let bytes = if self.held.is_empty() {
@@ -201,7 +200,7 @@ impl Scrubber {
         self.unseen(settled)
     }
 
-    /// The settled bytes that were not passed on before.
+    /// Returns the settled bytes that were not passed on before.
     fn unseen(&mut self, mut settled: Bytes) -> Bytes {
         let shown = self.shown.min(settled.len());
         self.shown -= shown;
@@ -273,8 +272,8 @@ impl Scrubber {
 }
 
 /// For how many bytes of content or a message pieces are searched for. After that, only whole
-/// echoes are, and pieces at the end. Searching for pieces takes some ten times as long, and long
-/// content is usually a file.
+/// echoes are searched for, and pieces at the end. Searching for pieces takes about ten times as
+/// long, and long content is usually a file.
 pub const FINE: usize = 256 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The registries of npm, by the settings that its kin read, too.
+//! The registries of npm, in the settings that similar clients read, too.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,12 +13,12 @@ struct Scoped {
     scopes: BTreeMap<String, String>,
 }
 
-/// Reads `.npmrc` and the variables that stand for it.
+/// Reads `.npmrc` and the variables that replace it.
 pub(super) fn read(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
     let user = reader.user;
     let system = ["etc/npmrc", "usr/etc/npmrc", "usr/local/etc/npmrc"];
     let mut found = Scoped::default();
-    // The later overrides the earlier.
+    // Later files override earlier ones.
     for path in system.map(|path| user.system.join(path)) {
         found.take_npmrc(reader, &path)?;
     }
@@ -36,13 +36,13 @@ pub(super) fn read(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt>
         npmrc.push_str(&format!("{scope}:registry={address}\n"));
     }
     if !npmrc.is_empty() {
-        // A variable for a scope would be lost in a shell: its name is none that dash knows.
+        // A variable for a scope would be lost in a shell: dash does not support its name.
         reader.tell_by(&user.home.join(".npmrc"), npmrc);
     }
     Ok(())
 }
 
-/// Reads `.npmrc` of the home alone.
+/// Reads only the `.npmrc` of the home.
 pub(super) fn read_npmrc(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
     let path = reader.user.home.join(".npmrc");
     Scoped::default().take_npmrc(reader, &path)
@@ -75,7 +75,7 @@ impl Scoped {
         Ok(())
     }
 
-    /// Takes `registry` and `@scope:registry`.
+    /// Handles `registry` and `@scope:registry`.
     fn take(
         &mut self,
         reader: &mut RegistryReader<'_>,

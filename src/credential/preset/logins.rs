@@ -1,4 +1,4 @@
-//! The logins of programs that presets know, as data.
+//! The program logins that presets describe, as data.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::login::{
     LoginPlace, LoginToken, RequestFormat, TokenEndpoint, TokenGrant, TokenKind, entries,
 };
 
-/// The login of a program: its file, who renews it, and where its tokens may go.
+/// The login of a program: its file, its issuer, and where its tokens may be sent.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "RawLogin")]
 pub struct PresetLogin {
@@ -30,8 +30,8 @@ pub struct PresetLogin {
 }
 
 impl PresetLogin {
-    /// The logins in the file of this home: the preset's own, and one for each other host that the
-    /// file names.
+    /// Returns the logins in the program's file below this home: the preset's own, and one for each
+    /// other host that the file names.
     ///
     /// # Errors
     /// [`FileUnreadable`] if the file cannot be read.
@@ -39,7 +39,7 @@ impl PresetLogin {
         self.in_file(&self.path(home))
     }
 
-    /// Whose tokens an answer of this endpoint has, if a member of it says so.
+    /// Returns the account whose tokens a response of this endpoint has, if a member names it.
     pub(super) fn owner(&self, endpoint: &TokenEndpoint, answer: &[u8]) -> Option<String> {
         let issuer = self.issuer.as_ref()?;
         let member = self.data.account.as_ref()?;
@@ -48,7 +48,7 @@ impl PresetLogin {
         Some(answer.pointer(member)?.as_str()?.to_owned())
     }
 
-    /// The logins in this file.
+    /// Returns the logins in this file.
     pub(super) fn in_file(&self, path: &Path) -> Result<Vec<Login>, FileUnreadable> {
         let file = self.login_file(path);
         let text = user_config::text(&file.path).map_err(|doubt| FileUnreadable {
@@ -80,7 +80,7 @@ impl PresetLogin {
                 false => self.login(of_host, one, None, &[origin]),
             });
         }
-        // Without it, a login inside would have another name than the file's.
+        // Without this login, one made inside the sandbox would have another name than the file's.
         if let (Some(_), false) = (&self.issuer, logins.iter().any(|one| one.name == self.name)) {
             let name = self.name.clone();
             logins.push(self.login(name, file, self.issuer.clone(), &self.origins));
@@ -88,7 +88,7 @@ impl PresetLogin {
         Ok(logins)
     }
 
-    /// The login as one begins it that is in no file; `None` if nobody issues it.
+    /// Returns the login for a new grant without a file; `None` if the preset has no issuer.
     pub fn begun(&self) -> Option<Login> {
         let (issuer, file) = (self.issuer.clone()?, self.login_file(Path::new("/")));
         let login = self.login(self.name.clone(), file, Some(issuer), &self.origins);
@@ -118,7 +118,7 @@ impl PresetLogin {
         }
     }
 
-    /// Who renews the tokens, with the client that the file names, if it names one.
+    /// Returns the issuer, with the client that the file names, if it names one.
     fn issuer_of(
         &self,
         file: &LoginFile,
@@ -180,7 +180,7 @@ impl PresetLogin {
         }
     }
 
-    /// Where the file is outside.
+    /// Returns the path of the program's file.
     fn path(&self, home: &Path) -> PathBuf {
         let variable = self.data.folder_variable.as_ref();
         let folder = variable.and_then(std::env::var_os).map(PathBuf::from);
@@ -195,17 +195,17 @@ impl PresetLogin {
     }
 }
 
-/// A login as its file of data says it.
+/// A login as written in a preset.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawLogin {
     #[serde(deserialize_with = "name")]
     name: CredentialName,
-    /// The file, below the home.
+    /// The path of the file, relative to the home.
     file: PathBuf,
     /// The variable that names the file's folder, if it is elsewhere.
     folder_variable: Option<String>,
-    /// The program's own lock, beside the file.
+    /// The program's own lock, next to the file.
     lock: Option<PathBuf>,
     #[serde(default = "json")]
     format: FileFormat,
@@ -224,7 +224,7 @@ pub(super) struct RawLogin {
     revoke_url: Option<String>,
     client_id: Option<String>,
     client_secret: Option<String>,
-    /// The members that name the client, if the file does.
+    /// The members that hold the client's id and secret, if the file has them.
     client_member: Option<String>,
     secret_member: Option<String>,
     #[serde(default)]
@@ -234,10 +234,10 @@ pub(super) struct RawLogin {
     places: Vec<Place>,
     #[serde(default)]
     claims: Vec<String>,
-    /// Whether its hosts take other credentials too: tokens that they gave for it.
+    /// Whether its hosts accept foreign credentials too: tokens that they issued in exchange.
     #[serde(default)]
     passes_foreign: bool,
-    /// The member of the issuer's answer that says whose the tokens are.
+    /// The member of the issuer's response that names the account.
     account: Option<String>,
 }
 
@@ -258,7 +258,7 @@ impl TryFrom<RawLogin> for PresetLogin {
 
 impl RawLogin {
     fn members(&self) -> Vec<(TokenKind, String)> {
-        // Where a file has several hosts, its own is that of the first origin.
+        // If a file has several hosts, the preset's own is that of the first origin.
         let own = self.hosts.first();
         let own = own.filter(|_| self.format != FileFormat::Json);
         let members = [

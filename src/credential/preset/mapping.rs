@@ -1,4 +1,4 @@
-//! Which registries the user's own files name, and how clients in a sandbox are told of them.
+//! The registries that the user's own files name, and how clients in a sandbox learn of them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use gateway_names::prefixes;
 
 use super::user_config::{RegistryDoubt, UserConfig, text};
 
-/// What the user's own files and variables say about the registries of one package manager. No part
-/// of it holds a credential of theirs.
+/// The registries of one package manager in the user's own files and variables. Holds no part of a
+/// credential.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RegistryMapping {
-    /// The origins that they name, each once. Only https ones.
+    /// The origins of the registries, each once. Only https ones.
     pub origins: Vec<OriginPattern>,
-    /// Whether another registry stands in the place of the public one.
+    /// Whether another registry replaces the public one.
     pub replaces_public: bool,
-    /// Variables that tell clients in a sandbox the same.
+    /// Variables that name the same registries to clients in a sandbox.
     pub variables: BTreeMap<String, String>,
-    /// Files that tell them the same where no variable does, by path relative to the home.
+    /// Files that name them where no variable does, by path relative to the home.
     pub files: BTreeMap<PathBuf, String>,
-    /// A file that names registries, of which no client in a sandbox can be told.
+    /// A file whose registries cannot be named to clients in a sandbox.
     pub untold: Option<PathBuf>,
     /// The files that were read.
     pub read: Vec<PathBuf>,
@@ -35,7 +35,7 @@ pub(super) struct RegistryReader<'a> {
 }
 
 impl RegistryReader<'_> {
-    /// The text of a file; `None` if there is none.
+    /// Returns the text of a file; `None` if the file does not exist.
     pub(super) fn text(&mut self, path: &Path) -> Result<Option<String>, RegistryDoubt> {
         let text = text(path)?;
         self.found
@@ -44,19 +44,19 @@ impl RegistryReader<'_> {
         Ok(text)
     }
 
-    /// The content of a TOML file; an empty table if there is none.
+    /// Returns the content of a TOML file; an empty table if the file does not exist.
     pub(super) fn toml(&mut self, path: &Path) -> Result<toml::Table, RegistryDoubt> {
         let text = self.text(path)?.unwrap_or_default();
         text.parse().map_err(|error: toml::de::Error| {
-            // Its display would quote the line.
+            // The `Display` of the error would quote the line.
             let start = error.span().map_or(0, |span| span.start);
             let line = text[..start.min(text.len())].matches('\n').count() + 1;
             doubt(&at(path, line), error.message())
         })
     }
 
-    /// Notes the origin of an address, and returns the address without what may be a credential:
-    /// user and password, query and fragment.
+    /// Notes the origin of an address, and returns the address without the parts that may hold a
+    /// credential: user and password, query and fragment.
     pub(super) fn address(&mut self, text: &str, place: &str) -> Result<String, RegistryDoubt> {
         let text = unquoted(text);
         if text.contains("${") {
@@ -96,14 +96,14 @@ impl RegistryReader<'_> {
         Ok(format!("{kind}{scheme}://{authority}{path}"))
     }
 
-    /// As [`Self::address`], of what clients ask instead of the public registry.
+    /// Does the same for the address that clients use in place of the public registry.
     pub(super) fn default(&mut self, text: &str, place: &str) -> Result<String, RegistryDoubt> {
         let address = self.address(text, place)?;
         self.found.replaces_public |= !self.is_public(&address);
         Ok(address)
     }
 
-    /// Whether an address is one of the public registry.
+    /// Whether an address belongs to the public registry.
     pub(super) fn is_public(&self, address: &str) -> bool {
         let host = address.split("://").nth(1).unwrap_or_default();
         let host = host.split('/').next().unwrap_or_default();
@@ -111,14 +111,14 @@ impl RegistryReader<'_> {
         public.any(|origin| origin.hosts.to_string().eq_ignore_ascii_case(host))
     }
 
-    /// Tells clients by a variable.
+    /// Sets a variable for clients in a sandbox.
     pub(super) fn tell(&mut self, name: &str, value: String) {
         if !value.is_empty() {
             self.found.variables.insert(name.to_owned(), value);
         }
     }
 
-    /// Tells clients by a file in the place of one of the home.
+    /// Sets a file for clients in a sandbox, in place of a file of the home.
     pub(super) fn tell_by(&mut self, path: &Path, text: String) {
         match path.strip_prefix(&self.user.home) {
             Ok(name) => drop(self.found.files.insert(name.to_owned(), text)),
@@ -126,7 +126,7 @@ impl RegistryReader<'_> {
         }
     }
 
-    /// Notes a file of which clients cannot be told: they do not ask the public registry either.
+    /// Notes a file that cannot be shown to clients, so that they do not use the public registry.
     fn leave_untold(&mut self, path: &Path) {
         self.found.replaces_public = true;
         self.found.untold = Some(path.to_owned());
@@ -143,7 +143,7 @@ fn may_be_token(segment: &str) -> bool {
     is_word && is_long || known.any(|known| known.rest.len() >= LONG)
 }
 
-/// How long what may be a token is at least.
+/// The least length of a word that may be a token.
 const LONG: usize = 16;
 
 pub(super) fn doubt(place: &str, why: &str) -> RegistryDoubt {
@@ -153,7 +153,7 @@ pub(super) fn doubt(place: &str, why: &str) -> RegistryDoubt {
     }
 }
 
-/// Names a line of a file.
+/// Formats a line of a file for messages.
 pub(super) fn at(path: &Path, line: usize) -> String {
     format!("`{}`, line {line}", path.display())
 }
@@ -162,7 +162,7 @@ pub(super) fn unquoted(value: &str) -> &str {
     value.trim().trim_matches(['"', '\'']).trim()
 }
 
-/// The lines of a text that hold something, each with its place.
+/// Returns the lines of a text that are neither empty nor comments, each with its place.
 pub(super) fn lines<'a>(
     text: &'a str,
     path: &'a Path,
@@ -176,7 +176,7 @@ pub(super) fn lines<'a>(
     held.map(|(number, line)| (at(path, number + 1), line))
 }
 
-/// The settings of an INI file, each with its place; an indented line continues the one before.
+/// Returns the settings of an INI file, each with its place; an indented line continues the last.
 pub(super) fn ini(text: &str, path: &Path) -> Vec<(String, String, String)> {
     let mut settings: Vec<(String, String, String)> = Vec::new();
     for (place, line) in lines(text, path, &['#', ';', '[']) {

@@ -1,24 +1,24 @@
-//! Requests of a service that make credentials which outlive the session, as data.
+//! A service's requests that mint credentials which outlive the session, as data.
 
 use std::str::FromStr;
 
 use gateway_message::{HostPattern, OriginPattern, PatternMalformed};
 
-/// Such requests: `[GET ][HOST]/PATH[$]`, in which `*` stands for any one segment.
+/// A pattern of requests: `[GET ][HOST]/PATH[$]`, in which `*` stands for any one segment.
 ///
-/// All below the path are meant, or with `$` at its end the path alone, by every method that
-/// changes something; with `GET`, by every method. Without a host, they are made at each host of
-/// the service's credentials.
+/// Matches all paths below the path, or with `$` at its end only the path itself, with every method
+/// that changes something; with `GET`, with every method. Without a host, it matches at each host
+/// of the service's credentials.
 #[derive(Debug, Clone)]
 pub struct Mint {
-    /// Whether a request that reads makes one, too.
+    /// Whether a request that only reads mints one, too.
     pub by_reading: bool,
     /// The path.
     pub path: String,
     host: Option<HostPattern>,
 }
 
-/// Why a text names no such requests.
+/// Why a text is not such a pattern.
 #[derive(Debug, thiserror::Error)]
 pub enum MintMalformed {
     /// It has no path.
@@ -46,8 +46,8 @@ impl FromStr for Mint {
 }
 
 impl Mint {
-    /// The hosts at which a credential of these origins makes one. `is_own` are the origins of the
-    /// service.
+    /// Returns the hosts at which a credential of these origins can mint one. `is_own` returns
+    /// whether an origin belongs to the service.
     pub fn hosts<'a>(
         &'a self,
         origins: &'a [&'a OriginPattern],

@@ -1,5 +1,5 @@
-//! Presets: what the gateway knows about services by name. The data is in `policies/services`, and
-//! tests check it.
+//! Presets: known properties of services, by name. The data is in `policies/services`, and tests
+//! check it.
 
 mod javascript;
 mod logins;
@@ -33,7 +33,7 @@ pub use mints::Mint;
 pub use registry::{PackageClients, PackageRegistry};
 pub use user_config::{RegistryDoubt, UserConfig};
 
-/// What the gateway knows about one service.
+/// The known properties of one service.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
@@ -44,12 +44,12 @@ pub struct Preset {
     /// Origins that its clients need without a credential.
     #[serde(default, deserialize_with = "each")]
     pub allow: Vec<OriginPattern>,
-    /// Sets of home files that the sandbox shows with it: a person's settings for its programs.
+    /// Sets of home files that the sandbox shows with it: the user's settings for its programs.
     #[serde(default)]
     pub home: Vec<String>,
     /// Its package registry. A credential without origins of its own is lent there.
     pub registry: Option<PackageRegistry>,
-    /// Files of a project that needs it.
+    /// Files that show that a project needs the service.
     #[serde(default)]
     pub projects: Vec<String>,
     /// Its origins to which its clients send `%2F` inside a path segment.
@@ -58,10 +58,10 @@ pub struct Preset {
     /// Endpoints that speak a protocol which policies read.
     #[serde(default, rename = "read")]
     pub endpoints: Vec<PresetEndpoint>,
-    /// Requests that make credentials which outlive the session.
+    /// Requests that mint credentials which outlive the session.
     #[serde(default, deserialize_with = "each")]
     pub mints: Vec<Mint>,
-    /// The mutations that do at its endpoints of GraphQL.
+    /// The GraphQL mutations that do so at its endpoints.
     #[serde(default)]
     pub mint_mutations: Vec<String>,
     /// Its credentials.
@@ -79,7 +79,7 @@ pub struct PresetCredential {
     /// Its default name.
     #[serde(deserialize_with = "name")]
     pub name: CredentialName,
-    /// The variables from which clients read it. Those that the user has set get the phantom.
+    /// The variables from which clients read it. A variable that the user has set gets the phantom.
     pub variables: Vec<String>,
     /// The origins to which it may be lent; empty if the user must name them.
     #[serde(rename = "hosts", deserialize_with = "each")]
@@ -101,7 +101,7 @@ pub struct PresetCredential {
     /// Endpoints that accept many requests in one.
     #[serde(default, deserialize_with = "each")]
     pub batches: Vec<Route>,
-    /// The user name beside it, if it is a Basic password that is always inserted.
+    /// The user name to pair with it, if it is a Basic password that is always injected.
     pub basic_user: Option<String>,
 }
 
@@ -115,7 +115,7 @@ pub struct PresetEndpoint {
     /// Its origins.
     #[serde(rename = "hosts", deserialize_with = "each")]
     pub origins: Vec<OriginPattern>,
-    /// Its paths. Empty if all are.
+    /// Its paths. Empty for all paths.
     #[serde(deserialize_with = "each")]
     pub paths: Vec<Route>,
 }
@@ -130,12 +130,12 @@ pub struct OriginMissing {
     pub example: String,
 }
 
-/// All presets, sorted by name.
+/// Returns all presets, sorted by name.
 pub fn all() -> impl Iterator<Item = &'static Preset> {
     (0..READ.len()).map(at)
 }
 
-/// The presets whose clients send `%2F` inside a path segment. Only these are parsed.
+/// Returns the presets whose clients send `%2F` inside a path segment. Only these are parsed.
 pub fn with_encoded_slash() -> impl Iterator<Item = &'static Preset> {
     let texts = table::SERVICES.iter().enumerate();
     let perhaps = texts.filter(|(_, (_, text))| text.contains("encoded_slash"));
@@ -143,15 +143,15 @@ pub fn with_encoded_slash() -> impl Iterator<Item = &'static Preset> {
     found.filter(|preset| !preset.encoded_slash.is_empty())
 }
 
-/// The endpoints of all presets. Only presets that have one are parsed.
+/// Returns the endpoints of all presets. Only presets that have one are parsed.
 pub fn endpoints() -> impl Iterator<Item = &'static PresetEndpoint> {
     let texts = table::SERVICES.iter().enumerate();
     let perhaps = texts.filter(|(_, (_, text))| text.contains("[[read]]"));
     perhaps.flat_map(|(index, _)| &at(index).endpoints)
 }
 
-/// The presets of services that make credentials, whose text names a host of these origins. Only
-/// these are parsed.
+/// Returns the presets of services that mint credentials and whose text names a host of these
+/// origins. Only these are parsed.
 pub fn minting_at(origins: &[&OriginPattern]) -> impl Iterator<Item = &'static Preset> {
     let names = |text: &str| {
         let mut hosts = origins.iter().map(|origin| origin.hosts.host().as_str());
@@ -165,20 +165,20 @@ pub fn minting_at(origins: &[&OriginPattern]) -> impl Iterator<Item = &'static P
     found.into_iter().map(at)
 }
 
-/// The preset of a login with this name, also of one at a further host of its file.
+/// Returns the preset of a login with this name, or of a login at a further host of its file.
 pub fn of_login(name: &CredentialName) -> Option<&'static Preset> {
     let is_it = |login: &PresetLogin| is_login_of(name, login.name.as_str());
     let mut presets = with_logins();
     presets.find(|preset| preset.logins.iter().any(is_it))
 }
 
-/// Whether a login is that of a preset, or the one at a further host of its file.
+/// Whether a login is that of a preset, or one at a further host of its file.
 pub fn is_login_of(name: &CredentialName, preset: &str) -> bool {
     let rest = name.as_str().strip_prefix(preset);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// The logins of all presets. Only presets that have one are parsed.
+/// Returns the logins of all presets. Only presets that have one are parsed.
 pub fn logins() -> impl Iterator<Item = &'static PresetLogin> {
     with_logins().flat_map(|preset| &preset.logins)
 }
@@ -189,34 +189,34 @@ fn with_logins() -> impl Iterator<Item = &'static Preset> {
     perhaps.map(|(index, _)| at(index))
 }
 
-/// Whose tokens an answer of this endpoint has, if a preset knows where it says so.
+/// Returns the account whose tokens a response of this endpoint has, if a preset knows its member.
 pub fn owner(endpoint: &TokenEndpoint, answer: &[u8]) -> Option<String> {
     logins().find_map(|login| login.owner(endpoint, answer))
 }
 
-/// The login with this name.
+/// Returns the login with this name.
 pub fn login_named(name: &str) -> Option<&'static PresetLogin> {
     logins().find(|login| login.name.as_str() == name)
 }
 
-/// The names of all presets, sorted.
+/// Returns the names of all presets, sorted.
 pub fn names() -> impl Iterator<Item = &'static str> {
     table::SERVICES.iter().map(|(name, _)| *name)
 }
 
-/// The preset with this name.
+/// Returns the preset with this name.
 pub fn named(name: &str) -> Option<&'static Preset> {
     let found = table::SERVICES.binary_search_by_key(&name, |(known, _)| known);
     found.ok().map(at)
 }
 
-/// The credential that clients read from a variable, and its preset.
+/// Returns the credential that clients read from a variable, and its preset.
 pub fn of_variable(variable: &str) -> Option<(&'static Preset, &'static PresetCredential)> {
     let found = known_variables(|known| known == variable).next();
     found.map(|(_, preset, credential)| (preset, credential))
 }
 
-/// The variables known to presets that `asked` selects, each with its preset and credential.
+/// Returns the variables of presets that `asked` selects, each with its preset and credential.
 ///
 /// Only presets that name such a variable are parsed.
 pub fn known_variables(
@@ -240,14 +240,14 @@ pub fn known_variables(
     found.into_iter()
 }
 
-/// Every variable that a preset's text names, and possibly other words of it.
+/// Returns every variable that a preset's text names, and possibly other words of the text.
 fn perhaps_variables(text: &str) -> impl Iterator<Item = &str> {
     let in_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     text.split('"')
         .filter(move |word| !word.is_empty() && word.bytes().all(in_name))
 }
 
-/// Whether a service of a preset takes several requests in one that has this target.
+/// Whether a preset's service accepts batch requests with this target.
 pub fn is_batch(host: &Host, target: &RequestTarget) -> bool {
     let mut credentials = all().flat_map(|preset| &preset.credentials);
     credentials.any(|one| {
@@ -305,7 +305,7 @@ impl PresetCredential {
     }
 }
 
-/// The presets parsed so far, in the order of the table. A run needs one or two of them, if any.
+/// The presets parsed so far, in the order of the table. A run needs only a few of them.
 static READ: [OnceLock<Preset>; table::SERVICES.len()] =
     [const { OnceLock::new() }; table::SERVICES.len()];
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::mapping::{RegistryReader, lines};
 use super::user_config::RegistryDoubt;
 
-/// Reads `[source]`, `[registries]` and their variables. Sources have no variables, so cargo gets a
-/// file.
+/// Reads `[source]`, `[registries]` and their variables. There is no variable for a source, so
+/// cargo gets a file.
 pub(super) fn crates(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
     let user = reader.user;
     let is_index = |name: &str| name.starts_with("CARGO_REGISTRIES_") && name.ends_with("_INDEX");
@@ -47,7 +47,7 @@ pub(super) fn crates(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoub
     Ok(())
 }
 
-/// What a source or registry of cargo's says beside its token.
+/// Returns the settings of a source or registry of cargo without its token.
 fn source(
     reader: &mut RegistryReader<'_>,
     entry: &toml::Value,
@@ -61,7 +61,7 @@ fn source(
             told.insert(plain.to_owned(), value.into());
         }
     }
-    // Files and git over SSH are not asked over the network of a sandbox.
+    // Files and git over SSH need no network of a sandbox.
     let is_asked = |address: &&str| address.starts_with("http") || address.contains("+http");
     if let Some(address) = text(key).filter(is_asked) {
         told.insert(key.to_owned(), reader.address(address, place)?.into());
@@ -69,7 +69,7 @@ fn source(
     Ok(told)
 }
 
-/// Reads Go's own variables, and the file that holds them.
+/// Reads Go's own variables, and the file that may hold them.
 pub(super) fn go(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
     let user = reader.user;
     let path = user.settings("go/env");
@@ -96,7 +96,7 @@ pub(super) fn go(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
     Ok(())
 }
 
-/// A list of Go's with clean addresses, and whether one of them is public.
+/// Returns a list of Go's with clean addresses, and whether one of them is public.
 fn go_list(
     reader: &mut RegistryReader<'_>,
     list: &str,

@@ -1,4 +1,4 @@
-//! Texts of presets, read by their notation; a failure names the text.
+//! Parses texts of presets. An error names the text.
 
 use std::fmt::Display;
 use std::str::FromStr;

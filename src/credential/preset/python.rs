@@ -12,11 +12,11 @@ struct Indexes {
     links: Vec<String>,
 }
 
-/// Reads the files and variables of pip and uv, and where twine uploads to.
+/// Reads the files and variables of pip and uv, and the repository that twine uploads to.
 pub(super) fn read(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt> {
     let user = reader.user;
     let (mut pip, mut uv) = (Indexes::default(), Indexes::default());
-    // The later overrides the earlier.
+    // Later files override earlier ones.
     for path in [
         user.system.join("etc/xdg/pip/pip.conf"),
         user.system.join("etc/pip.conf"),
@@ -51,7 +51,7 @@ pub(super) fn read(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt>
             client.take(reader, &key, value, &format!("the variable {name}"))?;
         }
     }
-    // What replaces the public index for one of them replaces it for both.
+    // An index that replaces the public one for one client replaces it for both.
     let default = |own: &Indexes, other: &Indexes| own.default.clone().or(other.default.clone());
     reader.tell("PIP_INDEX_URL", default(&pip, &uv).unwrap_or_default());
     reader.tell("UV_DEFAULT_INDEX", default(&uv, &pip).unwrap_or_default());
@@ -62,7 +62,7 @@ pub(super) fn read(reader: &mut RegistryReader<'_>) -> Result<(), RegistryDoubt>
 }
 
 impl Indexes {
-    /// Takes a setting: addresses, each perhaps with a name as uv writes it, `name=URL`.
+    /// Handles a setting: addresses, each perhaps with a name as uv writes it, `name=URL`.
     fn take(
         &mut self,
         reader: &mut RegistryReader<'_>,
@@ -78,7 +78,7 @@ impl Indexes {
             return Ok(());
         }
         let mut told = Vec::new();
-        // A path of this machine says nothing to a client inside.
+        // A path of this machine is useless to a client in a sandbox.
         let is_path = |word: &&str| key == "find-links" && !word.contains("://");
         for word in value.split_whitespace().filter(|word| !is_path(word)) {
             let named = word.split_once('=').filter(|(name, _)| !name.contains(':'));
@@ -100,7 +100,7 @@ impl Indexes {
         Ok(())
     }
 
-    /// Takes uv's settings.
+    /// Handles the settings of uv.
     fn take_table(
         &mut self,
         reader: &mut RegistryReader<'_>,

@@ -1,4 +1,4 @@
-//! Package registries: the public one of each, and those that the user's own files name.
+//! Package registries: the public one of each kind, and those that the user's own files name.
 
 use gateway_message::OriginPattern;
 use serde::Deserialize;
@@ -8,16 +8,16 @@ use super::parse::each;
 use super::user_config::{RegistryDoubt, UserConfig};
 use super::{javascript, packages, python};
 
-/// A package registry, and the clients that ask it.
+/// A package registry, and the clients that use it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PackageRegistry {
-    /// Whose files name others.
+    /// The clients whose settings may name other registries.
     pub clients: PackageClients,
-    /// What its clients ask, unless the user's own files name another.
+    /// The registry that its clients use, unless the user's own files name another.
     #[serde(deserialize_with = "each")]
     pub public: Vec<OriginPattern>,
-    /// Where the public registry's packages come from. No credential goes there.
+    /// The origins of the public registry's packages. No credential is sent there.
     #[serde(default, deserialize_with = "each")]
     pub downloads: Vec<OriginPattern>,
 }
@@ -26,7 +26,7 @@ pub struct PackageRegistry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PackageClients {
-    /// npm, and those that read its settings.
+    /// npm, and clients that read its settings.
     Npm,
     /// pip, uv, twine.
     Pypi,
@@ -37,11 +37,11 @@ pub enum PackageClients {
 }
 
 impl PackageRegistry {
-    /// Reads what the user's own files and variables say.
+    /// Reads the user's own files and variables.
     ///
     /// # Errors
-    /// [`RegistryDoubt`] names the first setting that cannot be read. It may name the registry of
-    /// packages that the public one must not hear of.
+    /// [`RegistryDoubt`] names the first setting that cannot be read. It may name a private
+    /// registry, whose packages must not be requested from the public one.
     pub fn mapping(&self, user: &UserConfig) -> Result<RegistryMapping, RegistryDoubt> {
         self.read(
             user,
@@ -54,7 +54,7 @@ impl PackageRegistry {
         )
     }
 
-    /// The registries in the `.npmrc` of the home, if this is npm's. Nothing else is read.
+    /// Returns the registries in the `.npmrc` of the home, for npm. Nothing else is read.
     pub fn in_npmrc(&self, user: &UserConfig) -> Vec<OriginPattern> {
         match self.clients {
             PackageClients::Npm => self.read(user, javascript::read_npmrc),

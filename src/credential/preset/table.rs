@@ -1,4 +1,4 @@
-//! The presets' texts, one per file of `policies/services`; a test keeps the two in step.
+//! The texts of the presets, one per file of `policies/services`; a test keeps the two in step.
 
 macro_rules! services {
     ($($name:literal)*) => {

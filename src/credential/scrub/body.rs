@@ -15,8 +15,8 @@ use super::{Guessed, Scrubber, messages::MessageEnds};
 /// A body with phantoms in place of echoes, in data and trailers.
 ///
 /// Its length and end are those of the wrapped body, unless its length may change. After an error,
-/// nothing held back is released. A pause does not release it either: whoever can make the origin
-/// pause (by not reading, or by filling the connection) would otherwise see what was held.
+/// no held bytes are released, and a pause does not release them either: a workload that can make
+/// the origin pause (by not reading, or by filling the connection) would otherwise see them.
 pub struct ScrubBody<B> {
     body: B,
     scrubber: Scrubber,
@@ -32,13 +32,13 @@ pub enum ScrubFault<E> {
     /// The wrapped body failed.
     #[error(transparent)]
     Body(E),
-    /// The session may see nothing more of it.
+    /// The session may see no more of the body.
     #[error(transparent)]
     Guessed(#[from] Guessed),
 }
 
 impl<B> ScrubBody<B> {
-    /// Wraps a body without content coding. Its fields tell its type.
+    /// Wraps a body without content coding. The content type is taken from the fields.
     pub fn new(body: B, fields: &HeaderMap, mut scrubber: Scrubber) -> Self {
         if is_of_events(fields) {
             scrubber.look_closely();
@@ -72,17 +72,17 @@ impl<B> ScrubBody<B> {
         scrubbed
     }
 
-    /// How many echoes have been replaced so far.
+    /// Returns how many echoes have been replaced so far.
     pub fn replaced(&self) -> u64 {
         self.scrubber.replaced()
     }
 
-    /// Adds echoes that were replaced in other parts of the answer (its fields).
+    /// Adds echoes that were replaced in other parts of the response (its fields).
     pub fn add_replaced(&mut self, echoes: u64) {
         self.scrubber.replaced += echoes;
     }
 
-    /// Returns what may be shown after this chunk.
+    /// Returns the bytes that may be shown after this chunk.
     fn settle(&mut self, chunk: Bytes) -> Bytes {
         let ended = (self.messages.as_mut()).is_some_and(|messages| messages.pass(&chunk));
         let settled = self.scrubber.push(chunk);
@@ -110,7 +110,7 @@ impl<B> ScrubBody<B> {
         Ok(Some(Frame::trailers(*fields)))
     }
 
-    /// Passes a frame on, unless the session may see nothing more.
+    /// Passes a frame on, unless the session may see no more.
     fn checked(&mut self, frame: Option<Frame<Bytes>>) -> Option<Result<Frame<Bytes>, Guessed>> {
         let frame = frame?;
         match self.scrubber.check() {
@@ -129,7 +129,7 @@ impl<B> ScrubBody<B> {
     }
 }
 
-/// Whether the content is a stream of events, which may be small.
+/// Whether the content is a stream of events, which may be short.
 fn is_of_events(fields: &HeaderMap) -> bool {
     let kind = fields
         .get(CONTENT_TYPE)
@@ -140,8 +140,8 @@ fn is_of_events(fields: &HeaderMap) -> bool {
 
 const EVENTS: &[u8] = b"text/event-stream";
 
-/// Known-length content up to this size loses its length if an echo may change it. Answers that
-/// contain credentials are short, and a long download should keep its length.
+/// Content of known length, up to this size, loses its length if an echo may change it. Responses
+/// that contain credentials are short, and a long download should keep its length.
 const MOST_RESIZED: u64 = 64 << 10;
 
 impl<B: Body<Data = Bytes> + Unpin> Body for ScrubBody<B> {

@@ -1,4 +1,4 @@
-//! Why a secret cannot be searched for, and when a session is shown nothing more.
+//! Why a secret cannot be searched for, and when a session is shown no more.
 
 use gateway_names::ReasonCode;
 
@@ -11,20 +11,20 @@ pub enum Unscrubbable {
     /// Secret and phantom differ in length, or in the position of punctuation.
     #[error("phantom has not the shape of its secret")]
     ShapeDiffers,
-    /// Writing the phantom would show the secret.
+    /// Writing the phantom would reveal the secret.
     #[error("phantom is the secret itself")]
     PhantomIsSecret,
 }
 
-/// The session met more parts of secrets than accidents explain.
+/// The session received more parts of secrets than accidents explain.
 ///
-/// It is shown no more answers that could contain one.
+/// It is shown no more responses that could contain a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("answers to the session held too many different parts of secrets")]
 pub struct Guessed;
 
 impl Guessed {
-    /// The reason code in refusals and audit.
+    /// Returns the reason code for refusals and the audit log.
     pub fn reason(self) -> ReasonCode {
         ReasonCode::SecretGuessed
     }

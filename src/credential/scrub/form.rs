@@ -31,12 +31,12 @@ pub(super) struct SecretForm {
     pub(super) between: Option<&'static [u8]>,
 }
 
-/// What is searched for, and its replacement.
+/// A text to search for, and its replacement.
 pub(super) struct Sought<'a> {
     pub(super) secret: &'a [u8],
     /// Has the secret's length and punctuation: the phantom, or a mask.
     pub(super) stand_in: &'a [u8],
-    /// What the workload holds, of any length.
+    /// The phantom that the workload holds, of any length.
     pub(super) phantom: &'a [u8],
 }
 
@@ -119,7 +119,7 @@ impl Sought<'_> {
         // A secret as long as its phantom must never change the length. If the escapes make their
         // spellings differ in length, the stand-in is kept.
         let fits = !self.same_length() || phantom.text.len() == secret.text.len();
-        // In another case only hex is a secret still, and a few letters of it are common words.
+        // In another case only hex stays a secret, and a few letters of others are common words.
         let in_another_case =
             *secret.text != *self.secret && secret.text.eq_ignore_ascii_case(self.secret);
         let part =

@@ -1,4 +1,4 @@
-//! All forms of one secret for one session: what is searched for, and what replaces it.
+//! All forms of one secret for one session, and their replacements.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +11,7 @@ use super::partial::PartialMatcher;
 use super::sextets::Tail;
 use crate::part::DrawnPart;
 
-/// A secret in every form in which it could come back. Has no `Debug`.
+/// A secret in every form in which it could be echoed. Has no `Debug`.
 pub struct SecretForms {
     needles: Arc<Needles>,
     partial: Arc<PartialMatcher>,
@@ -22,7 +22,7 @@ pub struct SecretForms {
     replacements: OnceLock<Vec<Replacement>>,
 }
 
-/// What replaces one spelling of a secret in one session.
+/// The replacement of one spelling of a secret in one session.
 pub(super) struct Replacement {
     /// Has the length and punctuation of the secret's spelling.
     pub(super) stand_in: Zeroizing<Vec<u8>>,
@@ -33,7 +33,7 @@ pub(super) struct Replacement {
 }
 
 impl SecretForms {
-    /// Builds the forms of a secret that is searched for only here.
+    /// Builds the forms of a secret whose needles are not shared with other sessions.
     ///
     /// # Errors
     /// Same as `sharing`.
@@ -41,9 +41,9 @@ impl SecretForms {
         Self::sharing(&SharedNeedles::default(), secret, stand_in, phantom)
     }
 
-    /// Builds the forms of a secret, with the needles that other sessions have.
+    /// Builds the forms of a secret, with the needles that sessions share.
     ///
-    /// `stand_in` has the secret's length and punctuation; `phantom` is what the workload holds.
+    /// `stand_in` has the secret's length and punctuation; the workload holds `phantom`.
     ///
     /// # Errors
     /// [`Unscrubbable`] by cause. The secret must then not be lent.
@@ -92,12 +92,12 @@ impl SecretForms {
         }
     }
 
-    /// What is searched for.
+    /// Returns the needles to search for.
     pub(super) fn needles(&self) -> &Arc<Needles> {
         &self.needles
     }
 
-    /// What replaces the form of this index.
+    /// Returns the replacement of the form with this index.
     pub(super) fn replacement(&self, form: usize) -> &Replacement {
         &self.replacements.get_or_init(|| self.replacements())[form]
     }
@@ -108,17 +108,17 @@ impl SecretForms {
             stand_in: &self.stand_in,
             phantom: &self.phantom,
         };
-        // They were made of the same three texts before, without a fault.
+        // The forms were built from the same three texts before, without a fault.
         let forms = form::forms(&sought, self.needles.part());
         forms.map(replacements).unwrap_or_default()
     }
 
-    /// Recognizes forms that are not complete yet.
+    /// Returns the matcher that recognizes incomplete forms.
     pub(super) fn partial(&self) -> &Arc<PartialMatcher> {
         &self.partial
     }
 
-    /// Whether one of its echoes can be replaced by text of another length.
+    /// Whether an echo of it can be replaced by text of another length.
     pub(super) fn resizes(&self) -> bool {
         self.resizes
     }

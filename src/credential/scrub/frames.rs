@@ -9,12 +9,12 @@ use gateway_wire::websocket::{FrameHeaders, FrameMalformed};
 
 use super::{EchoSearch, Guessed, Scrubber};
 
-/// Scrubs what an origin sends after an upgrade to WebSocket, without extensions.
+/// Scrubs the frames of an origin after an upgrade to WebSocket, without extensions.
 ///
 /// A message's payload is one stream across its fragments; frames keep their borders and lengths.
 /// Everything after a possible beginning of an echo is held back with it, including control frames,
-/// so that order is kept. The held amount is bounded. Holding ends with the message: if a
-/// connection ends inside one, nothing remains to be passed on.
+/// so that the order is kept. The held amount is bounded. Holding ends with the message: if a
+/// connection ends within a message, the held rest is not passed on.
 pub struct ScrubFrames {
     scrubber: Scrubber,
     reading: FrameState,
@@ -32,13 +32,13 @@ pub enum FrameFault {
     /// Too many frames without payload wait for the rest of a possible echo.
     #[error("origin sent too many empty WebSocket frames")]
     Flood,
-    /// The session may see nothing more. This is not the origin's fault.
+    /// The session may see no more. This is not the origin's fault.
     #[error(transparent)]
     Guessed(#[from] Guessed),
 }
 
 impl FrameFault {
-    /// The reason code in audit.
+    /// Returns the reason code for the audit log.
     pub fn reason(self) -> ReasonCode {
         match self {
             Self::Guessed(guessed) => guessed.reason(),
@@ -54,7 +54,7 @@ enum FrameState {
     Control { left: u64 },
 }
 
-/// Output that waits for its turn.
+/// Output that waits in the queue.
 enum Queued {
     /// A header or control frame.
     Literal(Bytes),
@@ -63,7 +63,7 @@ enum Queued {
 }
 
 impl ScrubFrames {
-    /// Starts right after the head of the 101 answer.
+    /// Starts right after the head of the 101 response.
     pub fn new(search: Arc<EchoSearch>) -> Self {
         Self::by(Scrubber::new(search))
     }
@@ -78,16 +78,15 @@ impl ScrubFrames {
         }
     }
 
-    /// How many echoes have been replaced so far.
+    /// Returns how many echoes have been replaced so far.
     pub fn replaced(&self) -> u64 {
         self.scrubber.replaced()
     }
 
-    /// Takes the next bytes and returns those that are settled; the same `Bytes` if nothing was
-    /// replaced.
+    /// Takes the next bytes and returns the settled ones; the same `Bytes` if nothing was replaced.
     ///
     /// # Errors
-    /// [`FrameFault`]. What was settled before the fault is not passed on.
+    /// [`FrameFault`]. Bytes that were settled before the fault are not passed on.
     pub fn push(&mut self, chunk: Bytes) -> Result<Bytes, FrameFault> {
         let (replaced, began_clear) = (self.replaced(), self.is_clear());
         let mut out = Vec::new();
@@ -130,7 +129,7 @@ impl ScrubFrames {
         };
         self.queue.push_back(Queued::Literal(frame.raw));
         self.flush(out);
-        // An empty frame has no byte that would complete it.
+        // An empty frame has no byte that could complete it.
         match self.reading {
             FrameState::Data { left: 0, last } => self.read_data(0, last, &mut Bytes::new(), out),
             FrameState::Control { left: 0 } => self.read_control(0, &mut Bytes::new(), out),
@@ -197,7 +196,7 @@ impl ScrubFrames {
         }
     }
 
-    /// Passes on everything that waits for no payload.
+    /// Passes on everything at the front of the queue that is not payload.
     fn flush(&mut self, out: &mut Vec<Bytes>) {
         while let Some(Queued::Literal(bytes)) = self.queue.front_mut() {
             out.push(std::mem::take(bytes));

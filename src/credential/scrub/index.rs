@@ -18,7 +18,7 @@ pub(super) struct BlockIndex {
     grid: Grid,
 }
 
-/// Which blocks of a text are read: those of one width, a stride apart.
+/// The blocks of a text that are read: those of one width, a stride apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Grid {
     width: usize,
@@ -34,7 +34,7 @@ pub(super) type Blocks = Zeroizing<Vec<(u64, u32, u32)>>;
 pub(super) struct IndexedForm<'f> {
     pub(super) form: usize,
     pub(super) bytes: &'f [u8],
-    /// Which of its bytes depend on the secret. The others belong to the spelling.
+    /// Which bytes depend on the secret. The others belong to the spelling.
     pub(super) telling: &'f [bool],
     pub(super) within: Range<usize>,
     /// Any run of this many bytes contains a block that is read.
@@ -42,7 +42,7 @@ pub(super) struct IndexedForm<'f> {
 }
 
 impl Grid {
-    /// The widest grid with a block in every run of `shortest` bytes.
+    /// Returns the widest grid with a block in every run of `shortest` bytes.
     pub(super) fn of(shortest: usize) -> Self {
         let fits = |&(width, stride): &(usize, usize)| width + stride - 1 <= shortest;
         let number = GRIDS.iter().position(fits).unwrap_or(GRIDS.len() - 1);
@@ -54,12 +54,12 @@ impl Grid {
         }
     }
 
-    /// Its number, below [`GRID_COUNT`].
+    /// Returns its number, below [`GRID_COUNT`].
     pub(super) fn number(self) -> usize {
         self.number
     }
 
-    /// The blocks that find every entry's shortest run, wherever it begins in a text.
+    /// Returns the blocks that find every entry's shortest run, wherever it begins in a text.
     pub(super) fn blocks<'f>(self, entries: impl IntoIterator<Item = IndexedForm<'f>>) -> Blocks {
         let mut all = Zeroizing::new(Vec::new());
         for entry in entries {
@@ -98,7 +98,7 @@ impl IndexedForm<'_> {
         chosen
     }
 
-    /// How many bytes of a block depend on the secret.
+    /// Returns how many bytes of a block depend on the secret.
     fn telling(&self, at: usize, width: usize) -> usize {
         let told = self.telling[at..at + width].iter();
         told.filter(|tells| **tells).count()
@@ -165,7 +165,7 @@ impl BlockIndex {
     }
 }
 
-/// The block at an offset, if it is complete.
+/// Returns the block at an offset, if it is complete.
 #[inline(always)]
 fn block<const WIDTH: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     let mut block = [0; 8];
@@ -199,7 +199,7 @@ impl Filter {
         self.words[word] & bit != 0
     }
 
-    /// The word and the bit: high bits of a product that depends on all bits of the block.
+    /// Returns the word and the bit: high bits of a product that depends on all bits of the block.
     #[inline(always)]
     fn slot(&self, block: u64) -> (usize, u64) {
         let product = block.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -216,7 +216,7 @@ const MOST_WORDS: usize = 1 << 16;
 const WIDE: usize = 8;
 const NARROW: usize = 4;
 
-/// How many grids there are.
+/// The number of grids.
 pub(super) const GRID_COUNT: usize = GRIDS.len();
 
 /// The width and stride of each grid. There are few, so that secrets of similar length share one. A
