@@ -1,4 +1,4 @@
-//! What the answers of one session are searched for at one time.
+//! The search of one session's responses at one time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use super::secret::{Secret, mask};
 use super::signatures::{Signature, Signatures};
 use super::store::CachedSecret;
 
-/// A snapshot of what is searched for.
+/// A snapshot of a session's search.
 pub(super) struct SearchSnapshot {
     pub(super) known: Vec<ExposedSecret>,
     pub(super) minted: Vec<Arc<TemporarySecrets>>,
@@ -24,18 +24,18 @@ pub(super) struct SearchSnapshot {
     pub(super) echoes: Arc<EchoSearch>,
     pub(super) guesses: Arc<Guesses>,
     pub(super) signatures: Arc<Signatures>,
-    /// The search that includes signatures, and the number of the last one included.
+    /// The search that includes signatures, and the number of the last signature in it.
     with_signatures: Mutex<Option<(u64, Arc<EchoSearch>)>>,
 }
 
-/// What the session's requests had to do with secrets.
+/// How the session's requests were related to secrets.
 #[derive(Clone, Default)]
 pub(super) struct Exposure {
-    /// Whether something was lent. If so, the answers of all origins are searched, because the
-    /// workload may have passed it on.
+    /// Whether a secret was lent. If so, the responses of all origins are searched, because the
+    /// workload may have passed the secret on.
     pub(super) lent: bool,
-    /// Credentials of the origins asked that had no secret then. The answer may last until one is
-    /// issued.
+    /// The credentials of origins that received a request while no secret was issued. The response
+    /// may last until one is issued.
     pub(super) awaited: Vec<CredentialName>,
 }
 
@@ -63,9 +63,9 @@ pub(super) struct ExposedSecret {
     pub(super) credential: CredentialName,
     pub(super) secret: Arc<Secret>,
     pub(super) forms: Arc<SecretForms>,
-    /// Whether every session that is searched for the credential was told of it.
+    /// Whether it is in the search of every session that is searched for the credential.
     pub(super) told: Arc<AtomicBool>,
-    /// Whether it is the credential's latest that this session was lent.
+    /// Whether it is the latest secret of the credential that this session was lent.
     pub(super) is_own: bool,
 }
 
@@ -76,13 +76,13 @@ pub(super) struct TemporarySecrets {
     forms: [Arc<SecretForms>; 3],
 }
 
-/// What an answer is searched for, and why.
+/// The secrets to search a response for, and the reasons.
 pub(super) struct Wanted<'r> {
     /// The secrets that the request is lent.
     pub(super) lent: &'r Fetched,
-    /// What else is bound to its origin.
+    /// The other secrets that are bound to its origin.
     pub(super) bound: BoundSecrets,
-    /// Whether an answer that cannot be searched is refused.
+    /// Whether a response that cannot be searched is refused.
     pub(super) strict: bool,
     /// Whether the request is signed.
     pub(super) signs: bool,
@@ -90,11 +90,11 @@ pub(super) struct Wanted<'r> {
     pub(super) signed_for: bool,
 }
 
-/// What is bound to an origin, apart from what the request is lent.
+/// The secrets bound to an origin, except those that the request is lent.
 #[derive(Default)]
 pub(super) struct BoundSecrets {
     pub(super) secrets: Vec<Exposable>,
-    /// The credentials whose secrets are issued, where none was issued yet.
+    /// The credentials of which no secret has been issued yet.
     pub(super) awaited: Vec<CredentialName>,
 }
 
@@ -104,7 +104,7 @@ impl BoundSecrets {
     }
 }
 
-/// A secret that an origin may have been shown.
+/// A secret that may have been shown to an origin.
 #[derive(Clone)]
 pub(super) struct Exposable {
     pub(super) credential: CredentialName,
@@ -123,7 +123,7 @@ impl Exposable {
 }
 
 impl Wanted<'_> {
-    /// The secrets that can come back. Private keys are left out, because they are never sent.
+    /// Returns the secrets that can be echoed. Private keys are left out: they are never sent.
     pub(super) fn all(&self) -> impl Iterator<Item = Exposable> {
         let lent = self.lent.iter();
         let lent = lent.map(|(name, cached)| Exposable::new(name, cached));
@@ -136,7 +136,7 @@ impl TemporarySecrets {
     /// Pairs the secrets with their phantoms.
     ///
     /// # Errors
-    /// [`Error::Unscrubbable`] if one could not be found in answers.
+    /// [`Error::Unscrubbable`] if one could not be found in responses.
     pub(super) fn new(
         phantoms: Arc<TemporaryPhantoms>,
         secrets: [Arc<Secret>; 3],
@@ -164,12 +164,12 @@ impl SearchSnapshot {
         }
     }
 
-    /// Whether this search already includes everything wanted.
+    /// Whether this search already includes all wanted secrets.
     pub(super) fn covers(&self, wanted: &Wanted<'_>) -> bool {
         self.has(wanted, |_| true)
     }
 
-    /// Whether this search includes everything wanted, and every other session was told of it.
+    /// Whether this search and that of every other session include all wanted secrets.
     pub(super) fn shares(&self, wanted: &Wanted<'_>) -> bool {
         self.has(wanted, |known| known.told.load(Ordering::Acquire))
     }
@@ -186,13 +186,13 @@ impl SearchSnapshot {
             && bound.all(|secret| has(secret, false))
     }
 
-    /// What is known of a secret.
+    /// Returns the entry of a secret.
     pub(super) fn of(&self, secret: &Arc<Secret>) -> Option<&ExposedSecret> {
         let mut known = self.known.iter();
         known.find(|known| Arc::ptr_eq(&known.secret, secret))
     }
 
-    /// Whether the session asked for the credential, but is not searched for this secret of it.
+    /// Whether the session used the credential, but its search lacks this secret of it.
     pub(super) fn lacks(&self, one: &Exposable) -> bool {
         let mut known = self.known.iter();
         let asked = self.exposure.awaited.contains(&one.credential)
@@ -200,7 +200,7 @@ impl SearchSnapshot {
         asked && self.of(&one.secret).is_none()
     }
 
-    /// The same session's search, with these secrets.
+    /// Returns the same session's search, with these secrets.
     pub(super) fn with(
         &self,
         known: Vec<ExposedSecret>,
@@ -221,9 +221,9 @@ impl SearchSnapshot {
         }
     }
 
-    /// The search for the answer to a failed request, in which services repeat signatures.
+    /// Returns the search of the response to a failed request, in which services repeat signatures.
     ///
-    /// Includes the signatures made for the request, and the session's latest.
+    /// Includes the signatures made for the request, and the session's latest ones.
     pub(super) fn with_signatures(&self, made: &[Arc<Signature>]) -> Arc<EchoSearch> {
         let (number, mut signatures) = self.signatures.that_hold();
         let is_late = |one: &&Arc<Signature>| !signatures.iter().any(|late| Arc::ptr_eq(late, one));
@@ -253,7 +253,7 @@ impl SearchSnapshot {
 /// Pairs the forms of a secret with its replacement: its phantom, or a mask if there is none.
 ///
 /// # Errors
-/// [`Error::Unscrubbable`] if the secret could not be found in answers.
+/// [`Error::Unscrubbable`] if the secret could not be found in responses.
 pub(super) fn forms(secret: &Secret, phantom: Option<&Phantom>) -> Result<Arc<SecretForms>, Error> {
     let real = secret.expose();
     let sharing = |stand_in: &[u8], phantom: &[u8]| {

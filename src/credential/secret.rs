@@ -16,7 +16,7 @@ use super::scrub;
 ///
 /// Only the credential module sees its bytes. They are visible ASCII without spaces, so no header,
 /// query or cookie that contains them can be split in two. A private key may have several lines,
-/// since it is never sent. Pages are not locked in memory: the process must forbid core dumps and
+/// because it is never sent. Pages are not locked in memory: the process must forbid core dumps and
 /// tracing as a whole.
 pub struct Secret {
     bytes: Box<[u8]>,
@@ -24,7 +24,7 @@ pub struct Secret {
     needles: scrub::SharedNeedles,
 }
 
-/// Why a value cannot be used as a secret. The message says what to do, and never contains the
+/// Why a value cannot be used as a secret. The message names the remedy, and never contains the
 /// value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretUnsafe {
@@ -59,7 +59,7 @@ pub enum SecretUnsafe {
     /// It is not the required private key.
     #[error(transparent)]
     Key(#[from] KeyFault),
-    /// It equals the session's phantom, by chance or by somebody's choice.
+    /// It equals the session's phantom, by chance or by someone's choice.
     #[error("the secret is the phantom that the session holds; start another session")]
     Phantom,
     /// It has a character that would end its place: a colon in a Basic user name, a semicolon in a
@@ -138,7 +138,7 @@ impl Secret {
         self.private_key
     }
 
-    /// The form of the private key, from which a phantom is made.
+    /// Returns the form of the private key, from which a phantom is made.
     ///
     /// # Errors
     /// [`SecretUnsafe::Key`] if the algorithm does not sign with it.
@@ -146,13 +146,13 @@ impl Secret {
         Ok(KeyForm::of(algorithm, &self.bytes)?)
     }
 
-    /// What a client of a proxy may present, with this secret as the password.
+    /// Returns the credentials that a proxy's client may present, with this secret as the password.
     pub fn password_of(&self, user: &str) -> UserPassword {
         UserPassword::new(user, self.expose())
     }
 
-    /// A field's value with this secret behind a word such as `Bearer `, for a request of the
-    /// gateway's own. It is not printed by Debug.
+    /// Returns a field value with this secret after a word such as `Bearer `, for a request of the
+    /// gateway's own. `Debug` does not print the value.
     pub fn own_field(&self, before: &str) -> Option<HeaderValue> {
         let whole = Zeroizing::new([before.as_bytes(), self.expose()].concat());
         let mut value = HeaderValue::from_bytes(&whole).ok()?;
@@ -160,8 +160,8 @@ impl Secret {
         Some(value)
     }
 
-    /// The value of a field for Basic (RFC 7617), with this secret as `user:password`; `None` if it
-    /// has no colon.
+    /// Returns the field value for Basic (RFC 7617), with this secret as `user:password`; `None` if
+    /// it has no colon.
     pub fn basic_field(&self) -> Option<HeaderValue> {
         let is_pair = self.expose().contains(&b':');
         let encoded = Zeroizing::new(STANDARD.encode(self.expose()));
@@ -170,7 +170,7 @@ impl Secret {
         is_pair.then_some(value)
     }
 
-    /// The value of a field for Bearer (RFC 6750); `None` if it has what no field may have.
+    /// Returns the field value for Bearer (RFC 6750); `None` if it is not valid in a field.
     pub fn bearer_field(&self) -> Option<HeaderValue> {
         let text = Zeroizing::new([b"Bearer ", self.expose()].concat());
         let mut value = HeaderValue::from_bytes(&text).ok()?;
@@ -178,13 +178,13 @@ impl Secret {
         Some(value)
     }
 
-    /// The key that seals the gateway's state, with this secret as its text; `None` if it has
-    /// another form.
+    /// Returns the key that seals the gateway's state, with this secret as its text; `None` if the
+    /// text is not a key.
     pub fn sealing_key(&self) -> Option<SealingKey> {
         SealingKey::from_text(self.expose())
     }
 
-    /// The secret's shape, from which a phantom is made; `claims` if it is a token of a login.
+    /// Returns the secret's shape, from which a phantom is made; `claims` for a token of a login.
     pub fn shape(&self, claims: Option<&[String]>) -> Shape {
         match claims {
             Some(claims) => Shape::of_login(&self.bytes, claims),
@@ -192,14 +192,14 @@ impl Secret {
         }
     }
 
-    /// Whether a text equals the secret. Takes the same time wherever they differ.
+    /// Whether a text equals the secret. Takes the same time wherever the two differ.
     #[must_use]
     pub fn is(&self, text: &[u8]) -> bool {
         self.bytes.ct_eq(text).into()
     }
 
-    /// What overwrites echoes of the secret and of its parts: its phantom or a mask of the same
-    /// length.
+    /// Returns the text that overwrites echoes of the secret and of its parts: its phantom, or a
+    /// mask of the same length.
     ///
     /// The mask is used if the two differ in length or in the position of punctuation: renewed
     /// secrets, web tokens, and declared alphabets with `-` and `_`.

@@ -1,6 +1,6 @@
-//! Remembers what a store gave for one credential.
+//! Remembers the secrets of one credential.
 //!
-//! An origin that was shown a secret may still return it after that secret was replaced.
+//! An origin that was shown a secret may still repeat it after the secret was replaced.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,30 +11,30 @@ use tokio::time::Instant;
 
 use super::secret::Secret;
 
-/// The secrets that a store gave, the latest last.
+/// The secrets from a store, the latest last.
 #[derive(Default)]
 pub(super) struct SecretHistory(Mutex<Vec<One>>);
 
 struct One {
     secret: Arc<Secret>,
-    /// When its lease ends. For a replaced secret, no earlier than its replacement.
+    /// The end of its lease. For a replaced secret, no earlier than its replacement.
     ends: Option<Instant>,
-    /// Whether every session that is searched for the credential was told of it.
+    /// Whether it is in the search of every session that is searched for the credential.
     told: Arc<AtomicBool>,
 }
 
 impl SecretHistory {
-    /// Remembers a secret that the store gave.
+    /// Remembers a secret from the store.
     pub(super) fn add(&self, secret: &Arc<Secret>, ends: Option<Instant>) {
         self.add_at(secret, ends, Instant::now());
     }
 
-    /// The secrets that are still searched for.
+    /// Returns the secrets that are still searched for.
     pub(super) fn all(&self) -> Vec<Arc<Secret>> {
         self.all_at(Instant::now())
     }
 
-    /// Whether the store gave this secret, and it is still searched for.
+    /// Whether this secret came from the store and is still searched for.
     pub(super) fn has(&self, secret: &Arc<Secret>) -> bool {
         let given = self.0.lock();
         given.iter().any(|one| Arc::ptr_eq(&one.secret, secret))
@@ -44,7 +44,7 @@ impl SecretHistory {
         let mut given = self.0.lock();
         let mut known = given.iter_mut();
         if let Some(known) = known.find(|one| Arc::ptr_eq(&one.secret, secret)) {
-            // Its lease may have been renewed. A secret without an end keeps none.
+            // Its lease may have been renewed. A secret without an end still has none.
             known.ends = known
                 .ends
                 .map(|before| ends.map_or(before, |ends| ends.max(before)));
@@ -67,15 +67,15 @@ impl SecretHistory {
         given.iter().map(|one| one.secret.clone()).collect()
     }
 
-    /// Notes whether every session was told of a secret; of one that was dropped, only for whom it
-    /// is given to.
+    /// Returns the flag whether every session's search has a secret. A secret that was dropped gets
+    /// a flag of its own.
     pub(super) fn told(&self, secret: &Arc<Secret>) -> Arc<AtomicBool> {
         let given = self.0.lock();
         let known = given.iter().find(|one| Arc::ptr_eq(&one.secret, secret));
         known.map(|one| one.told.clone()).unwrap_or_default()
     }
 
-    /// Whether the store ever gave a secret.
+    /// Whether any secret came from the store.
     pub(super) fn is_some(&self) -> bool {
         let given = self.0.lock();
         !given.is_empty()
@@ -83,7 +83,7 @@ impl SecretHistory {
 }
 
 /// Drops old secrets: those that ended long ago and are not among the latest, and the oldest beyond
-/// the byte limit. The latest one always stays.
+/// the byte limit. The latest secret always stays.
 fn prune(given: &mut Vec<One>, now: Instant) {
     let mut bytes = 0;
     let is_kept = |(late, one): (usize, &One)| {
@@ -95,12 +95,12 @@ fn prune(given: &mut Vec<One>, now: Instant) {
     given.retain(|_| kept.pop().unwrap_or(true));
 }
 
-/// How many of the latest secrets are searched for, no matter how old they are.
+/// The number of the latest secrets that are searched for, no matter how old they are.
 const MOST_LATEST: usize = 4;
 /// How long a secret is searched for after its end.
 const LOOKED_FOR: Duration = Duration::from_secs(10 * 60);
-/// The limit for one credential's searched secrets, in bytes. Their forms take some hundred times
-/// as much memory.
+/// The limit for one credential's searched secrets, in bytes. Their forms take about a hundred
+/// times as much memory.
 const MOST_BYTES: usize = 64 << 10;
 
 #[cfg(test)]

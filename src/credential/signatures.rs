@@ -1,5 +1,4 @@
-//! The signatures made for a session. Each authorizes its request for some minutes, whoever sends
-//! it.
+//! The signatures made for a session. For some minutes, each authorizes its request for any sender.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -14,12 +13,12 @@ use super::secret::mask;
 /// A signature as text.
 pub(super) struct Signature {
     text: Zeroizing<Vec<u8>>,
-    /// Built only when an answer is searched for it, which is rare.
+    /// Built only when a response is searched for it, which is rare.
     forms: OnceLock<Option<Arc<SecretForms>>>,
 }
 
 impl Signature {
-    /// The forms in which services repeat it.
+    /// Returns the forms in which services repeat it.
     pub(super) fn forms(&self) -> Option<Arc<SecretForms>> {
         let made = || SecretForms::of_text(&self.text, &mask(&self.text)).ok();
         self.forms.get_or_init(|| made().map(Arc::new)).clone()
@@ -33,12 +32,12 @@ pub(super) struct Signatures(Mutex<Late>);
 #[derive(Default)]
 struct Late {
     signatures: VecDeque<(Instant, Arc<Signature>)>,
-    /// How many there have been in total.
+    /// The number of all signatures so far.
     number: u64,
 }
 
 impl Signatures {
-    /// Keeps a signature's texts while it is valid, and returns those that can be searched for.
+    /// Keeps a signature's texts while it is valid, and returns the ones that can be searched for.
     pub(super) fn keep(&self, texts: Vec<Vec<u8>>) -> Vec<Arc<Signature>> {
         // Masking a text that looks like a mask would change nothing.
         let hides = |text: &Vec<u8>| text.len() >= SHORTEST && mask(text)[..] != text[..];
@@ -64,7 +63,7 @@ impl Signatures {
         late.signatures.is_empty()
     }
 
-    /// The latest signatures that are still valid, and how many there have been in total.
+    /// Returns the latest signatures that are still valid, and the number of all so far.
     pub(super) fn that_hold(&self) -> (u64, Vec<Arc<Signature>>) {
         let late = self.0.lock();
         let holds = |made: &Instant| made.elapsed() < HOLDS_FOR;
@@ -73,7 +72,7 @@ impl Signatures {
     }
 }
 
-/// How many of a session's latest signatures are searched for.
+/// The number of a session's latest signatures that are searched for.
 const MOST_SIGNATURES: usize = 32;
 
 /// AWS accepts a signature for 15 minutes, other services for less.

@@ -5,8 +5,8 @@ use http::header::CONTENT_TYPE;
 
 /// Tracks message lengths.
 ///
-/// A message's end is an end of text: the next length's first byte is in no secret, so nothing must
-/// be held back there.
+/// The end of a message is an end of text: no secret contains the first byte of the next length, so
+/// nothing must be held back there.
 pub(super) struct MessageEnds {
     layout: &'static Layout,
     header: [u8; LONGEST_HEADER],
@@ -60,7 +60,7 @@ impl Layout {
 }
 
 impl MessageEnds {
-    /// Creates a tracker if the content type has messages.
+    /// Creates a tracker if messages of this content type have lengths.
     pub(super) fn told_by(fields: &HeaderMap) -> Option<Self> {
         let kind = fields.get(CONTENT_TYPE)?.as_bytes();
         let end = memchr::memchr(b';', kind).unwrap_or(kind.len());

@@ -1,6 +1,6 @@
-//! What answers are searched for. It depends on the secrets alone, so all sessions share it.
+//! The needles that responses are searched for. They depend only on secrets: sessions share them.
 //!
-//! A secret keeps weak references, so what no session searches for is wiped and freed.
+//! A secret keeps weak references, so needles that no session uses are wiped and freed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,13 +19,13 @@ use crate::part::DrawnPart;
 pub(super) struct Needle {
     pub(super) secret: Zeroizing<Vec<u8>>,
     pub(super) piece: Option<Piece>,
-    /// Which of its bytes depend on the secret, and not only on the spelling.
+    /// Which of its bytes depend on the secret, rather than only on the spelling.
     telling: Zeroizing<Box<[bool]>>,
 }
 
 /// All spellings of one secret, and the blocks that find them. Has no `Debug`.
 pub(super) struct Needles {
-    /// Secrets that were met later have higher ones.
+    /// Counts up with each new secret that is searched for.
     number: u64,
     part: Option<DrawnPart>,
     needles: Vec<Needle>,
@@ -33,17 +33,17 @@ pub(super) struct Needles {
     whole: [OnceLock<Blocks>; GRID_COUNT],
     pieces: [OnceLock<Blocks>; GRID_COUNT],
     partial: WeakList<PartialMatcher>,
-    /// The sets of which this was met last.
+    /// The sets in which this secret has the highest number.
     sets: WeakList<NeedleSet>,
 }
 
-/// What one secret is searched for as. It belongs to the secret, so a renewed one has its own.
+/// The needles of one secret. They belong to the secret, so a renewed secret has its own.
 #[derive(Default)]
 pub(crate) struct SharedNeedles(WeakList<Needles>);
 
 impl SharedNeedles {
-    /// The spellings of the secret whose forms these are. They are the same in all sessions but for
-    /// the part that is searched for in pieces, which leaves out what a phantom has too.
+    /// Returns the spellings of the secret that has these forms. Sessions share them, unless the
+    /// part to search for in pieces differs, which leaves out letters that the phantom has too.
     pub(super) fn of(&self, part: Option<DrawnPart>, forms: &[SecretForm]) -> Arc<Needles> {
         let is_same = |one: &Needles| one.part == part && one.needles.len() == forms.len();
         let made = || Arc::new(Needles::new(part.clone(), forms));
@@ -69,54 +69,54 @@ impl Needles {
         self.part.as_ref()
     }
 
-    /// The secret itself, which is its first spelling.
+    /// Returns the secret itself, which is its first spelling.
     pub(super) fn plain(&self) -> &[u8] {
         self.first().map_or(&[], |needle| &needle.secret)
     }
 
-    /// The secret itself, and which pieces of it are searched for.
+    /// Returns the needle of the secret itself, which is the first.
     pub(super) fn first(&self) -> Option<&Needle> {
         self.needles.first()
     }
 
-    /// The matcher of another session, if that is equal.
+    /// Returns an equal matcher that another session uses, or this one.
     pub(super) fn partial(&self, of: PartialMatcher) -> Arc<PartialMatcher> {
         let made = Arc::new(of);
         self.partial
             .find_or_make(|one| *one == *made, || made.clone())
     }
 
-    /// The blocks that find whole forms.
+    /// Returns the blocks that find whole forms.
     pub(super) fn whole(&self, grid: Grid) -> &Blocks {
         let entries = || self.needles.iter().enumerate().map(whole_of);
         self.whole[grid.number()].get_or_init(|| grid.blocks(entries()))
     }
 
-    /// The blocks that also find pieces.
+    /// Returns the blocks that also find pieces.
     pub(super) fn pieces(&self, grid: Grid) -> &Blocks {
         let entries = || self.needles.iter().enumerate().map(piece_of);
         self.pieces[grid.number()].get_or_init(|| grid.blocks(entries()))
     }
 
-    /// The length of the shortest form.
+    /// Returns the length of the shortest form.
     pub(super) fn shortest(&self) -> usize {
         let lengths = self.needles.iter().map(|needle| needle.secret.len());
         lengths.min().unwrap_or(usize::MAX)
     }
 
-    /// The length of the shortest piece, or of the shortest form if there are no pieces.
+    /// Returns the length of the shortest piece, or of the shortest form if there are no pieces.
     pub(super) fn shortest_piece(&self) -> usize {
         let entries = self.needles.iter().enumerate().map(piece_of);
         entries.map(|one| one.least).min().unwrap_or(usize::MAX)
     }
 
-    /// The length of the longest run that is too short to be a piece.
+    /// Returns the length of the longest run that is too short to be a piece.
     fn reach(&self) -> usize {
         let pieces = self.needles.iter().filter_map(|one| one.piece.as_ref());
         pieces.map(Piece::longest_that_is_none).max().unwrap_or(0)
     }
 
-    /// Whether pieces of it are searched for.
+    /// Whether the secret is searched for in pieces.
     fn has_pieces(&self) -> bool {
         self.needles.iter().any(|needle| needle.piece.is_some())
     }
@@ -170,9 +170,9 @@ pub(super) struct NeedleSet {
 }
 
 impl NeedleSet {
-    /// The set of these secrets, in this order.
+    /// Returns the set of these secrets, in this order.
     pub(super) fn of(secrets: Vec<Arc<Needles>>) -> Arc<Self> {
-        // The one that was met last keeps it. If that is a session's own, nobody else asks for it.
+        // The latest secret keeps the set. If it is a session's own, no other session looks it up.
         let Some(last) = secrets.iter().max_by_key(|one| one.number).cloned() else {
             return Arc::new(Self::new(secrets));
         };
@@ -209,22 +209,22 @@ impl NeedleSet {
         }
     }
 
-    /// The needle of a form's number.
+    /// Returns the needle of a form's number.
     pub(super) fn needle(&self, number: usize) -> &Needle {
         let (secret, form) = split(number);
         &self.secrets[secret].needles[form]
     }
 
-    /// The needles of all secrets.
+    /// Returns the needles of all secrets.
     pub(super) fn needles(&self) -> impl Iterator<Item = &Needle> {
         self.secrets.iter().flat_map(|one| &one.needles)
     }
 }
 
-/// Sorts secrets so that sessions that met them in another order share one set.
+/// Sorts secrets so that sessions that received them in another order share one set.
 ///
-/// Equal texts under several names stay as they are: which of their phantoms is written depends on
-/// the order.
+/// Equal secrets under several names keep their order: it decides which of their phantoms is
+/// written.
 pub(super) fn sort<T>(secrets: &mut [T], needles: impl Fn(&T) -> &Arc<Needles>) {
     let texts: BTreeSet<_> = secrets.iter().map(|one| needles(one).plain()).collect();
     if texts.len() == secrets.len() {
@@ -232,14 +232,14 @@ pub(super) fn sort<T>(secrets: &mut [T], needles: impl Fn(&T) -> &Arc<Needles>) 
     }
 }
 
-/// A form's number: the index of its secret, and its index within that.
+/// Splits a form's number into the index of its secret and its index in that secret.
 pub(super) fn split(number: usize) -> (usize, usize) {
     (number >> FORM_BITS, number & ((1 << FORM_BITS) - 1))
 }
 
 const FORM_BITS: u32 = 8;
 
-/// What several sessions use at one time. Freed when the last of them drops it.
+/// Values that several sessions share. Each is freed when the last of them drops it.
 struct WeakList<T>(Mutex<Vec<Weak<T>>>);
 
 impl<T> Default for WeakList<T> {
@@ -249,7 +249,7 @@ impl<T> Default for WeakList<T> {
 }
 
 impl<T> WeakList<T> {
-    /// Returns the one that exists already, or makes it, for which nobody waits.
+    /// Returns the existing value, or a new one, which is made outside of the lock.
     fn find_or_make(&self, is_same: impl Fn(&T) -> bool, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         let known = |all: &[Weak<T>]| {
             let mut live = all.iter().filter_map(Weak::upgrade);

@@ -54,7 +54,7 @@ impl PartialMatcher {
         self.any[usize::from(byte)]
     }
 
-    /// The length of the tail that could be the beginning of a form.
+    /// Returns the length of the tail that could be the beginning of a form.
     pub(super) fn length(&self, bytes: &[u8]) -> usize {
         let unbroken = self.unbroken(bytes);
         // Most content ends with another byte.
@@ -67,7 +67,7 @@ impl PartialMatcher {
         }
     }
 
-    /// The length of the tail that could begin a form without separators.
+    /// Returns the length of the tail that could begin a form without separators.
     ///
     /// Base64 can be cut after any letter, so after a letter the tail is the whole run of usual
     /// bytes. After another byte, such as the bracket that ends most JSON, it is the longest match
@@ -83,7 +83,7 @@ impl PartialMatcher {
         }
     }
 
-    /// How much of a run matches some form up to the mark at the end of the run.
+    /// Returns how much of a run matches some form up to the mark at the end of the run.
     fn up_to_mark(&self, run: &[u8], last: u8) -> usize {
         let first = self.marks.partition_point(|(mark, ..)| *mark < last);
         let places = self.marks[first..]
@@ -112,8 +112,8 @@ impl PartialMatcher {
     }
 }
 
-/// The forms without separators, numbered. All text has spaces and colons, so separated hex is
-/// recognized in another way.
+/// Returns the forms without separators, numbered. All text has spaces and colons, so separated hex
+/// is recognized in another way.
 fn unbroken_forms(forms: &[SecretForm]) -> impl Iterator<Item = (usize, &SecretForm)> {
     let numbered = forms.iter().enumerate();
     numbered.filter(|(_, form)| form.between.is_none())
@@ -125,13 +125,13 @@ fn set_of(bytes: impl Iterator<Item = u8>) -> [bool; 256] {
     set
 }
 
-/// Which bytes separated hex may contain.
+/// Returns the set of bytes that separated hex may contain.
 fn bytes_in_hex(between: &[&'static [u8]]) -> [bool; 256] {
     let digits = (0..=u8::MAX).filter(|byte| byte.is_ascii_hexdigit() && !between.is_empty());
     set_of(between.iter().copied().flatten().copied().chain(digits))
 }
 
-/// The bytes that base64 never contains, with their offsets, sorted.
+/// Returns the bytes of forms that base64 never contains, with their offsets, sorted.
 fn marks(forms: &[SecretForm]) -> Vec<(u8, Reverse<u32>, u32)> {
     let mut marks = Vec::new();
     for (index, form) in unbroken_forms(forms) {
@@ -146,7 +146,7 @@ fn marks(forms: &[SecretForm]) -> Vec<(u8, Reverse<u32>, u32)> {
     marks
 }
 
-/// The length of the tail that is separated hex; its last byte may be incomplete.
+/// Returns the length of the tail that is separated hex; its last byte may be incomplete.
 fn in_hex(bytes: &[u8], between: &[u8]) -> usize {
     let is_pair = |pair: &[u8]| pair.iter().all(u8::is_ascii_hexdigit);
     let pair_before = |end: usize| {
@@ -176,7 +176,7 @@ fn in_hex(bytes: &[u8], between: &[u8]) -> usize {
     cut_in_a_pair.chain(cut_between).max().unwrap_or(0)
 }
 
-/// What recognizes a beginning: any letter or digit may stand for any other.
+/// Returns the shape that recognizes a beginning: any letter or digit may stand for any other.
 fn shape(stand_in: &[u8]) -> Box<[u8]> {
     let letter = |byte: &u8| match byte.is_ascii_alphanumeric() {
         true => b'a',
@@ -190,5 +190,5 @@ fn is_coded(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/-_".contains(byte)
 }
 
-/// How many bytes are compared at most; if more were needed, the whole run is held back.
+/// The most bytes that are compared; if more were needed, the whole run is held back.
 const MOST_STEPS: usize = 4096;

@@ -1,11 +1,11 @@
-//! Which pieces of a form count as echoed.
+//! The pieces of a form that count as echoed.
 
 use std::ops::Range;
 
 use super::spelling::Spelled;
 use crate::part::{DrawnPart, LEAST_DIGITS};
 
-/// Which pieces of a form are searched for.
+/// The pieces of a form that are searched for.
 #[derive(Clone)]
 pub(super) struct Piece {
     /// The range of the letters that count.
@@ -21,12 +21,12 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// The pieces of a form that is spelled byte by byte.
+    /// Returns the pieces of a form that is spelled byte by byte.
     pub(super) fn of_spelling(text: &Spelled, part: &DrawnPart) -> Self {
         let bytes = &text.bytes[part.letters.clone()];
         let length = |row: &[Range<usize>]| row[row.len() - 1].end - row[0].start;
         let least = |bytes: &[Range<usize>], count: usize| bytes.windows(count).map(length).min();
-        // Extends to where the neighbouring letters would be complete.
+        // Extends to the point where the neighbouring letters would be complete.
         let alone = |row: &Range<usize>| {
             let before = row.start.checked_sub(1);
             let before = before.map_or(0, |at| text.bytes[at].start + 1);
@@ -47,7 +47,7 @@ impl Piece {
         }
     }
 
-    /// The pieces of a form in base64: the characters made only of a part's letters.
+    /// Returns the pieces of a form in base64: the characters made only of a part's letters.
     pub(super) fn of_sextets(part: &DrawnPart, shift: usize, length: usize) -> Self {
         let first = (8 * shift).div_ceil(6);
         let at = |letter: usize| 8 * (shift + letter);
@@ -66,7 +66,7 @@ impl Piece {
         }
     }
 
-    /// The length of the longest run that is too short to be a piece.
+    /// Returns the length of the longest run that is too short to be a piece.
     pub(super) fn longest_that_is_none(&self) -> usize {
         match self.digits.is_empty() {
             true => self.least - 1,
@@ -74,7 +74,7 @@ impl Piece {
         }
     }
 
-    /// How many bytes a run at this place needs to count.
+    /// Returns how many bytes a run in this range needs to count.
     pub(super) fn least_in(&self, row: &Range<usize>) -> usize {
         let holds = |digits: &Range<usize>| digits.start <= row.start && row.end <= digits.end;
         match self.digits.iter().any(holds) {

@@ -15,15 +15,15 @@ use crate::guesses::Guesses;
 
 /// Finds echoes of all secrets that a session's origins know.
 ///
-/// What is searched for is shared with the sessions that search for the same secrets. What replaces
-/// it is this session's.
+/// The needles are shared with the sessions that search for the same secrets. The replacements are
+/// this session's own.
 ///
 /// Its memory is wiped on drop. Has no `Debug`.
 pub struct EchoSearch {
     /// In the order of the set.
     secrets: Vec<Arc<SecretForms>>,
     pub(super) set: Arc<NeedleSet>,
-    /// The distinct ones: secrets of one shape share a matcher.
+    /// The distinct matchers: secrets of one shape share one.
     pub(super) partial: Vec<Arc<PartialMatcher>>,
     /// Whether an echo can be replaced by text of another length.
     resizes: bool,
@@ -37,9 +37,9 @@ pub(super) struct Echo {
     /// Relative to the start of the buffer; negative if it began in bytes already passed on.
     pub(super) start: isize,
     form: usize,
-    /// Where in the form it begins.
+    /// The offset in the form at which the echo begins.
     from: usize,
-    /// The character to write as the last of `length` bytes, if that is a base64 tail.
+    /// The character to write as the last of `length` bytes, if the last byte is a base64 tail.
     tail: Option<u8>,
     /// Whether the phantom's spelling replaces it, rather than the stand-in.
     whole: bool,
@@ -62,10 +62,10 @@ impl Echo {
     }
 }
 
-/// What a buffer contains.
+/// The findings in a buffer.
 pub(super) struct Scan {
     pub(super) found: Vec<Echo>,
-    /// From here on, the bytes could by their shape be an incomplete echo.
+    /// The offset from which the bytes could, by their shape, be an incomplete echo.
     pub(super) hold: usize,
 }
 
@@ -74,7 +74,7 @@ impl EchoSearch {
     ///
     /// # Errors
     /// [`Unscrubbable`] by cause. The caller must then not lend that secret, or not show the
-    /// answer.
+    /// response.
     pub fn new<'a>(
         lent: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, Unscrubbable> {
@@ -126,7 +126,7 @@ impl EchoSearch {
         self.secrets[secret].replacement(form)
     }
 
-    /// Counts the parts of secrets that the session met.
+    /// Returns the counter of the parts of secrets that the session received.
     pub fn guesses(&self) -> &Guesses {
         &self.guesses
     }
@@ -174,7 +174,7 @@ impl EchoSearch {
     /// Removes a field whose name contains an echo.
     ///
     /// # Errors
-    /// [`Guessed`] if the session may see nothing of it.
+    /// [`Guessed`] if the session may see no part of the section.
     pub fn scrub_fields(&self, fields: &mut HeaderMap) -> Result<u64, Guessed> {
         let mut changed = 0;
         for value in fields.values_mut() {
@@ -255,18 +255,18 @@ impl EchoSearch {
         }
     }
 
-    /// The length of the longest form.
+    /// Returns the length of the longest form.
     pub fn longest(&self) -> usize {
         let lengths = self.partial.iter().map(|one| one.longest);
         lengths.max().unwrap_or(0)
     }
 
-    /// The most bytes already passed on that can matter.
+    /// Returns the most bytes already passed on that can matter.
     pub(super) fn reach(&self) -> usize {
         self.set.reach
     }
 
-    /// The end of the bytes passed on that could form a piece with what follows.
+    /// Returns the end of the bytes passed on that could form a piece with the following bytes.
     pub(super) fn past<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         match bytes.last() {
             Some(last)
@@ -308,8 +308,8 @@ impl EchoSearch {
 
     /// Decides which echoes are replaced by their phantom as a whole.
     ///
-    /// Those are the complete ones that overlap no other echo, including `open` ones. If the length
-    /// must not change, only echoes as long as their phantom qualify.
+    /// Those are the complete echoes that overlap no other echo, including `open` ones. If the
+    /// length must not change, only echoes as long as their phantom qualify.
     pub(super) fn name_whole(&self, found: &mut [Echo], open: &[Echo], resize: bool) {
         found.sort_unstable_by_key(|echo| echo.start);
         let mut covered = open.iter().map(Echo::end).max().unwrap_or(isize::MIN);
@@ -371,12 +371,12 @@ impl EchoSearch {
     }
 }
 
-/// The ranges of `text` that `name` has too, of at least this length, whatever the case of letters.
+/// Returns the ranges of `text` that also occur in `name`, ignoring case, of at least this length.
 fn common_rows(name: &[u8], text: &[u8], least: usize) -> Vec<Range<usize>> {
     let mut rows = Vec::new();
     let mut add = |row: Range<usize>| rows.extend((row.len() >= least).then_some(row));
     for shift in 0..(name.len() + text.len()).saturating_sub(1) {
-        // The first byte of the name stands over this one of the text, or behind it.
+        // The first byte of the name is aligned with this byte of the text, or comes after it.
         let (at, from) = (
             text.len().saturating_sub(shift + 1),
             (shift + 1).saturating_sub(text.len()),
@@ -419,7 +419,7 @@ impl SearchPass<'_> {
                 }
             });
         }
-        // An echo inside another is part of that one.
+        // An echo inside another echo is part of that one.
         let is_piece = |echo: &Echo| echo.length < search.needle(echo.form).secret.len();
         self.found.sort_unstable_by_key(|echo| {
             (echo.start, Reverse(echo.length), is_piece(echo), echo.form)

@@ -1,4 +1,4 @@
-//! How a text appears inside base64, at each of the three alignments.
+//! The base64 characters of a text, at each of the three alignments.
 
 use zeroize::Zeroizing;
 
@@ -14,7 +14,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// The same tail, to be overwritten with the bits of another text; `None` if these are equal.
+    /// Returns a tail that is overwritten with the bits of another text; `None` if these are equal.
     pub(super) fn written_as(self, other: Tail) -> Option<Tail> {
         let tail = Tail {
             phantom: other.secret,
@@ -23,7 +23,7 @@ impl Tail {
         (tail.secret != tail.phantom).then_some(tail)
     }
 
-    /// The character to write in place of this one, if its known bits match the secret.
+    /// Returns the character to write in place of this one, if its known bits match the secret.
     pub(super) fn replace(self, character: u8) -> Option<u8> {
         let alphabet = [self.alphabet, STANDARD, URL_SAFE]
             .into_iter()
@@ -34,11 +34,11 @@ impl Tail {
     }
 }
 
-/// The base64 characters made only of these bytes, with `shift` bytes before them in the first
-/// group.
+/// Returns the base64 characters made only of these bytes, with `shift` bytes before them in the
+/// first group.
 ///
-/// If `shift` is not 0, the character before them contains 2 or 4 high bits of the first byte
-/// beside foreign bits, and is left unchanged. It reveals at most the class of that byte, which the
+/// If `shift` is not 0, the character before them contains 2 or 4 high bits of the first byte next
+/// to foreign bits, and is left unchanged. It reveals at most the class of that byte, which the
 /// phantom reveals too. The character after them is the [`Tail`].
 pub(super) fn sextets(
     bytes: &[u8],

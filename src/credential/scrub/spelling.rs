@@ -13,7 +13,7 @@ pub(super) struct Spelled {
     pub(super) between: Option<&'static [u8]>,
 }
 
-/// All spellings byte by byte, always the same number in the same order.
+/// Returns all spellings byte by byte, always the same number in the same order.
 pub(super) fn spellings(bytes: &[u8]) -> Vec<Spelled> {
     let mut all = usual_spellings(bytes);
     for digits in [LOWER, UPPER] {
@@ -32,7 +32,7 @@ pub(super) fn spellings(bytes: &[u8]) -> Vec<Spelled> {
             json_unicode(byte, digits, out)
         }));
     }
-    // Case that is lost on the way. Keys in hex are the same in both.
+    // Letter case that is lost in transit. Keys in hex are equivalent in both.
     for recased in [u8::to_ascii_lowercase, u8::to_ascii_uppercase] {
         all.push(spell(bytes, b"", |byte, out| out.push(recased(&byte))));
     }
@@ -41,7 +41,7 @@ pub(super) fn spellings(bytes: &[u8]) -> Vec<Spelled> {
     all
 }
 
-/// The spellings in which letters and digits stand for themselves.
+/// Returns the spellings in which letters and digits stand for themselves.
 pub(super) fn usual_spellings(bytes: &[u8]) -> Vec<Spelled> {
     let mut all = vec![spell(bytes, b"", |byte, out| out.push(byte))];
     for digits in [LOWER, UPPER] {
@@ -106,7 +106,7 @@ fn percent(byte: u8, kept: &str, digits: &[u8; 16], out: &mut Vec<u8>) {
     }
 }
 
-/// RFC 8259 §7: what must be escaped, and what some writers escape too.
+/// Escapes as JSON (RFC 8259 §7): the required characters, and those that some writers escape too.
 fn json(byte: u8, escaped: &str, digits: &[u8; 16], out: &mut Vec<u8>) {
     match byte {
         b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
@@ -131,7 +131,7 @@ const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 /// sources).
 const BETWEEN_HEX: [&[u8]; 6] = [b" ", b":", b"-", b",0x", b", 0x", b" 0x"];
 
-/// What surrounds each hex byte: full percent-encoding, string literals, HTML references.
+/// The text around each hex byte: full percent-encoding, string literals, HTML references.
 const AROUND_HEX: [(&[u8], &[u8]); 4] =
     [(b"%", b""), (b"\\x", b""), (b"&#x", b";"), (b"&#x00", b";")];
 
@@ -146,11 +146,11 @@ const KEPT_IN_PERCENT: [&str; 6] = [
     "-._* ",
 ];
 
-/// What JSON writers escape beyond the required: nothing, `/` (PHP), what would end a script
-/// element (Go, Rails), or both.
+/// The characters that JSON writers escape beyond the required ones: none, `/` (PHP), those that
+/// would end a script element (Go, Rails), or both.
 const ESCAPED_IN_JSON: [&str; 5] = ["", "/", "<>&", "<>&'", "<>&/'"];
 
-/// Which characters become which entity, by family of writers.
+/// The characters that are written as entities, by family of writers.
 const ENTITIES: [&[(u8, &str)]; 9] = [
     &[AMP, LT, GT],
     &[AMP, LT, GT, QUOT],

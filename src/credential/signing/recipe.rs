@@ -36,7 +36,7 @@ struct RecipeProof {
 }
 
 impl ByRecipe {
-    /// A credential that signs by this recipe.
+    /// Returns a signer for a credential that signs by this recipe.
     pub fn new(recipe: Arc<Recipe>) -> Self {
         Self(recipe)
     }
@@ -74,7 +74,7 @@ impl Signer for ByRecipe {
             Err(fault) => return Ok(Found::Unsound(fault.into())),
         };
         let part = RequestPart::Field;
-        // If the head has no key id, the signature itself proves whose it is.
+        // If the head has no key id, the signature itself proves which key made it.
         let is_ours = |text: &str| claim.key_id().is_none_or(|id| id == text.as_bytes());
         let phantom = held.first().filter(|phantom| is_ours(phantom.reveal()));
         Ok(match phantom.cloned() {
@@ -190,7 +190,7 @@ impl VerifiedSignature for RecipeProof {
     }
 }
 
-/// A signature in every encoding that recipes use.
+/// Returns a signature in every encoding that recipes use.
 fn written(signature: &[u8]) -> Vec<Vec<u8>> {
     let hex = hex(signature);
     vec![
@@ -201,7 +201,7 @@ fn written(signature: &[u8]) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Random bytes, and a number higher than any that this process used before with the credential.
+/// Returns random bytes, and a number higher than any that this process used with the credential.
 fn nonce(recipe: &Recipe, now: SystemTime, last: &AtomicU64) -> Result<Nonce, SigningFailure> {
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(|_| SigningFailure::NoRandomness)?;

@@ -23,7 +23,7 @@ pub(super) struct SigV4Claim {
     pub(super) reach: Arc<SigningScope>,
     /// The client's signature.
     pub(super) claim: ClientSignature,
-    /// What it asks for; the content may decide that.
+    /// The actions that it requests, unless the content decides that.
     pub(super) asking: Asking,
     /// The temporary credentials that signed it; `None` if the credential itself did.
     pub(super) temporary: Option<Arc<TemporaryPhantoms>>,
@@ -55,8 +55,8 @@ impl ParsedSignature for SigV4Claim {
         Some((self.temporary.as_ref()?, PARTS))
     }
 
-    /// The gateway signs with its own clock, so the client's clock may be slightly off (J09). A
-    /// presigned request is valid for as long as it states.
+    /// Judges the time. The gateway signs with its own clock, so the client's clock may be slightly
+    /// off (J09). A presigned request is valid for as long as it states.
     fn judge_time(&self, now: SystemTime) -> Result<(), SigningFailure> {
         let signed = self.claim.signed_at().time();
         let early = signed

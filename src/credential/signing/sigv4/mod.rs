@@ -1,4 +1,4 @@
-//! AWS Signature Version 4 and its variants, from the client's signature to the one that goes out.
+//! AWS Signature Version 4 and its variants, from the client's signature to the gateway's own.
 
 mod claim;
 mod recode;
@@ -25,7 +25,7 @@ pub struct SigV4 {
 }
 
 impl SigV4 {
-    /// A credential that is used only as the settings allow.
+    /// Returns a signer for a credential that is used only as the settings allow.
     pub fn new(settings: SigV4Settings) -> Self {
         Self {
             reach: Arc::new(SigningScope::new(settings)),

@@ -72,7 +72,7 @@ impl BodyTransform for SignedMessages {
     }
 }
 
-/// The SHA-256 of content in pieces.
+/// Returns the SHA-256 of content in pieces.
 pub(super) fn sha256<'b>(pieces: impl IntoIterator<Item = &'b Bytes>) -> [u8; 32] {
     let mut hasher = Context::new(&SHA256);
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! What a SigV4 credential may sign: its endpoints, its pins, and what may go unsigned.
+//! The scope of a SigV4 credential: its endpoints, its pins, and the requests that may be unsigned.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(super) struct SigningScope {
     known: Mutex<LruCache<Origin, Option<Arc<Endpoint>>>>,
 }
 
-/// What a request asks for, and at which endpoint.
+/// The actions that a request asks for, and the endpoint.
 #[derive(Debug)]
 pub(super) struct Asking {
     endpoint: Arc<Endpoint>,
@@ -55,7 +55,7 @@ pub(super) struct Asking {
 }
 
 impl OwnEndpoint {
-    /// Whether it is compatible with S3, judging by its service name.
+    /// Whether the endpoint is compatible with S3, judging by its service name.
     pub fn is_object_store(&self) -> bool {
         self.service.starts_with("s3")
     }
@@ -78,7 +78,7 @@ impl OwnEndpoint {
 }
 
 impl Asking {
-    /// What is asked for, by the names that pins use.
+    /// Returns the requested actions, named as in pins.
     pub(super) fn names(&self) -> Vec<String> {
         self.reading.names()
     }
@@ -92,8 +92,8 @@ impl SigningScope {
         }
     }
 
-    /// The origins of a credential: `named`, and those of its own endpoints. If there are none, all
-    /// of AWS.
+    /// Returns the origins of a credential: `named`, and those of its own endpoints. If there are
+    /// none, all of AWS.
     pub(super) fn origins(&self, named: &[OriginPattern]) -> Vec<OriginPattern> {
         let own = self.settings.endpoints.iter();
         let mut origins = named.to_vec();
@@ -105,13 +105,13 @@ impl SigningScope {
         origins
     }
 
-    /// Whether it signs only for buckets of the key's own account at AWS, as nothing else says
-    /// whose buckets are meant.
+    /// Whether it signs only for buckets of the key's own account at AWS, because the settings do
+    /// not name any buckets.
     pub(super) fn is_for_own_account(&self) -> bool {
         self.settings.endpoints.is_empty() && self.settings.scope.is_for_own_account()
     }
 
-    /// The endpoint at an origin, if the credential signs for it.
+    /// Returns the endpoint at an origin, if the credential signs for it.
     pub(super) fn endpoint(&self, origin: &Origin) -> Option<Arc<Endpoint>> {
         let mut known = self.known.lock();
         let read = || self.read(origin).map(Arc::new);
@@ -131,11 +131,11 @@ impl SigningScope {
             .flatten()
     }
 
-    /// Reads what a claim asks for, and checks that the head is within the pins.
+    /// Reads the actions that a claim requests, and checks that the head is within the pins.
     ///
     /// # Errors
-    /// [`SignatureFault`] if it is outside the pins, for another service or region than its host's,
-    /// or ambiguous.
+    /// [`SignatureFault`] if the request is outside the pins, for another service or region than
+    /// its host's, or ambiguous.
     pub(super) fn permits(
         &self,
         head: &RequestHead,
@@ -170,7 +170,7 @@ impl SigningScope {
     /// apply to it.
     ///
     /// If resources are pinned, this covers every AWS host that no other credential manages (see
-    /// `managed`), because AWS's customers answer there.
+    /// `managed`), because AWS's customers operate servers there.
     ///
     /// # Errors
     /// [`SignatureFault`] if the request must be signed.
@@ -194,8 +194,8 @@ impl SigningScope {
         }
     }
 
-    /// Refuses an unsigned request whose answer would be a credential, which would reach the client
-    /// unchanged (J03).
+    /// Refuses an unsigned request whose response would be a credential, which would reach the
+    /// client unchanged (J03).
     ///
     /// # Errors
     /// [`SignatureFault`] by cause.
@@ -242,7 +242,7 @@ impl SigningScope {
         Ok(action)
     }
 
-    /// The fields that tell the service itself about the pins.
+    /// Returns the fields that state the pins to the service itself.
     ///
     /// # Errors
     /// [`SignatureFault`] if the key's account is required but unknown.
