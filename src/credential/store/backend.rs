@@ -31,7 +31,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Whether each session has a secret of its own there, which ends with the session.
+    /// Whether each session gets a secret of its own there, which ends with the session.
     pub(super) fn is_issued(&self) -> bool {
         match self {
             Self::Vault(path) => path.issued,
@@ -90,8 +90,8 @@ impl SecretFile {
         Self(path)
     }
 
-    /// Checks the file's owner and permissions, so that a reference that no fetch could use is told
-    /// at once.
+    /// Checks the file's owner and permissions, so that a reference that no fetch could use is
+    /// reported at once.
     ///
     /// # Errors
     /// [`ReferenceMalformed`] if it is missing, not a regular file, owned by another user, or
@@ -130,7 +130,7 @@ impl fmt::Display for SecretFile {
 }
 
 /// Checks that a file is regular, belongs to this user or root, and is not accessible to others. A
-/// group that this process is in may read it, as orchestrators mount secrets.
+/// group of this process may read it, because orchestrators mount secrets that way.
 pub(super) fn check_private(about: &Metadata) -> Result<(), StoreError> {
     if !about.is_file() {
         return Err(StoreError::NotRegular);
@@ -197,15 +197,15 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// Checks that no command in a sandbox could have written what runs.
+    /// Checks that no command in a sandbox could have written the program or any file it names.
     ///
     /// # Errors
-    /// [`Replaceable`] with what such a command could have written.
+    /// [`Replaceable`] with the entry that such a command could have written.
     pub(super) fn check(&self) -> Result<(), Replaceable> {
         files::check_program(&self.program, &self.arguments, FIXED_PATH.as_ref())
     }
 
-    /// The error for a command that is written as text.
+    /// Returns the error for a command that is written as text.
     pub(super) fn not_a_text() -> ReferenceMalformed {
         ReferenceMalformed::new(
             "a command is a list of arguments: no shell takes it apart",
@@ -238,7 +238,7 @@ pub fn variable_name(name: &str) -> Result<&str, ReferenceMalformed> {
     ))
 }
 
-/// Parses `NAME#access`. The other tokens of a login are lent to nobody.
+/// Parses `NAME#access`. The other tokens of a login cannot be lent.
 fn login_name(text: &str) -> Result<CredentialName, ReferenceMalformed> {
     let name = text.strip_suffix("#access");
     let name = name.and_then(|name| CredentialName::new(name).ok());
@@ -248,7 +248,7 @@ fn login_name(text: &str) -> Result<CredentialName, ReferenceMalformed> {
     })
 }
 
-/// The error for a text whose scheme no store has.
+/// Returns the error for a text with an unknown scheme.
 pub(super) fn unknown_scheme() -> ReferenceMalformed {
     ReferenceMalformed::new("a reference starts with its kind", REFERENCES)
 }

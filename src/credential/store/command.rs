@@ -53,7 +53,7 @@ impl SecretStore for CommandStore {
 /// Runs the program and reads its output. If the future is dropped, the program and its children
 /// are killed.
 async fn run(line: &CommandLine) -> Result<Zeroizing<Vec<u8>>, StoreError> {
-    // Each time: a sandbox may have begun since the last.
+    // Checked on each run: a sandbox may have begun since the last one.
     let checked = line.clone();
     blocking(move || Ok(checked.check()?)).await?;
     let mut command = Command::new(&line.program);
@@ -120,7 +120,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // If it has already ended by itself, that is fine.
+            // The group may have ended by itself.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -193,8 +193,8 @@ fn process_credentials(
             if left.is_zero() {
                 return Err(StoreError::Json);
             }
-            // Ask at least as often as for credentials without an end: the program may have newer
-            // ones.
+            // Run the program at least as often as for credentials without an end: it may have
+            // newer ones.
             left.min(LONGEST_SET)
         }
     };

@@ -31,7 +31,7 @@ impl EnvStore {
     }
 }
 
-/// Why the value of a variable cannot be a secret; `None` if it can.
+/// Returns why the value of a variable cannot be a secret; `None` if it can.
 pub fn unfit(variable: &str) -> Option<SecretUnsafe> {
     let value = Zeroizing::new(std::env::var_os(variable)?.into_vec());
     Secret::new(value, false).err()

@@ -8,10 +8,10 @@ use crate::secret::SecretUnsafe;
 
 /// A text that is not a reference.
 ///
-/// Contains nothing of the text, which may be a secret written in the wrong place.
+/// Quotes no part of the text, which may be a secret written in the wrong place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferenceMalformed {
-    /// What is wrong.
+    /// The problem.
     pub why: String,
     /// How to fix it.
     pub remedy: String,
@@ -33,7 +33,7 @@ impl From<Replaceable> for ReferenceMalformed {
 /// Why a store cannot provide a secret. Never contains a secret or a program's output.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The store has nothing of that name.
+    /// The store has no entry of that name.
     #[error("the store has no such secret")]
     Absent,
     /// The store's entry lacks the field.
@@ -48,7 +48,7 @@ pub enum StoreError {
     /// The lease cannot be renewed.
     #[error("the store does not renew it")]
     NotRenewable,
-    /// The secret is issued per session, and no session asked.
+    /// The secret is issued per session, and the fetch was for none.
     #[error("the store issues it to sessions alone")]
     NoSession,
     /// The session that it was fetched for has ended.
@@ -57,7 +57,7 @@ pub enum StoreError {
     /// No connection to the store, so nothing was sent.
     #[error("the store cannot be connected to: {0}")]
     NotConnected(Box<str>),
-    /// The connection to the store broke, or the answer was not valid.
+    /// The connection to the store broke, or the response was not valid.
     #[error("the store's answer broke off: {0}")]
     BrokenOff(Box<str>),
     /// The store is sealed or not ready.
@@ -66,12 +66,12 @@ pub enum StoreError {
     /// The store refused.
     #[error("the store answered {status}{}{words}", if words.is_empty() { "" } else { ": " })]
     Refused {
-        /// The status of the answer.
+        /// The status of the response.
         status: u16,
-        /// What is known of its message.
+        /// The known part of its message.
         words: &'static str,
     },
-    /// The store's answer does not have the expected format.
+    /// The response of the store does not have the expected format.
     #[error("the store's answer cannot be read")]
     Illegible,
     /// The gateway could not log in to the store.
@@ -110,10 +110,10 @@ pub enum StoreError {
          with `AccessKeyId`, `SecretAccessKey` and, for credentials that end, a `SessionToken` and an `Expiration` to come"
     )]
     Json,
-    /// There is no login, as after a logout. How to log in.
+    /// There is no login, such as after a logout. The text says how to log in.
     #[error("there is no login: {0}")]
     NoLogin(Box<str>),
-    /// What is kept of a login cannot be used. The file, the cause and the remedy.
+    /// The stored login cannot be used. The text has the file, the cause and the remedy.
     #[error("{0}")]
     LoginUnusable(Box<str>),
     /// What the gateway itself keeps of logins cannot be used. May name files of its state.
@@ -136,7 +136,7 @@ impl StoreError {
         )
     }
 
-    /// The error for a store over HTTP that has nothing there.
+    /// Returns the error for a store over HTTP that has no such secret.
     pub(super) fn gone() -> Self {
         Self::Refused {
             status: 404,
@@ -144,15 +144,15 @@ impl StoreError {
         }
     }
 
-    /// Whether the store said that the secret may no longer be used.
+    /// Whether the store stated that the secret may no longer be used.
     ///
     /// Otherwise it only could not answer now.
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 403 | 404),
             Self::NoLogin(_) | Self::LoginOver(_) | Self::Ended => true,
-            // Whoever revokes the gateway's access does so on purpose. A server that is only too
-            // busy (429) does not count.
+            // An operator who revokes the gateway's access does so on purpose. A server that is
+            // only too busy (429) does not count.
             Self::Login(cause) => {
                 matches!(**cause, Self::Refused { status, .. } if (400..=404).contains(&status))
             }

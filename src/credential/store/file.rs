@@ -16,8 +16,8 @@ use super::material::{Lease, Material};
 use super::{SecretStore, StoreError, StoreFuture};
 use crate::secret::{MAX_BYTES, trim_line_end};
 
-/// Files. A change is seen within a second; a deleted file's secret stays usable for at most five
-/// more.
+/// The store of files. A change is seen within a second; the secret of a deleted file stays usable
+/// for at most five more.
 pub(super) struct FileStore;
 
 impl SecretStore for FileStore {
@@ -42,7 +42,7 @@ impl SecretStore for FileStore {
     }
 }
 
-/// Runs what may wait for a disk, and is not ended in the middle.
+/// Runs work that may wait for a disk and must not be interrupted.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
@@ -50,7 +50,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     done.unwrap_or(Err(StoreError::Unreachable("the reading task ended")))
 }
 
-/// The private key in the key file of a service account, if it is one.
+/// Returns the private key in the key file of a service account, if the value is one.
 fn key_of(value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     #[derive(Deserialize)]
     struct KeyFile {

@@ -1,5 +1,4 @@
-//! How stores reach servers over HTTP: through a given client, since this module opens no
-//! connections.
+//! The interface through which stores reach servers over HTTP: this module opens no connections.
 
 use std::time::SystemTime;
 
@@ -13,11 +12,11 @@ use super::StoreFuture;
 pub trait HttpClient: Send + Sync {
     /// Sends a request, whose URI is a path, to a server.
     ///
-    /// Redirects are not followed. The answer is limited in size and time.
+    /// Redirects are not followed. The response is limited in size and time.
     ///
     /// # Errors
-    /// [`NotConnected`](super::StoreError::NotConnected) if nothing was sent, so another server may
-    /// be asked; [`BrokenOff`](super::StoreError::BrokenOff) if something was.
+    /// [`NotConnected`](super::StoreError::NotConnected) if nothing was sent, so that another
+    /// server may be tried; [`BrokenOff`](super::StoreError::BrokenOff) otherwise.
     fn send<'a>(
         &'a self,
         server: &'a Origin,
@@ -25,14 +24,14 @@ pub trait HttpClient: Send + Sync {
     ) -> StoreFuture<'a, HttpAnswer>;
 }
 
-/// A server's answer.
+/// The response of a server.
 pub struct HttpAnswer {
-    /// Its status.
+    /// The status.
     pub status: StatusCode,
     /// The target of a redirect.
     pub location: Option<String>,
-    /// When it may be asked again, if it says so (RFC 9110 §10.2.3).
+    /// When the server may be asked again, if the response says so (RFC 9110 §10.2.3).
     pub retry_after: Option<SystemTime>,
-    /// Its content, wiped on drop.
+    /// The content, wiped on drop.
     pub content: Zeroizing<Vec<u8>>,
 }

@@ -1,4 +1,4 @@
-//! What every store does.
+//! The interface of every store.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,19 +11,19 @@ use super::material::{Lease, Material};
 
 /// A place from which secrets are fetched.
 pub trait SecretStore: Send + Sync {
-    /// Reads everything in one place, as one read, within the store's own deadline: for a session,
-    /// if the store issues secrets per session.
+    /// Reads everything in one place, as one read, within the store's own deadline. The read is for
+    /// a session if the store issues secrets per session.
     ///
-    /// Dropping the future ends the work. Nothing it started continues, except a key ring's own
-    /// answer.
+    /// Dropping the future ends the work. Nothing that it started continues, except a key ring's
+    /// own response.
     fn fetch<'a>(
         &'a self,
         from: &'a Backend,
         session: Option<&'a SessionId>,
     ) -> StoreFuture<'a, Material>;
 
-    /// Reads what is there, usable or not, and asks nobody whom a session chose: enough to see what
-    /// form a secret has.
+    /// Reads the present secret, usable or not, to see its form. Sends no request to a server that
+    /// a session chose.
     fn look<'a>(
         &'a self,
         from: &'a Backend,
@@ -32,7 +32,7 @@ pub trait SecretStore: Send + Sync {
         self.fetch(from, session)
     }
 
-    /// Renews a lease, so that what was read under it stays usable.
+    /// Renews a lease, so that the secret read under it stays usable.
     ///
     /// # Errors
     /// [`StoreError::NotRenewable`] if the store cannot renew: the secret is then fetched again.
@@ -40,7 +40,7 @@ pub trait SecretStore: Send + Sync {
         Box::pin(std::future::ready(Err(StoreError::NotRenewable)))
     }
 
-    /// Renews what the store itself needs. Called about every second.
+    /// Renews the store's own credentials. Called about every second.
     fn tend(&self) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -50,11 +50,11 @@ pub trait SecretStore: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Ends a lease: the store revokes what was read under it.
+    /// Ends a lease: the store revokes the secret that was read under it.
     fn revoke<'a>(&'a self, _lease: &'a Lease) -> StoreFuture<'a, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 }
 
-/// A store's pending answer.
+/// The future of a store's answer.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;

@@ -48,7 +48,7 @@ impl SecretStore for KeyringStore {
                 .name("key-ring".to_owned())
                 .spawn(move || {
                     let _permit = permit;
-                    // A failure means that nobody waits any more.
+                    // A failure means that the receiver is gone.
                     let _ = sender.send(blocking::get(&item.service, &item.name));
                 })
                 .map_err(|_| StoreError::Unreachable("no thread for the key ring"))?;
@@ -105,7 +105,7 @@ pub(crate) mod blocking {
     }
 }
 
-/// The cause, without the crate's own text, which can contain an item's bytes (`BadEncoding`).
+/// Returns the cause, without the crate's text, which can contain an item's bytes (`BadEncoding`).
 fn cause(error: &Error) -> StoreError {
     match error {
         Error::NoEntry => StoreError::Absent,

@@ -1,5 +1,5 @@
-//! A value that ends: held and lent, replaced in time by one who asks at a time, with why that
-//! failed last.
+//! A value that expires: held and lent, replaced in time by one task at a time, with the last
+//! failure to do so.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use tokio::time::Instant;
 use super::error::StoreError;
 use super::material::Lease;
 
-/// The latest value of what ends.
+/// The latest value of its kind.
 pub(super) struct Leased<T> {
     held: ArcSwapOption<Held<T>>,
-    /// Held by the one who asks for the next.
+    /// Locked by the task that obtains the next value.
     flight: Arc<tokio::sync::Mutex<Flight>>,
 }
 
 /// A value, and how long it may be used.
 pub(super) struct Held<T> {
     value: T,
-    /// `None` if it does not end.
+    /// `None` if it does not expire.
     lease: Option<Lease>,
-    /// When it was asked for. It may have been issued then.
+    /// When it was requested. It may have been issued then.
     since: Moment,
 }
 
@@ -32,12 +32,12 @@ pub(super) struct Held<T> {
 #[derive(Clone)]
 pub(super) struct Failure {
     pub(super) cause: StoreError,
-    /// From when on somebody asks again; `None` if nobody does.
+    /// When the next attempt may be made; `None` if none may.
     pub(super) retry_at: Option<Moment>,
 }
 
-/// A moment by two clocks. One stands still while the machine sleeps, and people set the other: a
-/// time is over once either says so.
+/// A moment by two clocks. One stands still while the machine sleeps, and the other can be set: a
+/// time is over once either clock has passed it.
 #[derive(Clone, Copy)]
 pub(super) struct Moment {
     uptime: Instant,
@@ -50,7 +50,7 @@ struct Flight {
     has_ended: bool,
 }
 
-/// The right to ask for the next value, which one has at a time.
+/// The right to obtain the next value, which one task has at a time.
 pub(super) struct Turn<T> {
     leased: Arc<Leased<T>>,
     flight: OwnedMutexGuard<Flight>,
@@ -66,12 +66,12 @@ impl<T> Default for Leased<T> {
 }
 
 impl<T> Leased<T> {
-    /// What is held, usable or not.
+    /// Returns the held value, usable or not.
     pub(super) fn held(&self) -> Option<Arc<Held<T>>> {
         self.held.load_full()
     }
 
-    /// What is held, if it may be used.
+    /// Returns the held value, if it may be used.
     pub(super) fn serving(&self, now: Moment) -> Option<Arc<Held<T>>> {
         let held = self.held.load();
         held.as_ref().filter(|held| held.serves(now)).cloned()
@@ -85,7 +85,7 @@ impl<T> Leased<T> {
         }
     }
 
-    /// The turn, unless somebody else has it.
+    /// Takes the turn, unless another task has it.
     pub(super) fn free_turn(self: &Arc<Self>) -> Option<Turn<T>> {
         Some(Turn {
             flight: self.flight.clone().try_lock_owned().ok()?,
@@ -93,14 +93,14 @@ impl<T> Leased<T> {
         })
     }
 
-    /// The turn to ask now, unless somebody else has it or has just failed.
+    /// Takes the turn, unless another task has it or an attempt has just failed.
     pub(super) fn open_turn(self: &Arc<Self>) -> Option<Turn<T>> {
         let turn = self.free_turn();
         turn.filter(|turn| turn.flight.closed(Moment::now()).is_none())
     }
 
-    /// Returns what is held; what is due is replaced first by `next`, which is given what is held
-    /// and usable. If that fails or another is at it, what is held serves until it ends.
+    /// Returns the held value. A value that is due is replaced first by `next`, which receives it
+    /// if it is usable. If that fails, or another task has the turn, it is used until it expires.
     pub(super) async fn get<F>(
         self: &Arc<Self>,
         next: impl FnOnce(Option<Arc<Held<T>>>) -> F,
@@ -119,7 +119,7 @@ impl<T> Leased<T> {
         };
         let (now, held) = (Moment::now(), self.serving(Moment::now()));
         match held {
-            // Another had the turn meanwhile.
+            // Another task had the turn meanwhile.
             Some(held) if !held.is_due(now) => Ok(held),
             held => match turn.obtain(next(held)).await {
                 Err(cause) => self.serving(Moment::now()).ok_or(cause),
@@ -128,24 +128,24 @@ impl<T> Leased<T> {
         }
     }
 
-    /// Drops a value that is not accepted any more.
+    /// Drops a value that is no longer accepted.
     pub(super) fn reject(&self, held: &Arc<Held<T>>) {
         self.held.compare_and_swap(&Some(held.clone()), None);
     }
 
-    /// Drops what is held.
+    /// Drops the held value.
     pub(super) fn clear(&self) {
         self.held.store(None);
     }
 
-    /// Drops what is held and why there is nothing newer, so that the next use asks.
+    /// Drops the held value and the last failure, so that the next use obtains a new value.
     pub(super) async fn forget(&self) {
         let mut flight = self.flight.lock().await;
         flight.failed = None;
         self.clear();
     }
 
-    /// Ends it: nobody asks from now on. Returns what was held.
+    /// Ends the lease: no value is obtained from now on. Returns the held value.
     pub(super) async fn end(&self) -> Option<Arc<Held<T>>> {
         let mut flight = self.flight.lock().await;
         flight.has_ended = true;
@@ -154,7 +154,7 @@ impl<T> Leased<T> {
 }
 
 impl<T> Turn<T> {
-    /// Has the next value asked for, unless that failed just now, and holds it.
+    /// Obtains and holds the next value, unless an attempt has just failed.
     pub(super) async fn obtain(
         mut self,
         next: impl Future<Output = Result<Held<T>, Failure>>,
@@ -179,7 +179,7 @@ impl<T> Turn<T> {
 }
 
 impl Flight {
-    /// Why nobody may ask now.
+    /// Returns why no attempt may be made now.
     fn closed(&self, now: Moment) -> Option<StoreError> {
         if self.has_ended {
             return Some(StoreError::Ended);
@@ -199,7 +199,7 @@ impl<T> Held<T> {
         }
     }
 
-    /// When it may no longer be used; `None` means never.
+    /// Returns when it may no longer be used; `None` means never.
     pub(super) fn ends(&self) -> Option<Instant> {
         let lease = self.lease.as_ref()?;
         Some(self.since.after(lease.expires_after).uptime)
@@ -214,12 +214,12 @@ impl<T> Held<T> {
         self.is_before(now, |lease| lease.expires_after)
     }
 
-    /// Whether uses need not wait for something newer.
+    /// Whether uses need not wait for a newer value.
     pub(super) fn is_fresh(&self, now: Moment) -> bool {
         self.is_before(now, |lease| lease.stale_after)
     }
 
-    /// Whether it is time to ask for the next.
+    /// Whether it is time to obtain the next value.
     pub(super) fn is_due(&self, now: Moment) -> bool {
         !self.is_before(now, |lease| lease.refresh_after)
     }
@@ -258,7 +258,7 @@ impl Moment {
         }
     }
 
-    /// A moment that is so much later.
+    /// Returns a moment that is this much later.
     pub(super) fn after(self, time: Duration) -> Self {
         let time = time.min(LONGEST);
         Self {
@@ -267,15 +267,15 @@ impl Moment {
         }
     }
 
-    /// Whether it is this moment, or later, by either clock.
+    /// Whether this moment has come, by either clock.
     pub(super) fn has_come(self, now: Self) -> bool {
         now.uptime >= self.uptime || now.wall >= self.wall
     }
 }
 
-/// A store that failed is asked again so much later.
+/// How long after a failure a store is tried again.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// A hundred years: what ends later has an end that clocks can count to.
+/// A hundred years: clocks cannot represent much later moments.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Caches what was read from stores while it is usable, with one read at a time per place.
+//! Caches the reads of stores while they are usable, with one read at a time per place.
 
 mod place;
 mod source;
@@ -19,7 +19,7 @@ use parking_lot::{Mutex, MutexGuard};
 use place::{CacheSlot, Place};
 pub use source::{CachedSecret, SecretSource, Unavailable};
 
-/// All stores, and what was read from them.
+/// All stores, and the latest reads from them.
 #[derive(Clone)]
 pub struct Stores(Arc<Inner>);
 
@@ -29,13 +29,13 @@ struct Inner {
 }
 
 impl Stores {
-    /// The real stores. Variables named by references are read now.
+    /// Creates the real stores. Variables named by references are read now.
     pub fn new<'r>(references: impl IntoIterator<Item = &'r SecretRef>) -> Self {
         Self::of(Backends::new(references))
     }
 
-    /// With these logins. Those that the generation before renewed in the same way are taken over
-    /// with what was read of them, and what sessions logged in to stays theirs.
+    /// Adds logins. A login that the previous generation renewed in the same way keeps its reads,
+    /// and sessions keep the logins that they made.
     #[must_use]
     pub fn with_logins(self, logins: LoginSettings, before: Option<&Self>) -> Self {
         let mut login = LoginStore::new(logins, |reference| self.source(reference));
@@ -58,7 +58,7 @@ impl Stores {
         Self(Arc::new(Inner { backends, places }))
     }
 
-    /// The real stores and a Vault, whose own login is in this machine's stores.
+    /// Creates the real stores and a Vault, whose own login is in this machine's stores.
     pub fn with_vault<'r>(
         references: impl IntoIterator<Item = &'r SecretRef>,
         (settings, client): Vault,
@@ -71,9 +71,9 @@ impl Stores {
         })
     }
 
-    /// Takes over what was read by the stores of the generation before, for the places that these
-    /// references name: nothing is fetched again, and no lease is lost. With `same_vault`, the
-    /// Vault is the same one too, with its login.
+    /// Takes over the reads of the previous generation, for the places that these references name:
+    /// no secret is fetched again, and no lease is lost. With `same_vault`, the Vault is kept too,
+    /// with its login.
     #[must_use]
     pub fn after<'r>(
         self,
@@ -104,12 +104,12 @@ impl Stores {
         Self(Arc::new(Inner { backends, places }))
     }
 
-    /// Revokes what was issued from places that `next` no longer has, and ends a Vault's login that
-    /// it does not use. Call it once `next` is in force.
+    /// Revokes the leases of places that `next` no longer has, and ends a Vault's login that `next`
+    /// does not use. Must be called once `next` is in force.
     pub async fn give_back(&self, next: &Self) {
         let kept: Vec<Arc<Place>> = next.places().values().cloned().collect();
         let is_kept = |place: &Arc<Place>| kept.iter().any(|kept| Arc::ptr_eq(kept, place));
-        // An exchange that began before may still ask. It would be issued what nobody gives back.
+        // An exchange that began before may still fetch: its lease would never be revoked.
         let gone: Vec<_> = self.places().values().cloned().collect();
         gone.iter()
             .filter(|place| !is_kept(place))
@@ -148,8 +148,8 @@ impl Stores {
         SecretSource::new(reference, made)
     }
 
-    /// Issues to a session that begins. What was issued to one of this id that has ended is
-    /// revoked, in the background.
+    /// Allows issuing to a new session. The leases of an ended session with the same id are revoked
+    /// in the background.
     pub fn begin(&self, session: &SessionId) {
         for place in self.places().values() {
             let Some(slot) = place.slots().remove(session) else {
@@ -162,7 +162,7 @@ impl Stores {
 
     /// Revokes the leases issued to a session, and prevents new ones.
     pub async fn end(&self, session: &SessionId) {
-        // Needed even if nothing was issued: a request that began before the end may still ask.
+        // Needed even if there is no lease: a request that began before the end may still fetch.
         for place in self.places().values().filter(|place| place.is_issued()) {
             place.slot(session);
         }
@@ -170,8 +170,7 @@ impl Stores {
         self.0.backends.login.end(session);
     }
 
-    /// Revokes what was issued to any session, and ends the stores' own logins, when the process
-    /// ends.
+    /// Revokes the leases of all sessions, and ends the stores' own logins, when the process ends.
     pub async fn close(&self) {
         self.end_where(|_| true).await;
         for store in self.0.backends.each() {
@@ -181,12 +180,12 @@ impl Stores {
         }
     }
 
-    /// Whether a store issues leases that must be renewed, or has what ends with a session.
+    /// Whether a store issues leases that must be renewed, or logins that end with a session.
     pub fn must_be_tended(&self) -> bool {
         self.0.backends.vault.is_some() || self.0.backends.login.is_any()
     }
 
-    /// Renews what ends soon. Call it about every second.
+    /// Renews leases that end soon. Must be called about every second.
     pub async fn tend(&self) {
         for store in self.0.backends.each() {
             if let Err(cause) = store.tend().await {
@@ -195,7 +194,7 @@ impl Stores {
         }
         let now = Moment::now();
         for (place, slot) in self.issued(|_| true) {
-            // A login that nobody uses is renewed when somebody does.
+            // An unused login is renewed at its next use.
             let is_login = matches!(place.backend(), Backend::Login(_));
             if !is_login && slot.serving(0, now).is_some_and(|held| held.is_due(now)) {
                 place.refresh(&slot);
@@ -203,12 +202,12 @@ impl Stores {
         }
     }
 
-    /// The logins, and what sessions have of them.
+    /// Returns the store of logins, with the logins that sessions made.
     pub(super) fn login_store(&self) -> &Arc<LoginStore> {
         &self.0.backends.login
     }
 
-    /// Drops what a session read from a place, so that its next use asks the store.
+    /// Drops a session's read of a place, so that its next use reads the store.
     pub(super) async fn forget(&self, backend: &Backend, session: &SessionId) {
         let place = self.places().get(backend).cloned();
         if let Some(place) = place {
@@ -229,7 +228,7 @@ impl Stores {
         self.0.places.lock()
     }
 
-    /// What was issued to sessions.
+    /// Returns the slots of sessions, with their places.
     fn issued(&self, of: impl Fn(&SessionId) -> bool) -> Vec<(Arc<Place>, Arc<CacheSlot>)> {
         let mut issued = Vec::new();
         for place in self.places().values() {

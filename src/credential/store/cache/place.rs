@@ -14,37 +14,37 @@ use super::super::material::{Lease, Material};
 use super::super::{Backend, SecretRef, SecretStore, StoreError};
 use crate::secret::Secret;
 
-/// A place in a store, with what was read from it.
+/// A place in a store, with the latest reads of it.
 pub(super) struct Place {
     backend: Backend,
     store: Arc<dyn SecretStore>,
-    /// All references to it. The secrets of a read are in this order. Those of a change that was
-    /// refused, or of a former generation, are nobody's any more and are not read.
+    /// All references to it. The secrets of a read are in this order. References of a refused
+    /// change or of a former generation have no owner any more and are not read.
     wanted: Mutex<Vec<Weak<SecretRef>>>,
-    /// What was read for all sessions.
+    /// The read for all sessions.
     pub(super) shared: Arc<CacheSlot>,
-    /// What was read for one session, if the store issues secrets per session.
+    /// The reads for one session each, if the store issues secrets per session.
     of_sessions: Mutex<HashMap<SessionId, Arc<CacheSlot>>>,
-    /// Whether no generation in force names it: nothing is issued there any more.
+    /// Whether no generation in force names it, so that no secret is issued there any more.
     is_gone: AtomicBool,
 }
 
 /// The latest read of a place.
 #[derive(Default)]
 pub(super) struct CacheSlot {
-    /// The session that it was read for; `None` if for all of them.
+    /// The session that it was read for; `None` for all sessions.
     session: Option<SessionId>,
     pub(super) leased: Arc<Leased<Reading>>,
-    /// What must be revoked at the end, and when each lease ends by itself.
+    /// The leases to revoke at the end, and when each ends by itself.
     leases: Mutex<Vec<(Lease, Moment)>>,
-    /// Whether somebody waited in vain for a read since the last that succeeded.
+    /// Whether a request waited in vain for a read since the last successful one.
     waited: AtomicBool,
 }
 
 /// The secrets of one read, which belong together.
 pub(super) struct Reading {
     pub(super) secrets: Vec<Result<Arc<Secret>, StoreError>>,
-    /// What they replaced before it was lent, by the indexes of the references.
+    /// The secrets that they replaced without being lent, by the indexes of the references.
     pub(super) former: Vec<(usize, Arc<Secret>)>,
 }
 
@@ -79,12 +79,12 @@ impl Place {
         self.backend.is_issued()
     }
 
-    /// Where it is.
+    /// Returns where it is.
     pub(super) fn backend(&self) -> &Backend {
         &self.backend
     }
 
-    /// Issues nothing from now on. What was issued is among the slots when this returns.
+    /// Issues no more secrets. When this returns, the slots contain all issued ones.
     pub(super) fn close(&self) {
         if self.is_issued() {
             self.is_gone.store(true, Ordering::Release);
@@ -95,7 +95,7 @@ impl Place {
         self.of_sessions.lock()
     }
 
-    /// What was read for this session.
+    /// Returns the slot of a session.
     pub(super) fn slot(&self, session: &SessionId) -> Arc<CacheSlot> {
         let mut slots = self.slots();
         let slot = slots
@@ -104,10 +104,10 @@ impl Place {
         slot.clone()
     }
 
-    /// Returns the held read if it is usable and has that reference's secret; otherwise reads
+    /// Returns the held read if it is usable and has this reference's secret; otherwise reads
     /// again.
     ///
-    /// If something else `suffices` without it, waits only a moment, and that once for each read.
+    /// If the caller has a value that `suffices`, waits only a moment, and only once for each read.
     pub(super) async fn read(
         self: &Arc<Self>,
         slot: &Arc<CacheSlot>,
@@ -136,7 +136,7 @@ impl Place {
         suffices: bool,
     ) -> Result<Arc<Held<Reading>>, StoreError> {
         if held.is_some() || suffices {
-            // The store may have something newer. If it does not answer soon, the held secret is
+            // The store may have a newer secret. If it does not answer soon, the held secret is
             // used until it expires, and no request waits for the store again.
             self.refresh(slot);
             let is_first = !slot.waited.load(Ordering::Relaxed);
@@ -167,7 +167,7 @@ impl Place {
             .map_err(|_| StoreError::Unreachable("the reading task ended"))?
     }
 
-    /// Reads what is there, and keeps nothing of it.
+    /// Reads the present secret without keeping it.
     pub(super) async fn look(&self, session: Option<&SessionId>) -> Result<Material, StoreError> {
         self.store.look(&self.backend, session).await
     }
@@ -208,13 +208,13 @@ impl Place {
         Ok(reading)
     }
 
-    /// Asks the store to renew the held lease, or reads again.
+    /// Renews the held lease at the store, or reads again.
     async fn ask(&self, slot: &CacheSlot) -> Result<Held<Reading>, StoreError> {
-        // Lifetimes count from the question, because the secret may have been issued then.
+        // Lifetimes count from the request, because the secret may have been issued then.
         let asked = Moment::now();
         let before = slot.leased.held();
         if let Some(held) = before.as_ref().filter(|held| held.serves(asked))
-            // A reload may have named further fields, which only another read has.
+            // A reload may have named further fields, which only a new read has.
             && held.secrets.len() == self.wanted.lock().len()
             && let Some(lease) = held.lease().filter(|lease| lease.is_renewable())
             && let Ok(lease) = self.store.renew(lease).await
@@ -236,7 +236,7 @@ impl Place {
             false => self.admit(&material, before.as_deref().map(|held| &**held)),
         };
         if let Some(lease) = lease.filter(|lease| lease.id.is_some()) {
-            // An unusable secret is revoked now; the next request has another issued.
+            // An unusable secret is revoked now; the next request gets another one issued.
             if usable.is_ok() || self.store.revoke(lease).await.is_err() {
                 slot.note(lease, asked);
             }
@@ -248,7 +248,7 @@ impl Place {
         Ok(Held::new(reading, material.lease, asked))
     }
 
-    /// What was read and replaced: its origins may know it, so that it is searched for.
+    /// Returns the secrets that the read replaced. Origins may know them, so they are searched for.
     fn former(&self, material: &Material) -> Vec<(usize, Arc<Secret>)> {
         let wanted = self.wanted.lock();
         let one = |(at, reference): (usize, &Weak<SecretRef>)| {
@@ -293,20 +293,20 @@ impl CacheSlot {
         })
     }
 
-    /// Returns the held read, if it is usable and has that reference's secret.
+    /// Returns the held read, if it is usable and has this reference's secret.
     pub(super) fn serving(&self, at: usize, now: Moment) -> Option<Arc<Held<Reading>>> {
         let held = self.leased.serving(now);
         held.filter(|held| at < held.secrets.len())
     }
 
-    /// Remembers that a lease must be revoked.
+    /// Remembers a lease that must be revoked.
     fn note(&self, lease: &Lease, asked: Moment) {
         let mut leases = self.leases.lock();
         leases.retain(|(known, end)| known.id != lease.id && !end.has_come(asked));
         leases.push((lease.clone(), asked.after(lease.expires_after)));
     }
 
-    /// Revokes what was issued, and prevents further issues.
+    /// Revokes the leases, and prevents new ones.
     pub(super) async fn end(&self, place: &Place) {
         self.leased.end().await;
         let leases = std::mem::take(&mut *self.leases.lock());
@@ -318,5 +318,5 @@ impl CacheSlot {
     }
 }
 
-/// How long a request waits for something newer than a secret it could use.
+/// How long a request waits for a newer secret when it could use the held one.
 pub(super) const WAIT: Duration = Duration::from_secs(2);

@@ -10,7 +10,7 @@ use super::super::{Backend, SecretRef, StoreError};
 use super::place::{CacheSlot, Place, Reading};
 use crate::secret::Secret;
 
-/// A secret, and how long it may be used.
+/// A secret, and the end of its use.
 #[derive(Clone)]
 pub struct CachedSecret {
     /// The secret.
@@ -21,7 +21,7 @@ pub struct CachedSecret {
     reading: Arc<Held<Reading>>,
 }
 
-/// A reference had no usable secret. Nothing is sent.
+/// A reference had no usable secret. The request is not sent.
 ///
 /// The text is for the operator's log, never for the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,12 +62,12 @@ impl SecretSource {
         }
     }
 
-    /// The reference.
+    /// Returns the reference.
     pub fn reference(&self) -> &SecretRef {
         &self.reference
     }
 
-    /// Whether it is a token of a login.
+    /// Whether the secret is a token of a login.
     pub fn is_of_login(&self) -> bool {
         matches!(self.reference.backend, Backend::Login(_))
     }
@@ -96,7 +96,7 @@ impl SecretSource {
     /// Returns the secret from memory while it is usable, otherwise from its store.
     ///
     /// If the store issues secrets per session, this is the session's own. After 80 per cent of its
-    /// lifetime, the store is asked in the background while the held secret stays in use.
+    /// lifetime, the store is read in the background while the held secret stays in use.
     ///
     /// Cancel safe: the next call repeats a dropped fetch.
     ///
@@ -110,8 +110,8 @@ impl SecretSource {
         self.settled(reading)
     }
 
-    /// Returns what is held or stands in its place, usable or not, to see its form. The issuer of a
-    /// login is not asked: a session may have chosen it.
+    /// Returns the present secret, usable or not, to see its form. No request is sent to the issuer
+    /// of a login, because a session may have chosen the issuer.
     ///
     /// # Errors
     /// [`Unavailable`] if nothing is there.
@@ -127,9 +127,9 @@ impl SecretSource {
         seen.map_err(|cause| self.unavailable(cause))
     }
 
-    /// As [`SecretSource::resolve`], for a secret that all sessions share. If something else
-    /// `suffices`, a store that hangs is waited for only a moment, and not again until it has
-    /// answered.
+    /// As [`SecretSource::resolve`], for a secret that all sessions share. If the caller has a
+    /// value that `suffices`, a store that hangs is awaited only for a moment, and not again until
+    /// it has answered.
     ///
     /// # Errors
     /// [`Unavailable`] if there is no usable secret by then.
@@ -153,7 +153,7 @@ impl SecretSource {
             .then(|| self.settled(Ok(other.reading.clone())))
     }
 
-    /// Discards the secret, so that the next use asks the store.
+    /// Discards the secret, so that the next use reads the store.
     #[cfg(test)]
     pub(crate) fn forget(&self) {
         self.place.shared.leased.clear();
@@ -179,7 +179,7 @@ impl SecretSource {
         })
     }
 
-    /// What a reading holds for this reference, or why there is nothing.
+    /// Returns this reference's secret in a reading, or the reason why there is none.
     fn settled(
         &self,
         reading: Result<Arc<Held<Reading>>, StoreError>,

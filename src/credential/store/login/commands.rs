@@ -1,4 +1,4 @@
-//! What is done with logins besides lending them: those of sessions are taken, kept and forgotten.
+//! Operations on logins other than lending: those of sessions are taken, kept and forgotten.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,22 +20,22 @@ use super::serving::LoginStore;
 use crate::login::{Login, LoginPlace, Tokens};
 use crate::secret::Secret;
 
-/// The logins of the stores, and what sessions have of them.
+/// The logins of the stores, and the logins that sessions made.
 pub struct Logins {
     stores: Stores,
     store: Arc<LoginStore>,
 }
 
-/// What was forgotten of a login.
+/// The result of forgetting a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forgotten {
-    /// Whether anything was kept.
+    /// Whether any row was removed.
     pub was_kept: bool,
-    /// Whether the issuer said that it ended the grant.
+    /// Whether the issuer confirmed that it ended the grants.
     pub is_revoked: bool,
 }
 
-/// What is kept of a login cannot be read.
+/// A stored login cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the login `{}` cannot be read: {cause}", name.login)]
 pub struct UnreadRow {
@@ -45,7 +45,7 @@ pub struct UnreadRow {
 }
 
 impl Stores {
-    /// The logins.
+    /// Returns the logins.
     pub fn logins(&self) -> Logins {
         Logins {
             stores: self.clone(),
@@ -60,7 +60,7 @@ impl Logins {
         self.store.held.is_new(name, why)
     }
 
-    /// Writes down what a session's login is for now.
+    /// Stores a session's login again, with its present settings.
     ///
     /// # Errors
     /// [`StoreError`] if it cannot be read or written.
@@ -71,11 +71,11 @@ impl Logins {
         self.take(session, login, held.tokens).await
     }
 
-    /// Takes a login that a session made: it is the session's until it ends. It is written down,
-    /// so that a person may keep it; where that cannot be done, it is in memory alone.
+    /// Takes a login that a session made, which belongs to the session until it ends. The login is
+    /// stored, so that a person may keep it; if that fails, it is in memory alone.
     ///
     /// # Errors
-    /// [`StoreError`] if others hold its lock.
+    /// [`StoreError`] if another process holds its lock.
     pub async fn take(
         &self,
         session: &SessionId,
@@ -103,8 +103,8 @@ impl Logins {
         Ok(())
     }
 
-    /// The refresh token that a session was given before: an issuer may give it with the first
-    /// answer alone.
+    /// Returns the refresh token that the session was given before: an issuer may give it only with
+    /// the first response.
     async fn former_refresh(
         &self,
         session: &SessionId,
@@ -122,8 +122,8 @@ impl Logins {
         held.refresh.filter(|_| is_same)
     }
 
-    /// Ends a session's login, as when it logs out. What the user keeps outside stays; a grant that
-    /// the session was given is ended at its issuer. Returns whether the issuer said that it did.
+    /// Ends a session's login, as when it logs out. The user's own login stays; a grant of the
+    /// session is ended at its issuer. Returns whether the issuer confirmed that.
     pub async fn end(&self, session: &SessionId, name: &CredentialName) -> bool {
         let of = (session.clone(), name.clone());
         let before = self
@@ -141,7 +141,7 @@ impl Logins {
         if let (TokenPlace::Row(name), Some(rows)) = (&place, rows) {
             match rows.remove(name).await {
                 Ok(true) => {}
-                // A person has kept it.
+                // A person has kept the grant.
                 Ok(false) => return false,
                 Err(cause) => {
                     tracing::warn!(login = %login.name, %cause, "a login was not forgotten");
@@ -154,12 +154,12 @@ impl Logins {
         }
     }
 
-    /// Forgets what a session did with logins, of which the next one of its name has nothing.
+    /// Forgets what a session did with logins. The next session of its name starts without logins.
     pub fn leave(&self, session: &SessionId) {
         self.store.end(session);
     }
 
-    /// The row of what a session logged in to, if that is written down.
+    /// Returns the row of a login that a session made, if the login is stored.
     pub fn grant(&self, session: &SessionId, name: &CredentialName) -> Option<GrantId> {
         match self.store.held.own(session, name)? {
             SessionGrant::Captured(_, TokenPlace::Row(name)) => name.grant,
@@ -167,11 +167,11 @@ impl Logins {
         }
     }
 
-    /// Has what a session did with a login before the gateway started: it logged in by this grant,
-    /// or logged out. Returns the login; `None` if it is there no more.
+    /// Restores what a session did with a login before the gateway started: it logged in by this
+    /// grant, or logged out. Returns the login; `None` if it is no longer stored.
     ///
     /// # Errors
-    /// [`StoreError`] if it cannot be read.
+    /// [`StoreError`] if the login cannot be read.
     pub async fn restore(
         &self,
         session: &SessionId,
@@ -199,7 +199,7 @@ impl Logins {
         Ok(login)
     }
 
-    /// What the access token of a session's login may do, if its issuer said it.
+    /// Returns the scope of the access token of a session's login, if its issuer named it.
     pub async fn scope(&self, session: &SessionId, name: &CredentialName) -> Option<String> {
         let read = self.store.renewal(session, name).ok()?.read().await;
         read.ok()?.tokens.scope
@@ -214,7 +214,7 @@ impl Logins {
     }
 
     /// Renews a session's login if its access token is the one that its service refused, however
-    /// long that would hold by the clock. One token is renewed for that once, and one a minute.
+    /// long that token would be valid. Renews one token once, and at most one per minute.
     ///
     /// # Errors
     /// [`StoreError`] if there is no other token.
@@ -228,7 +228,7 @@ impl Logins {
             return Ok(());
         };
         let (store, of, login) = (self.store.clone(), session.clone(), name.clone());
-        // Spawned, so that a client that disconnects does not lose what the issuer has answered.
+        // Spawned, so that a client that disconnects does not lose the issuer's response.
         let renewed = tokio::spawn(async move {
             let renewal = store.renewal(&of, &login)?;
             let refused = Some(refused);
@@ -244,7 +244,7 @@ impl Logins {
         Ok(())
     }
 
-    /// The rows of what live sessions logged in to.
+    /// Returns the rows of the logins that live sessions made.
     pub fn taken(&self) -> Vec<RowName> {
         let of_sessions = self.store.held.of_sessions.lock();
         let row = |own: &SessionGrant| match own {
@@ -254,11 +254,11 @@ impl Logins {
         of_sessions.values().filter_map(row).collect()
     }
 
-    /// The logins in the state of which `is_wanted` holds, by their names: those that are kept, and
-    /// those of sessions. One that cannot be read keeps nobody from the others.
+    /// Returns the stored logins for which `is_wanted` holds, by name: those of the user, and those
+    /// of sessions. One that cannot be read does not hide the others.
     ///
     /// # Errors
-    /// [`StoreError`] if there is no key for them, or their folder cannot be read.
+    /// [`StoreError`] if there is no key for them, or their database cannot be read.
     pub async fn rows(
         &self,
         is_wanted: impl Fn(&RowName) -> bool,
@@ -287,10 +287,10 @@ impl Logins {
         rows.write(&name, before, (login, tokens)).await
     }
 
-    /// Keeps for the user what a session logged in to. Returns whether it is still there.
+    /// Keeps for the user a login that a session made. Returns whether it still existed.
     ///
     /// # Errors
-    /// [`StoreError`] if it cannot be read or written.
+    /// [`StoreError`] if the login cannot be read or written.
     pub async fn keep(&self, of: &RowName) -> Result<bool, StoreError> {
         let rows = self.state()?;
         let _lock = locked(rows, &of.login).await?;
@@ -303,7 +303,7 @@ impl Logins {
         if let Some(before) = &before
             && endpoint(&before.login) != endpoint(&row.login)
         {
-            // A command names the host that its login is for, and so the login.
+            // Commands choose a login by its name, so one name must not change its issuer.
             return Err(StoreError::LoginUnusable(of_other_issuer(&of.login).into()));
         }
         let version = before.map_or(0, |row| row.version);
@@ -312,10 +312,10 @@ impl Logins {
         rows.remove(of).await
     }
 
-    /// Removes what a session logged in to, and ends it where the issuer takes that.
+    /// Removes a login that a session made, and ends its grant at an issuer that supports this.
     ///
     /// # Errors
-    /// [`StoreError`] if it cannot be removed.
+    /// [`StoreError`] if the login cannot be removed.
     pub async fn drop(&self, of: &RowLogin) -> Result<(), StoreError> {
         let rows = self.state()?;
         let _lock = locked(rows, &of.name.login).await?;
@@ -324,10 +324,10 @@ impl Logins {
         Ok(())
     }
 
-    /// Forgets all that is kept of a login, and ends its grants where the issuer takes that.
+    /// Forgets all rows of a login, and ends its grants at an issuer that supports this.
     ///
     /// # Errors
-    /// [`StoreError`] if it cannot be removed.
+    /// [`StoreError`] if a row cannot be removed.
     pub async fn forget(&self, name: &CredentialName) -> Result<Forgotten, StoreError> {
         let mut forgotten = Forgotten {
             was_kept: false,
@@ -339,7 +339,7 @@ impl Logins {
             if of.login != *name {
                 continue;
             }
-            // What cannot be read can still be removed.
+            // A row that cannot be read can still be removed.
             let row = rows.read(&of).await.ok().flatten();
             forgotten.was_kept |= rows.remove(&of).await?;
             forgotten.is_revoked &= match row {
@@ -351,7 +351,7 @@ impl Logins {
         Ok(forgotten)
     }
 
-    /// The client for a server of an issuer, for the next generation.
+    /// Returns the client for a server of an issuer, for the next generation.
     pub fn client(&self, server: &Origin) -> Option<Arc<dyn HttpClient>> {
         self.store.issuers.client(server).cloned()
     }
@@ -363,7 +363,7 @@ impl Logins {
         }
     }
 
-    /// Writes down what a session logged in to, in the row of what it logged in to before.
+    /// Stores a login that a session made, in the row of the session's earlier login.
     async fn written(
         &self,
         session: &SessionId,

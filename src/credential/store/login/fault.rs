@@ -1,4 +1,4 @@
-//! Why what is kept of a login cannot be used, and what to do.
+//! Errors for stored logins that cannot be used, with their remedies.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use gateway_state::StateError;
 use super::super::StoreError;
 use crate::login::{Login, LoginPlace};
 
-/// The error for rows that cannot be read or written.
+/// Returns the error for rows that cannot be read or written.
 pub(super) fn of_state(why: &StateError) -> StoreError {
     let text = format!(
         "what is kept of logins cannot be used: {why}; {}",
@@ -21,18 +21,18 @@ pub(super) fn of_state(why: &StateError) -> StoreError {
     StoreError::LoginState(text.into())
 }
 
-/// The error for a program's file that cannot be used.
+/// Returns the error for a program's file that cannot be used.
 pub(super) fn of_file(path: &Path, why: &str, remedy: &str) -> StoreError {
     let text = format!("`{}` cannot be used: {why}; {remedy}", path.display());
     StoreError::LoginUnusable(text.into())
 }
 
-/// The error for a program's file of another owner, or that others could have written.
+/// Returns the error for a program's file of another owner, or that others could have written.
 pub(super) fn unfit(path: &Path, why: &Unfit) -> StoreError {
     of_file(path, &why.to_string(), &why.remedy(path))
 }
 
-/// How to log in again.
+/// Returns how to log in again.
 pub(super) fn again(login: &Login) -> String {
     match &login.place {
         LoginPlace::File(file) => format!(

@@ -1,4 +1,4 @@
-//! What the process holds of logins from one generation to the next.
+//! The state of logins that the process keeps from one generation to the next.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,41 +12,41 @@ use super::place::{HeldTokens, TokenPlace};
 use super::rows::SealedRows;
 use crate::login::Login;
 
-/// What the process holds of logins.
+/// The state of logins in the process.
 #[derive(Default)]
 pub(super) struct HeldLogins {
-    /// `None` where there is no state.
+    /// The stored rows; `None` without a state folder.
     pub(super) rows: Option<SealedRows>,
     /// What sessions did with logins themselves.
     pub(super) of_sessions: Mutex<HashMap<(SessionId, CredentialName), SessionGrant>>,
-    /// What became of the refresh token that is in a login's place, by its digest: new tokens that
-    /// the place did not take, or why there are none; and the tokens that were made of a key.
+    /// The renewal of each login, by the digest of its refresh token: new tokens that could not be
+    /// stored, or why there are none; and tokens that were made with a key.
     renewals: Mutex<HashMap<GrantHolder, Renewal>>,
-    /// What services refused of the tokens of logins.
+    /// The tokens of logins that services refused.
     refused: Mutex<HashMap<GrantHolder, RefusedToken>>,
     /// What was said lately of each login that is of no use.
     said: Mutex<HashMap<CredentialName, VecDeque<String>>>,
 }
 
-/// The digest of a refresh token or key, and what is held of its renewal.
+/// The digest of a refresh token or key, and the state of its renewal.
 type Renewal = (String, Arc<Leased<HeldTokens>>);
 
-/// The access token that a login's service refused last.
+/// The access token of a login that its service refused last.
 #[derive(Default)]
 struct RefusedToken {
     /// Its digest, until it is replaced.
     digest: Option<String>,
-    /// From when on another may be replaced so. A workload can have any token refused.
+    /// When another may be replaced for this reason. A workload can have any token refused.
     again: Option<Moment>,
 }
 
-/// A login, and the session that logged in itself, if one did.
+/// A login, and the session that made it, if one did.
 pub(super) type GrantHolder = (CredentialName, Option<SessionId>);
 
 /// What a session did with a login.
 #[derive(Clone)]
 pub(super) enum SessionGrant {
-    /// It logged in, and its tokens are there.
+    /// It logged in, and its tokens are in this place.
     Captured(Arc<Login>, TokenPlace),
     /// It logged out.
     Ended,
@@ -60,7 +60,7 @@ impl HeldLogins {
         }
     }
 
-    /// What a session did with a login, if anything.
+    /// Returns what a session did with a login, if anything.
     pub(super) fn own(&self, session: &SessionId, name: &CredentialName) -> Option<SessionGrant> {
         let of_sessions = self.of_sessions.lock();
         of_sessions.get(&(session.clone(), name.clone())).cloned()
@@ -78,7 +78,7 @@ impl HeldLogins {
         is_new
     }
 
-    /// The renewal of what has this digest. That of what was there before is forgotten.
+    /// Returns the renewal of the token or key with this digest. Forgets that of an earlier one.
     pub(super) fn renewal(&self, holder: &GrantHolder, of: &str) -> Arc<Leased<HeldTokens>> {
         let mut renewals = self.renewals.lock();
         let known = renewals.entry(holder.clone()).or_default();
@@ -88,7 +88,7 @@ impl HeldLogins {
         known.1.clone()
     }
 
-    /// Notes that a service refused the access token of this digest, unless one before it was
+    /// Notes that a service refused the access token with this digest, unless an earlier one was
     /// replaced just now.
     pub(super) fn refuse(&self, holder: GrantHolder, digest: String) {
         let mut refused = self.refused.lock();
@@ -98,12 +98,12 @@ impl HeldLogins {
         }
     }
 
-    /// The digest of the access token that is to be replaced because its service refused it.
+    /// Returns the digest of the access token to replace because its service refused it.
     pub(super) fn refused(&self, holder: &GrantHolder) -> Option<String> {
         self.refused.lock().get(holder)?.digest.clone()
     }
 
-    /// Notes that it was replaced.
+    /// Notes that the refused token was replaced.
     pub(super) fn replaced(&self, holder: GrantHolder) {
         let replaced = RefusedToken {
             digest: None,
@@ -112,7 +112,7 @@ impl HeldLogins {
         self.refused.lock().insert(holder, replaced);
     }
 
-    /// Forgets what a session did.
+    /// Forgets what a session did with logins.
     pub(super) fn end(&self, session: &SessionId) {
         self.of_sessions.lock().retain(|(of, _), _| of != session);
         let is_others = |(_, of): &GrantHolder| of.as_ref() != Some(session);
@@ -121,7 +121,7 @@ impl HeldLogins {
     }
 }
 
-/// A login's token is replaced so often because its service refused it.
+/// How often a login's token is replaced because its service refused it.
 const REPLACED_EVERY: Duration = Duration::from_secs(60);
 /// So many causes are remembered of a login. An issuer that a workload chose may say any number.
 const MOST_SAID: usize = 8;

@@ -1,4 +1,4 @@
-//! Asks authorization servers: for new tokens (RFC 6749), and to end a grant (RFC 7009).
+//! Requests new tokens (RFC 6749) and the end of a grant (RFC 7009) from authorization servers.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,31 +13,31 @@ use crate::login::{Issuer, IssuerSecrets, RequestMembers, TokenEndpoint, Tokens}
 
 /// Why there are no new tokens.
 pub(super) enum NotRenewed {
-    /// The issuer says that it renews them no more, in this word.
+    /// The issuer no longer renews the tokens, and responds with this error code.
     Refused(&'static str),
-    /// It takes no request now; until when, if it says so.
+    /// It accepts no requests now; until when, if it says so.
     Busy(Host, Option<SystemTime>),
-    /// It could not be asked, or did not answer as it should.
+    /// It could not be reached, or its response was not valid.
     Failed(StoreError),
 }
 
-/// How the issuers of logins are asked.
+/// The clients and secrets for requests to the issuers of logins.
 #[derive(Default, Clone)]
 pub(super) struct IssuerClients {
     /// The client for each of their servers.
     pub(super) clients: Vec<(Origin, Arc<dyn HttpClient>)>,
-    /// What they are asked with: secrets of clients, and keys.
+    /// The secrets for the requests: those of clients, and keys.
     pub(super) secrets: Vec<SecretSource>,
 }
 
 impl IssuerClients {
-    /// The client for a server.
+    /// Returns the client for a server.
     pub(super) fn client(&self, server: &Origin) -> Option<&Arc<dyn HttpClient>> {
         let mut known = self.clients.iter().filter(|(known, _)| known == server);
         known.next().map(|(_, client)| client)
     }
 
-    /// Asks for new tokens with a refresh token. What the answer does not have stays as it was.
+    /// Requests new tokens with a refresh token. Members missing in the response stay unchanged.
     pub(super) async fn renew(
         &self,
         issuer: &Issuer,
@@ -53,7 +53,7 @@ impl IssuerClients {
         tokens.ok_or(NotRenewed::Failed(StoreError::Illegible))
     }
 
-    /// Asks for tokens with a key or a client's secret alone.
+    /// Requests tokens with a key or a client's secret alone.
     pub(super) async fn make(&self, issuer: &Issuer) -> Result<Tokens, NotRenewed> {
         let client = self.secret(issuer.kept_secret()).await?;
         let key = self.secret(issuer.grant.key()).await?;
@@ -68,7 +68,7 @@ impl IssuerClients {
         tokens.ok_or(NotRenewed::Failed(StoreError::Illegible))
     }
 
-    /// Ends a grant at its issuer. Returns whether the issuer said that it did.
+    /// Ends a grant at its issuer. Returns whether the issuer confirmed it.
     pub(super) async fn revoke(&self, issuer: &Issuer, tokens: &Tokens) -> bool {
         let Some(at) = &issuer.revocation else {
             return false;
@@ -123,8 +123,8 @@ impl IssuerClients {
 
 type TokenCall = Request<Zeroizing<Vec<u8>>>;
 
-/// An answer refuses for good if it says an error of its own (RFC 6749 §5.2) that is none of the
-/// moment. Its words may hold a token, so none is shown that is not written here.
+/// A response refuses for good if it has a final error code of RFC 6749 §5.2. Its text may hold a
+/// token, so only the codes listed here are shown.
 fn refused(host: &Host, answer: &HttpAnswer) -> NotRenewed {
     let said = std::str::from_utf8(&answer.content).unwrap_or_default();
     let is_of_error = said.contains("\"error\"") || said.contains("error=");
