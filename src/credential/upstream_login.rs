@@ -1,4 +1,4 @@
-//! What the gateway presents to an HTTP proxy that it reaches origins by.
+//! The gateway's login to an HTTP proxy through which it reaches origins.
 
 use std::fmt;
 
@@ -17,16 +17,16 @@ pub struct UpstreamLogin {
 /// Why there is no login.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginUnavailable {
-    /// The store has none.
+    /// The store does not provide it.
     #[error(transparent)]
     Store(#[from] Unavailable),
-    /// It is no `user:password`, or no token.
+    /// It is not of the form `user:password`, or not a token.
     #[error("the secret is no {0}")]
     Form(&'static str),
 }
 
 impl UpstreamLogin {
-    /// The login that is kept there. A variable is read now, other places with a connection.
+    /// Returns the login at this reference. A variable is read now, other places with a connection.
     pub fn kept_at(from: SecretRef) -> Self {
         let from = from.allowing_short(true);
         let source = Stores::new([&from]).source(&from);
@@ -37,7 +37,7 @@ impl UpstreamLogin {
         }
     }
 
-    /// The token that is kept there.
+    /// Returns the token at this reference.
     pub fn token_at(from: SecretRef) -> Self {
         Self {
             is_token: true,
@@ -45,15 +45,15 @@ impl UpstreamLogin {
         }
     }
 
-    /// Where it is kept.
+    /// Returns the reference to the login.
     pub fn reference(&self) -> &SecretRef {
         &self.from
     }
 
-    /// The value of `Proxy-Authorization`, which is not printed by Debug.
+    /// Returns the value of `Proxy-Authorization`, which `Debug` does not print.
     ///
     /// # Errors
-    /// [`LoginUnavailable`] by cause. It holds nothing of the secret.
+    /// [`LoginUnavailable`] by cause. It holds no part of the secret.
     pub async fn field(&self) -> Result<HeaderValue, LoginUnavailable> {
         let lease = self.source.resolve(None).await?;
         let (field, form) = match self.is_token {

@@ -14,7 +14,7 @@ use super::credentials::Credentials;
 use super::error::Error;
 use super::login::AskedTokens;
 
-/// An authorized request. If a credential of ours signs it, its signature was made with the
+/// An authorized request. If one of our credentials signs it, its signature was made with the
 /// session's phantom.
 pub struct Verified {
     pub(super) authorized: Authorized,
@@ -30,27 +30,27 @@ pub(super) struct SignedGrant {
 }
 
 impl Verified {
-    /// The head as it was judged, read-only.
+    /// Returns the head as it was authorized, read-only.
     pub fn head(&self) -> &RequestHead {
         self.authorized.head()
     }
 
-    /// The identity whose connections it uses.
+    /// Returns the identity whose connections the request uses.
     pub fn identity(&self) -> &Identity {
         self.authorized.identity()
     }
 
-    /// The generation of the policies that allowed it.
+    /// Returns the generation of the policies that allowed the request.
     pub fn generation(&self) -> u64 {
         self.authorized.verdict().generation
     }
 
-    /// The revocations of the credentials that it is lent. Connections for it register there.
+    /// Returns the revocations of the lent credentials. Connections for the request register there.
     pub fn revocations(&self) -> &[Arc<Revocation>] {
         self.authorized.judged().revocations()
     }
 
-    /// Says whether the connections to origins are its client's own.
+    /// Returns the tie of its connections to origins to one connection of the client.
     pub fn tie(&self) -> &Tie {
         self.authorized.tie()
     }
@@ -60,17 +60,17 @@ impl Verified {
         self.authorized.is_upgrade()
     }
 
-    /// The session it belongs to.
+    /// Returns the session of the request.
     pub fn session(&self) -> &Arc<Session> {
         self.authorized.session()
     }
 
-    /// What it asks an authorization server for, if it does.
+    /// Returns the request for tokens, if this is one.
     pub fn asked(&self) -> Option<&AskedTokens> {
         self.asked.as_deref()
     }
 
-    /// Has the tokens in its answer passed on as they are.
+    /// Passes the tokens in the response on unchanged.
     pub fn pass_tokens(&mut self) {
         self.asked = None;
     }

@@ -1,4 +1,4 @@
-//! What a store returns: the named fields of one read, and how long they may be used.
+//! The result of a read: its named fields, and how long they may be used.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 /// One read of a store; its fields belong together. Wiped on drop.
 pub struct Material {
     fields: Vec<(Box<str>, Zeroizing<Vec<u8>>)>,
-    /// The values that this read replaced before anyone was lent them, by their fields.
+    /// The values that this read replaced without their being lent, by field.
     former: Vec<(Box<str>, Zeroizing<Vec<u8>>)>,
     /// How long it may be used; `None` means forever.
     pub lease: Option<Lease>,
@@ -35,21 +35,21 @@ impl Material {
         self
     }
 
-    /// The value of a field; `None` selects the unnamed one.
+    /// Returns the value of a field; `None` selects the unnamed one.
     pub fn field(&self, name: Option<&str>) -> Option<&Zeroizing<Vec<u8>>> {
         let name = name.unwrap_or(Self::UNNAMED);
         let mut named = self.fields.iter().filter(|(known, _)| **known == *name);
         named.next().map(|(_, value)| value)
     }
 
-    /// Adds the value that a field had when it was read, and that a renewal replaced.
+    /// Adds the value that a field had when it was read, before a renewal replaced it.
     #[must_use]
     pub fn with_former(mut self, name: &str, value: Zeroizing<Vec<u8>>) -> Self {
         self.former.push((name.into(), value));
         self
     }
 
-    /// The value that a field had before.
+    /// Returns the former value of a field.
     pub fn former(&self, name: Option<&str>) -> Option<&Zeroizing<Vec<u8>>> {
         let mut named = self
             .former
@@ -64,9 +64,9 @@ impl Material {
 /// How long a read may be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// When the store is asked again, while the read stays in use.
+    /// When the store is read again, while the read stays in use.
     pub refresh_after: Duration,
-    /// When uses start to wait briefly for that answer.
+    /// When uses start to wait briefly for the new read.
     pub stale_after: Duration,
     /// When it may no longer be used.
     pub expires_after: Duration,
@@ -92,7 +92,7 @@ impl std::fmt::Debug for LeaseId {
 }
 
 impl Lease {
-    /// A lease that expires after this time, and is refreshed at 80 per cent of it.
+    /// Returns a lease that expires after this time, and is refreshed at 80 per cent of it.
     pub fn of(expires_after: Duration) -> Self {
         Self {
             refresh_after: expires_after.saturating_mul(4) / 5,
@@ -102,7 +102,7 @@ impl Lease {
         }
     }
 
-    /// Whether the store can be asked to renew it.
+    /// Whether the store may be able to renew the lease.
     pub(super) fn is_renewable(&self) -> bool {
         self.id.as_ref().is_some_and(|id| id.renewable)
     }

@@ -66,7 +66,7 @@ impl MemoryStore {
         }
     }
 
-    /// How many times the store was asked.
+    /// Returns how many fetches there were.
     pub fn fetches(&self) -> usize {
         self.fetches.load(Ordering::Relaxed)
     }

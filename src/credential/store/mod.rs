@@ -57,7 +57,7 @@ struct Backends {
     login: Arc<LoginStore>,
 }
 
-/// A Vault's settings, and the client that reaches its servers.
+/// The settings of a Vault, and the client that reaches its servers.
 pub type Vault = (VaultSettings, Arc<dyn HttpClient>);
 
 impl Backends {

@@ -1,4 +1,4 @@
-//! References: where a secret is, never its value.
+//! References: the places of secrets, never their values.
 
 use std::fmt;
 use std::os::unix::ffi::OsStringExt as _;
@@ -14,9 +14,9 @@ use gateway_recipe::Algorithm;
 use gateway_state::FingerprintKey;
 use zeroize::Zeroizing;
 
-/// Where a secret is stored, and what it must be.
+/// The place of a secret, and the requirements for it.
 ///
-/// Parsed only from configuration. Whether there is a secret is known only when the store is read.
+/// Parsed only from configuration. Whether a secret exists is known only when the store is read.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SecretRef {
     pub(super) backend: Backend,
@@ -45,8 +45,8 @@ impl SecretRef {
         })
     }
 
-    /// Checks what can be checked without a fetch: a file's owner and permissions, and who could
-    /// have written the file or the program.
+    /// Checks everything that needs no fetch: a file's owner and permissions, and who could have
+    /// written the file or the program.
     ///
     /// # Errors
     /// [`ReferenceMalformed`] if no fetch could use it now.
@@ -58,12 +58,12 @@ impl SecretRef {
         }
     }
 
-    /// A reference to a variable of the gateway's environment: `env:NAME`.
+    /// Returns a reference to a variable of the gateway's environment: `env:NAME`.
     pub fn env(name: impl Into<String>) -> Self {
         Self::to(Backend::Env(name.into()))
     }
 
-    /// A reference to a key ring item: `keyring:SERVICE/NAME`.
+    /// Returns a reference to a key ring item: `keyring:SERVICE/NAME`.
     pub fn keyring(service: impl Into<String>, name: impl Into<String>) -> Self {
         Self::to(Backend::Keyring(KeyringItem {
             service: service.into(),
@@ -71,12 +71,12 @@ impl SecretRef {
         }))
     }
 
-    /// A reference to a file by its absolute path: `file:/path`.
+    /// Returns a reference to a file by its absolute path: `file:/path`.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self::to(Backend::File(SecretFile::at(path.into())))
     }
 
-    /// A reference to a token of a login: `login:NAME#access`.
+    /// Returns a reference to a token of a login: `login:NAME#access`.
     pub fn login(name: CredentialName, kind: TokenKind) -> Self {
         Self {
             field: Some(kind.as_str().into()),
@@ -84,7 +84,7 @@ impl SecretRef {
         }
     }
 
-    /// A reference to the output of a program; its path is absolute.
+    /// Returns a reference to the output of a program; its path is absolute.
     pub fn command(
         program: impl Into<PathBuf>,
         arguments: Vec<String>,
@@ -128,17 +128,17 @@ impl SecretRef {
         self
     }
 
-    /// The algorithm, if the secret is a private key.
+    /// Returns the algorithm, if the secret is a private key.
     pub fn private_key(&self) -> Option<Algorithm> {
         self.private_key
     }
 
-    /// Whether a Vault stores or issues it.
+    /// Whether a Vault stores or issues the secret.
     pub fn is_in_vault(&self) -> bool {
         matches!(self.backend, Backend::Vault(_))
     }
 
-    /// The program, if this is a reference to a command.
+    /// Returns the program, if this is a reference to a command.
     pub fn program(&self) -> Option<&Path> {
         match &self.backend {
             Backend::Command(command) => Some(&command.program),
@@ -146,7 +146,7 @@ impl SecretRef {
         }
     }
 
-    /// The configured lifetime of a command's output, if any.
+    /// Returns the configured lifetime of a command's output, if any.
     pub fn ttl(&self) -> Option<Duration> {
         match &self.backend {
             Backend::Command(command) => command.ttl,
@@ -154,7 +154,7 @@ impl SecretRef {
         }
     }
 
-    /// The file, if this is a reference to one.
+    /// Returns the file, if this is a reference to one.
     pub fn path(&self) -> Option<&Path> {
         match &self.backend {
             Backend::File(file) => Some(file.path()),
@@ -162,7 +162,7 @@ impl SecretRef {
         }
     }
 
-    /// The login, if this is a reference to a token of one.
+    /// Returns the login, if this is a reference to a token of one.
     pub fn login_name(&self) -> Option<&CredentialName> {
         match &self.backend {
             Backend::Login(name) => Some(name),
@@ -170,7 +170,7 @@ impl SecretRef {
         }
     }
 
-    /// The environment variable, if this is a reference to one.
+    /// Returns the environment variable, if this is a reference to one.
     pub fn env_name(&self) -> Option<&str> {
         match &self.backend {
             Backend::Env(name) => Some(name),
@@ -178,8 +178,8 @@ impl SecretRef {
         }
     }
 
-    /// Whether it refers to the same place as another, whatever the secret there must be and
-    /// however long it is used.
+    /// Whether both references have the same place, whatever the requirements and the lifetime of
+    /// the secret.
     pub fn is_same_place(&self, other: &Self) -> bool {
         let is_same = match (&self.backend, &other.backend) {
             (Backend::Command(one), Backend::Command(other)) => {
@@ -208,7 +208,7 @@ impl SecretRef {
         }
     }
 
-    /// The fingerprint of what is in a variable or a file now, if anything is.
+    /// Returns the fingerprint of the present value of a variable or a file, if there is one.
     pub fn fingerprint_now(&self, key: &FingerprintKey) -> Option<String> {
         let value = match &self.backend {
             Backend::Env(name) => Zeroizing::new(std::env::var_os(name)?.into_vec()),
@@ -218,19 +218,19 @@ impl SecretRef {
         (!value.is_empty()).then(|| key.of(&value))
     }
 
-    /// Whether the secret is in a variable or a file, where a look costs nothing.
+    /// Whether the secret is in a variable or a file, where a read costs nothing.
     pub fn is_at_hand(&self) -> bool {
         matches!(self.backend, Backend::Env(_) | Backend::File(_))
     }
 
-    /// The error for a read that lacks this field.
+    /// Returns the error for a read that lacks this field.
     pub(super) fn lacking(&self) -> StoreError {
         self.field
             .clone()
             .map_or(StoreError::Absent, StoreError::NoField)
     }
 
-    /// Makes a secret of what was read, if it is what the reference asks for.
+    /// Makes a secret of a value that was read, if the value meets the requirements.
     pub(super) fn admit(&self, value: &Zeroizing<Vec<u8>>) -> Result<Secret, SecretUnsafe> {
         match self.private_key {
             Some(algorithm) => Secret::private_key(value, algorithm),

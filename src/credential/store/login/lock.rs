@@ -1,5 +1,5 @@
-//! The locks of a login: one for all gateways of the user, and the one of the program whose file it
-//! is.
+//! The locks of a login: one for all gateways of the user, and that of the program that owns the
+//! file.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
@@ -19,20 +19,20 @@ use super::fault::of_state;
 
 /// A login's lock, held until it is dropped or its process ends.
 ///
-/// Its file holds a note while a renewal is under way. Whoever finds one there knows that the
-/// process before it was ended meanwhile. Its second line tells which folder that process made as
-/// the lock of the program. What is in memory alone needs no file.
+/// Its file holds a note while a renewal is under way. A process that finds a note knows that the
+/// previous one was killed meanwhile. The second line identifies the folder that this process made
+/// as the program's lock. A login in memory needs no file.
 #[derive(Default)]
 pub(super) struct LoginLock {
-    // Dropped before the file: who locks that next takes the folder for one that nobody holds.
+    // Dropped before the file: the next to lock the file would take the folder for stale.
     program: Option<FolderLock>,
     file: Option<File>,
-    /// What the process before left, if it was ended in the middle.
+    /// The note of the previous process, if it was killed during a renewal.
     pub(super) left: Option<String>,
 }
 
 impl LoginLock {
-    /// Takes the locks, and waits at most so long for them; `None` if others hold them that long.
+    /// Takes the locks, and waits at most this long for them; `None` if others hold them that long.
     pub(super) async fn take(
         rows: &LoginRows,
         login: &CredentialName,
@@ -66,7 +66,7 @@ impl LoginLock {
         };
         if let Some(path) = program {
             if folder_id(path).is_some_and(|id| id == made) {
-                // Whoever made it held this lock, and was ended.
+                // The process that made it held this lock, and was killed.
                 let _ = std::fs::remove_dir(path);
             }
             lock.program = FolderLock::take(path, end).await?;
@@ -78,7 +78,7 @@ impl LoginLock {
         Ok(Some(lock))
     }
 
-    /// Leaves a note for whoever comes next, in case that this process is ended.
+    /// Leaves a note for the next process, in case this one is killed.
     pub(super) fn note(&mut self, text: &str) -> Result<(), StoreError> {
         let Some(file) = &mut self.file else {
             return Ok(());
@@ -90,14 +90,14 @@ impl LoginLock {
         written.map_err(|error| StoreError::File(error.kind()))
     }
 
-    /// Takes the note back.
+    /// Removes the note.
     pub(super) fn clear(&mut self) -> Result<(), StoreError> {
         self.note("")
     }
 }
 
-/// A folder that whoever made it holds: the lock of programs that use `proper-lockfile` (npm). It
-/// is made new every few seconds, and one that was not is nobody's any more.
+/// A folder that its maker holds: the lock of programs that use `proper-lockfile` (npm). The maker
+/// touches it every few seconds; one that was not touched has no owner any more.
 struct FolderLock {
     path: PathBuf,
     id: Option<String>,
@@ -112,7 +112,7 @@ impl FolderLock {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(StoreError::File(error.kind())),
             }
-            // Of two that remove it, one makes it.
+            // Of two processes that remove it, one makes it anew.
             if is_stale(path) && std::fs::remove_dir(path).is_ok() {
                 continue;
             }
@@ -126,8 +126,8 @@ impl FolderLock {
             loop {
                 tokio::time::sleep(REFRESH).await;
                 let folder = File::open(&held);
-                // If it is gone, somebody believed it stale; the file is compared before it is
-                // replaced.
+                // If it is gone, another process considered it stale; the file is compared before
+                // it is replaced.
                 let _ = folder.and_then(|folder| folder.set_modified(SystemTime::now()));
             }
         });
@@ -142,12 +142,12 @@ impl FolderLock {
 impl Drop for FolderLock {
     fn drop(&mut self) {
         self.refresh.abort();
-        // A program that believed it stale has removed it.
+        // A program that considered it stale has removed it.
         let _ = std::fs::remove_dir(&self.path);
     }
 }
 
-/// What tells a folder from every other, also from a later one of its name.
+/// Returns the identity of a folder, which a later folder of the same name does not have.
 fn folder_id(path: &Path) -> Option<String> {
     let about = std::fs::symlink_metadata(path).ok()?;
     let made = about.created().ok()?.duration_since(SystemTime::UNIX_EPOCH);
@@ -160,18 +160,18 @@ fn is_stale(path: &Path) -> bool {
     age.is_ok_and(|age| age > STALE)
 }
 
-/// The digest of a token, by which it is known again.
+/// Returns the digest of a token, by which the token is recognised.
 pub(super) fn digest(token: &str) -> String {
     hex(&Sha256::digest(token.as_bytes()))
 }
 
-/// What is left in the lock's file while a renewal is under way: which token was sent, and when.
+/// Returns the note in the lock's file during a renewal: the token that was sent, and when.
 pub(super) fn note(digest: &str) -> String {
     let now = OffsetDateTime::from(SystemTime::now()).format(&Rfc3339);
     format!("{digest} {}", now.unwrap_or_default())
 }
 
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// As `proper-lockfile` has it.
+/// The values of `proper-lockfile`.
 const STALE: Duration = Duration::from_secs(10);
 const REFRESH: Duration = Duration::from_secs(5);

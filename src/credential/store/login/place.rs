@@ -1,4 +1,4 @@
-//! Where the tokens of a login are kept: reading them, and replacing them if nobody else did.
+//! The places of a login's tokens: reads the tokens, and replaces them if they have not changed.
 
 use std::fs::{File, Metadata};
 use std::io::Read as _;
@@ -21,41 +21,41 @@ use super::lock::{LoginLock, digest};
 use super::rows::SealedRows;
 use crate::login::{Login, LoginFile, TokenKind, Tokens, UNTOLD, file};
 
-/// Where the tokens of a login are kept.
+/// The place where the tokens of a login are kept.
 #[derive(Clone)]
 pub(super) enum TokenPlace {
     /// In the file of the program that logged in.
     File(Arc<LoginFile>),
-    /// In a row; once that is kept for the user, in the row that it became.
+    /// In a row; if a person keeps the row, in the row that it became.
     Row(RowName),
-    /// In memory, where there is no state; with when they came.
+    /// In memory, without a state folder; with the time of their arrival.
     Memory(Arc<Mutex<(Tokens, SystemTime)>>),
 }
 
-/// The tokens of a login, as its place had them.
+/// The tokens of a login, as read from their place.
 #[derive(Clone)]
 pub(super) struct HeldTokens {
     pub(super) tokens: Tokens,
-    /// When they were written there.
+    /// When they were written to the place.
     pub(super) written: SystemTime,
     pub(super) stamp: PlaceStamp,
     /// The digest of the refresh token in the place.
     pub(super) of: String,
-    /// The lock of those that are in memory alone, because their place did not take them. It is
-    /// held until it does: whoever else renewed would present a token that was used.
+    /// The lock, if the tokens are in memory alone because they could not be stored. It is held
+    /// until they are: another renewal would present a used token.
     pub(super) unkept: Option<Arc<Mutex<LoginLock>>>,
-    /// The access token that was read, if these replaced it since.
+    /// The access token that was read, if these tokens have replaced it since.
     pub(super) former: Option<Zeroizing<String>>,
 }
 
-/// By what a change of the place is seen.
+/// A mark by which a change of the place is noticed.
 #[derive(Clone)]
 pub(super) enum PlaceStamp {
     /// The text of a file.
     Text(Zeroizing<Vec<u8>>),
     /// A row, and its version.
     Row(RowName, u64),
-    /// Nobody else changes it.
+    /// No other process changes it.
     Own,
 }
 
@@ -72,12 +72,12 @@ impl HeldTokens {
         }
     }
 
-    /// Tokens that were made now, and are kept nowhere.
+    /// Returns tokens that were made now, and are stored nowhere.
     pub(super) fn made(tokens: Tokens) -> Self {
         Self::new(tokens, SystemTime::now(), PlaceStamp::Own)
     }
 
-    /// These, as long as the access token holds.
+    /// Returns these tokens with a lease that ends with the access token.
     pub(super) fn leased(self) -> Held<Self> {
         let lease = self.left().map(|left| Lease {
             refresh_after: left.saturating_sub(self.margin()),
@@ -86,21 +86,21 @@ impl HeldTokens {
         Held::new(self, lease, Moment::now())
     }
 
-    /// When the access token ends. If nobody said so and it can be renewed, an hour after it was
-    /// written.
+    /// Returns when the access token ends. If the issuer did not say and the token can be renewed,
+    /// one hour after it was written.
     pub(super) fn end(&self) -> Option<SystemTime> {
         let is_renewable = self.tokens.refresh.is_some();
         let assumed = is_renewable.then(|| self.written + UNTOLD);
         self.tokens.expires.or(assumed)
     }
 
-    /// How long the access token may still be used; `None` if it does not end.
+    /// Returns how long the access token may still be used; `None` if it does not end.
     pub(super) fn left(&self) -> Option<Duration> {
         let end = self.end()?;
         Some(end.duration_since(SystemTime::now()).unwrap_or_default())
     }
 
-    /// How long before its end the access token is renewed.
+    /// Returns how long before its end the access token is renewed.
     fn margin(&self) -> Duration {
         let life = self
             .end()
@@ -108,7 +108,7 @@ impl HeldTokens {
         life.unwrap_or_default().div_f64(5.0).min(MARGIN)
     }
 
-    /// Whether the access token has to be renewed.
+    /// Whether the access token must be renewed.
     pub(super) fn is_due(&self) -> bool {
         self.left().is_some_and(|left| left <= self.margin())
     }
@@ -118,13 +118,13 @@ impl HeldTokens {
         !self.tokens.access.is_empty() && self.left().is_none_or(|left| !left.is_zero())
     }
 
-    /// The fields of a read.
+    /// Returns the tokens as the fields of a read.
     pub(super) fn material(&self) -> Material {
         let left = self.left();
         let usable = left.unwrap_or(LOOKED_AT).min(LOOKED_AT);
         let until_due = left.map_or(LOOK, |left| match left.checked_sub(self.margin()) {
             Some(until) if !until.is_zero() => until,
-            // A renewal failed, or others are at it.
+            // A renewal failed, or another process is renewing.
             _ => left / 4,
         });
         let lease = Lease {
@@ -203,8 +203,8 @@ impl TokenPlace {
         }
     }
 
-    /// Replaces the tokens, if the place is as it was read. They are on the disk when this returns.
-    /// Returns whether it did.
+    /// Replaces the tokens, if the place has not changed since it was read. They are on the disk
+    /// when this returns. Returns whether they were replaced.
     pub(super) async fn write(
         &self,
         rows: Option<&SealedRows>,
@@ -218,7 +218,7 @@ impl TokenPlace {
                 blocking(move || replace(&file, &text, &new)).await
             }
             (Self::Row(_), PlaceStamp::Row(name, version), Some(rows)) => {
-                // The lock is held, so it has changed by nobody else.
+                // The lock is held, so no other process has changed the row.
                 rows.write(name, *version, (login, tokens))
                     .await
                     .map(|()| true)
@@ -241,7 +241,7 @@ fn replaced(
     new.map_err(|why| StoreError::LoginUnusable(why.to_string().into()))
 }
 
-/// Reads a program's file. Programs that write theirs in place leave it cut off for a moment.
+/// Reads a program's file. Programs that write in place leave it cut off for a moment.
 fn read_whole(at: &LoginFile) -> Result<Option<HeldTokens>, StoreError> {
     let mut tries = 0;
     loop {
@@ -262,10 +262,10 @@ fn read_whole(at: &LoginFile) -> Result<Option<HeldTokens>, StoreError> {
     }
 }
 
-/// A file's text, and what is known of the file.
+/// The text of a file, and its metadata.
 type FileRead = (Zeroizing<Vec<u8>>, Metadata);
 
-/// Reads a file that this user or root alone may have written; `None` if there is none.
+/// Reads a file that only this user or root may have written; `None` if there is none.
 fn read(path: &Path) -> Result<Option<FileRead>, StoreError> {
     let failed = |why: Unfit| unfit(path, &why);
     let (file, about) = match files::open(path) {
@@ -279,7 +279,7 @@ fn read(path: &Path) -> Result<Option<FileRead>, StoreError> {
         return Err(of_file(path, "other users may write it", &remedy));
     }
     files::check_written(path).map_err(|why| failed(why.into()))?;
-    // Room for all of it: a growing vector would leave copies behind.
+    // Capacity for the whole text: a growing vector would leave copies behind.
     let room = usize::try_from(about.len()).unwrap_or(usize::MAX).min(MOST) + 1;
     let mut text = Zeroizing::new(Vec::with_capacity(room));
     let limit = u64::try_from(room).unwrap_or(u64::MAX);
@@ -292,7 +292,7 @@ fn read(path: &Path) -> Result<Option<FileRead>, StoreError> {
     Ok(Some((text, about)))
 }
 
-/// Replaces a program's file, if it is still as it was read.
+/// Replaces a program's file, if it has not changed since it was read.
 fn replace(at: &LoginFile, before: &[u8], new: &[u8]) -> Result<bool, StoreError> {
     let (real, mode) = own(at)?;
     let is_unchanged = || {
@@ -302,7 +302,7 @@ fn replace(at: &LoginFile, before: &[u8], new: &[u8]) -> Result<bool, StoreError
     files::replace_if(&real, new, mode, is_unchanged).map_err(|error| unwritable(at, &error))
 }
 
-/// Where a program's file is, if it is this user's, and its mode. A link stays one.
+/// Returns the path of a program's file, if it is this user's, and its mode. A link stays a link.
 fn own(at: &LoginFile) -> Result<(PathBuf, u32), StoreError> {
     let real = std::fs::canonicalize(&at.path).map_err(|error| unwritable(at, &error))?;
     let about = std::fs::metadata(&real).map_err(|error| unwritable(at, &error))?;
@@ -317,13 +317,13 @@ fn unwritable(at: &LoginFile, error: &std::io::Error) -> StoreError {
     of_file(&at.path, &error.to_string(), remedy)
 }
 
-/// How much longer new tokens may be than those before.
+/// How much longer new tokens may be than the previous ones.
 const GROWTH: usize = 16 * 1024;
-/// A token is renewed so long before its end at most.
+/// The longest time before its end at which a token is renewed.
 const MARGIN: Duration = Duration::from_secs(60);
-/// The place is looked at so often while it is used.
+/// How often the place is read while it is used.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a token serves if its place cannot be looked at.
+/// How long a token is used if its place cannot be read.
 const LOOKED_AT: Duration = Duration::from_secs(60);
 /// The largest file that is read.
 const MOST: usize = 1 << 20;

@@ -18,20 +18,20 @@ use super::lock::{LoginLock, digest, note};
 use super::place::{HeldTokens, TokenPlace};
 use crate::login::{Issuer, Login, TokenGrant, Tokens};
 
-/// A login, and all that its renewal needs.
+/// A login, with everything that its renewal needs.
 pub(super) struct LoginRenewal<'r> {
     pub(super) login: Arc<Login>,
     pub(super) place: TokenPlace,
     pub(super) holder: GrantHolder,
     pub(super) issuers: &'r IssuerClients,
     pub(super) held: &'r HeldLogins,
-    /// The digest of an access token that its service refused: it is as if it had ended.
+    /// The digest of an access token that its service refused. The token counts as expired.
     pub(super) refused: Option<String>,
 }
 
 impl LoginRenewal<'_> {
-    /// Returns tokens that can be used now. Those that end soon are renewed first; if that fails,
-    /// they serve until they end.
+    /// Returns tokens that can be used now. Tokens that end soon are renewed first; if that fails,
+    /// they are used until they end.
     pub(super) async fn current(&self) -> Result<HeldTokens, StoreError> {
         if let Some(issuer) = maker(&self.login) {
             return self.made(issuer).await;
@@ -64,9 +64,9 @@ impl LoginRenewal<'_> {
         held.serves() && !self.is_refused(held)
     }
 
-    /// Returns tokens that are made of a key or a secret, and kept nowhere.
+    /// Returns tokens that are made with a key or a secret, and stored nowhere.
     async fn made(&self, issuer: &Issuer) -> Result<HeldTokens, StoreError> {
-        // Those of another issuer are others.
+        // Another issuer has other tokens.
         let leased = self.held.renewal(&self.holder, &format!("{issuer:?}"));
         let made = leased.get(async |_| match self.issuers.make(issuer).await {
             Ok(tokens) => Ok(HeldTokens::made(tokens).leased()),
@@ -75,7 +75,7 @@ impl LoginRenewal<'_> {
         Ok(HeldTokens::clone(&*made.await?))
     }
 
-    /// Says why there are no new tokens.
+    /// Logs why there are no new tokens.
     fn failed(&self, failure: Failure) -> Failure {
         let cause = &failure.cause;
         if self.held.is_new(&self.login.name, &cause.to_string()) {
@@ -84,7 +84,7 @@ impl LoginRenewal<'_> {
         failure
     }
 
-    /// Reads the tokens; new ones that their place did not take come first.
+    /// Reads the tokens. New tokens that could not be stored come first.
     pub(super) async fn read(&self) -> Result<HeldTokens, StoreError> {
         let read = self.place.read(self.held.rows.as_ref()).await?;
         let held = read.ok_or_else(|| StoreError::NoLogin(again(&self.login).into()))?;
@@ -98,7 +98,7 @@ impl LoginRenewal<'_> {
         })
     }
 
-    /// Writes tokens to their place that it did not take before, if it takes them now.
+    /// Stores tokens that could not be stored before, if this is possible now.
     async fn kept_later(&self, held: HeldTokens) -> Result<HeldTokens, StoreError> {
         let leased = self.held.renewal(&self.holder, &held.of);
         let (Some(lock), Some(_turn)) = (&held.unkept, leased.free_turn()) else {
@@ -114,7 +114,7 @@ impl LoginRenewal<'_> {
 
     async fn renewed(&self, held: HeldTokens, issuer: &Issuer) -> Result<HeldTokens, StoreError> {
         let leased = self.held.renewal(&self.holder, &held.of);
-        // Who has the turn is renewing them, and they serve meanwhile.
+        // The holder of the turn is renewing the tokens, which can be used meanwhile.
         let turn = match leased.free_turn() {
             Some(turn) => turn,
             None if self.serves(&held) => return Ok(held),
@@ -123,12 +123,12 @@ impl LoginRenewal<'_> {
         let Err(cause) = turn.obtain(self.asked(&held, issuer)).await else {
             return self.read().await;
         };
-        // Somebody else may have renewed them meanwhile.
+        // Another process may have renewed them meanwhile.
         let now = self.read().await?;
         Some(now).filter(|now| self.serves(now)).ok_or(cause)
     }
 
-    /// Asks the issuer for new tokens, with all locks, and writes them to their place.
+    /// Requests new tokens from the issuer, with all locks, and stores them.
     async fn asked(&self, held: &HeldTokens, issuer: &Issuer) -> Result<Held<HeldTokens>, Failure> {
         let wait = match self.serves(held) {
             true => Duration::ZERO,
@@ -157,7 +157,7 @@ impl LoginRenewal<'_> {
                 let now = self.read().await?;
                 match now.tokens.refresh.as_ref() == Some(&refresh) {
                     true => Err(self.refused(word, &digest, &mut lock.lock())),
-                    // It was of a token that somebody has replaced.
+                    // The refused token has been replaced meanwhile.
                     false => {
                         lock.lock().clear()?;
                         Ok(now.leased())
@@ -166,7 +166,7 @@ impl LoginRenewal<'_> {
             }
             Err(why) => {
                 let failure = Failure::from(why);
-                // A token that was sent and not answered may be used up.
+                // A token that was sent without a response may be used up.
                 let (cause, mut lock) = (&failure.cause, lock.lock());
                 if !matches!(cause, StoreError::BrokenOff(_) | StoreError::TimedOut(_)) {
                     lock.clear()?;
@@ -176,9 +176,9 @@ impl LoginRenewal<'_> {
         }
     }
 
-    /// Checks that what the issuer answers can be kept.
+    /// Checks that new tokens could be stored.
     async fn check(&self, held: &HeldTokens) -> Result<(), StoreError> {
-        // Those in memory are no safer if they stay as they are.
+        // Tokens in memory are no safer without a renewal.
         if held.unkept.is_some() {
             return Ok(());
         }
@@ -203,8 +203,8 @@ impl LoginRenewal<'_> {
         LoginLock::take(&rows.rows, &self.login.name, program, wait).await
     }
 
-    /// Writes new tokens to the place, unless somebody logged in there meanwhile. Those that it
-    /// does not take are held for as long as the process lives: those before are used up.
+    /// Stores new tokens, unless another login was made there meanwhile. Tokens that cannot be
+    /// stored are held for as long as the process lives: the previous ones are used up.
     async fn kept(
         &self,
         mut held: HeldTokens,
@@ -240,8 +240,8 @@ impl LoginRenewal<'_> {
         ))
     }
 
-    /// The issuer refuses a token that is still in its place. If a gateway was ended after it had
-    /// sent that token, its note stays, so that every start says so.
+    /// Returns the failure for a token that is refused and still in its place. If a gateway was
+    /// killed after it had sent the token, its note stays, so that every start reports this.
     fn refused(&self, word: &str, digest: &str, lock: &mut LoginLock) -> Failure {
         let left = lock.left.take().filter(|left| left.starts_with(digest));
         let why = match left.as_deref().and_then(|left| left.split_once(' ')) {
@@ -257,7 +257,7 @@ impl LoginRenewal<'_> {
         };
         let over = Failure::from(self.over(&why));
         Failure {
-            // Nobody presents it again.
+            // The token is never presented again.
             retry_at: over.retry_at.filter(|_| kept.is_err()),
             ..over
         }
@@ -288,7 +288,7 @@ impl From<NotRenewed> for Failure {
     }
 }
 
-/// The error of an issuer that takes no request now.
+/// Returns the error for an issuer that accepts no request now.
 fn busy(host: &Host, until: Option<SystemTime>) -> StoreError {
     let when = match until.and_then(|until| OffsetDateTime::from(until).format(&Rfc3339).ok()) {
         Some(when) => format!("until {when}"),
@@ -297,15 +297,15 @@ fn busy(host: &Host, until: Option<SystemTime>) -> StoreError {
     StoreError::LoginUnusable(format!("its issuer `{host}` is busy {when}; retry then").into())
 }
 
-/// The issuer that makes tokens of a key or a secret, so that they need no place.
+/// Returns the issuer that makes tokens with a key or a secret, so that they need no place.
 pub(super) fn maker(login: &Login) -> Option<&Issuer> {
     let issuer = login.issuer.as_ref();
     issuer.filter(|issuer| issuer.grant != TokenGrant::Refresh)
 }
 
-/// How long a login's lock is waited for.
+/// How long to wait for a login's lock.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// How often a place may change under a renewal.
+/// How often a place may change during a renewal.
 const MOST_READS: usize = 4;
 const NO_STATE: &str = "a login is renewed only where gateways can lock it: let `HOME` or \
                         `XDG_STATE_HOME` name a folder of this user";

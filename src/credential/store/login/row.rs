@@ -9,12 +9,12 @@ use zeroize::Zeroizing;
 
 use crate::login::{ClientSecret, Login, TokenKind, Tokens};
 
-/// A row. Its secrets are borrowed from where they are wiped.
+/// A row. Its secrets are borrowed from values that are wiped.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RowText<'t> {
     login: Cow<'t, Login>,
-    /// That of the client, if it is kept nowhere else.
+    /// The secret of the client, if it is stored nowhere else.
     #[serde(borrow)]
     secret: Option<Cow<'t, str>>,
     #[serde(borrow)]
@@ -29,7 +29,7 @@ struct RowText<'t> {
     grant: Option<GrantId>,
 }
 
-/// Writes the content of a row, which is of this grant of a session if it is of one.
+/// Encodes the content of a row; `grant` is the session's grant that the row is for, if any.
 pub(super) fn write(login: &Login, tokens: &Tokens, grant: Option<&GrantId>) -> Zeroizing<Vec<u8>> {
     let secret = login.issuer.as_ref();
     let secret = secret.and_then(|issuer| issuer.secret.as_ref());
@@ -47,16 +47,16 @@ pub(super) fn write(login: &Login, tokens: &Tokens, grant: Option<&GrantId>) -> 
         owner: tokens.owner.clone(),
         grant: grant.or(tokens.grant.as_ref()).cloned(),
     };
-    // Room for all of it: a growing vector would leave copies behind.
+    // Capacity for the whole text: a growing vector would leave copies behind.
     let texts = TokenKind::ALL.iter().filter_map(|kind| tokens.of(*kind));
     let room = texts.map(|text| text.len() * 2).sum::<usize>() + ROOM;
     let mut text = Zeroizing::new(Vec::with_capacity(room));
-    // Texts and numbers can be written to memory.
+    // Writing texts and numbers to memory cannot fail.
     let _ = serde_json::to_writer(&mut *text, &row);
     text
 }
 
-/// Reads a row's content; `None` if it is none.
+/// Decodes a row's content; `None` if it is malformed.
 pub(super) fn read(content: &[u8]) -> Option<(Login, Tokens)> {
     let row: RowText<'_> = serde_json::from_slice(content).ok()?;
     let wiped = |text: Cow<'_, str>| Zeroizing::new(text.into_owned());
@@ -77,5 +77,5 @@ pub(super) fn read(content: &[u8]) -> Option<(Login, Tokens)> {
     Some((login, tokens))
 }
 
-/// For what is no token.
+/// Capacity for everything except the tokens.
 const ROOM: usize = 16 * 1024;

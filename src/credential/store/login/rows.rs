@@ -15,7 +15,7 @@ use super::fault::of_state;
 use super::row;
 use crate::login::{Login, Tokens};
 
-/// Finds the key of the rows when the first is read or written. Says why there is none.
+/// Finds the key of the rows when the first row is read or written, or says why there is none.
 pub type KeySource = Arc<dyn Fn() -> KeyFuture + Send + Sync>;
 
 type KeyFuture = Pin<Box<dyn Future<Output = Result<Arc<SealingKey>, String>> + Send>>;
@@ -27,18 +27,18 @@ pub(super) struct SealedRows {
     key: OnceCell<Arc<SealingKey>>,
 }
 
-/// A login of a row.
+/// The login in a row.
 #[derive(Clone)]
 pub struct RowLogin {
     /// The login.
     pub login: Login,
     /// Its tokens.
     pub tokens: Tokens,
-    /// What the row is of.
+    /// The name of the row.
     pub name: RowName,
     /// When it was written.
     pub written: SystemTime,
-    /// How often it was written.
+    /// How many times the row was written.
     pub(super) version: u64,
 }
 
@@ -48,7 +48,7 @@ impl SealedRows {
         Self { rows, find, key }
     }
 
-    /// The key that seals them.
+    /// Returns the key that seals the rows.
     pub(super) async fn key(&self) -> Result<Arc<SealingKey>, StoreError> {
         let found = self.key.get_or_try_init(|| (self.find)()).await;
         found.cloned().map_err(|why| {
@@ -56,7 +56,7 @@ impl SealedRows {
         })
     }
 
-    /// What rows there are. Needs no key.
+    /// Returns the names of all rows. Needs no key.
     pub(super) async fn names(&self) -> Result<Vec<RowName>, StoreError> {
         let rows = self.rows.clone();
         blocking(move || rows.names().map_err(|why| of_state(&why))).await
@@ -83,13 +83,13 @@ impl SealedRows {
         .await
     }
 
-    /// Reads a row of a session, or what a person kept of it.
+    /// Reads a row of a session, or the row in which a person kept it.
     pub(super) async fn read_grant(&self, name: &RowName) -> Result<Option<RowLogin>, StoreError> {
         let found = self.read(name).await?;
         if found.is_some() || name.grant.is_none() {
             return Ok(found);
         }
-        // It is kept, unless another login is kept by this name.
+        // The kept row, unless that is another login of this name.
         let kept = self.read(&RowName::kept(name.login.clone())).await?;
         Ok(kept.filter(|row| row.tokens.grant == name.grant))
     }

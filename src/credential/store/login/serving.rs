@@ -1,4 +1,4 @@
-//! The store of logins: gives the tokens of a session's login, renewed in time.
+//! The store of logins: provides the tokens of a session's login, renewed in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use super::renewing::{LoginRenewal, maker};
 use super::rows::{KeySource, SealedRows};
 use crate::login::{Issuer, Login, LoginPlace};
 
-/// The logins of a configuration, and how their issuers are reached.
+/// The logins of a configuration, and the clients for their issuers.
 #[derive(Default)]
 pub struct LoginSettings {
     /// The logins.
     pub logins: Vec<Login>,
     /// The client for each server of their issuers.
     pub clients: Vec<(Origin, Arc<dyn HttpClient>)>,
-    /// Where rows are kept, and their key; `None` if there is no state.
+    /// The stored rows and their key; `None` without a state folder.
     pub rows: Option<(LoginRows, KeySource)>,
 }
 
@@ -38,7 +38,7 @@ pub(in super::super) struct LoginStore {
 }
 
 impl LoginStore {
-    /// A store of these logins; `source` provides the secrets that issuers are asked with.
+    /// Creates a store of these logins; `source` provides the secrets for requests to issuers.
     pub(in super::super) fn new(
         settings: LoginSettings,
         source: impl Fn(&SecretRef) -> SecretSource,
@@ -64,7 +64,7 @@ impl LoginStore {
         }
     }
 
-    /// These logins, with what the process holds of them.
+    /// Returns these logins, with the state that the process has of them.
     pub(in super::super) fn after(&self, before: &Self) -> Self {
         Self {
             logins: self.logins.clone(),
@@ -73,7 +73,7 @@ impl LoginStore {
         }
     }
 
-    /// Whether a login is kept where it was, and renewed as it was.
+    /// Whether a login has the same place, and is renewed in the same way.
     pub(in super::super) fn is_same(&self, before: &Self, name: &CredentialName) -> bool {
         let (Some(one), Some(other)) = (self.named(name), before.named(name)) else {
             return false;
@@ -87,7 +87,7 @@ impl LoginStore {
         one.place == other.place && one.issuer == other.issuer && is_same_way
     }
 
-    /// A login of the configuration.
+    /// Returns a login of the configuration.
     pub(super) fn named(&self, name: &CredentialName) -> Option<&Arc<Login>> {
         self.logins.iter().find(|login| login.name == *name)
     }
@@ -97,13 +97,13 @@ impl LoginStore {
         self.held.end(session);
     }
 
-    /// Whether there are any.
+    /// Whether there are any logins.
     pub(in super::super) fn is_any(&self) -> bool {
         !self.logins.is_empty()
     }
 
-    /// A session's login of this name, and where its tokens are: what the session logged in to
-    /// itself comes first, then what is kept for the user, then the file of its program.
+    /// Returns a session's login of this name, and the place of its tokens: a login that the
+    /// session made comes first, then the row kept for the user, then the file of its program.
     pub(super) fn of_session(
         &self,
         session: &SessionId,
@@ -129,7 +129,7 @@ impl LoginStore {
         Ok((login.clone(), place))
     }
 
-    /// A session's login, with all that its renewal needs.
+    /// Returns a session's login, with everything that its renewal needs.
     pub(super) fn renewal(
         &self,
         session: &SessionId,
@@ -183,5 +183,5 @@ impl SecretStore for LoginStore {
     }
 }
 
-/// How long a person may keep what a session logged in to, from its last renewal on.
+/// How long a person may keep a login that a session made, from its last renewal on.
 const LONGEST_UNKEPT: Duration = Duration::from_secs(30 * 24 * 3600);

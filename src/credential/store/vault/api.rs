@@ -1,4 +1,4 @@
-//! Sends one question to a Vault, whichever of its servers answers.
+//! Sends a request to a Vault, through whichever of its servers responds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ pub(super) struct Api {
     client: Arc<dyn HttpClient>,
     servers: Vec<Origin>,
     namespace: Option<String>,
-    /// The server to ask first: the one that answered last.
+    /// The server to try first: the one that responded last.
     first: AtomicUsize,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct VaultRequest<'q> {
 }
 
 impl<'q> VaultRequest<'q> {
-    /// A request to read a path.
+    /// Returns a request to read a path.
     pub(super) fn get(path: impl Into<String>) -> Self {
         Self {
             method: Method::GET,
@@ -40,7 +40,7 @@ impl<'q> VaultRequest<'q> {
         }
     }
 
-    /// A request to write to a path.
+    /// Returns a request to write to a path.
     pub(super) fn post(path: impl Into<String>, content: &impl Serialize) -> Self {
         // Allocate the full size at once: a growing vector would leave copies behind.
         let mut text = Zeroizing::new(Vec::with_capacity(CONTENT_ROOM));
@@ -101,7 +101,7 @@ impl Api {
         }
     }
 
-    /// Asks the server that answered last, then others if it is unreachable or sealed.
+    /// Tries the server that responded last, then others if it is unreachable or sealed.
     pub(super) async fn ask<T: DeserializeOwned>(
         &self,
         question: &VaultRequest<'_>,
@@ -110,7 +110,7 @@ impl Api {
         serde_json::from_slice(&content).map_err(|_| StoreError::Illegible)
     }
 
-    /// Asks, and ignores the content of the answer.
+    /// Sends a request, and ignores the content of the response.
     pub(super) async fn tell(&self, question: &VaultRequest<'_>) -> Result<(), StoreError> {
         self.ask_any(question).await.map(drop)
     }
@@ -122,8 +122,8 @@ impl Api {
             match self.ask_one(&self.servers[at], question).await {
                 Err(cause @ (StoreError::NotConnected(_) | StoreError::Sealed)) => last = cause,
                 answer => {
-                    // If a server hangs, the question is not repeated elsewhere, because it may
-                    // have been carried out. The next question goes to another server.
+                    // If a server hangs, the request is not repeated elsewhere, because it may have
+                    // been carried out. The next request goes to another server.
                     let hangs = matches!(
                         answer,
                         Err(StoreError::TimedOut(_) | StoreError::BrokenOff(_))
@@ -185,8 +185,8 @@ fn refused(answer: &HttpAnswer) -> StoreError {
     }
 }
 
-/// Returns what is known of a server's words. They may hold a secret, of which we need not know, so
-/// none is shown that is not written here.
+/// Returns the known part of a server's message. The message may hold a secret unknown to us, so
+/// only the phrases listed here are shown.
 fn known(content: &[u8]) -> &'static str {
     let errors = serde_json::from_slice::<Errors>(content);
     let words = errors.map(|found| found.errors.join("\n").to_ascii_lowercase());
@@ -194,7 +194,7 @@ fn known(content: &[u8]) -> &'static str {
     KNOWN.iter().find(said).copied().unwrap_or_default()
 }
 
-/// What Vault and OpenBao say, in lower case; the more exact before the less.
+/// The messages of Vault and OpenBao, in lower case; the more specific before the less.
 const KNOWN: [&str; 14] = [
     "invalid role or secret id",
     "service account name not authorized",

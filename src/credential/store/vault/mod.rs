@@ -1,4 +1,4 @@
-//! Vault and OpenBao: secrets of the KV engine, and those that other engines issue with a lease.
+//! Vault and OpenBao: secrets of the KV engine, and secrets that other engines issue with a lease.
 //!
 //! HashiCorp Vault, "HTTP API": `/v1/PATH`, `X-Vault-Token`, `X-Vault-Namespace`. Tokens and leases
 //! are renewed while possible. Both end with the gateway.
@@ -59,7 +59,7 @@ struct LeaseRequest<'l> {
 }
 
 impl VaultStore {
-    /// A Vault with these settings; `source` provides its login secrets.
+    /// Creates a Vault with these settings; `source` provides its login secrets.
     pub(super) fn new(
         settings: &VaultSettings,
         client: Arc<dyn HttpClient>,
@@ -76,8 +76,8 @@ impl VaultStore {
         }
     }
 
-    /// Asks with the gateway's token. If the server no longer accepts it, logs in again and repeats
-    /// the question.
+    /// Sends a request with the gateway's token. If the server no longer accepts the token, logs in
+    /// again and repeats the request.
     async fn ask<T: DeserializeOwned>(
         &self,
         question: impl Fn() -> VaultRequest<'static>,
@@ -142,7 +142,7 @@ impl VaultStore {
             .ask::<VaultReply<SecretFields>>(|| VaultRequest::get(&*path.path))
             .await?;
         if !reply.lease_id.is_empty() {
-            // Otherwise nobody would end the lease.
+            // Otherwise the lease would never be revoked.
             self.end_lease(&token, &reply.lease_id).await?;
             return Err(StoreError::Unreachable(
                 "it issues secrets under a lease: write `vault-lease:` for `vault:`",
@@ -197,7 +197,7 @@ impl VaultStore {
         self.known.lock()
     }
 
-    /// The lease of a secret for which the server gave none.
+    /// Returns the lease of a secret for which the server gave none.
     fn lease(&self, ttl: Duration) -> Lease {
         Lease {
             refresh_after: ttl * 4 / 5,
@@ -237,7 +237,7 @@ impl VaultStore {
         let content = LeaseRequest {
             lease_id,
             increment: None,
-            // The server answers only once the secret is revoked.
+            // The server responds only once the secret is revoked.
             sync: Some(true),
         };
         let question = VaultRequest::post("sys/leases/revoke", &content).with_token(&token.text);
@@ -302,7 +302,7 @@ fn engine_of(path: &VaultPath, mount: &Mount) -> Result<Engine, StoreError> {
     }
 }
 
-/// The lease of an issued secret. It ends no later than its token.
+/// Returns the lease of an issued secret. It ends no later than its token.
 fn issued(seconds: u64, token: &Held<Token>, id: LeaseId) -> Lease {
     let left = |end: Instant| end.saturating_duration_since(Instant::now());
     let own = Duration::from_secs(seconds);
@@ -320,5 +320,5 @@ fn material(fields: SecretFields, lease: Lease) -> Material {
     })
 }
 
-/// For a whole fetch, including a login.
+/// The limit for a whole fetch, including a login.
 const DEADLINE: Duration = Duration::from_secs(20);

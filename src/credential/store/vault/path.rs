@@ -4,14 +4,14 @@ use std::fmt;
 
 use super::super::ReferenceMalformed;
 
-/// What to read from Vault.
+/// The path of a secret in Vault.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct VaultPath {
     /// The path without `/v1/`, and without the `data/` of KV version 2.
     pub(super) path: Box<str>,
     /// The version of a KV secret; `None` means the latest.
     pub(super) version: Option<u32>,
-    /// Whether it is issued per session, with its own lease.
+    /// Whether the secret is issued per session, with its own lease.
     pub(in super::super) issued: bool,
 }
 
@@ -67,8 +67,8 @@ fn checked(path: &str) -> Result<Box<str>, ReferenceMalformed> {
             "a path has a mount and a name, of the characters A-Z, a-z, 0-9 and `-_.~@+=:,`",
         ));
     }
-    // Those answer with the gateway's own token, and with the store's own keys. `auth/token` may
-    // also lie in a namespace.
+    // Such paths return the gateway's own token, or the store's own keys. `auth/token` may also lie
+    // in a namespace.
     if path.starts_with("auth/") || path.starts_with("sys/") || path.contains("/auth/token/") {
         return Err(malformed(
             "`auth/` and `sys/` hold no secrets of yours, but what the store itself lives by",

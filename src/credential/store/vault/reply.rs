@@ -1,4 +1,4 @@
-//! Vault's answers, read into memory that is wiped.
+//! The responses of Vault, read into memory that is wiped.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// The outer object of every answer.
+/// The outer object of every response.
 #[derive(Deserialize)]
 pub(super) struct VaultReply<T> {
     #[serde(default)]
@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for Value {
     }
 }
 
-/// A number of seconds, capped so that adding it to a time cannot overflow.
+/// Reads a number of seconds, capped so that adding it to a time cannot overflow.
 fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     Ok(u64::deserialize(from)?.min(LONGEST_SECONDS))
 }

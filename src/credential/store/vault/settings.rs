@@ -1,4 +1,4 @@
-//! Where a Vault is, how the gateway logs in, and how long its secrets stay usable.
+//! The servers of a Vault, the gateway's login to it, and how long its secrets stay usable.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::super::SecretRef;
 /// The settings of a Vault or OpenBao.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VaultSettings {
-    /// The servers, in the order in which they are asked. Nothing is sent to any other server.
+    /// The servers, in the order in which they are tried. Nothing is sent to any other server.
     pub servers: Vec<Origin>,
     /// The only trusted roots; if empty, the system's.
     pub roots: Vec<CertificateDer<'static>>,
@@ -23,7 +23,7 @@ pub struct VaultSettings {
     pub login: VaultLogin,
     /// The time after which a secret without a lease is read again.
     pub ttl: Duration,
-    /// How much longer it stays usable while the store is unreachable.
+    /// How much longer such a secret stays usable while the store is unreachable.
     pub max_stale: Duration,
 }
 
@@ -32,16 +32,16 @@ pub struct VaultSettings {
 pub enum VaultLogin {
     /// The token is configured.
     Token(SecretRef),
-    /// By an auth method at a mount, such as `approle`.
+    /// Through an auth method at a mount, such as `approle`.
     Method {
         /// The mount.
         mount: String,
-        /// What is sent there.
+        /// The method.
         method: LoginMethod,
     },
 }
 
-/// What is sent to an authentication method.
+/// An auth method, with the values for its login request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoginMethod {
     /// A role id, and its secret id if the role requires one.
@@ -77,7 +77,7 @@ pub enum LoginMethod {
 }
 
 impl VaultSettings {
-    /// References to all secrets used for the login.
+    /// Returns references to all secrets used for the login.
     pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
         let kept = match &self.login {
             VaultLogin::Token(token) => Some(token),
@@ -90,7 +90,7 @@ impl VaultSettings {
         kept.into_iter()
     }
 
-    /// The files that hold secrets, besides those in references.
+    /// Returns the files that hold secrets, other than those in references.
     pub fn secret_files(&self) -> impl Iterator<Item = &PathBuf> {
         let file = match &self.login {
             VaultLogin::Method { method, .. } => match method {
@@ -103,7 +103,7 @@ impl VaultSettings {
         file.into_iter()
     }
 
-    /// The client certificate and its key file, if there is one.
+    /// Returns the client certificate and its key file, if there is one.
     pub fn client_certificate(&self) -> Option<(&[CertificateDer<'static>], &PathBuf)> {
         match &self.login {
             VaultLogin::Method {

@@ -18,7 +18,7 @@ use super::api::{Api, VaultRequest};
 use super::reply::{Auth, OwnToken, VaultReply};
 use super::settings::{LoginMethod, VaultLogin};
 
-/// The token, and how the gateway gets it.
+/// The gateway's token, and the login that obtains it.
 pub(super) struct VaultTokens {
     login: VaultLogin,
     /// Where the token or the login's secret is kept, if it has one.
@@ -60,7 +60,7 @@ impl VaultTokens {
             && let Some(held) = self.leased.serving(Moment::now())
             && !is_current(source, &held).await
         {
-            // It was replaced in its store.
+            // The token was replaced in its store.
             self.leased.reject(&held);
         }
         self.leased.get(|held| self.next(api, held)).await
@@ -121,7 +121,7 @@ impl VaultTokens {
         })
     }
 
-    /// Extends the token's life. Fails if that is not worthwhile.
+    /// Extends the lifetime of the token. Fails if that is not worthwhile.
     async fn renew(&self, api: &Api, held: &Token) -> Result<Held<Token>, StoreError> {
         if !held.renewable {
             return Err(StoreError::NotRenewable);
@@ -186,8 +186,8 @@ impl VaultTokens {
 }
 
 impl Token {
-    /// This token, which was granted for so long; for ever if no time is told. It is renewed after
-    /// two thirds of it, like by Vault's own agent.
+    /// Returns this token with the granted lifetime; unlimited if that is zero. It is renewed after
+    /// two thirds of the lifetime, as by Vault's own agent.
     fn held(self, granted: Duration, asked: Moment) -> Held<Self> {
         let lease = Lease {
             refresh_after: granted.saturating_mul(2) / 3,
@@ -202,7 +202,7 @@ async fn auth(api: &Api, question: &VaultRequest<'_>) -> Result<Auth, StoreError
     reply.auth.ok_or(StoreError::Illegible)
 }
 
-/// Takes a configured token, and asks the server for its lifetime.
+/// Uses a configured token, after reading its lifetime from the server.
 async fn adopt(api: &Api, text: Zeroizing<String>, login: u64) -> Result<Held<Token>, StoreError> {
     let asked = Moment::now();
     let question = VaultRequest::get("auth/token/lookup-self").with_token(&text);
