@@ -1,4 +1,4 @@
-//! What a session's answers are searched for, and when.
+//! When the responses of a session are searched, and for which secrets.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -61,12 +61,12 @@ impl Stage {
         Arc::new(Session::new(id, Vec::new(), phantoms, None))
     }
 
-    /// What an origin's answer is searched for if the request is lent nothing.
+    /// Returns the search of an origin's response to a request that is lent no secret.
     async fn asks(&self, session: &Arc<Session>, origin: &str) -> Result<Option<Redactor>, Error> {
         self.asks_with(session, origin, &Vec::new()).await
     }
 
-    /// What an origin's answer is searched for if the request is lent a credential's secret.
+    /// Returns the search of an origin's response to a request that is lent a credential's secret.
     async fn lent(&self, session: &Arc<Session>, origin: &str, credential: &str) -> Redactor {
         let name = name(credential);
         let index = self.credentials.bindings().index_of(&name).unwrap();
@@ -134,7 +134,7 @@ async fn an_answer_is_searched_for_all_that_is_bound_before_anything_was_lent() 
     );
     let lent = stage.asks(&ours, "https://good.example").await.unwrap();
     assert!(lent.is_some_and(|lent| lent.is_strict()));
-    // Nothing is bound there and nothing was lent, so nothing is searched for.
+    // No credential is bound there and none was lent, so nothing is searched for.
     assert!(
         stage
             .asks(&ours, "https://other.example")
@@ -251,7 +251,7 @@ async fn a_stream_is_searched_for_what_was_renewed_while_it_lasts() {
     let frame = [&[0x81, length], renewed.as_bytes()].concat();
     let frame = frames.push(frame.into()).unwrap();
     assert_eq!(&frame[2..], phantom.as_bytes());
-    // A late answer too.
+    // A late response is searched too.
     let mut fields = HeaderMap::new();
     fields.insert("x", renewed.parse().unwrap());
     waits.scrub_fields(&mut fields).unwrap();
@@ -280,11 +280,11 @@ async fn a_stream_is_searched_for_what_another_session_was_given_while_it_lasts(
     assert_eq!(fields["x"], phantom);
     let shown = waits.scrub_whole(Bytes::from(renewed)).unwrap();
     assert_eq!(&shown[..], phantom.as_bytes());
-    // A session that knows nothing of the credential learns nothing.
+    // A session that never used the credential searches for none of its secrets.
     assert!(stage.credentials.exposed(&never).unwrap().is_empty());
 }
 
-/// Two credentials, `x` and `y`, whose secrets are issued for each session.
+/// Returns a stage with two credentials, `x` and `y`, whose secrets are issued for each session.
 fn issued() -> Stage {
     let places = ["header:authorization:Bearer"];
     let binding = |name, origin| binding(name, &[origin], &places);
@@ -334,7 +334,7 @@ async fn what_was_issued_in_the_background_is_told_to_all_once_it_is_lent() {
     );
     stage.issues("x", next_x, Duration::from_secs(60));
     stage.issues("y", next_y, Duration::from_secs(60));
-    // As when it is refreshed before anybody asks for it.
+    // Refreshed in the background, before any request uses it.
     stage.credentials.lease(theirs.id(), 0).await.unwrap();
     stage.lent(&theirs, "https://y.example", "y").await;
     stage.lent(&theirs, "https://x.example", "x").await;
@@ -389,7 +389,7 @@ async fn what_a_session_was_lent_is_searched_for_however_much_others_are_issued(
     stage.issues("x", secret, life);
     let ours = stage.with("ours", Phantoms::none());
     let waits = stage.lent(&ours, "https://x.example", "x").await;
-    // More than is kept of one credential: which are dropped is left to chance.
+    // More secrets than are kept of one credential: chance decides which are dropped.
     for other in 0..40 {
         stage.issues("x", &format!("{other:016}").repeat(1 << 10), life);
         let other = SessionId::new(&format!("s{other}")).unwrap();
@@ -453,12 +453,12 @@ async fn answers_that_fail_share_a_search_until_something_is_signed() {
     }
     let other = searched.with_signatures(&[]);
     assert!(!Arc::ptr_eq(&one, &other) && other.scrub(made).is_none());
-    // A signature made for the request itself is searched for, however late its answer arrives.
+    // A signature made for the request itself is searched for, however late the response arrives.
     let own = searched.with_signatures(&first);
     assert!(own.scrub(made).is_some());
 }
 
-/// A stage in which the secret was shown to its origin, and the next generation of credentials.
+/// Returns a stage whose origin was shown the secret, and the next generation of credentials.
 async fn after(next: Vec<ConfiguredCredential>) -> (Stage, Arc<Session>) {
     let mut stage = github();
     stage.store.put(STORED, GITHUB.as_bytes(), None);
@@ -515,7 +515,7 @@ async fn a_revocation_reaches_what_was_made_with_a_secret_that_was_stored_elsewh
         let binding = credentials.bindings().at(0).unwrap();
         binding.revocations.iter().any(|one| one.is_revoked())
     };
-    // By its name both places are, by its own place each alone.
+    // The name hits both places, and each place's own label only that place.
     for (label, was, is) in [
         ("github", true, true),
         ("env:github", true, false),

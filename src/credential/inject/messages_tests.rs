@@ -1,4 +1,4 @@
-//! Messages of a client: what is replaced, what passes, and what ends the WebSocket.
+//! Messages of a client: which are replaced, which pass, and which end the WebSocket.
 
 use gateway_session::stage::{GITHUB, binding, head, name};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use proptest::sample::Index;
 use super::super::tests::{lender, session};
 use super::*;
 
-/// A reader of messages to `/d/token`, and the phantom of the credential there.
+/// Returns a reader of messages to `/d/token`, and the phantom of the credential there.
 fn messages() -> (InjectMessages, String) {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.unwrap().block_on(async {
@@ -30,14 +30,14 @@ fn messages() -> (InjectMessages, String) {
 
 const KEY: [u8; MASK] = [0x5a, 0, 0xff, 0x17];
 
-/// A frame of a client, with any first byte.
+/// Returns a frame of a client, with any first byte.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = text_frame(payload, KEY);
     frame[0] = first;
     frame
 }
 
-/// The frames of a client: first byte and payload, unmasked.
+/// Returns the frames of a client: first byte and payload, unmasked.
 fn read(mut sent: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut frames = Vec::new();
     while let [first, second, rest @ ..] = sent {
@@ -60,7 +60,7 @@ fn read(mut sent: &[u8]) -> Vec<(u8, Vec<u8>)> {
     frames
 }
 
-/// What goes on of bytes that come in one piece.
+/// Returns the bytes that are passed on when all arrive in one piece.
 fn sent(bytes: &[u8]) -> Result<Vec<u8>, MessageFault> {
     messages().0.push(bytes).map(|sent| sent.to_vec())
 }
@@ -91,7 +91,7 @@ fn a_phantom_in_its_place_becomes_the_secret_in_each_message_and_nowhere_else() 
         let frame = frame(0x81, other.as_bytes());
         assert_eq!(*messages.push(&frame).unwrap(), frame, "{other:.60}");
     }
-    // Nobody reads binary messages, which may have somebody else's credential.
+    // Binary messages are not read, and may hold a foreign credential.
     let binary = messages.push(&frame(0x02, text(&phantom).as_bytes()));
     let fault = binary.unwrap_err();
     assert!(matches!(fault, MessageFault::Binary) && fault.close_status() == 1003);

@@ -1,4 +1,4 @@
-//! What is lent and how it is inserted. Refusals are tested in `session::locate`.
+//! Which credentials are lent and how they are injected. Refusals are tested in `session::detect`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,7 +110,7 @@ impl Lender {
         Ok(head)
     }
 
-    /// The request as it would be forwarded.
+    /// Returns the request as it would be forwarded.
     async fn forward(&self, head: RequestHead) -> RequestHead {
         self.try_forward(head).await.unwrap()
     }

@@ -1,4 +1,4 @@
-//! What the user's own files say about registries, and what becomes of it.
+//! Registries in the user's own files, and their mapping into the sandbox.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ fn registry(preset: &str) -> &'static PackageRegistry {
     named(preset).unwrap().registry.as_ref().unwrap()
 }
 
-/// What files say to a preset, with a check that no credential of theirs passes.
+/// Returns the mapping of some files, and checks that it holds no credential from them.
 #[track_caller]
 fn found(preset: &str, files: &[(&str, &str)], variables: &[(&str, &str)]) -> RegistryMapping {
     let found = Machine::with(files, variables).mapping(preset).unwrap();

@@ -21,7 +21,7 @@ fn phantom_of(secret: &str) -> String {
     turned(secret, 2)
 }
 
-/// A text whose every letter and digit is another: the one that follows by a `part` of all.
+/// Replaces each letter and digit by another of its class, shifted by 1/`part` of the class.
 fn turned(secret: &str, part: u8) -> String {
     let turn = |c: char, first: u8, count: u8| {
         char::from(first + (c as u8 - first + count / part) % count)
@@ -164,7 +164,7 @@ fn nothing_tells_a_right_guess_from_a_wrong_one() {
         )
     };
     for form in form_pairs() {
-        // In another case it is searched for as a whole alone.
+        // In another case, only the whole is searched for.
         let Some(piece) = form.piece.as_ref() else {
             continue;
         };
@@ -172,7 +172,7 @@ fn nothing_tells_a_right_guess_from_a_wrong_one() {
             let right = &form.secret[..end];
             let mut wrong = right.to_vec();
             wrong[end - 1] = if right[end - 1] == b'A' { b'B' } else { b'A' };
-            // The separators between hex bytes tell the phantom's holder nothing.
+            // The separators between hex bytes reveal nothing to the phantom's holder.
             if form.between.is_some() || !right[end - 1].is_ascii_alphanumeric() {
                 continue;
             }
@@ -221,8 +221,7 @@ fn what_could_begin_an_echo_is_found_in_bounded_steps() {
     let secret = format!("@{}", "a!".repeat(700));
     let phantom = phantom_of(&secret);
     let echoes = echoes(&[(&secret, &phantom)]);
-    // The beginning without its first byte, at each of 400 places: nothing would need to be held
-    // back.
+    // The beginning without its first byte, at each of 400 places: nothing needs to be held back.
     let text = "a!".repeat(400);
     let mut scrubber = Scrubber::new(echoes);
     scrubber.push(text.clone().into());
@@ -250,7 +249,7 @@ fn a_basic_header_comes_back_as_that_of_the_phantom() {
             let content = format!("authorization: Basic {}\r\n", coded(SECRET));
             for chunk in [1, 13, 1000] {
                 let (out, count) = scrub(&github(), content.as_bytes().chunks(chunk));
-                // The secret begins like its phantom, so nothing of it remains.
+                // The secret begins like its phantom, so no trace of the secret remains.
                 assert_eq!(
                     text(out),
                     format!("authorization: Basic {}\r\n", coded(PHANTOM)),
@@ -374,7 +373,7 @@ fn each_of_many_secrets_is_found() {
         .collect();
     let (out, count) = scrub(&echoes(&lent), secrets.join(", ").as_bytes().chunks(1000));
     assert_eq!(text(out), phantoms.join(", "));
-    // Their ends are alike, so one contains pieces of others.
+    // Their ends are alike, so some contain pieces of others.
     assert!(count >= 200, "{count}");
 }
 

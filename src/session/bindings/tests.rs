@@ -1,4 +1,4 @@
-//! Which bindings are refused, and where credentials may appear.
+//! Refused bindings, and the places where credentials may appear.
 
 use gateway_message::{Authority, OriginPattern, Scheme};
 

@@ -1,4 +1,4 @@
-//! Bodies: what passes, what waits, and what ends.
+//! Bodies: which bytes pass, which wait, and what ends a body.
 
 use std::{
     pin::Pin,
@@ -37,7 +37,7 @@ async fn a_body_is_scrubbed_in_data_and_trailers_and_counted() {
     assert_eq!(body.replaced(), 2);
 }
 
-/// What a body yields until it waits.
+/// Returns the bytes that a body yields until it waits.
 fn given<B: Body<Data = Bytes, Error: std::fmt::Debug> + Unpin>(body: &mut B) -> String {
     let mut given = Vec::new();
     let mut context = Context::from_waker(Waker::noop());
@@ -95,7 +95,7 @@ fn a_message_with_its_length_is_given_whole_at_its_end() {
     tell.send(SECRET[4..].to_owned())
         .expect("the body is there");
     assert_eq!(given(&mut body), PHANTOM);
-    // What is no longer a message is held back like other text.
+    // Bytes after the last message are held back like other text.
     tell.send(SECRET[..20].to_owned())
         .expect("the body is there");
     assert_eq!(given(&mut body), "");

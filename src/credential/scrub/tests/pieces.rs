@@ -32,7 +32,7 @@ pub(super) fn secret() -> impl Strategy<Value = String> {
         .prop_map(|(prefix, text)| prefix + &text)
 }
 
-/// What an origin does to a secret before it returns it.
+/// The encoding that an origin applies to a secret before it returns it.
 pub(super) fn spell(secret: &str, how: usize) -> Vec<u8> {
     let hex = |between: &str| {
         let pairs: Vec<String> = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -68,7 +68,7 @@ pub(super) fn spell(secret: &str, how: usize) -> Vec<u8> {
 
 pub(super) const SPELLINGS: usize = 17;
 
-/// One thing that an origin writes.
+/// One item of an origin's content.
 #[derive(Debug, Clone)]
 pub(super) enum Written {
     Filler(String),
@@ -111,7 +111,7 @@ pub(super) fn render(written: &[Written], secrets: &[String]) -> Vec<u8> {
     content
 }
 
-/// The first six characters in a row of a secret, or eleven digits, that can be seen in any
+/// Returns the first six characters in a row of a secret, or eleven digits, that are visible in any
 /// spelling. Numbers before the random part are not secret.
 pub(super) fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Option<String> {
     let separators: [&[u8]; 8] = [b"", b" ", b":", b"-", b", 0x", b",0x", b" 0x", b"\0"];
@@ -130,7 +130,7 @@ pub(super) fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Optio
                 continue;
             };
             let theirs = &phantom.as_bytes()[at..at + length];
-            // What the phantom has too is not secret.
+            // Characters that the phantom has too are not secret.
             if letters.iter().zip(theirs).filter(|(s, p)| s != p).count() < length {
                 continue;
             }
@@ -219,7 +219,7 @@ pub(super) fn cut<'c>(content: &'c [u8], lengths: &[usize]) -> Vec<&'c [u8]> {
 
 pub(super) type Frames = Vec<Result<Frame<Bytes>, &'static str>>;
 
-/// What gets through, and whether the session was shown all of it.
+/// Returns the bytes that get through, and whether the session was shown all of them.
 fn through(
     echoes: &Arc<EchoSearch>,
     kind: &str,
@@ -328,7 +328,7 @@ fn phantoms_by(secrets: &[String], part: u8) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Required for random secrets, answers, codings, message borders and ends.
+    /// Required of random secrets, responses, codings, message borders and ends.
     #[test]
     fn no_six_letters_of_a_secret_reach_the_client(
         secrets in proptest::collection::vec(secret(), 1..4),
@@ -352,8 +352,8 @@ proptest! {
             kind => messages(kind, &contents),
         };
         let pieces = cut(&content, &cuts);
-        // What is there by chance, a piece of a phantom behind one of the secret, is not there
-        // with other phantoms.
+        // A leak by chance, a piece of a phantom after one of the secret, does not occur with other
+        // phantoms.
         let mut leaks = Vec::new();
         for phantoms in [2, 3].map(|part| phantoms_by(&secrets, part)) {
             let (out, _) = through(&search(&secrets, &phantoms), kind, coding, &pieces, breaks);
@@ -385,7 +385,7 @@ proptest! {
         let secrets = [secret];
         let phantoms = phantoms_of(&secrets);
         let of = |token: &str| {
-            // Where secret and phantom agree, a spelling cannot be told from the filler around it.
+            // Where secret and phantom agree, spelling and filler cannot be told apart.
             let parts = texts.iter().map(|(filler, how)| [filler.as_bytes(), b"\n<", &spell(token, *how), b">\n"].concat());
             parts.collect::<Vec<_>>().concat()
         };
@@ -396,7 +396,7 @@ proptest! {
             prop_assert!(whole);
             // The base64 character before a secret contains bits of its first byte, whose class is
             // known.
-            // Digits without a letter do not tell which case the origin writes.
+            // Digits without a letter do not show which case the origin writes.
             let no_case = texts.iter().any(|(_, how)| has_no_case(&spell(&secrets[0], *how)));
             let is_alike = |a: &u8, b: &u8| a == b || no_case && a.eq_ignore_ascii_case(b);
             let alike = out.iter().zip(&expected).filter(|(a, b)| is_alike(a, b)).count();
@@ -461,7 +461,7 @@ fn the_third_different_piece_ends_what_the_session_is_shown() {
             show(&format!("<{}>", &SECRET[20..30])).0,
             format!("<{}>", &PHANTOM[20..30]).as_bytes()
         );
-        // Long pieces and the whole cannot be guesses.
+        // Long pieces and whole secrets cannot be guesses.
         assert!(show(&SECRET[..30]).1 && show(SECRET).1);
     }
     let mut under_way = ScrubBody::new(
@@ -591,7 +591,7 @@ fn pages_of_numbers_stay_as_they_are_though_a_token_holds_numbers() {
         }
         assert!(shown.starts_with(&page), "{secret}");
         assert!(!echoes.guesses().are_spent(), "{secret}");
-        // The whole is found, and so are the parts that are not numbers.
+        // The whole is found, and so are all parts except numbers.
         assert_eq!(scrub(&echoes, [secret.as_bytes()]).1, 1, "{secret}");
         let end = &secret[secret.len() - 12..];
         assert_eq!(scrub(&echoes, [end.as_bytes()]).1, 1, "{secret}");

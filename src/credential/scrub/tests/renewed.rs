@@ -158,8 +158,8 @@ proptest! {
         let pairs: Vec<_> = secrets.iter().map(|secret| (secret.as_str(), phantom.as_str())).collect();
         let content = render(&content, &secrets);
         let pieces = coded(coding, &cut(&content, &cuts));
-        // What is there by chance, a piece of a stand-in behind one of the secret, is not there
-        // with another stand-in.
+        // A leak by chance, a piece of a stand-in after one of the secret, does not occur with
+        // another stand-in.
         let mut leaks = Vec::new();
         for stand_in in [masked, |secret: &str| turned(&masked(secret), 2)] {
             let mut fields = HeaderMap::new();

@@ -1,4 +1,4 @@
-//! Sessions that search for the same secrets share what they search for, and no replacement.
+//! Sessions that search for the same secrets share the needles, but no replacement.
 
 use super::super::needles::SharedNeedles;
 use super::*;
@@ -20,7 +20,7 @@ fn search(secrets: Vec<Arc<SecretForms>>) -> EchoSearch {
     EchoSearch::of(secrets, Arc::new(Guesses::new(None)))
 }
 
-/// Without an echo, the text as it is.
+/// Returns the scrubbed text; without an echo, the text itself.
 fn shown(search: &EchoSearch, shown: &str) -> String {
     let scrubbed = search.scrub(shown.as_bytes());
     scrubbed.map_or(shown.to_owned(), text)
@@ -32,7 +32,7 @@ fn sessions_share_what_is_searched_for_and_each_sees_its_own_phantom() {
     let [first, second] = PHANTOMS;
     let of_one = [forms(&one, ONE, first), forms(&one, ONE, second)];
     let of_two = [forms(&two, TWO, second), forms(&two, TWO, first)];
-    // The second session met them in another order.
+    // The second session received them in another order.
     let [a, b] = of_one;
     let [c, d] = of_two;
     let searches = [search(vec![a, c]), search(vec![d, b])];

@@ -1,4 +1,4 @@
-//! One read at a time, the age of a read, and what ends with a session.
+//! One read at a time, the age of a read, and the leases that end with a session.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -161,7 +161,7 @@ struct Issuing {
     renewed: AtomicU64,
     revoked: Mutex<Vec<u64>>,
     life: Duration,
-    /// What it issues; if empty, the issue's number.
+    /// The value that it issues; if empty, the number of the issue.
     value: &'static str,
 }
 
@@ -262,7 +262,7 @@ async fn a_session_that_comes_back_is_issued_anew_and_what_it_had_is_revoked() {
     stores.end(&session).await;
     stores.begin(&session);
     source.resolve(Some(&session)).await.ok().unwrap();
-    // It came back before its end was seen.
+    // The session came back before its end was noticed.
     stores.begin(&session);
     source.resolve(Some(&session)).await.ok().unwrap();
     assert_eq!(store.issued.load(Ordering::SeqCst), 3);
@@ -272,7 +272,7 @@ async fn a_session_that_comes_back_is_issued_anew_and_what_it_had_is_revoked() {
 #[tokio::test]
 async fn what_is_issued_and_cannot_be_used_is_revoked_at_once() {
     let session = SessionId::new("one").unwrap();
-    // Too short to be searched for in answers; and a lease that ends as it begins.
+    // A value too short to be searched for in responses; and a lease that ends as it begins.
     for (value, life) in [("short", 60), ("CANARY-0001", 0)] {
         let (store, _stores, source) = issuing_as(value, Duration::from_secs(life));
         for _ in 0..3 {
@@ -313,7 +313,7 @@ async fn a_field_that_is_named_later_is_read_anew_and_a_name_that_nobody_has_fai
     let text = "vault-lease:database/creds/app#username";
     let named = SecretRef::parse(text, |_| Err(ReferenceMalformed::new("", ""))).unwrap();
     let later = stores.source(&named);
-    // The store has no such field, and says so instead of renewing what was read without it.
+    // The store has no such field, and says so instead of renewing the earlier read.
     let lacking = later.resolve(Some(&session)).await.err().unwrap();
     assert_eq!(lacking.cause, StoreError::NoField("username".into()));
     assert_eq!(store.renewed.load(Ordering::SeqCst), 0);
@@ -344,7 +344,7 @@ async fn what_is_stale_serves_while_the_store_is_away_and_not_once_it_refuses() 
     };
     store.put(NAME, b"CANARY-0001", Some(lease.clone()));
     assert!(holds(&source, b"CANARY-0001").await);
-    // After the lease's time, the read waits for the newer secret.
+    // After the lease's end, the read waits for the newer secret.
     store.put(NAME, b"CANARY-0002", Some(lease));
     store.slow(NAME, millis(50));
     tokio::time::sleep(millis(40)).await;

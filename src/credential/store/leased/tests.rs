@@ -1,4 +1,4 @@
-//! Whoever asks, whenever that fails and whatever the clocks do: one asks at a time, and nothing is
+//! Whichever callers come, attempts fail and clocks jump: one task asks at a time, and no value is
 //! used past its end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use super::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// How old what is held is when callers come.
+/// The age of the held value when callers come.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Age {
     Fresh,
@@ -18,13 +18,13 @@ enum Age {
     Over,
 }
 
-/// What happens when some callers come at once.
+/// A round in which several callers come at once.
 #[derive(Debug, Clone, Copy)]
 struct Round {
     callers: usize,
     age: Age,
     succeeds: bool,
-    /// Whether a failure before was long ago.
+    /// Whether the previous failure was long ago.
     is_late: bool,
 }
 
@@ -50,7 +50,7 @@ fn lease(age: Age) -> Lease {
     }
 }
 
-/// A lease, the number that it has, and what was asked of its store.
+/// A lease, its number, and the requests to its store.
 #[derive(Default)]
 struct Stage {
     leased: Arc<Leased<usize>>,
@@ -78,7 +78,7 @@ impl Stage {
         self.leased.get(next).await.map(|held| **held)
     }
 
-    /// Plays a round. `failed` says whether the last one who asked got nothing.
+    /// Plays a round. `failed` says whether the last attempt failed.
     async fn play(self: &Arc<Self>, round: Round, failed: &mut bool) {
         let before = self.asked.load(Ordering::SeqCst);
         let held = Held::new(before, Some(lease(round.age)), Moment::now());
@@ -127,7 +127,7 @@ proptest! {
         });
     }
 
-    /// The clock that people set jumps both ways, and the other one stands still in a sleep.
+    /// The wall clock jumps both ways, and the other clock stands still while the machine sleeps.
     #[test]
     fn nothing_is_used_past_its_end_by_either_clock(
         limits in (0..100u64, 0..100u64, 0..100u64),

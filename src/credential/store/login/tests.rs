@@ -1,4 +1,4 @@
-//! A login is renewed once for all, nothing of it is lost, and what ends it says so.
+//! A login is renewed once for all gateways, no token is lost, and the end of a login is reported.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -29,14 +29,14 @@ type Hook = Box<dyn Fn() + Send + Sync>;
 /// An authorization server that rotates refresh tokens, and ends the family when a used one comes.
 #[derive(Default)]
 struct Rotating {
-    /// How many pairs it gave. The last refresh token is `REFRESH-n`; 0 if the family has ended.
+    /// How many pairs it issued. The last refresh token is `REFRESH-n`; 0 if the family has ended.
     last: Mutex<Option<usize>>,
     asked: Mutex<Vec<String>>,
-    /// What happens while it answers.
+    /// Runs while it responds.
     meanwhile: Mutex<Option<Hook>>,
-    /// Until when it is busy.
+    /// The time until which it is busy.
     busy: Mutex<Option<SystemTime>>,
-    /// How it fails instead.
+    /// The error with which it fails instead.
     fails: Mutex<Option<StoreError>>,
     life: Mutex<Option<u64>>,
     delay: Duration,
@@ -151,7 +151,7 @@ impl Stage {
         self.folder.path().join("credentials.json")
     }
 
-    /// Writes the file with the pair of this number, which ends in so many seconds.
+    /// Writes the file with the pair of this number, which expires in this many seconds.
     fn holds(&self, n: usize, ends_in: i64) -> &Self {
         write(&self.path(), n, ends_in);
         self
@@ -283,7 +283,7 @@ async fn a_token_that_has_ended_is_renewed_in_its_file_and_nothing_else_of_it_ch
         .mode();
     assert_eq!(mode & 0o777, 0o640);
     assert!(stage.issuer.asked.lock()[0].contains("client_id=client-1"));
-    // A file that changed outside is taken as it is.
+    // A file that another program changed is used as it is.
     stage.holds(7, 3600);
     tokio::time::sleep(Duration::from_millis(1100)).await;
     had(&stores, "one").await.unwrap();
@@ -336,14 +336,14 @@ async fn many_gateways_renew_once() {
 
 #[tokio::test]
 async fn a_refusal_is_believed_once_the_file_was_read_again() {
-    // Somebody renews outside while the gateway asks: theirs is used.
+    // Another program renews while the gateway asks: its tokens are used.
     let stage = Stage::new();
     let stores = stage.holds(1, -5).stores();
     *stage.issuer.last.lock() = Some(5);
     let path = stage.path();
     *stage.issuer.meanwhile.lock() = Some(Box::new(move || write(&path, 6, 3600)));
     assert_eq!(had(&stores, "one").await, Ok(6));
-    // Nobody did: the login is over, and the issuer is not asked again.
+    // No other program renewed: the login is over, and no further request is sent to the issuer.
     stage.holds(3, -5);
     let stores = stage.stores();
     let before = stage.asked();
@@ -385,7 +385,7 @@ async fn while_the_issuer_cannot_be_reached_the_held_token_serves_until_it_ends(
     ] {
         let stage = Stage::new();
         *stage.issuer.fails.lock() = Some(cause.clone());
-        // An end is a whole second: this one begins, so that what has 1 s to live lives on.
+        // An end is a whole second. This second has just begun, so a token with 1 s left is valid.
         let since = || UNIX_EPOCH.elapsed().unwrap().subsec_millis();
         while since() > 200 {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -447,7 +447,7 @@ async fn a_file_that_cannot_be_used_says_why_and_what_to_do() {
 async fn an_end_between_the_answer_and_the_disk_is_told_at_every_start() {
     let stage = Stage::new();
     stage.holds(1, -5);
-    // The process before sent this token.
+    // The previous process sent this token.
     let wait = Duration::ZERO;
     let lock = LoginLock::take(&stage.rows(), &name(), None, wait).await;
     let note = super::lock::note(&super::lock::digest(&refresh(1)));
@@ -460,7 +460,7 @@ async fn an_end_between_the_answer_and_the_disk_is_told_at_every_start() {
             "{why}"
         );
     }
-    // If the issuer never saw it, nothing is lost.
+    // If the issuer never received it, nothing is lost.
     *stage.issuer.last.lock() = Some(1);
     assert_eq!(had(&stage.stores(), "one").await, Ok(2));
 }
@@ -529,7 +529,7 @@ async fn what_a_session_logs_in_to_is_its_own_until_it_is_kept() {
         .take(&session("one"), &stage.login(), tokens)
         .await
         .unwrap();
-    // It is renewed in its row, and the reload knows it.
+    // It is renewed in its row, and a reload reads it from there.
     let reloaded = Stores::new([]).with_logins(stage.settings(), Some(&stores));
     assert_eq!(had(&reloaded, "one").await, Ok(2));
     assert_eq!(
@@ -539,7 +539,7 @@ async fn what_a_session_logs_in_to_is_its_own_until_it_is_kept() {
     assert_eq!(stage.read()["oauth"]["access"], access(8).as_str());
     let rows = rows(&logins).await;
     assert_eq!(rows.len(), 1);
-    // Another process keeps it, and both go on with it.
+    // Another process keeps it, and both continue with it.
     let other = stage.stores();
     assert_eq!(other.logins().keep(&rows[0].name).await, Ok(true));
     assert_eq!(other.logins().keep(&rows[0].name).await, Ok(false));
@@ -553,7 +553,7 @@ async fn what_a_session_logs_in_to_is_its_own_until_it_is_kept() {
     assert_eq!(had(&stage.stores(), "four").await, Ok(8));
     let forgotten = other.logins().forget(&name()).await.unwrap();
     assert!(!forgotten.was_kept && !forgotten.is_revoked);
-    // Another login that is kept by this name is not the session's.
+    // Another login that is kept under this name does not belong to the session.
     let other_tokens = Tokens {
         access: access(30).into(),
         ..Tokens::default()
@@ -611,7 +611,7 @@ async fn a_session_that_logs_out_ends_its_own_login_and_not_the_users() {
     assert_eq!(had(&stores, "one").await, Ok(1));
     assert!(logins.end(&session("one"), &name()).await);
     assert!(rows(&logins).await.is_empty());
-    // What a person has kept meanwhile is the user's.
+    // A login that a person has kept meanwhile belongs to the user.
     let tokens = Tokens {
         access: access(3).into(),
         ..Tokens::default()
@@ -665,7 +665,7 @@ async fn a_token_that_its_service_refused_is_replaced_once_and_by_who_asks_for_t
         let read = source(&stores).resolve(Some(&one)).await.ok().unwrap();
         logins.refuse(&one, &name(), &read.secret);
     };
-    // Nobody refused it, so it is not renewed.
+    // No service refused it, so it is not renewed.
     assert_eq!(replace().await, Ok(()));
     refuse().await;
     assert_eq!((had(&stores, "one").await, stage.asked()), (Ok(1), 0));
@@ -673,13 +673,13 @@ async fn a_token_that_its_service_refused_is_replaced_once_and_by_who_asks_for_t
         assert_eq!(replace().await, Ok(()));
         assert_eq!((had(&stores, "one").await, stage.asked()), (Ok(2), 1));
     }
-    // The other session had the token before, which is replaced already.
+    // The other session had the earlier token, which is replaced already.
     let two = session("two");
     let secret = Secret::new(access(1).into_bytes().into(), false).unwrap();
     logins.refuse(&two, &name(), &secret);
     assert_eq!(logins.replace_refused(&two, &name()).await, Ok(()));
     assert_eq!(stage.asked(), 1);
-    // A workload can have any token refused: the next is replaced so a minute later.
+    // A workload can have any token refused: this next one is replaced only a minute later.
     refuse().await;
     assert_eq!(replace().await, Ok(()));
     assert_eq!(stage.asked(), 1);
@@ -695,7 +695,7 @@ async fn a_refused_token_that_its_issuer_does_not_replace_is_over() {
         let read = source(&stores).resolve(Some(&one)).await.ok().unwrap();
         logins.refuse(&one, &name(), &read.secret);
     };
-    // Logged out elsewhere: the issuer refuses too, and is asked once.
+    // The user logged out elsewhere: the issuer refuses too, and gets one request.
     *stage.issuer.last.lock() = None;
     refuse().await;
     for _ in 0..3 {
@@ -703,7 +703,7 @@ async fn a_refused_token_that_its_issuer_does_not_replace_is_over() {
         assert!(why.is_final(), "{why}");
         assert_eq!(stage.asked(), 1);
     }
-    // Where nothing renews it, it is over.
+    // A token that nothing renews is over.
     let tokens = Tokens {
         access: access(30).into(),
         ..Tokens::default()
