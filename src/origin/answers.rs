@@ -1,5 +1,5 @@
-//! Remembers the addresses of names: for their TTL, and longer while no name server answers (RFC
-//! 8767).
+//! Remembers the addresses of names for their TTL, and longer while no name server answers
+//! (RFC 8767).
 
 use std::net::IpAddr;
 use std::num::NonZeroUsize;

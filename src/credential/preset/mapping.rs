@@ -96,7 +96,7 @@ impl RegistryReader<'_> {
         Ok(format!("{kind}{scheme}://{authority}{path}"))
     }
 
-    /// Does the same for the address that clients use in place of the public registry.
+    /// As [`Self::address`], for the address that clients use in place of the public registry.
     pub(super) fn default(&mut self, text: &str, place: &str) -> Result<String, RegistryDoubt> {
         let address = self.address(text, place)?;
         self.found.replaces_public |= !self.is_public(&address);

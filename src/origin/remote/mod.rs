@@ -388,7 +388,7 @@ fn unanswered(why: impl Into<Box<dyn StdError + Send + Sync>>) -> RemoteRefused 
 
 /// How long a gateway may be silent before it responds.
 const ANSWERS: Duration = Duration::from_secs(5);
-/// How long a response may take in all, while other bytes arrive.
+/// How long a reply may take while bytes still flow in either direction.
 const ANSWERS_AT_LAST: Duration = Duration::from_secs(30);
 /// How long a connection accepts new streams: a certificate does not hold for ever.
 const AGE: Duration = Duration::from_secs(3600);
