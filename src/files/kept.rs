@@ -234,7 +234,7 @@ fn tell(aside: &Path) {
     tracing::error!("`{aside}` is not read: it is damaged, or an earlier gateway wrote it");
 }
 
-/// The path of a file in the state folder that holds a database.
+/// Returns the path of a file in the state folder of a database.
 fn in_state(database: &Path, name: &str) -> PathBuf {
     let state = database.parent().and_then(Path::parent);
     state.unwrap_or(Path::new("/")).join(name)

@@ -31,7 +31,7 @@ pub struct AskedTokens {
     pub known: Vec<Arc<KnownLogin>>,
     /// Whether it asks for the revocation of a token.
     pub revokes: bool,
-    /// The origin that its response says the token is for.
+    /// The target that its response names for the token.
     pub target: Option<TokenTarget>,
     /// Whether tokens were seen in its response, whatever it asked for.
     pub is_seen: bool,
