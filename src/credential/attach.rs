@@ -61,9 +61,8 @@ impl Credentials {
         let signs = proof.as_ref().map(|signed| signed.grant);
         let all = || grants.iter().map(Grant::lend).enumerate();
         let put_in = || all().filter(|(at, _)| Some(*at) != signs);
-        // If the origin was ever lent a secret, its response may contain it, so the response must
-        // be searchable. A token of another session's login is searched for only as far as
-        // possible.
+        // If the origin was ever lent a secret, its response may contain it, so it must be
+        // searchable. A token of another session's login is searched for as far as possible.
         let is_any = |index| {
             let binding = self.bindings().at(index);
             let is_of_another = |name| self.logins().is_of_another(name, session.id());

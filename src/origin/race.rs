@@ -44,8 +44,7 @@ pub(super) struct Race<'a> {
 }
 
 impl<'a> Race<'a> {
-    /// Returns a race to a port. `exceptions` are the operator's; the first attempt starts the
-    /// time.
+    /// Returns a race to a port, with the operator's exceptions. The first attempt starts the time.
     pub(super) fn new(port: u16, exceptions: &'a [IpNet], connect_timeout: Duration) -> Self {
         Self {
             port,

@@ -61,8 +61,7 @@ impl Search<'_> {
         self.foreign(token, RequestPart::Field, Some(name))
     }
 
-    /// Checks `Authorization: Basic` (RFC 7617), decoded strictly. Each half is its own place
-    /// (H05).
+    /// Checks `Authorization: Basic` (RFC 7617), decoded strictly. Each half is a place (H05).
     fn basic(&mut self, name: &HeaderName, encoded: &[u8]) -> Result<(), CredentialRefusal> {
         let Ok(decoded) = STANDARD.decode(encoded).map(Zeroizing::new) else {
             self.clean(encoded, RequestPart::Basic)?;
