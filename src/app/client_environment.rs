@@ -291,10 +291,11 @@ pub(crate) fn proxy_variables(
     at: &str,
     is_in_tls: bool,
 ) -> impl Iterator<Item = (String, String)> + use<> {
-    let (http, all) = match is_in_tls {
-        false => (format!("http://{at}"), format!("socks5h://{at}")),
+    let (http, all) = if is_in_tls {
         // URLs have no scheme for SOCKS in TLS.
-        true => (format!("https://{at}"), format!("https://{at}")),
+        (format!("https://{at}"), format!("https://{at}"))
+    } else {
+        (format!("http://{at}"), format!("socks5h://{at}"))
     };
     let loopback = String::from("localhost,127.0.0.1,::1");
     let pairs = [

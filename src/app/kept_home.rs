@@ -296,9 +296,10 @@ impl KeptHome {
 pub(crate) fn place(project: &Path, plan: &Plan, kind: &str) -> Option<PathBuf> {
     let granted = state::granted_for(project, None)?;
     let uid = plan.user().uid;
-    let name = match rustix::process::geteuid().as_raw() == uid {
-        true => kind.to_owned(),
-        false => format!("{kind}-{uid}"),
+    let name = if rustix::process::geteuid().as_raw() == uid {
+        kind.to_owned()
+    } else {
+        format!("{kind}-{uid}")
     };
     Some(granted.parent()?.join(name))
 }

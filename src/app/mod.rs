@@ -276,9 +276,10 @@ impl App {
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written, or another process was faster.
     pub(crate) async fn keep(&self, opened: &[OpenedSession]) -> Result<(), Failure> {
-        match self.keeper().await?.keep(opened).await? {
-            true => Ok(()),
-            false => Err(too_many().next("reload again")),
+        if self.keeper().await?.keep(opened).await? {
+            Ok(())
+        } else {
+            Err(too_many().next("reload again"))
         }
     }
 

@@ -180,9 +180,10 @@ impl Verifier<'_> {
             }
         }
         if let Some(gap) = gap {
-            let fault = match last && gap.unterminated {
-                true => Fault::TornEnd,
-                false => Fault::Broken(gap.broken),
+            let fault = if last && gap.unterminated {
+                Fault::TornEnd
+            } else {
+                Fault::Broken(gap.broken)
             };
             self.problem(path, gap.line, fault);
         }

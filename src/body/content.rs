@@ -256,9 +256,10 @@ impl Content {
     ) -> Result<Self, HoldFault> {
         let is_announced_longer = limit.is_passed_by(self.size_hint().lower());
         let is_refused = prefix.is_none() && self.held().is_none() && is_announced_longer;
-        match !is_refused && self.read_ahead(limit, budget, prefix).await? {
-            true => Ok(self),
-            false => Err(HoldFault::TooLong(limit)),
+        if !is_refused && self.read_ahead(limit, budget, prefix).await? {
+            Ok(self)
+        } else {
+            Err(HoldFault::TooLong(limit))
         }
     }
 

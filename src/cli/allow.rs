@@ -102,10 +102,11 @@ impl Allow {
             let directory = status["directory"].as_str().map(Path::new);
             directory.is_some_and(|at| at.starts_with(&project))
         };
-        match running.iter().any(is_here) {
-            true => Ok(None),
+        if running.iter().any(is_here) {
+            Ok(None)
+        } else {
             // Without a run here, a run elsewhere is meant.
-            false => Ok(LastRun::of(&project).ok()),
+            Ok(LastRun::of(&project).ok())
         }
     }
 

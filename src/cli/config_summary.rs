@@ -241,9 +241,10 @@ const MOST_SHOWN: usize = 640;
 
 fn listed(all: &[impl ToString]) -> String {
     let all: Vec<String> = all.iter().map(ToString::to_string).collect();
-    match all.is_empty() {
-        true => "nothing".to_owned(),
-        false => all.join(", "),
+    if all.is_empty() {
+        "nothing".to_owned()
+    } else {
+        all.join(", ")
     }
 }
 

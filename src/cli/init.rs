@@ -30,9 +30,10 @@ pub(super) struct Init {
 
 impl Init {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let folder = match self.from_last_run {
-            true => project()?,
-            false => working_directory()?,
+        let folder = if self.from_last_run {
+            project()?
+        } else {
+            working_directory()?
         };
         let path = folder.join(project_file::NAME);
         new_file::refuse_existing(&path)?;
@@ -48,9 +49,10 @@ impl Init {
         } else {
             proposed(&folder)
         };
-        Ok(match new_file::offer(&path, &text, self.yes, terminal)? {
-            true => Code::Ok,
-            false => Code::Failed,
+        Ok(if new_file::offer(&path, &text, self.yes, terminal)? {
+            Code::Ok
+        } else {
+            Code::Failed
         })
     }
 }

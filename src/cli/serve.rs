@@ -120,11 +120,12 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = text
         .parse()
         .map_err(|_| String::from("write an address and a port, such as `127.0.0.1:8080`"))?;
-    match address.ip().is_loopback() {
-        true => Ok(address),
-        false => Err(String::from(
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err(String::from(
             "whoever reaches that address would spend the credentials: write 127.0.0.1, or a `[[listener]]` with `who` in a file",
-        )),
+        ))
     }
 }
 
@@ -244,10 +245,7 @@ impl Served<'_> {
         tokio::spawn(self.app.clone().watch(tell));
         loop {
             tokio::select! {
-                hung_up = self.signals.next() => match hung_up {
-                    true => if !self.reload().await { return },
-                    false => return,
-                },
+                hung_up = self.signals.next() => if hung_up { if !self.reload().await { return } } else { return },
                 Some(outcome) = told.recv() => self.show(outcome),
             }
         }

@@ -177,9 +177,10 @@ fn shown(answer: &Value, in_full: bool, terminal: &Terminal) -> Result<String, F
         Ok(line + "\n")
     };
     let text: Result<String, Failure> = all.map(line).collect();
-    match in_full {
-        true => Ok(text? + &script(&environment(answer.clone())?)),
-        false => text,
+    if in_full {
+        Ok(text? + &script(&environment(answer.clone())?))
+    } else {
+        text
     }
 }
 

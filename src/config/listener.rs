@@ -145,9 +145,10 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     let address = section.get("address", address);
     let mode = section.get("mode", mode);
     let who = evidence::who(section);
-    let session = match section.has("session") {
-        true => section.get("session", session),
-        false => Some(ListenerSession::default()),
+    let session = if section.has("session") {
+        section.get("session", session)
+    } else {
+        Some(ListenerSession::default())
     };
     let port = section.count("port", 1..=65_535);
     let passwords = evidence::passwords(section);
@@ -223,10 +224,11 @@ fn contradictions(section: &Section<'_, '_>, kind: &ListenerKind, address: &List
 
 fn address(text: &str) -> Result<ListenerAddress, Hint> {
     if let Some(path) = text.strip_prefix("unix:") {
-        return match Path::new(path).is_absolute() && !path.contains(char::is_control) {
-            true => Ok(ListenerAddress::Unix(path.into())),
-            false => refused!("a socket has an absolute path";
-                "write for example `unix:/run/gateway/agents.sock`"),
+        return if Path::new(path).is_absolute() && !path.contains(char::is_control) {
+            Ok(ListenerAddress::Unix(path.into()))
+        } else {
+            refused!("a socket has an absolute path";
+                "write for example `unix:/run/gateway/agents.sock`")
         };
     }
     match text.parse::<SocketAddr>() {

@@ -223,9 +223,10 @@ fn service_account(
 /// Returns the variables of the workload: the named ones, else the login's own name.
 fn env(section: &Section<'_, '_>, name: Option<&CredentialName>) -> Vec<String> {
     let own = || name.and_then(|name| sandbox_variable(name.as_str()).ok());
-    match section.has("env") {
-        true => section.all("env", sandbox_variable),
-        false => own().into_iter().collect(),
+    if section.has("env") {
+        section.all("env", sandbox_variable)
+    } else {
+        own().into_iter().collect()
     }
 }
 

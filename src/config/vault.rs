@@ -117,12 +117,11 @@ fn path(text: &str) -> Result<String, Hint> {
     let text = text.trim_matches('/');
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.bytes().all(fits);
-    match text.split('/').all(is_name) && text.len() <= 256 {
-        true => Ok(text.to_owned()),
-        false => {
-            refused!("a mount or namespace has names of the characters A-Z, a-z, 0-9 and `-_.`";
+    if text.split('/').all(is_name) && text.len() <= 256 {
+        Ok(text.to_owned())
+    } else {
+        refused!("a mount or namespace has names of the characters A-Z, a-z, 0-9 and `-_.`";
                 "write for example `team/one`")
-        }
     }
 }
 

@@ -218,14 +218,16 @@ impl<O: Operations> Control<O> {
     /// Pauses, resumes or ends a session, and stores its status for the next start. Pausing and
     /// ending take effect first, even if they cannot be recorded or stored.
     async fn change(&self, called: &Routed, content: &Bytes, peer: Peer) -> Answered {
-        let asked: EndRequest = match content.is_empty() {
-            true => EndRequest::default(),
-            false => serde_json::from_slice(content)
-                .map_err(|error| bad("the content does not say how").because(error.to_string()))?,
+        let asked: EndRequest = if content.is_empty() {
+            EndRequest::default()
+        } else {
+            serde_json::from_slice(content)
+                .map_err(|error| bad("the content does not say how").because(error.to_string()))?
         };
-        let end = match asked.for_good {
-            true => EndReason::ForGood,
-            false => EndReason::Operator,
+        let end = if asked.for_good {
+            EndReason::ForGood
+        } else {
+            EndReason::Operator
         };
         let id = called.session.as_ref().ok_or_else(unknown_session)?;
         let sessions = &self.shared.sessions;

@@ -40,9 +40,10 @@ impl<O: Operations> Control<O> {
     pub(super) async fn refuse_proposal(&self, content: &Bytes, peer: Peer) -> Answered {
         let asked: RefusedProposal = serde_json::from_slice(content)
             .map_err(|error| bad("the content names no proposal").because(error.to_string()))?;
-        let (from, to, word) = match asked.undo {
-            false => (ProposalState::Waiting, ProposalState::Refused, ""),
-            true => (ProposalState::Refused, ProposalState::Waiting, "undo "),
+        let (from, to, word) = if asked.undo {
+            (ProposalState::Refused, ProposalState::Waiting, "undo ")
+        } else {
+            (ProposalState::Waiting, ProposalState::Refused, "")
         };
         let shared = self.shared.clone();
         let all = self.beside(move || shared.proposals.all()).await?;

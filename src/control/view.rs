@@ -116,9 +116,10 @@ impl<'a> GatewayView<'a> {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
             kind: about.kind,
-            state: match shared.draining.is_cancelled() {
-                true => "draining",
-                false => "serving",
+            state: if shared.draining.is_cancelled() {
+                "draining"
+            } else {
+                "serving"
             },
             started: OffsetDateTime::from(wall).format(&Rfc3339).ok(),
             uptime_seconds: monotonic.elapsed().as_secs(),

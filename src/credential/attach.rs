@@ -163,9 +163,10 @@ impl Credentials {
                 _ => inject(fields, target, one, secret, ready).map_err(Error::Unfit)?,
             }
         }
-        match in_content.is_empty() {
-            true => Ok(()),
-            false => inject_in_content(request, in_content).map_err(Error::Unfit),
+        if in_content.is_empty() {
+            Ok(())
+        } else {
+            inject_in_content(request, in_content).map_err(Error::Unfit)
         }
     }
 

@@ -171,9 +171,12 @@ impl Credentials {
             return Ok(None);
         }
         if !searched.shares(wanted) {
-            exposed.grow(|now| match now.covers(wanted) {
-                true => Ok(None),
-                false => self.extended(session, now, wanted).map(Some),
+            exposed.grow(|now| {
+                if now.covers(wanted) {
+                    Ok(None)
+                } else {
+                    self.extended(session, now, wanted).map(Some)
+                }
             })?;
             self.tell_others(session, &exposed.now.load(), wanted);
         }

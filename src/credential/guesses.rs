@@ -55,17 +55,18 @@ impl Guesses {
         let met = parts.len();
         self.spent.store(met > MOST_PARTS, Ordering::Release);
         drop(parts);
-        match met > MOST_PARTS {
-            false => tracing::warn!(
-                session = self.name(),
-                parts = met,
-                "an answer held a part of a secret, which was replaced: an origin cuts what it repeats, or somebody guesses"
-            ),
-            true => tracing::warn!(
+        if met > MOST_PARTS {
+            tracing::warn!(
                 session = self.name(),
                 "answers held more than {MOST_PARTS} different parts of secrets: the session gets no answer any more in which \
                  one could be"
-            ),
+            )
+        } else {
+            tracing::warn!(
+                session = self.name(),
+                parts = met,
+                "an answer held a part of a secret, which was replaced: an origin cuts what it repeats, or somebody guesses"
+            )
         }
     }
 

@@ -129,12 +129,13 @@ impl Credentials {
         // No request is sent to an issuer for a live session, or with a revoked credential.
         let is_revoked = binding.revocations.iter().any(|one| one.is_revoked());
         let is_looked_at = is_login && (is_live || is_revoked);
-        let secret = match is_looked_at {
-            true => source.look(Some(session)).await,
-            false => source
+        let secret = if is_looked_at {
+            source.look(Some(session)).await
+        } else {
+            source
                 .resolve(Some(session))
                 .await
-                .map(|lease| lease.secret),
+                .map(|lease| lease.secret)
         };
         let secret = match secret {
             Err(cause) if cause.cause.is_absent() && is_optional => return Ok(None),

@@ -39,9 +39,10 @@ impl DrawnPart {
             return None;
         }
         let least = (BITS_OF_A_PIECE / bits).ceil() as usize;
-        let digits = match least < LEAST_DIGITS {
-            true => rows_of_digits(secret, &letters, least),
-            false => Vec::new(),
+        let digits = if least < LEAST_DIGITS {
+            rows_of_digits(secret, &letters, least)
+        } else {
+            Vec::new()
         };
         Some(Self {
             letters,
@@ -79,9 +80,10 @@ fn unshared(secret: &[u8], phantom: &[u8]) -> Range<usize> {
     let first = secret.iter().zip(phantom).take_while(same).count();
     let first = beyond_chance(first);
     let behind = secret[first..].iter().rev().zip(phantom.iter().rev());
-    let last = match secret.len() == phantom.len() {
-        true => beyond_chance(behind.take_while(same).count()),
-        false => 0,
+    let last = if secret.len() == phantom.len() {
+        beyond_chance(behind.take_while(same).count())
+    } else {
+        0
     };
     // Leave out words before or after the random part that name a service or an environment:
     // `sk-live-`, `-v1`.
@@ -187,9 +189,10 @@ impl Kinds {
         let rows = text.chunk_by(|one, two| case(one) == case(two));
         let words = rows.filter(|row| row.len() >= 4 && case(&row[0]) != 0);
         let in_words: usize = words.map(<[u8]>::len).sum();
-        let most = match self.lower == 0 || self.upper == 0 {
-            true => text.len() * 4 / 5,
-            false => text.len() * 3 / 5,
+        let most = if self.lower == 0 || self.upper == 0 {
+            text.len() * 4 / 5
+        } else {
+            text.len() * 3 / 5
         };
         in_words > most
     }

@@ -64,9 +64,10 @@ impl Redactor {
     }
 
     fn echoes_of(&self, searched: &SearchSnapshot) -> Arc<EchoSearch> {
-        match self.failed {
-            true => searched.with_signatures(&self.made),
-            false => searched.echoes.clone(),
+        if self.failed {
+            searched.with_signatures(&self.made)
+        } else {
+            searched.echoes.clone()
         }
     }
 
@@ -109,9 +110,10 @@ impl Redactor {
         let settled = scrubber.push(content);
         let rest = scrubber.finish();
         scrubber.check()?;
-        Ok(match rest.is_empty() {
-            true => settled,
-            false => [settled, rest].concat().into(),
+        Ok(if rest.is_empty() {
+            settled
+        } else {
+            [settled, rest].concat().into()
         })
     }
 

@@ -124,9 +124,10 @@ impl Scrubber {
     /// # Errors
     /// [`Guessed`].
     pub fn check(&self) -> Result<(), Guessed> {
-        match self.search.guesses().are_spent() {
-            true => Err(Guessed),
-            false => Ok(()),
+        if self.search.guesses().are_spent() {
+            Err(Guessed)
+        } else {
+            Ok(())
         }
     }
 
@@ -244,9 +245,10 @@ impl Scrubber {
             .try_into_mut()
             .unwrap_or_else(|shared| BytesMut::from(&shared[..]));
         search.write(&mut self.open, &mut owned);
-        let settled = match self.resizes {
-            true => search.resized(&mut self.open, &owned),
-            false => owned.freeze(),
+        let settled = if self.resizes {
+            search.resized(&mut self.open, &owned)
+        } else {
+            owned.freeze()
         };
         self.open.retain_mut(|echo| echo.advance(hold));
         settled

@@ -56,9 +56,10 @@ impl UpstreamLogin {
     /// [`LoginUnavailable`] by cause. It holds no part of the secret.
     pub async fn field(&self) -> Result<HeaderValue, LoginUnavailable> {
         let lease = self.source.resolve(None).await?;
-        let (field, form) = match self.is_token {
-            true => (lease.secret.bearer_field(), "token"),
-            false => (lease.secret.basic_field(), "`user:password`"),
+        let (field, form) = if self.is_token {
+            (lease.secret.bearer_field(), "token")
+        } else {
+            (lease.secret.basic_field(), "`user:password`")
         };
         field.ok_or(LoginUnavailable::Form(form))
     }

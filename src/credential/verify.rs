@@ -85,10 +85,11 @@ impl Credentials {
     /// # Errors
     /// [`Error::Signing`], [`Error::Misplaced`] and [`Error::Held`]. The request is then dropped.
     pub async fn verify(&self, authorized: Authorized) -> Result<Verified, Error> {
-        let (authorized, asked) = match self.may_ask_for_tokens(&authorized) {
+        let (authorized, asked) = if self.may_ask_for_tokens(&authorized) {
             // Boxed because it is large and rare.
-            true => Box::pin(self.asked(authorized)).await?,
-            false => (authorized, None),
+            Box::pin(self.asked(authorized)).await?
+        } else {
+            (authorized, None)
         };
         let mut grants = authorized.grants().iter().enumerate();
         let signed = grants.find_map(|(at, grant)| Some((at, grant.lend().claimed()?.clone())));

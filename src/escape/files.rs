@@ -170,9 +170,12 @@ pub fn control_groups(_: &Targets) -> Verdict {
             paths.push(path.to_owned());
         }
     });
-    paths_refused(paths, |path| match path == group {
-        true => fs::create_dir(path),
-        false => open_for_writing(path).map(drop),
+    paths_refused(paths, |path| {
+        if path == group {
+            fs::create_dir(path)
+        } else {
+            open_for_writing(path).map(drop)
+        }
     })
 }
 

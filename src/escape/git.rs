@@ -127,9 +127,10 @@ fn refused(
         return not_applicable("the working directory is no project");
     };
     let top = folder.join(name);
-    match top.is_dir() {
-        true => all_refused(attempts(&top)),
-        false => Verdict::Held("not seen".into()),
+    if top.is_dir() {
+        all_refused(attempts(&top))
+    } else {
+        Verdict::Held("not seen".into())
     }
 }
 

@@ -81,9 +81,10 @@ pub fn other_abi(_: &Targets) -> Verdict {
             lateout("r8") _, lateout("r9") _, lateout("r10") _, lateout("r11") _,
         );
     }
-    let i386 = match result < 0 {
-        true => Err(std::io::Error::from_raw_os_error(-result as i32)),
-        false => Ok(result),
+    let i386 = if result < 0 {
+        Err(std::io::Error::from_raw_os_error(-result as i32))
+    } else {
+        Ok(result)
     };
     let vsock = [libc::AF_VSOCK as usize, libc::SOCK_STREAM as usize, 0];
     let x32 = call(0x4000_0000 | libc::SYS_socket, &vsock);

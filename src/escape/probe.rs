@@ -29,9 +29,10 @@ pub fn call(number: i64, arguments: &[usize]) -> io::Result<i64> {
     // SAFETY: see the doc comment; no call here hands out memory or descriptors that Rust values
     // own.
     let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
-    match result < 0 {
-        true => Err(io::Error::last_os_error()),
-        false => Ok(result),
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
     }
 }
 
@@ -70,9 +71,10 @@ pub fn all_refused<T>(
             Err(_) => {}
         }
     }
-    match seen.is_empty() {
-        true => not_applicable("nothing there to try"),
-        false => Verdict::Held(seen.join(", ")),
+    if seen.is_empty() {
+        not_applicable("nothing there to try")
+    } else {
+        Verdict::Held(seen.join(", "))
     }
 }
 

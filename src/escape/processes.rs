@@ -80,9 +80,10 @@ pub fn canary_in_environments(targets: &Targets) -> Verdict {
         .map(|entry| entry.path())
         .filter(|path| *path != own);
     let files = others.flat_map(|path| ["environ", "cmdline"].map(|name| path.join(name)));
-    match targets.nonce.is_empty() {
-        true => not_applicable("no canary was planted"),
-        false => paths_refused(files, |path| contains(path, &canary)),
+    if targets.nonce.is_empty() {
+        not_applicable("no canary was planted")
+    } else {
+        paths_refused(files, |path| contains(path, &canary))
     }
 }
 

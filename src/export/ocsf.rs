@@ -49,9 +49,10 @@ pub fn event(record: &Record) -> Value {
 /// Adds the decision, in the attributes of OCSF's security control profile.
 fn judged(refused: bool, event: &mut Value) {
     event["metadata"]["profiles"] = json!(["security_control"]);
-    (event["action_id"], event["action"], event["disposition"]) = match refused {
-        true => (json!(2), json!("Denied"), json!("Blocked")),
-        false => (json!(1), json!("Allowed"), json!("Allowed")),
+    (event["action_id"], event["action"], event["disposition"]) = if refused {
+        (json!(2), json!("Denied"), json!("Blocked"))
+    } else {
+        (json!(1), json!("Allowed"), json!("Allowed"))
     };
     event["disposition_id"] = event["action_id"].clone();
 }

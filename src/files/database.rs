@@ -149,9 +149,10 @@ pub fn reached(path: &Path) -> Result<Connection, Unfit> {
 /// # Errors
 /// [`Unfit::Version`].
 pub fn known_version(what: &'static str, found: u32, known: u32) -> Result<(), Unfit> {
-    match found == known {
-        true => Ok(()),
-        false => Err(Unfit::Version { what, found, known }),
+    if found == known {
+        Ok(())
+    } else {
+        Err(Unfit::Version { what, found, known })
     }
 }
 

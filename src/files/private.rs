@@ -130,9 +130,12 @@ pub fn replace_if(
     mode: u32,
     may: impl Fn() -> bool,
 ) -> io::Result<bool> {
-    let replaced = beside(path, content, mode, |beside| match may() {
-        true => std::fs::rename(beside, path).map(|()| true),
-        false => Ok(false),
+    let replaced = beside(path, content, mode, |beside| {
+        if may() {
+            std::fs::rename(beside, path).map(|()| true)
+        } else {
+            Ok(false)
+        }
     });
     if replaced.is_ok() {
         return replaced;
@@ -168,9 +171,10 @@ pub fn check_replaceable(path: &Path, length: usize) -> io::Result<()> {
             done => Ok(done?),
         }
     };
-    match is_mount {
-        true => in_place(io::Error::from(io::ErrorKind::ResourceBusy)),
-        false => beside(path, &vec![0; length], 0o600, |_| Ok(())).or_else(in_place),
+    if is_mount {
+        in_place(io::Error::from(io::ErrorKind::ResourceBusy))
+    } else {
+        beside(path, &vec![0; length], 0o600, |_| Ok(())).or_else(in_place)
     }
 }
 

@@ -98,9 +98,10 @@ fn free(path: &Path) -> Result<(), SocketFault> {
     if !is_socket(path) {
         return Err(SocketFault::Occupied);
     }
-    match is_live(path) {
-        true => Err(SocketFault::Live),
-        false => Ok(()),
+    if is_live(path) {
+        Err(SocketFault::Live)
+    } else {
+        Ok(())
     }
 }
 

@@ -179,9 +179,10 @@ impl Unfit {
             ),
             Self::Replaceable(why) => why.remedy(),
             Self::NotAllowed { why, real, .. } => {
-                let named = match real == path {
-                    true => "",
-                    false => ", then name it by that path",
+                let named = if real == path {
+                    ""
+                } else {
+                    ", then name it by that path"
                 };
                 let (allow, move_out) = (real.display(), why.remedy());
                 format!("`gateway project allow {allow}` shows it and asks{named}; or {move_out}")

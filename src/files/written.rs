@@ -44,9 +44,10 @@ pub fn note_writable(folders: &[PathBuf]) -> Result<(), Unfit> {
 /// # Errors
 /// Returns the cause as [`Unfit`].
 pub fn note_made(repositories: &BTreeSet<PathBuf>) -> Result<(), Unfit> {
-    match repositories.is_empty() {
-        true => Ok(()),
-        false => note(&made_table(), repositories),
+    if repositories.is_empty() {
+        Ok(())
+    } else {
+        note(&made_table(), repositories)
     }
 }
 

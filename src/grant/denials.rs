@@ -202,9 +202,10 @@ impl Grants {
                 found.insert(id.to_owned(), record);
             }
         };
-        let refused = match ids.is_empty() {
-            true => HashMap::new(),
-            false => self.refused(read).unwrap_or_default(),
+        let refused = if ids.is_empty() {
+            HashMap::new()
+        } else {
+            self.refused(read).unwrap_or_default()
         };
         for one in &waiting {
             let record = one.wanted.refused.map(|id| refused.get(&id.to_string()));

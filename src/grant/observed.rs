@@ -171,9 +171,10 @@ impl ObservedAccess {
                 .all(|paths| paths.len() <= MOST_LENT && paths.iter().all(is_exact));
             let is_denied = !self.parted(&loan.2, methods).0.is_empty();
             for rule in lend(loan, methods, is_named) {
-                let why_not = match is_named {
-                    false => Some("Lent, on more paths than are named"),
-                    true => self.why_not(loan, &rule, is_denied),
+                let why_not = if is_named {
+                    self.why_not(loan, &rule, is_denied)
+                } else {
+                    Some("Lent, on more paths than are named")
                 };
                 put_rule(&mut text, why_not, &rule);
             }
@@ -327,9 +328,12 @@ fn narrowed(mut paths: BTreeSet<CoveredPath>) -> BTreeSet<CoveredPath> {
     let depth = |path: &CoveredPath| text(path).matches('/').count();
     while paths.len() > FEW_PATHS {
         let deepest = paths.iter().map(depth).max().unwrap_or(0);
-        let folders = paths.iter().map(|path| match depth(path) == deepest {
-            true => CoveredPath::Below(folder(text(path)).to_owned()),
-            false => path.clone(),
+        let folders = paths.iter().map(|path| {
+            if depth(path) == deepest {
+                CoveredPath::Below(folder(text(path)).to_owned())
+            } else {
+                path.clone()
+            }
         });
         let mut next: BTreeSet<CoveredPath> = folders.collect();
         if next == paths {
@@ -511,9 +515,10 @@ mod tests {
         let asks = |method: &str, path: &str, is_lent: bool| {
             let reason = (!is_lent).then_some("policy_default_deny");
             let mut one = record("a.test", method, path, reason);
-            match is_lent {
-                true => one.lent.push(key()),
-                false => one.unlent = Some(key()),
+            if is_lent {
+                one.lent.push(key())
+            } else {
+                one.unlent = Some(key())
             }
             one
         };

@@ -332,9 +332,10 @@ impl Grants {
         if let Some(request) = request::of_record(record) {
             return self.of_request(&session, request, record.unlent.as_ref());
         }
-        let pattern = match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
+        let pattern = if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
         };
         if !is_host_alone(record) {
             let what = "the log does not hold the request's whole path, so no rule is for it alone";

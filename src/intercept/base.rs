@@ -44,9 +44,10 @@ impl Aliases {
             None if alias == GATEWAY_NAME => own_pages()?,
             known => known.ok_or(Disagreement::Alias)?.clone(),
         };
-        let rest = match rest.starts_with('/') {
-            true => PathAndQuery::try_from(rest),
-            false => PathAndQuery::try_from(format!("/{rest}")),
+        let rest = if rest.starts_with('/') {
+            PathAndQuery::try_from(rest)
+        } else {
+            PathAndQuery::try_from(format!("/{rest}"))
         };
         // A suffix of a valid target is valid, if it begins with a slash.
         let rest = rest.map_err(|_| Disagreement::TargetForm)?;

@@ -100,9 +100,10 @@ impl DoorSettings {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .with_crls(self.revoked.iter().cloned())
             .enforce_revocation_expiration();
-        let verifier = match self.is_optional {
-            true => verifier.allow_unauthenticated(),
-            false => verifier,
+        let verifier = if self.is_optional {
+            verifier.allow_unauthenticated()
+        } else {
+            verifier
         };
         let verifier = verifier.build();
         verifier.map_err(|error| ("client_crls", error.to_string()))

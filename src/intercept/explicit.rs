@@ -113,16 +113,18 @@ pub async fn presented_ahead<IO: AsyncRead + Unpin>(
     let Ok(Some(head)) = parse_head(io.ahead()) else {
         return Ok(None);
     };
-    let field = match is_base {
-        true => TOKEN_FIELD,
-        false => PROXY_AUTHORIZATION.as_str(),
+    let field = if is_base {
+        TOKEN_FIELD
+    } else {
+        PROXY_AUTHORIZATION.as_str()
     };
     let is_it = |name: &[u8]| name.eq_ignore_ascii_case(field.as_bytes());
     let values = head.fields().filter(|(name, _)| is_it(name));
     let values = values.map(|(_, value)| value);
-    Ok(match is_base {
-        true => Presented::of_tokens(values),
-        false => Presented::of_values(values),
+    Ok(if is_base {
+        Presented::of_tokens(values)
+    } else {
+        Presented::of_values(values)
     })
 }
 
@@ -199,12 +201,13 @@ fn target<'a>(
     mut hosts: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Authority, OpeningRefused> {
     let target = Authority::parse(target, None)?;
-    hosts.try_for_each(
-        |host| match Authority::parse(host, Some(target.port))? == target {
-            true => Ok(()),
-            false => Err(OpeningRefused::HostMismatch),
-        },
-    )?;
+    hosts.try_for_each(|host| {
+        if Authority::parse(host, Some(target.port))? == target {
+            Ok(())
+        } else {
+            Err(OpeningRefused::HostMismatch)
+        }
+    })?;
     Ok(target)
 }
 

@@ -94,9 +94,10 @@ impl Leaves {
         tick: Instant,
     ) -> Result<Arc<CertifiedKey>, MintRefused> {
         // Checked each time: refused names must not use up the leaves of permitted ones.
-        let cache = match (self.is_reached)(host) {
-            true => &self.cache,
-            false => &self.refusing,
+        let cache = if (self.is_reached)(host) {
+            &self.cache
+        } else {
+            &self.refusing
         };
         if !self.mint.covers(host) {
             return Err(MintRefused::OutsideConstraints);

@@ -170,9 +170,10 @@ impl Launcher {
                 self.streams.copy();
             }
             if ready.gateway {
-                match self.served {
-                    false => self.pass_answer_on()?,
-                    true => self.let_in()?,
+                if self.served {
+                    self.let_in()?
+                } else {
+                    self.pass_answer_on()?
                 }
             }
             if ready.control {

@@ -362,9 +362,10 @@ fn become_command(
     // In the launcher's group, `kill(0)` and `setpriority` of the group would reach the user's own
     // processes. In its session, `/proc/self/autogroup` would take the processor from them. Only a
     // terminal requires sharing the session.
-    match sandbox.terminal {
-        true => rustix::process::setpgid(None, None).at(Step::Process, "process group")?,
-        false => drop(rustix::process::setsid().at(Step::Process, "session")?),
+    if sandbox.terminal {
+        rustix::process::setpgid(None, None).at(Step::Process, "process group")?;
+    } else {
+        rustix::process::setsid().at(Step::Process, "session")?;
     }
     confine::drop_capabilities()?;
     sandbox.plan.launch.bounds.limit_processes()?;

@@ -102,11 +102,12 @@ use terminal::Terminal;
 /// # Errors
 /// [`Error`] if the command was never started; see [`Error::exit_code`] and [`Error::advice`].
 pub fn run(plan: Plan, gateway: LauncherEnd) -> Result<Exit, Error> {
-    let program = match plan.launch.own_program {
-        true => Some(OwnedFd::from(
+    let program = if plan.launch.own_program {
+        Some(OwnedFd::from(
             File::open("/proc/self/exe").at(Step::Prepare, "/proc/self/exe")?,
-        )),
-        false => None,
+        ))
+    } else {
+        None
     };
     let sandbox = init::Sandbox {
         environment: variables(&plan),

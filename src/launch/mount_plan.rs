@@ -336,9 +336,10 @@ impl MountPlan {
     /// Returns why a directory cannot stay as it is on the host; `None` if it can.
     fn why_no_project(&self, directory: &Path) -> Option<&'static str> {
         let mut homes = self.other_homes.iter();
-        match homes.any(|home| home.starts_with(directory)) {
-            true => Some(HOLDS_HOME),
-            false => why_no_project(self.home.path(), directory),
+        if homes.any(|home| home.starts_with(directory)) {
+            Some(HOLDS_HOME)
+        } else {
+            why_no_project(self.home.path(), directory)
         }
     }
 }

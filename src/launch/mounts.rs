@@ -88,9 +88,10 @@ pub fn build(plan: &MountPlan, kept: HostTrees, memory: MemoryBound) -> Result<(
     rustix::mount::unmount(below(stage, MEMORY), UnmountFlags::DETACH).at(Step::Mounts, MEMORY)?;
     fs::remove_dir(below(stage, MEMORY)).at(Step::Mounts, MEMORY)?;
     move_in(stage).at(Step::Mounts, "the new root")?;
-    let left = match all_by_name {
-        true => Vec::new(),
-        false => [built_in, plan.sockets.clone()].concat(),
+    let left = if all_by_name {
+        Vec::new()
+    } else {
+        [built_in, plan.sockets.clone()].concat()
     };
     // Everything in a kept folder is the command's own, whatever its name is.
     let left: Vec<PathBuf> = left

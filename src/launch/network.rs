@@ -175,9 +175,10 @@ fn socket(kind: SocketType, port: u16, ipv6: bool, transparent: bool) -> io::Res
     } else {
         syscall::set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     }
-    let any: IpAddr = match ipv6 {
-        true => Ipv6Addr::UNSPECIFIED.into(),
-        false => Ipv4Addr::UNSPECIFIED.into(),
+    let any: IpAddr = if ipv6 {
+        Ipv6Addr::UNSPECIFIED.into()
+    } else {
+        Ipv4Addr::UNSPECIFIED.into()
     };
     rustix::net::bind(&socket, &SocketAddr::new(any, port))?;
     if kind == SocketType::STREAM {

@@ -131,9 +131,10 @@ fn interpreters(script: &Path, search: &OsStr) -> Vec<PathBuf> {
     let is_env = Path::new(interpreter).file_name() == Some(OsStr::new("env"));
     let named = words.filter_map(|word| {
         let word = OsStr::from_bytes(word.strip_prefix(b"-S").unwrap_or(word));
-        match word.as_bytes().contains(&b'/') {
-            true => Some(root.join(word)),
-            false => find(word, search, root).filter(|_| is_env),
+        if word.as_bytes().contains(&b'/') {
+            Some(root.join(word))
+        } else {
+            find(word, search, root).filter(|_| is_env)
         }
     });
     std::iter::once(root.join(interpreter))

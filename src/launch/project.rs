@@ -38,11 +38,12 @@ fn is_working_tree(folder: &Path) -> bool {
     let Ok(about) = git.symlink_metadata() else {
         return false;
     };
-    let directory = match about.is_file() && about.len() < LONGEST {
-        true => fs::read_to_string(&git)
+    let directory = if about.is_file() && about.len() < LONGEST {
+        fs::read_to_string(&git)
             .ok()
-            .and_then(|text| Some(folder.join(text.strip_prefix("gitdir:")?.trim()))),
-        false => Some(git).filter(|_| about.is_dir()),
+            .and_then(|text| Some(folder.join(text.strip_prefix("gitdir:")?.trim())))
+    } else {
+        Some(git).filter(|_| about.is_dir())
     };
     let has_head = |directory: PathBuf| directory.join("HEAD").symlink_metadata().is_ok();
     owns(about.uid()) && directory.is_some_and(has_head)

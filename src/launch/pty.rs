@@ -95,9 +95,10 @@ impl Pty {
 
     /// Returns the events to wait for.
     pub fn events(&self) -> impl Iterator<Item = PollFd<'_>> {
-        let out = match self.typed.is_empty() {
-            true => PollFlags::IN,
-            false => PollFlags::IN | PollFlags::OUT,
+        let out = if self.typed.is_empty() {
+            PollFlags::IN
+        } else {
+            PollFlags::IN | PollFlags::OUT
         };
         let master = self.master.iter().map(move |file| PollFd::new(file, out));
         let listens = self.keyboard.is_some() && self.typed.is_empty() && self.master.is_some();

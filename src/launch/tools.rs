@@ -26,11 +26,11 @@ pub fn named(text: &str, home: &Path) -> Result<Vec<PathBuf>, &'static str> {
         text.strip_prefix("~/")
             .unwrap_or(if text == "~" { "" } else { text }),
     );
-    let relative = match path.is_absolute() {
-        true => path
-            .strip_prefix(home)
-            .map_err(|_| "is not below the home directory; `--see` names other paths")?,
-        false => path,
+    let relative = if path.is_absolute() {
+        path.strip_prefix(home)
+            .map_err(|_| "is not below the home directory; `--see` names other paths")?
+    } else {
+        path
     };
     let mut clean = PathBuf::new();
     for part in relative.components() {

@@ -205,9 +205,10 @@ impl<'w> Walk<'w> {
     }
 
     fn expect(&mut self, text: &str) -> Result<(), JsonFault> {
-        match self.text.as_bytes()[self.at..].starts_with(text.as_bytes()) {
-            true => self.at += text.len(),
-            false => return Err(self.malformed()),
+        if self.text.as_bytes()[self.at..].starts_with(text.as_bytes()) {
+            self.at += text.len()
+        } else {
+            return Err(self.malformed());
         }
         Ok(())
     }
@@ -326,17 +327,19 @@ impl<'w> Walk<'w> {
         }
         self.open_names -= names.len();
         names.sort_unstable();
-        match names.windows(2).any(|two| two[0] == two[1]) {
-            true => Err(JsonFault::Doubled),
-            false => Ok(kept),
+        if names.windows(2).any(|two| two[0] == two[1]) {
+            Err(JsonFault::Doubled)
+        } else {
+            Ok(kept)
         }
     }
 
     fn keep(&mut self) -> Result<(), JsonFault> {
         self.kept += 1;
-        match self.kept > MOST_KEPT {
-            true => Err(JsonFault::Excess),
-            false => Ok(()),
+        if self.kept > MOST_KEPT {
+            Err(JsonFault::Excess)
+        } else {
+            Ok(())
         }
     }
 
@@ -394,9 +397,10 @@ impl<'w> Walk<'w> {
             let read = self.text[start..self.at].parse::<f64>();
             read.is_ok_and(f64::is_finite)
         };
-        match (has_exponent || self.at - start > LARGE) && !is_finite() {
-            true => Err(self.malformed()),
-            false => Ok(()),
+        if (has_exponent || self.at - start > LARGE) && !is_finite() {
+            Err(self.malformed())
+        } else {
+            Ok(())
         }
     }
 

@@ -79,9 +79,10 @@ impl FromStr for PathPlace {
         let (head, tail) = text.split_once(LENT).ok_or(PathPlaceMalformed(()))?;
         let is_last = matches!(tail.split_once('/'), None | Some((_, "")));
         let is_plain = !text.contains([';', '?']) && !text.contains("//");
-        match is_canonical && is_last && is_plain && head.starts_with('/') {
-            true => Ok(Self(text.into())),
-            false => Err(PathPlaceMalformed(())),
+        if is_canonical && is_last && is_plain && head.starts_with('/') {
+            Ok(Self(text.into()))
+        } else {
+            Err(PathPlaceMalformed(()))
         }
     }
 }

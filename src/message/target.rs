@@ -124,9 +124,10 @@ impl RequestTarget {
         let whole = format!("{before}{}{after}", utf8_percent_encode(text, IN_SEGMENT));
         // Its encoded slashes were allowed when it was first parsed.
         let target = RequestTarget::parse(whole.as_bytes(), EncodedSlash::Keep)?;
-        match target.canonical.as_str() == whole && !text.contains(['/', '?', '#', '%']) {
-            true => Ok(target),
-            false => Err(TargetMalformed::EncodedSlash),
+        if target.canonical.as_str() == whole && !text.contains(['/', '?', '#', '%']) {
+            Ok(target)
+        } else {
+            Err(TargetMalformed::EncodedSlash)
         }
     }
 

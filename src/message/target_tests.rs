@@ -328,9 +328,12 @@ fn nested(text: &str, style: usize) -> String {
         1 => byte != b'%' && byte.is_ascii_graphic(),
         _ => byte.is_ascii_alphanumeric(),
     };
-    let escape = |byte: u8| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02x}"),
+    let escape = |byte: u8| {
+        if plain(byte) {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02x}")
+        }
     };
     text.bytes().map(escape).collect()
 }

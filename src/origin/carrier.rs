@@ -195,10 +195,11 @@ mod tests {
             let (ours, theirs, _) = filled(&revocation).await;
             let handle = Arc::downgrade(ours.handle.as_ref().unwrap());
             drop(ours);
-            match by_peer {
+            if by_peer {
                 // Unread bytes turn the close into a reset.
-                true => drop(theirs),
-                false => handle.upgrade().unwrap().sever(),
+                drop(theirs)
+            } else {
+                handle.upgrade().unwrap().sever()
             }
             let forgotten = async {
                 while handle.strong_count() > 0 {

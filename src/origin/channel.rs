@@ -161,10 +161,11 @@ impl Origins {
             Carried::ByAny if self.0.pool.asks_http1(&key) => Carried::ByHttp1,
             carried => carried,
         };
-        match self.0.is_shared(&key, carried) {
+        if self.0.is_shared(&key, carried) {
             // Rare, and a large future.
-            true => Box::pin(self.dial_in_turn(key, carried, revocations)).await,
-            false => Channel::dial(self.0.clone(), key, carried, revocations, true).await,
+            Box::pin(self.dial_in_turn(key, carried, revocations)).await
+        } else {
+            Channel::dial(self.0.clone(), key, carried, revocations, true).await
         }
     }
 
@@ -409,9 +410,10 @@ fn content_end(response: &Response<Incoming>) -> ContentEnd {
     let is_framed = framed
         .iter()
         .any(|name| response.headers().contains_key(name));
-    match response.version() != Version::HTTP_2 && !is_framed {
-        true => ContentEnd::Connection,
-        false => ContentEnd::Framed,
+    if response.version() != Version::HTTP_2 && !is_framed {
+        ContentEnd::Connection
+    } else {
+        ContentEnd::Framed
     }
 }
 

@@ -66,9 +66,10 @@ impl Heard {
     pub(super) async fn flooded(&self) {
         poll_fn(|cx| {
             self.0.waits.register(cx.waker());
-            match self.0.informational.load(Ordering::Acquire) > MOST_INFORMATIONAL {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
+            if self.0.informational.load(Ordering::Acquire) > MOST_INFORMATIONAL {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
             }
         })
         .await;

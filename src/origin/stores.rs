@@ -118,9 +118,10 @@ impl StoreClient {
             let own = own
                 .clone()
                 .unwrap_or_else(|| OriginRule::of(matches.clone()));
-            let (replaces, roots) = match roots.is_empty() {
-                true => (own.replace_system_roots, own.roots),
-                false => (true, roots.clone()),
+            let (replaces, roots) = if roots.is_empty() {
+                (own.replace_system_roots, own.roots)
+            } else {
+                (true, roots.clone())
             };
             OriginRule {
                 roots,

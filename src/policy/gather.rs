@@ -73,9 +73,10 @@ impl Policies {
             &request.head.origin.authority.host,
         );
         let mut judged = JudgedRequest::new(&request, session, rules, &presented);
-        let search = match request.content.is_empty() {
-            true => Ok(None),
-            false => presented.in_content(&request.head),
+        let search = if request.content.is_empty() {
+            Ok(None)
+        } else {
+            presented.in_content(&request.head)
         };
         let is_searched = !matches!(search, Ok(None));
         let fields = &request.head.fields;
@@ -118,9 +119,12 @@ impl Policies {
         };
         let is_form = commands.is_none();
         // A signature covers all of the content.
-        let prefix = commands.or_else(|| match presented.is_signed() {
-            true => None,
-            false => Prefix::of_parts(&request.head.fields, budget.limit),
+        let prefix = commands.or_else(|| {
+            if presented.is_signed() {
+                None
+            } else {
+                Prefix::of_parts(&request.head.fields, budget.limit)
+            }
         });
         let mut request = request.hold(budget.limit, held, prefix).await?;
         let streams = is_form && request.content.held().is_none();
@@ -134,9 +138,10 @@ impl Policies {
         let is_searched = search.is_some();
         let Some(plain) = plain.map(|plain| Plain { streams, ..plain }) else {
             judged.keep_content(ContentFacts::default());
-            return match is_searched {
-                true => Err(unreadable(FormFault::Coded).into()),
-                false => Ok(request),
+            return if is_searched {
+                Err(unreadable(FormFault::Coded).into())
+            } else {
+                Ok(request)
             };
         };
         let (bytes, is_coded) = (plain.bytes.clone(), !plain.coded.is_empty());

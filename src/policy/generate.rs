@@ -101,9 +101,10 @@ pub fn permit_loans(
 /// these paths and below, where `*` stands for one segment, or exactly on a path that ends with
 /// `$`. Sessions in a group are exempt.
 pub fn forbid_mints(service: &str, host: &str, by_reading: bool, paths: &[&str]) -> String {
-    let (action, kind) = match by_reading {
-        true => (ANY, "reads"),
-        false => ("action in Gateway::Action::\"write\"", ""),
+    let (action, kind) = if by_reading {
+        (ANY, "reads")
+    } else {
+        ("action in Gateway::Action::\"write\"", "")
     };
     forbid_at((service, host, kind), action, paths, None)
 }
@@ -168,9 +169,12 @@ pub fn for_whom(rules: &str, whom: Option<(&str, &str)>) -> String {
     let whom = format!("  principal{},", whom.unwrap_or_default());
     // No literal contains a line break.
     let lines = rules.lines().filter(|line| !line.starts_with("@id("));
-    let lines = lines.map(|line| match line.starts_with("  principal") {
-        true => &whom,
-        false => line,
+    let lines = lines.map(|line| {
+        if line.starts_with("  principal") {
+            &whom
+        } else {
+            line
+        }
     });
     lines.flat_map(|line| [line, "\n"]).collect()
 }

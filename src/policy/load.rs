@@ -302,9 +302,10 @@ fn from_diagnostic(source: &Source, fallback: usize, diagnostic: &impl Diagnosti
     if let Some(text) = label.as_ref().and_then(|label| label.label()) {
         reason = format!("{reason}: {text}");
     }
-    let help = match reason.contains(FORMER_ANY) {
-        true => Some(format!("any request is `{ACTION}\"any\"`")),
-        false => diagnostic.help().map(|help| help.to_string()),
+    let help = if reason.contains(FORMER_ANY) {
+        Some(format!("any request is `{ACTION}\"any\"`"))
+    } else {
+        diagnostic.help().map(|help| help.to_string())
     };
     source.problem(at, reason, help)
 }

@@ -203,9 +203,10 @@ impl Generation {
                 let mut read = Read::default();
                 rest.iter()
                     .for_each(|one| read.join(&reads_of(one).unwrap_or_default()));
-                let effect = match self.rules[nth].permits {
-                    true => Effect::Permit,
-                    false => Effect::Forbid,
+                let effect = if self.rules[nth].permits {
+                    Effect::Permit
+                } else {
+                    Effect::Forbid
                 };
                 (open(nth, effect, rest.into_iter().map(Clause::When)), read)
             })

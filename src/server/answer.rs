@@ -108,9 +108,10 @@ pub async fn clean(
         let kind = parts.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
         let is_events = kind.is_some_and(|kind| kind.starts_with(b"text/event-stream"));
         let body = DecodeBody::new(body, decoder);
-        let body = match lent.is_strict() {
-            true => body.in_blocks(is_events),
-            false => body,
+        let body = if lent.is_strict() {
+            body.in_blocks(is_events)
+        } else {
+            body
         };
         // Boxed because it is large and rare.
         let body = Box::pin(begun(body)).await?;

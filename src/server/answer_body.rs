@@ -63,9 +63,10 @@ struct AnswerEnd {
 impl AnswerEnd {
     /// The outcome of content that did not break off.
     fn whole(&self) -> Outcome {
-        match self.guard.meter.is_unclosed() {
-            true => Outcome::Unclosed,
-            false => Outcome::Whole,
+        if self.guard.meter.is_unclosed() {
+            Outcome::Unclosed
+        } else {
+            Outcome::Whole
         }
     }
 }

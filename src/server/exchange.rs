@@ -170,9 +170,10 @@ impl Exchange {
         let decision = self.snapshot.policies.decide(gathered, in_force);
         self.trail.reach(Phase::Authorize);
         let (verdict, facts) = decision.grounds();
-        let word = match verdict.allowed() {
-            true => audit::Decision::Allow,
-            false => audit::Decision::Deny,
+        let word = if verdict.allowed() {
+            audit::Decision::Allow
+        } else {
+            audit::Decision::Deny
         };
         self.trail
             .decide(word, &verdict.policies, verdict.generation);

@@ -255,16 +255,18 @@ fn text_of_proposals(about: &Value) -> String {
         )
     };
     let lines: Vec<String> = all.map(line).collect();
-    match lines.is_empty() {
-        true => String::from("Nothing was proposed.\n"),
-        false => format!("Proposed, the latest first:\n{}", lines.concat()),
+    if lines.is_empty() {
+        String::from("Nothing was proposed.\n")
+    } else {
+        format!("Proposed, the latest first:\n{}", lines.concat())
     }
 }
 
 fn page(about: &Value, wants_json: bool, text: fn(&Value) -> String) -> OwnPage {
-    match wants_json {
-        true => (StatusCode::OK, JSON, format!("{about}\n")),
-        false => (StatusCode::OK, TEXT, text(about)),
+    if wants_json {
+        (StatusCode::OK, JSON, format!("{about}\n"))
+    } else {
+        (StatusCode::OK, TEXT, text(about))
     }
 }
 
@@ -302,9 +304,10 @@ fn text_of_refused(about: &Value) -> String {
         )
     };
     let lines: Vec<String> = all.map(line).collect();
-    match lines.is_empty() {
-        true => String::from("Nothing was refused.\n"),
-        false => format!("Refused, the latest first:\n{}", lines.concat()),
+    if lines.is_empty() {
+        String::from("Nothing was refused.\n")
+    } else {
+        format!("Refused, the latest first:\n{}", lines.concat())
     }
 }
 

@@ -428,9 +428,10 @@ async fn in_the_way(inward: Option<&InwardConnection>, meter: &Meter) {
 async fn host_service(port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     // Where nothing listens, a port can connect to itself by chance.
-    match stream.local_addr()? == stream.peer_addr()? {
-        true => Err(io::ErrorKind::ConnectionRefused.into()),
-        false => Ok(stream),
+    if stream.local_addr()? == stream.peer_addr()? {
+        Err(io::ErrorKind::ConnectionRefused.into())
+    } else {
+        Ok(stream)
     }
 }
 

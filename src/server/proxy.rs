@@ -79,9 +79,10 @@ impl Worker {
                 return Box::pin(self.conversation(inbound, context).http1(io)).await;
             }
             Asked::Connect { to, is_answered } => {
-                let opened = match is_answered {
-                    true => Ok(()),
-                    false => io.write_all(CONNECTED).await,
+                let opened = if is_answered {
+                    Ok(())
+                } else {
+                    io.write_all(CONNECTED).await
                 };
                 opened.map(|()| (Entry::Connect, Some(to), None))
             }

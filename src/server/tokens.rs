@@ -72,10 +72,11 @@ impl Exchange {
     /// Answers a request to renew or revoke tokens that the session holds phantoms of. No part of
     /// it is sent on.
     pub(super) async fn own_tokens(&mut self, verified: Verified) -> Result<Verified, Ending> {
-        match verified.asked().is_some() {
+        if verified.asked().is_some() {
             // Boxed because it is large and rare.
-            true => Box::pin(self.answer_tokens(verified)).await,
-            false => Ok(verified),
+            Box::pin(self.answer_tokens(verified)).await
+        } else {
+            Ok(verified)
         }
     }
 

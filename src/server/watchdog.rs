@@ -169,9 +169,10 @@ impl Watchdog {
         let idle_limit = self.idle_limit.load(Ordering::Relaxed);
         let head_limit = self.head_limit.load(Ordering::Relaxed);
         for connection in self.connections.living() {
-            let (idle_limit, idle) = match connection.is_draining() {
-                false => (idle_limit, Closing::AtOnce),
-                true => (idle_limit.min(REST), Closing::AtRest),
+            let (idle_limit, idle) = if connection.is_draining() {
+                (idle_limit.min(REST), Closing::AtRest)
+            } else {
+                (idle_limit, Closing::AtOnce)
             };
             if connection.is_slow(head_limit) || connection.is_over() {
                 connection.close(Closing::AtOnce);

@@ -95,9 +95,10 @@ impl DetectedCredentials {
     /// [`CredentialRefusal::Digest`] if a digest or a signature covers it.
     pub fn allow_change(&self, request: &Request) -> Result<(), CredentialRefusal> {
         let trailers = request.content.held().and_then(Held::trailers);
-        match !self.is_signed() && digest::may_change(&request.head.fields, trailers) {
-            true => Ok(()),
-            false => Err(CredentialRefusal::Digest),
+        if !self.is_signed() && digest::may_change(&request.head.fields, trailers) {
+            Ok(())
+        } else {
+            Err(CredentialRefusal::Digest)
         }
     }
 

@@ -31,9 +31,10 @@ impl Groups {
     /// Returns the groups in a generation: the one in force, the one before or the next one.
     pub(super) fn of(&self, generation: u64) -> Arc<[Arc<str>]> {
         let known = self.0.read();
-        match generation < known.since {
-            true => known.before.clone(),
-            false => known.now.clone(),
+        if generation < known.since {
+            known.before.clone()
+        } else {
+            known.now.clone()
         }
     }
 

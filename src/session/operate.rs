@@ -108,9 +108,10 @@ impl Session {
 
     /// Returns how a session that cannot be changed has ended.
     pub fn has_ended(&self) -> HasEnded {
-        match self.was_idle() {
-            true => HasEnded::Idle,
-            false => HasEnded::ForGood,
+        if self.was_idle() {
+            HasEnded::Idle
+        } else {
+            HasEnded::ForGood
         }
     }
 

@@ -32,9 +32,12 @@ impl Bindings {
         // fails to match.
         let signed_paths = signers()
             .filter_map(|signing| signing.signer.paths(origin))
-            .reduce(|one, other| match one == other {
-                true => one,
-                false => EncodedSlash::Keep,
+            .reduce(|one, other| {
+                if one == other {
+                    one
+                } else {
+                    EncodedSlash::Keep
+                }
             });
         let host = &origin.authority.host;
         let signs = |bound: &&Arc<Bound>| bound.binding.signing().is_some() && bound.is_at(host);

@@ -61,9 +61,10 @@ impl Revocation {
         let connections = {
             let mut connections = self.connections.lock();
             self.revoked.store(revoked, Ordering::Release);
-            match revoked {
-                true => std::mem::take(&mut *connections),
-                false => return 0,
+            if revoked {
+                std::mem::take(&mut *connections)
+            } else {
+                return 0;
             }
         };
         let open = connections.iter().filter_map(Weak::upgrade);

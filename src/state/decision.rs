@@ -103,9 +103,10 @@ impl SessionDecision {
             Self::Create(record) => {
                 let follows =
                     |now: SessionRecord| now.is_used_up() && now.before + 1 == record.before;
-                return match now.is_none_or(follows) {
-                    true => Ok(record),
-                    false => Err(StateError::Refused("there is a session of that name")),
+                return if now.is_none_or(follows) {
+                    Ok(record)
+                } else {
+                    Err(StateError::Refused("there is a session of that name"))
                 };
             }
             _ => {}

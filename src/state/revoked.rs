@@ -226,9 +226,10 @@ impl RevokedFile {
             let read = serde_json::from_str::<BTreeMap<String, serde_json::Value>>(&text);
             read.is_ok_and(|rows| rows.contains_key("revoked") && !rows.contains_key("version"))
         });
-        match is_old {
-            true => Ok(files::put_aside(&self.0)?),
-            false => Ok(None),
+        if is_old {
+            Ok(files::put_aside(&self.0)?)
+        } else {
+            Ok(None)
         }
     }
 
@@ -269,9 +270,10 @@ impl RevokedFile {
             let why = format!("it would be larger than {LARGEST_MIB} MiB: too much is revoked");
             return Err(Unfit::Unreadable(io::Error::other(why)));
         }
-        match text == before {
-            true => Ok(()),
-            false => Ok(files::replace_private(&self.0, &text)?),
+        if text == before {
+            Ok(())
+        } else {
+            Ok(files::replace_private(&self.0, &text)?)
         }
     }
 

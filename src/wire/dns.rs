@@ -71,9 +71,10 @@ pub fn read(bytes: &[u8], transport: Transport) -> Result<Message, Unread> {
 pub fn host(name: &Name) -> Option<Host> {
     let is_plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     let labels: Vec<&[u8]> = name.iter().collect();
-    match labels.iter().all(|label| label.iter().all(is_plain)) {
-        true => Host::parse(&labels.join(&b'.')).ok(),
-        false => None,
+    if labels.iter().all(|label| label.iter().all(is_plain)) {
+        Host::parse(&labels.join(&b'.')).ok()
+    } else {
+        None
     }
 }
 

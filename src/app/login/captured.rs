@@ -235,9 +235,10 @@ impl SessionLogins {
         let mut known = self.made.lock();
         for kind in TokenKind::ALL {
             let one = (session.clone(), kind.of(login));
-            match has_ended {
-                true => known.ended.insert(one),
-                false => known.ended.remove(&one),
+            if has_ended {
+                known.ended.insert(one)
+            } else {
+                known.ended.remove(&one)
             };
         }
     }
@@ -369,9 +370,10 @@ fn unknown_login(asked: &AskedTokens) -> Option<Login> {
             secret: request.secret.clone().map(ClientSecret::Known),
             scopes: Vec::new(),
             grant: TokenGrant::Refresh,
-            requests: match request.is_json {
-                true => RequestFormat::Json,
-                false => RequestFormat::Form,
+            requests: if request.is_json {
+                RequestFormat::Json
+            } else {
+                RequestFormat::Form
             },
         }),
         tokens: vec![access],

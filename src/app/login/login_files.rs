@@ -27,12 +27,11 @@ pub(crate) fn of(logins: &[Login], phantoms: &Phantoms) -> Result<Vec<HomeFile>,
     }
     let mut copies = Vec::new();
     for (path, mut logins) in by_file {
-        let text = match path.exists() {
-            false => None,
-            true => {
-                let text = files::shown(path, MOST_MIB).map_err(|error| unread(path, &error))?;
-                Some(Zeroizing::new(text))
-            }
+        let text = if path.exists() {
+            let text = files::shown(path, MOST_MIB).map_err(|error| unread(path, &error))?;
+            Some(Zeroizing::new(text))
+        } else {
+            None
         };
         let text = text.as_ref().map(|text| text.as_bytes());
         let mut unreadable = None;

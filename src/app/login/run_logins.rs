@@ -192,9 +192,10 @@ fn known(config: &Config, name: &str) -> Result<Vec<Login>, Failure> {
     }
     found.extend(kept(config)?);
     found.retain(|login| login.name.as_str() == name);
-    match found.is_empty() {
-        true => Err(unknown(name)),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(unknown(name))
+    } else {
+        Ok(found)
     }
 }
 

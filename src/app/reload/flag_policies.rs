@@ -60,9 +60,10 @@ pub(crate) fn guard(
                 let at = (preset.name.as_str(), host.to_string(), mint.by_reading);
                 let mut public = origins.iter().filter(|origin| origin.hosts == *host);
                 // A self-hosted server may serve its API below another path.
-                let below: &[&str] = match public.any(|origin| preset.is_at(origin)) {
-                    true => &[""],
-                    false => &["", "/*", "/*/*"],
+                let below: &[&str] = if public.any(|origin| preset.is_at(origin)) {
+                    &[""]
+                } else {
+                    &["", "/*", "/*/*"]
                 };
                 let paths = below.iter().map(|below| format!("{below}{}", mint.path));
                 found.entry(at).or_default().extend(paths);

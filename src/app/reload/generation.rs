@@ -64,9 +64,10 @@ pub(crate) fn next(
         StubResolver::new(&origins.resolver).map_err(|error| failed("the resolver", &error))?;
     }
     // Unchanged settings stay the same object, and so do the caches made for them.
-    let origins = match origins == *before.origins {
-        true => before.origins.clone(),
-        false => Arc::new(origins),
+    let origins = if origins == *before.origins {
+        before.origins.clone()
+    } else {
+        Arc::new(origins)
     };
     following(before, old, read, (captured, origins))
 }
@@ -152,9 +153,10 @@ fn next_credentials(
     let servers: Vec<_> = servers.collect();
     let same_way = old.store_way(&servers) == config.store_way(&servers);
     let same_vault = old.vault == config.vault && same_way;
-    let made = match same_vault {
-        true => Stores::new(references(&stored, logins)),
-        false => stores(config, &stored, logins)?,
+    let made = if same_vault {
+        Stores::new(references(&stored, logins))
+    } else {
+        stores(config, &stored, logins)?
     };
     // A client is kept if its way is unchanged, and so are the logins that it renews.
     let known = before.stores().logins();
@@ -219,9 +221,10 @@ fn checked_by(failure: Failure, config: &Config) -> Failure {
             files.join(" ")
         }
     };
-    match files.is_empty() {
-        true => failure,
-        false => failure.next(format!("gateway policy check {files}")),
+    if files.is_empty() {
+        failure
+    } else {
+        failure.next(format!("gateway policy check {files}"))
     }
 }
 

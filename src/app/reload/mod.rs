@@ -200,9 +200,10 @@ impl App {
         let change = self.prepare_change(source, &before, next, new).await?;
         // This is the last step that can fail.
         self.keep(&change.listeners.opened).await?;
-        let extended = match old.ca.lifetime == change.config.ca.lifetime {
-            true => Vec::new(),
-            false => self.extended(change.config.ca.lifetime).await?,
+        let extended = if old.ca.lifetime == change.config.ca.lifetime {
+            Vec::new()
+        } else {
+            self.extended(change.config.ca.lifetime).await?
         };
         if self.grants.withhold(&mut granted, allowed) {
             return Ok(None);

@@ -165,10 +165,11 @@ impl App {
         let is_door = |known: &crate::config::Listener| {
             known.session.one().is_none() && known.who.contains(&Evidence::Token)
         };
-        match open.iter().any(|one| is_door(&one.known)) {
-            true => Ok(()),
-            false => Err(Failure::usage("no listener would take the session's token")
-                .next("add a [[listener]]: kind = \"proxy\", session = \"{caller}\", who = [\"token\"]")),
+        if open.iter().any(|one| is_door(&one.known)) {
+            Ok(())
+        } else {
+            Err(Failure::usage("no listener would take the session's token")
+                .next("add a [[listener]]: kind = \"proxy\", session = \"{caller}\", who = [\"token\"]"))
         }
     }
 }

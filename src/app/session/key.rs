@@ -141,15 +141,16 @@ impl<'c> KeyPlaces<'c> {
             return Ok((read.ok_or_else(|| no_key(reference))?, "configured"));
         }
         let is_in_file = self.file.path().is_some_and(Path::exists);
-        let (reference, source) = match is_in_file {
-            true => (&self.file, IN_FILE),
-            false => match in_ring() {
+        let (reference, source) = if is_in_file {
+            (&self.file, IN_FILE)
+        } else {
+            match in_ring() {
                 Ok(()) => (&self.ring, IN_RING),
                 Err(why) => {
                     self.set_in_file(&why)?;
                     (&self.file, IN_FILE)
                 }
-            },
+            }
         };
         let read = self.read(reference).await;
         let read = read.context(UNMADE)?;

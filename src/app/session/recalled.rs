@@ -49,9 +49,10 @@ impl StoredSession {
     /// # Errors
     /// As [`StoredSession::new`].
     pub(crate) fn of_caller(self) -> Result<Self, Failure> {
-        match self.record.as_ref().is_some_and(SessionRecord::is_used_up) {
-            true => Self::new(self.id, self.paused, self.before + 1),
-            false => Ok(self),
+        if self.record.as_ref().is_some_and(SessionRecord::is_used_up) {
+            Self::new(self.id, self.paused, self.before + 1)
+        } else {
+            Ok(self)
         }
     }
 

@@ -122,9 +122,10 @@ impl SessionStore {
             return in_memory(false);
         }
         let what = format!("the state in {} cannot be used", path.display());
-        let remedy = match error.is_no_place() {
-            true => "let `HOME` or `XDG_STATE_HOME` name a folder of this user, or name the state: `[state] path`".to_owned(),
-            false => error.remedy(&path),
+        let remedy = if error.is_no_place() {
+            "let `HOME` or `XDG_STATE_HOME` name a folder of this user, or name the state: `[state] path`".to_owned()
+        } else {
+            error.remedy(&path)
         };
         Err(Failure::of(what, &error).next(remedy))
     }
@@ -195,11 +196,12 @@ impl SessionStore {
         let records = self.store.unended().await;
         let records = records.map_err(|error| unreadable(&error))?.into_iter();
         let all = records.map(|record| self.anew(record));
-        match self.decide(all.collect::<Result<_, _>>()?).await? {
-            true => Ok(()),
-            false => Err(Failure::new("not every session begins anew")
+        if self.decide(all.collect::<Result<_, _>>()?).await? {
+            Ok(())
+        } else {
+            Err(Failure::new("not every session begins anew")
                 .because("another process changed one meanwhile")
-                .next("start again with `--fresh`")),
+                .next("start again with `--fresh`"))
         }
     }
 

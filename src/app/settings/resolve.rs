@@ -123,9 +123,10 @@ impl ResolvedConfig {
 
     /// Returns the hosts that may be reached: always, or unless policy files decide.
     fn reached(&mut self, is_named: bool) -> &mut Vec<Allowed> {
-        match is_named {
-            true => &mut self.allowed,
-            false => &mut self.offered,
+        if is_named {
+            &mut self.allowed
+        } else {
+            &mut self.offered
         }
     }
 

@@ -80,9 +80,10 @@ pub struct Withheld {
 impl Withheld {
     /// Returns the flag that lends it.
     pub fn flag(&self) -> String {
-        match self.is_aws {
-            true => String::from("--aws"),
-            false => format!("--secret {}", self.variables[0]),
+        if self.is_aws {
+            String::from("--aws")
+        } else {
+            format!("--secret {}", self.variables[0])
         }
     }
 }

@@ -153,9 +153,10 @@ impl Terminal {
 
     /// Prints a JSON document, or for a person the line with the same content.
     pub fn answer(&self, document: &impl Serialize, line: impl AsRef<str>) {
-        match self.json {
-            true => self.document(document),
-            false => self.line(line),
+        if self.json {
+            self.document(document)
+        } else {
+            self.line(line)
         }
     }
 

@@ -66,9 +66,10 @@ const BLANK: [char; 4] = ['\u{2800}', '\u{1d159}', '\u{13441}', '\u{13442}'];
 pub(crate) fn as_argument(path: &Path) -> String {
     let path = path.display().to_string();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
-    match path.bytes().all(plain) {
-        true => path,
-        false => format!("'{}'", path.replace('\'', r"'\''")),
+    if path.bytes().all(plain) {
+        path
+    } else {
+        format!("'{}'", path.replace('\'', r"'\''"))
     }
 }
 

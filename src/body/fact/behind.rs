@@ -124,10 +124,7 @@ mod tests {
         ) {
             let early = part("name=\"token\"", "s") + &part("name=\"f\"; filename=\"f\"", &(file + &line));
             let read = early.len() - read.index(line.len() + 1) - 2;
-            let behind = match late {
-                true => part("name=\"token\"", "t"),
-                false => part("name=\"tokens\"", "t"),
-            };
+            let behind = if late { part("name=\"token\"", "t") } else { part("name=\"tokens\"", "t") };
             let content = early + &behind + "--b-1--\r\n";
             let cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(content.len())).collect();
             match passed(content.as_bytes(), read, cuts) {

@@ -99,9 +99,10 @@ impl Pairs {
     }
 
     fn keep(&mut self, pair: Seen) {
-        match self.seen.len() < MOST_KEPT {
-            true => self.seen.push(pair),
-            false => (self.is_clear, self.is_cut) = (false, true),
+        if self.seen.len() < MOST_KEPT {
+            self.seen.push(pair)
+        } else {
+            (self.is_clear, self.is_cut) = (false, true)
         }
     }
 

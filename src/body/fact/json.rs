@@ -94,9 +94,10 @@ pub(crate) fn members(root: Value<'_>, is_asked: &dyn Fn(&str) -> bool) -> Vec<M
     let members = members.filter(|(name, _)| is_asked(name));
     let member = |(name, value): (&str, Value<'_>)| Member {
         name: name.to_owned(),
-        value: match value.is_null() {
-            true => Some(String::new()),
-            false => value.text().map(Into::into),
+        value: if value.is_null() {
+            Some(String::new())
+        } else {
+            value.text().map(Into::into)
         },
     };
     members.map(member).collect()

@@ -64,9 +64,10 @@ impl AddLogin {
         let named = |own: &&ConfiguredLogin| own.login.name.as_str() == self.service;
         let Some(own) = config.logins.iter().find(named) else {
             let names = crate::names::join(config.logins.iter().map(|own| &own.login.name), ", ");
-            let why = match names.is_empty() {
-                true => "the configuration has no `[[login]]`".to_owned(),
-                false => format!("the configuration has: {names}"),
+            let why = if names.is_empty() {
+                "the configuration has no `[[login]]`".to_owned()
+            } else {
+                format!("the configuration has: {names}")
             };
             let what = format!("there is no login `{}`", safe(&self.service));
             return Err(Failure::usage(what).because(why).next(

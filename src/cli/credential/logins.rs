@@ -139,9 +139,10 @@ async fn forgotten(config: &Config, name: &CredentialName) -> Result<Forgotten, 
 
 /// What is said of a login that was forgotten, as a document and as a line.
 fn told(name: &CredentialName, is_revoked: bool) -> (Value, String) {
-    let told = match is_revoked {
-        true => "its issuer ended it",
-        false => "its issuer was not told: end it at the service, too",
+    let told = if is_revoked {
+        "its issuer ended it"
+    } else {
+        "its issuer was not told: end it at the service, too"
     };
     let document = json!({ "name": name.as_str(), "forgotten": true, "revoked": is_revoked });
     (document, format!("forgotten: {name}; {told}"))
@@ -203,9 +204,10 @@ pub(crate) fn made(app: &App) -> Vec<RowName> {
 /// terminal, prints the command that keeps them.
 pub(crate) fn offer(runtime: &Runtime, app: &App, made: &[RowName], terminal: &Terminal) {
     let logins = app.shared.current().credentials.stores().logins();
-    let waiting = match made.is_empty() {
-        true => return,
-        false => runtime.block_on(waiting(&logins, terminal)),
+    let waiting = if made.is_empty() {
+        return;
+    } else {
+        runtime.block_on(waiting(&logins, terminal))
     };
     let waiting = waiting.unwrap_or_else(|failure| {
         terminal.fail(&failure);

@@ -58,9 +58,12 @@ fn print(terminal: &Terminal, preset: &Preset) {
     let name = terminal.paint(Paint::Bold, &preset.name);
     let title = &preset.title;
     terminal.line(format!("{name}: {title}"));
-    let joined = |list: Vec<String>| match list.is_empty() {
-        true => String::from("-"),
-        false => list.join(" "),
+    let joined = |list: Vec<String>| {
+        if list.is_empty() {
+            String::from("-")
+        } else {
+            list.join(" ")
+        }
     };
     if !preset.allow.is_empty() {
         terminal.line(format!("  also allows {}", joined(texts(&preset.allow))));

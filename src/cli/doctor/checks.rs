@@ -115,9 +115,10 @@ fn examine(check: &'static ClientCheck, outside: bool, folder: &Path) -> ClientF
         remedy,
     };
     let Some(program) = program(&check.program) else {
-        return match outside {
-            true => finding(None, ClientVerdict::Closed, None, Some(CLOSED)),
-            false => finding(None, ClientVerdict::Absent, None, None),
+        return if outside {
+            finding(None, ClientVerdict::Closed, None, Some(CLOSED))
+        } else {
+            finding(None, ClientVerdict::Absent, None, None)
         };
     };
     let installed =

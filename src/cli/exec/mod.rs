@@ -187,9 +187,10 @@ impl Exec {
                 profile: profile.as_ref(),
                 is_verbose: self.verbose,
             };
-            match self.run.quiet {
-                true => Ok(()),
-                false => overview.print(&mut Said::of(kept_project.as_deref()), terminal),
+            if self.run.quiet {
+                Ok(())
+            } else {
+                overview.print(&mut Said::of(kept_project.as_deref()), terminal)
             }
         };
         launching::start(plan, kept_home, &[], overview)
@@ -277,9 +278,10 @@ impl Exec {
     /// Reads the configuration, with the project's file that `found` returns.
     fn config(&self, found: FindProjectFile) -> Result<Config, Failure> {
         let is_out = self.no_project || self.run.names_file();
-        let file = match is_out {
-            true => Ok(None),
-            false => found(&working_directory()?),
+        let file = if is_out {
+            Ok(None)
+        } else {
+            found(&working_directory()?)
         };
         let file = file.map_err(|failure| match failure.code {
             Code::Usage => failure,
@@ -330,20 +332,20 @@ impl Exec {
     }
 
     fn shell_loans(&self, answers: Option<&SecretAnswers>) -> Result<ShellLoans, Failure> {
-        Ok(match self.no_lend {
-            true => ShellLoans::default(),
-            false => {
-                let none = SecretAnswers::default();
-                ShellLoans::of(self.profile()?.as_ref(), answers.unwrap_or(&none))
-            }
+        Ok(if self.no_lend {
+            ShellLoans::default()
+        } else {
+            let none = SecretAnswers::default();
+            ShellLoans::of(self.profile()?.as_ref(), answers.unwrap_or(&none))
         })
     }
 
     /// Returns the project whose phantoms, rules and homes are kept.
     fn project(&self) -> Result<PathBuf, Failure> {
-        match self.here {
-            true => working_directory(),
-            false => project(),
+        if self.here {
+            working_directory()
+        } else {
+            project()
         }
     }
 

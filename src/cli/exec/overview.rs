@@ -181,9 +181,10 @@ impl Overview<'_> {
 
     /// Returns the hosts that policies allow, from files, flags and presets.
     fn network(&self, summary: &ConfigSummary) -> String {
-        let nothing = match self.config.policy.decide() {
-            true => "nothing: the policies are about other sessions or groups; see --group",
-            false => "nothing: name a host with --allow, or a credential with --secret",
+        let nothing = if self.config.policy.decide() {
+            "nothing: the policies are about other sessions or groups; see --group"
+        } else {
+            "nothing: name a host with --allow, or a credential with --secret"
         };
         match summary.hosts() {
             None => String::from("any host, as the policies say"),
@@ -296,9 +297,10 @@ impl Overview<'_> {
         } else {
             ""
         };
-        let persists = match mounts.persistent {
-            true => format!("changes persist{git}"),
-            false => String::from("changes are dropped at the end"),
+        let persists = if mounts.persistent {
+            format!("changes persist{git}")
+        } else {
+            String::from("changes are dropped at the end")
         };
         let (project, below) = self.project();
         let started = below.map(|below| format!(", started in {}", below.display()));

@@ -68,9 +68,10 @@ pub(crate) fn refuse_other_gateways(sandbox: &Sandbox) -> Result<(), Failure> {
 pub(crate) fn told(sandbox: &Sandbox) -> Vec<(&'static str, String)> {
     let published = sandbox.publish.iter().map(|one| {
         let PublishedPort { address, inside } = one;
-        let others = match address.ip().is_loopback() {
-            true => "",
-            false => ", also from other machines",
+        let others = if address.ip().is_loopback() {
+            ""
+        } else {
+            ", also from other machines"
         };
         let text = format!("http://{address} of this machine is port {inside} inside{others}");
         ("publish", text)

@@ -262,18 +262,20 @@ fn up_to_dot(path: &Path) -> PathBuf {
     let inner = parts.as_path();
     let rest = path.strip_prefix(&top).unwrap_or(path);
     top.extend(rest.components().next());
-    match inner.as_os_str().is_empty() {
-        true => top,
-        false => top.join(""),
+    if inner.as_os_str().is_empty() {
+        top
+    } else {
+        top.join("")
     }
 }
 
 /// Quotes a name that could be read as several names, or as the program's own words.
 fn text(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+@=:~#%".contains(c);
-    match name.chars().all(is_plain) {
-        true => safe(name),
-        false => format!("`{}`", safe(&name.replace('`', "\\`"))),
+    if name.chars().all(is_plain) {
+        safe(name)
+    } else {
+        format!("`{}`", safe(&name.replace('`', "\\`")))
     }
 }
 

@@ -163,9 +163,10 @@ impl Watcher {
             let is_seen = self.is_seen();
             self.view.question = None;
             let yes = is_seen && matches!(key, KeyCode::Char('y' | 'Y'));
-            return self.tell(match yes {
-                true => pending(&self.gateway),
-                false => Ok("nothing was changed".to_owned()),
+            return self.tell(if yes {
+                pending(&self.gateway)
+            } else {
+                Ok("nothing was changed".to_owned())
             });
         }
         if self.view.press(key) {

@@ -140,9 +140,10 @@ impl RevokeCommand {
             let rows = file.read().map_err(|unfit| unusable(file, &unfit))?;
             left.extend(rows.iter().map(|row| row.label.to_string()));
         }
-        let left = match left.is_empty() {
-            true => String::from("nothing is revoked"),
-            false => format!("revoked are: {}", safe(&join(left, ", "))),
+        let left = if left.is_empty() {
+            String::from("nothing is revoked")
+        } else {
+            format!("revoked are: {}", safe(&join(left, ", ")))
         };
         if restored.is_empty() && answers.unconfirmed.is_empty() {
             let what = format!("nothing called `{label}` is revoked");
@@ -205,9 +206,10 @@ impl RevokeCommand {
 
     fn running(&self) -> Result<Vec<Gateway>, Failure> {
         let chosen = ChosenGateway::named(self.gateway.clone());
-        match chosen.is_named() {
-            true => chosen.one().map(|one| vec![one]),
-            false => chosen.find(),
+        if chosen.is_named() {
+            chosen.one().map(|one| vec![one])
+        } else {
+            chosen.find()
         }
     }
 }

@@ -98,9 +98,10 @@ impl ProjectCommand {
 
 impl ProjectSecrets {
     fn run(self, terminal: &Terminal) -> Result<Code, Failure> {
-        let mut answers = match self.forget {
-            true => SecretAnswers::none(&project()?),
-            false => SecretAnswers::of(&project()?)?,
+        let mut answers = if self.forget {
+            SecretAnswers::none(&project()?)
+        } else {
+            SecretAnswers::of(&project()?)?
         };
         for (names, is_lent) in [(&self.lend, true), (&self.withhold, false)] {
             for name in names {

@@ -46,9 +46,10 @@ fn credential_of_flag(credential: &Credential) -> String {
     let preset = preset.map(|preset| format!("preset = {}\n", quoted(preset)));
     let origins = credential.origins.iter().map(ToString::to_string);
     let origins = join(origins.map(|origin| quoted(&origin)), ", ");
-    let origins = match origins.is_empty() {
-        true => String::new(),
-        false => format!("origins = [{origins}]\n"),
+    let origins = if origins.is_empty() {
+        String::new()
+    } else {
+        format!("origins = [{origins}]\n")
     };
     let from = quoted(&from);
     let preset = preset.unwrap_or_default();

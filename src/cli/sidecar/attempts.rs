@@ -106,9 +106,10 @@ fn udp(to: SocketAddr, is_shared: bool) -> Fate {
 }
 
 fn ping(to: SocketAddr, is_shared: bool) -> Fate {
-    let (protocol, kind) = match to.is_ipv6() {
-        true => (Protocol::ICMPV6, 128),
-        false => (Protocol::ICMPV4, 8),
+    let (protocol, kind) = if to.is_ipv6() {
+        (Protocol::ICMPV6, 128)
+    } else {
+        (Protocol::ICMPV4, 8)
     };
     let echo = [kind, 0, 0, 0, 0, 0, 0, 1];
     let sent = datagram(to, protocol, &echo, behind(is_shared));
@@ -124,13 +125,16 @@ fn name(to: SocketAddr, _: bool) -> Fate {
     }
     question.extend([0, 0, 1, 0, 1]);
     match datagram(to, Protocol::UDP, &question, refused) {
-        Ok(answer) => match answer
-            .last_chunk()
-            .is_some_and(|last: &[u8; 4]| is_synthetic((*last).into()))
-        {
-            true => captured(),
-            false => Fate::Leaves("the server answered for itself".into()),
-        },
+        Ok(answer) => {
+            if answer
+                .last_chunk()
+                .is_some_and(|last: &[u8; 4]| is_synthetic((*last).into()))
+            {
+                captured()
+            } else {
+                Fate::Leaves("the server answered for itself".into())
+            }
+        }
         Err(fate) => fate,
     }
 }
@@ -173,9 +177,10 @@ fn raw() -> Fate {
     let kinds = [Domain::IPV4, Domain::IPV6, Domain::PACKET];
     let open = |domain| Socket::new(domain, Type::RAW, Some(Protocol::UDP)).is_ok();
     let marked = Socket::new(Domain::IPV4, Type::DGRAM, None).and_then(|one| one.set_mark(1));
-    match kinds.into_iter().any(open) || marked.is_ok() {
-        true => Fate::Allowed("this process may send packets that no rule sees as its own".into()),
-        false => refused("permission denied".into()),
+    if kinds.into_iter().any(open) || marked.is_ok() {
+        Fate::Allowed("this process may send packets that no rule sees as its own".into())
+    } else {
+        refused("permission denied".into())
     }
 }
 
@@ -262,9 +267,10 @@ fn socket(to: SocketAddr, protocol: Protocol, device: Option<&str>) -> io::Resul
         _ => Type::DGRAM,
     };
     let socket = Socket::new(Domain::for_address(to), kind, Some(protocol))?;
-    match to.is_ipv6() {
-        true => socket.set_unicast_hops_v6(1)?,
-        false => socket.set_ttl_v4(1)?,
+    if to.is_ipv6() {
+        socket.set_unicast_hops_v6(1)?
+    } else {
+        socket.set_ttl_v4(1)?
     }
     socket
         .bind_device(device.map(str::as_bytes))
@@ -289,10 +295,7 @@ fn failed(error: &io::Error, is_sent: bool, rejected: impl Fn(String) -> Fate) -
 /// Returns the meaning of a datagram that is refused by an answer. Rules in this network namespace
 /// refuse one before it is sent.
 fn behind(is_shared: bool) -> fn(String) -> Fate {
-    match is_shared {
-        true => routed,
-        false => refused,
-    }
+    if is_shared { routed } else { refused }
 }
 
 fn captured() -> Fate {

@@ -82,9 +82,10 @@ fn privileges(status: &str, exempt_uid: u32) -> [(String, Fate); 3] {
     // The real, effective, saved and file system user: it may become each.
     let user = of("Uid").map(|all| {
         let mut users = all.split('\t');
-        match users.any(|uid| uid.parse() == Ok(exempt_uid)) {
-            true => Fate::Allowed(format!("this is user {exempt_uid}, who is not captured")),
-            false => Fate::Holds(format!("this is not user {exempt_uid}")),
+        if users.any(|uid| uid.parse() == Ok(exempt_uid)) {
+            Fate::Allowed(format!("this is user {exempt_uid}, who is not captured"))
+        } else {
+            Fate::Holds(format!("this is not user {exempt_uid}"))
         }
     });
     let gains = of("NoNewPrivs").map(|flag| match flag {
@@ -95,9 +96,10 @@ fn privileges(status: &str, exempt_uid: u32) -> [(String, Fate); 3] {
     let held = held.map(|held| {
         let held = PAST_RULES.iter().filter(|(bit, ..)| held >> bit & 1 == 1);
         let held: Vec<String> = held.map(|(_, name, how)| format!("{name} {how}")).collect();
-        match held.is_empty() {
-            true => Fate::Holds("it has none that leads past the rules".into()),
-            false => Fate::Allowed(held.join("; ")),
+        if held.is_empty() {
+            Fate::Holds("it has none that leads past the rules".into())
+        } else {
+            Fate::Allowed(held.join("; "))
         }
     });
     let all = [

@@ -84,12 +84,13 @@ impl RulesCommand {
     fn rules(&self) -> Result<SidecarRules, Failure> {
         let is_router = self.mode == SidecarMode::Router;
         if is_router == self.interfaces.is_empty() {
-            return Err(match is_router {
-                true => Failure::usage("`--mode router` captures what comes in by an interface")
-                    .next("name it: `--interface veth0`"),
-                false => Failure::usage("`--interface` is for `--mode router`")
+            return Err(if is_router {
+                Failure::usage("`--mode router` captures what comes in by an interface")
+                    .next("name it: `--interface veth0`")
+            } else {
+                Failure::usage("`--interface` is for `--mode router`")
                     .because("the other modes capture what this network namespace sends")
-                    .next("leave it out, or write `--mode router`"),
+                    .next("leave it out, or write `--mode router`")
             });
         }
         if is_router && self.exempt_uid.is_some() {
@@ -129,9 +130,10 @@ pub(super) fn modes() -> impl clap::builder::TypedValueParser<Value = SidecarMod
 /// Reads the name of an interface, which `nft` and `ip` use unchanged.
 fn interface(text: &str) -> Result<String, String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    match (1..16).contains(&text.len()) && text.bytes().all(fits) {
-        true => Ok(text.to_owned()),
-        false => Err("write the name of an interface as `ip link` shows it before `@`".to_owned()),
+    if (1..16).contains(&text.len()) && text.bytes().all(fits) {
+        Ok(text.to_owned())
+    } else {
+        Err("write the name of an interface as `ip link` shows it before `@`".to_owned())
     }
 }
 

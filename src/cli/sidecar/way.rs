@@ -279,9 +279,10 @@ pub(super) fn reference(text: &str) -> Result<SecretRef, String> {
     };
     let reference = parse_reference(text, absolute);
     let reference = reference.map_err(|hint| format!("{}: {}", hint.why, hint.remedy))?;
-    match reference.is_in_vault() {
-        true => Err("write `file:PATH` or `env:NAME`".to_owned()),
-        false => Ok(reference),
+    if reference.is_in_vault() {
+        Err("write `file:PATH` or `env:NAME`".to_owned())
+    } else {
+        Ok(reference)
     }
 }
 

@@ -76,13 +76,12 @@ impl RevokeToken {
             }
         };
         let chosen = ChosenGateway::named(self.gateway);
-        let gateways = match chosen.is_named() {
+        let gateways = if chosen.is_named() {
             // The gateway writes its own row.
-            true => vec![chosen.one()?],
-            false => {
-                keep(&id)?;
-                chosen.find()?
-            }
+            vec![chosen.one()?]
+        } else {
+            keep(&id)?;
+            chosen.find()?
         };
         let answers = tell(&gateways, &format!("/v1/tokens/{id}/revoke"));
         if answers.is_silent() {
@@ -111,9 +110,10 @@ fn keep(id: &PrefixId) -> Result<(), Failure> {
 }
 
 fn id(text: &str) -> Result<PrefixId, String> {
-    let what = match text.starts_with("gwt1_") {
-        true => "a token is never an argument: give it on standard input, and revoke it",
-        false => "an id has 32 hexadecimal digits, as `gateway token inspect` shows it",
+    let what = if text.starts_with("gwt1_") {
+        "a token is never an argument: give it on standard input, and revoke it"
+    } else {
+        "an id has 32 hexadecimal digits, as `gateway token inspect` shows it"
     };
     PrefixId::named(text).ok_or_else(|| what.to_owned())
 }

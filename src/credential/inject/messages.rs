@@ -179,9 +179,10 @@ impl InjectMessages {
         let text = std::mem::take(&mut self.text);
         let text = std::str::from_utf8(&text).map_err(|_| MessageFault::Encoding)?;
         let found = self.session.find_in_message(&self.search, text)?;
-        match found.is_empty() {
-            true => out.append(&mut self.held),
-            false => out.extend_from_slice(&self.replaced(text, &found)?),
+        if found.is_empty() {
+            out.append(&mut self.held)
+        } else {
+            out.extend_from_slice(&self.replaced(text, &found)?)
         }
         // Most WebSockets are idle for long, so the buffer is freed.
         self.held = Vec::new();

@@ -181,9 +181,10 @@ impl Credentials {
             };
         };
         let credential = phantom.credential();
-        let kinds = match asked.revokes {
-            true => &[TokenKind::Access, TokenKind::Refresh][..],
-            false => &[TokenKind::Refresh],
+        let kinds = if asked.revokes {
+            &[TokenKind::Access, TokenKind::Refresh][..]
+        } else {
+            &[TokenKind::Refresh]
         };
         let mut logins = asked
             .logins()

@@ -29,9 +29,10 @@ pub fn read(file: &LoginFile, text: &[u8]) -> Result<Option<Tokens>, FileUnreada
         let found = find(file, text, member)?;
         let is_unread =
             |token: &str| is_web_token(token) && claims::<Map<_, Value>>(token).is_none();
-        match found.as_deref().is_some_and(|token| is_unread(token)) {
-            true => Err(file.at(member, FileFault::NoClaims)),
-            false => Ok(found),
+        if found.as_deref().is_some_and(|token| is_unread(token)) {
+            Err(file.at(member, FileFault::NoClaims))
+        } else {
+            Ok(found)
         }
     };
     let (access, refresh) = (token(TokenKind::Access)?, token(TokenKind::Refresh)?);

@@ -116,17 +116,19 @@ impl TokenAnswer {
         for (kind, place) in &self.places {
             let text = text(*kind).ok_or(UnmappedToken::Unknown)?;
             out.extend_from_slice(&content[from..place.start]);
-            match self.is_form {
-                true => out.extend(utf8_percent_encode(text, ESCAPED).flat_map(str::bytes)),
-                false => out.extend_from_slice(text.as_bytes()),
+            if self.is_form {
+                out.extend(utf8_percent_encode(text, ESCAPED).flat_map(str::bytes))
+            } else {
+                out.extend_from_slice(text.as_bytes())
             }
             from = place.end;
         }
         out.extend_from_slice(&content[from..]);
         let mut tokens = self.kinds().filter_map(|kind| self.tokens.of(kind));
-        match tokens.any(|token| memchr::memmem::find(&out, token.as_bytes()).is_some()) {
-            true => Err(UnmappedToken::Unknown),
-            false => Ok(out),
+        if tokens.any(|token| memchr::memmem::find(&out, token.as_bytes()).is_some()) {
+            Err(UnmappedToken::Unknown)
+        } else {
+            Ok(out)
         }
     }
 }
@@ -417,9 +419,10 @@ impl TokenSearch {
             let mut texts = self.places.iter().filter(|(known, ..)| *known == kind);
             let first = texts.next().map(|(.., text)| text.clone());
             // Docker's registries send an access token under two names.
-            match texts.all(|(.., text)| Some(text) == first.as_ref()) {
-                true => Ok(first),
-                false => Err(UnmappedToken::Illegible),
+            if texts.all(|(.., text)| Some(text) == first.as_ref()) {
+                Ok(first)
+            } else {
+                Err(UnmappedToken::Illegible)
             }
         };
         let [access, refresh, id] = TokenKind::ALL.map(one);
@@ -447,9 +450,10 @@ impl TokenSearch {
             return Err(UnmappedToken::Unknown);
         }
         let Some(tokens) = self.tokens()? else {
-            return match self.places.is_empty() {
-                true => Ok(None),
-                false => Err(UnmappedToken::Unknown),
+            return if self.places.is_empty() {
+                Ok(None)
+            } else {
+                Err(UnmappedToken::Unknown)
             };
         };
         let places = self.places.drain(..);
@@ -479,9 +483,10 @@ impl TokenSearch {
         if TokenKind::ALL.into_iter().any(is_long) {
             return Err(UnmappedToken::TooLong);
         }
-        match TokenKind::ALL.into_iter().all(fits) {
-            true => Ok(Some(answer)),
-            false => Err(UnmappedToken::Unknown),
+        if TokenKind::ALL.into_iter().all(fits) {
+            Ok(Some(answer))
+        } else {
+            Err(UnmappedToken::Unknown)
         }
     }
 }

@@ -262,9 +262,12 @@ mod tests {
             ("\u{feff}", false),
         ] {
             let text = format!("{mark}{content}");
-            let units = text.encode_utf16().flat_map(|unit| match is_big {
-                true => unit.to_be_bytes(),
-                false => unit.to_le_bytes(),
+            let units = text.encode_utf16().flat_map(|unit| {
+                if is_big {
+                    unit.to_be_bytes()
+                } else {
+                    unit.to_le_bytes()
+                }
             });
             let kind = HeaderValue::from_static("application/json; charset=utf-16");
             let fields = HeaderMap::from_iter([(CONTENT_TYPE, kind)]);

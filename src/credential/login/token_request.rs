@@ -101,9 +101,10 @@ impl TokenRequest {
 /// Names a registry and the scope of a token: a registry issues one for each repository.
 fn of_registry(service: &str, scopes: &[Option<&str>]) -> String {
     let scopes: Vec<&str> = scopes.iter().copied().flatten().collect();
-    match scopes.is_empty() {
-        true => service.to_owned(),
-        false => format!("{service}?{}", scopes.join(" ")),
+    if scopes.is_empty() {
+        service.to_owned()
+    } else {
+        format!("{service}?{}", scopes.join(" "))
     }
 }
 

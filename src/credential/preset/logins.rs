@@ -75,9 +75,10 @@ impl PresetLogin {
             let of_host = CredentialName::new(&of_host).map_err(|_| unnamed())?;
             let is_own = earlier == 0 && self.origins.first() == Some(&origin);
             let one = file.with_access(member.clone());
-            logins.push(match is_own {
-                true => self.login(self.name.clone(), one, self.issuer.clone(), &self.origins),
-                false => self.login(of_host, one, None, &[origin]),
+            logins.push(if is_own {
+                self.login(self.name.clone(), one, self.issuer.clone(), &self.origins)
+            } else {
+                self.login(of_host, one, None, &[origin])
             });
         }
         // Without this login, one made inside the sandbox would have another name than the file's.
@@ -173,9 +174,10 @@ impl PresetLogin {
             places,
             shape: None,
             claims: self.data.claims.clone(),
-            foreign: match self.data.passes_foreign {
-                true => Foreign::Pass,
-                false => Foreign::Refuse,
+            foreign: if self.data.passes_foreign {
+                Foreign::Pass
+            } else {
+                Foreign::Refuse
             },
         }
     }

@@ -89,9 +89,10 @@ fn of_preset(credential: &preset::PresetCredential) -> (Stage, String) {
         .your_host
         .clone()
         .unwrap_or_else(|| "registry.example".into());
-    let given = match credential.origins.is_empty() {
-        true => vec![own.to_lowercase().parse().unwrap()],
-        false => vec![],
+    let given = if credential.origins.is_empty() {
+        vec![own.to_lowercase().parse().unwrap()]
+    } else {
+        vec![]
     };
     let bound = credential.bind(credential.name.clone(), given).unwrap();
     let origin = bound.origins[0].to_string();

@@ -142,9 +142,10 @@ impl Sought<'_> {
         part: Option<&DrawnPart>,
     ) -> SecretForm {
         // Base64 of another length would shift the characters after it.
-        let written = match self.same_length() {
-            true => self.phantom,
-            false => self.stand_in,
+        let written = if self.same_length() {
+            self.phantom
+        } else {
+            self.stand_in
         };
         let (secret, tail) = sextets(self.secret, shift, alphabet);
         let (stand_in, written_tail) = sextets(written, shift, alphabet);

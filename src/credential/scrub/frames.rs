@@ -123,9 +123,10 @@ impl ScrubFrames {
             return Ok(());
         };
         let (left, last) = (frame.length, frame.last);
-        self.reading = match frame.is_control() {
-            true => FrameState::Control { left },
-            false => FrameState::Data { left, last },
+        self.reading = if frame.is_control() {
+            FrameState::Control { left }
+        } else {
+            FrameState::Data { left, last }
         };
         self.queue.push_back(Queued::Literal(frame.raw));
         self.flush(out);

@@ -178,9 +178,12 @@ fn in_hex(bytes: &[u8], between: &[u8]) -> usize {
 
 /// Returns the shape that recognizes a beginning: any letter or digit may stand for any other.
 fn shape(stand_in: &[u8]) -> Box<[u8]> {
-    let letter = |byte: &u8| match byte.is_ascii_alphanumeric() {
-        true => b'a',
-        false => *byte,
+    let letter = |byte: &u8| {
+        if byte.is_ascii_alphanumeric() {
+            b'a'
+        } else {
+            *byte
+        }
     };
     stand_in.iter().map(letter).collect()
 }

@@ -68,18 +68,20 @@ impl Piece {
 
     /// Returns the length of the longest run that is too short to be a piece.
     pub(super) fn longest_that_is_none(&self) -> usize {
-        match self.digits.is_empty() {
-            true => self.least - 1,
-            false => self.least.max(self.least_of_digits) - 1,
+        if self.digits.is_empty() {
+            self.least - 1
+        } else {
+            self.least.max(self.least_of_digits) - 1
         }
     }
 
     /// Returns how many bytes a run in this range needs to count.
     pub(super) fn least_in(&self, row: &Range<usize>) -> usize {
         let holds = |digits: &Range<usize>| digits.start <= row.start && row.end <= digits.end;
-        match self.digits.iter().any(holds) {
-            true => self.least_of_digits,
-            false => self.least,
+        if self.digits.iter().any(holds) {
+            self.least_of_digits
+        } else {
+            self.least
         }
     }
 }

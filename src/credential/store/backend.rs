@@ -138,9 +138,10 @@ pub(super) fn check_private(about: &Metadata) -> Result<(), StoreError> {
     if !files::trusted(about.uid()) {
         return Err(StoreError::Owner);
     }
-    let of_others = match is_own_group(about.gid()) {
-        true => 0o037,
-        false => 0o077,
+    let of_others = if is_own_group(about.gid()) {
+        0o037
+    } else {
+        0o077
     };
     match about.mode() & of_others {
         0 => Ok(()),

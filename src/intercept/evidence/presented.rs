@@ -73,9 +73,10 @@ impl Presented {
     pub(super) fn text(&self, prefix: &str) -> Option<Zeroizing<String>> {
         let begins = |bytes: &[u8]| bytes.starts_with(prefix.as_bytes());
         let is_password = self.user.is_empty() || self.user[..] == *PRESENTED_USER.as_bytes();
-        let whole = match is_password {
-            true => self.password.clone(),
-            false => Zeroizing::new([&self.user[..], &self.password].concat()),
+        let whole = if is_password {
+            self.password.clone()
+        } else {
+            Zeroizing::new([&self.user[..], &self.password].concat())
         };
         let text = begins(&whole).then(|| std::str::from_utf8(&whole).ok());
         text.flatten().map(|text| Zeroizing::new(text.to_owned()))

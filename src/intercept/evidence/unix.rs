@@ -20,12 +20,13 @@ impl PeerUsers {
         // SO_PEERCRED: the ids at the time of connect(2), whoever holds the descriptor now.
         let peer = stream.peer_cred().ok()?;
         let is_seen = *UNSEEN_USER != Some(peer.uid()) && *UNSEEN_GROUP != Some(peer.gid());
-        Some(match is_seen {
-            true => self.of(peer.uid(), peer.gid()),
-            false => Err(CallerRefused::of(
+        Some(if is_seen {
+            self.of(peer.uid(), peer.gid())
+        } else {
+            Err(CallerRefused::of(
                 None,
                 "its user is none of this namespace",
-            )),
+            ))
         })
     }
 

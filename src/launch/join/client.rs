@@ -95,10 +95,11 @@ impl JoinListener {
         let flags = SocketFlags::CLOEXEC;
         let accepted = rustix::net::accept_with(&self.socket, flags).at(Step::Prepare, "accept")?;
         let peer = rustix::net::sockopt::socket_peercred(&accepted).at(Step::Prepare, "peer")?;
-        match peer.uid == rustix::process::geteuid() {
-            true => Ok(accepted),
+        if peer.uid == rustix::process::geteuid() {
+            Ok(accepted)
+        } else {
             // Another user's gateway could run the command elsewhere, and read its streams.
-            false => Err(Error::Join(format!("user {} answered", peer.uid.as_raw()))),
+            Err(Error::Join(format!("user {} answered", peer.uid.as_raw())))
         }
     }
 }
@@ -201,9 +202,10 @@ fn await_readable(socket: &OwnedFd) -> Result<(), Error> {
     let mut events = [PollFd::new(socket, PollFlags::IN)];
     let timeout = timespec(ANSWERS_WITHIN);
     rustix::event::poll(&mut events, Some(&timeout)).at(Step::Prepare, "poll")?;
-    match events[0].revents().is_empty() {
-        true => Err(silent()),
-        false => Ok(()),
+    if events[0].revents().is_empty() {
+        Err(silent())
+    } else {
+        Ok(())
     }
 }
 

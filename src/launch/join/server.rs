@@ -45,9 +45,10 @@ pub(crate) struct Caller {
 impl JoinedCommands<'_> {
     /// Accepts a connection, if there is a place.
     pub fn admit(&mut self, socket: OwnedFd) {
-        let answer = match self.callers.len() < MOST {
-            true => JoinReply::Welcome(self.user),
-            false => JoinReply::Refused(format!("{MOST} commands have entered it already")),
+        let answer = if self.callers.len() < MOST {
+            JoinReply::Welcome(self.user)
+        } else {
+            JoinReply::Refused(format!("{MOST} commands have entered it already"))
         };
         if send_packet(socket.as_fd(), &answer, &[]).is_ok() && self.callers.len() < MOST {
             self.callers.push(Caller {

@@ -341,9 +341,10 @@ impl Checker {
                 if self.known.contains_key(&directory) {
                     return Ok(directory);
                 }
-                match self.is_linked(&directory) {
-                    true => self.is_plain_worktree(&directory)?,
-                    false => self.is_plain(&directory)?,
+                if self.is_linked(&directory) {
+                    self.is_plain_worktree(&directory)?
+                } else {
+                    self.is_plain(&directory)?
                 }
                 Ok(directory)
             }

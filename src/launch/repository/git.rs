@@ -146,9 +146,10 @@ impl Neutral {
     pub fn of(state: &Path, directory: &Path, is_sha256: bool) -> io::Result<Self> {
         let shared = shared_indexes(directory);
         let format = if is_sha256 { "sha256" } else { "sha1" };
-        let name = match shared.is_empty() {
-            true => format!("git-{format}"),
-            false => format!("git-{}", super::aside::unforeseen()?),
+        let name = if shared.is_empty() {
+            format!("git-{format}")
+        } else {
+            format!("git-{}", super::aside::unforeseen()?)
         };
         let neutral = Self {
             folder: state.join(name),
@@ -209,9 +210,10 @@ fn records(command: &mut Command, mut each: impl FnMut(&[u8])) -> io::Result<()>
         let _ = child.kill();
     }
     let ended = child.wait()?;
-    match ended.success() {
-        true => read,
-        false => Err(io::Error::other(format!("git could not read it ({ended})"))),
+    if ended.success() {
+        read
+    } else {
+        Err(io::Error::other(format!("git could not read it ({ended})")))
     }
 }
 

@@ -38,9 +38,12 @@ impl Repositories {
     /// As [`Repositories::guard`].
     pub fn guard_again(&self) -> Result<(), Failure> {
         let mut guards = self.guards.iter();
-        guards.try_for_each(|(path, guard)| match is_mount_point(path) {
-            true => Ok(()),
-            false => mount(path, *guard),
+        guards.try_for_each(|(path, guard)| {
+            if is_mount_point(path) {
+                Ok(())
+            } else {
+                mount(path, *guard)
+            }
         })
     }
 
@@ -127,18 +130,22 @@ pub fn is_ours(path: &Path) -> bool {
     };
     let is_short = found.is_file() && found.len() <= COMMONDIR.len() as u64;
     let content = is_short.then(|| fs::read(path).ok()).flatten();
-    let is_empty = content.is_some_and(|content| match path.ends_with("commondir") {
-        true => content == COMMONDIR,
-        false => content.is_empty(),
+    let is_empty = content.is_some_and(|content| {
+        if path.ends_with("commondir") {
+            content == COMMONDIR
+        } else {
+            content.is_empty()
+        }
     });
     found.mtime() == PLACEHOLDER_SECONDS && (found.is_dir() || is_empty)
 }
 
 fn remove(project: &Path, path: &Path) -> io::Result<()> {
     let (folder, name) = Folder::around(project, path)?;
-    let flags = match path.is_dir() {
-        true => AtFlags::REMOVEDIR,
-        false => AtFlags::empty(),
+    let flags = if path.is_dir() {
+        AtFlags::REMOVEDIR
+    } else {
+        AtFlags::empty()
     };
     Ok(rustix::fs::unlinkat(&folder, name, flags)?)
 }

@@ -60,9 +60,10 @@ impl Checker {
             // A change by the user stays, and the summary names it.
             let is_kept = path.ancestors().any(is_guarded);
             let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
-            match guards_tools && !is_kept && !is_folder {
-                true => self.move_away(&path, &format!("{tool} runs or obeys it")),
-                false => _ = self.found.insert(path, Found::Tool(tool)),
+            if guards_tools && !is_kept && !is_folder {
+                self.move_away(&path, &format!("{tool} runs or obeys it"))
+            } else {
+                _ = self.found.insert(path, Found::Tool(tool))
             }
         }
         Left {

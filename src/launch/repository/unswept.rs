@@ -124,9 +124,10 @@ fn swept(announced: Announced, projects: &[PathBuf]) -> io::Result<Option<Left>>
         let mut near = projects.iter();
         near.any(|here| here.starts_with(one) || one.starts_with(here))
     };
-    let patience = match announced.projects.iter().any(is_near) {
-        true => PATIENCE,
-        false => Duration::ZERO,
+    let patience = if announced.projects.iter().any(is_near) {
+        PATIENCE
+    } else {
+        Duration::ZERO
     };
     let locks = match lock_within(&announced.projects, patience) {
         Err(_) if patience.is_zero() => return Ok(None),

@@ -80,9 +80,10 @@ fn weak_and_ambiguous_bindings_are_refused_at_load() {
             matches!(refused, Some(BindingMalformed::Phantomless(..))),
             "{place}"
         );
-        let method = match place.starts_with("websocket") {
-            true => Method::POST,
-            false => Method::GET,
+        let method = if place.starts_with("websocket") {
+            Method::POST
+        } else {
+            Method::GET
         };
         let read = Binding {
             methods: vec![method, Method::HEAD],

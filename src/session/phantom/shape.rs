@@ -127,9 +127,10 @@ impl Shape {
             return Err(ShapeMalformed::Size);
         }
         let shape = Self(Body::Slots { slots, check });
-        match shape.entropy_bits() < MIN_BITS {
-            true => Err(ShapeMalformed::Guessable),
-            false => Ok(shape),
+        if shape.entropy_bits() < MIN_BITS {
+            Err(ShapeMalformed::Guessable)
+        } else {
+            Ok(shape)
         }
     }
 

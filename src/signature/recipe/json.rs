@@ -13,9 +13,10 @@ pub(super) fn find(text: &[u8], name: &str) -> Result<Option<Range<usize>>, Malf
     let mut wanted = Wanted::default();
     wanted.member_of(name);
     let json = Json::read(text, &wanted).map_err(|_| Malformed)?;
-    match json.root().is_object() {
-        true => Ok(json.root().member(name).map(|value| value.at())),
-        false => Err(Malformed),
+    if json.root().is_object() {
+        Ok(json.root().member(name).map(|value| value.at()))
+    } else {
+        Err(Malformed)
     }
 }
 

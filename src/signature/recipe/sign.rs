@@ -66,9 +66,10 @@ impl Recipe {
             slot.remove(head, &mut rewritten)?;
         }
         self.write_places(claim, head, &mut rewritten, inputs)?;
-        let signature = match self.unsigned && claim.signature.is_none() {
-            true => None,
-            false => Some(self.write_signature(claim, head, &mut rewritten, inputs)?),
+        let signature = if self.unsigned && claim.signature.is_none() {
+            None
+        } else {
+            Some(self.write_signature(claim, head, &mut rewritten, inputs)?)
         };
         Ok(Signed {
             content: rewritten.filter(|rewritten| content.as_ref() != Some(rewritten)),

@@ -320,9 +320,10 @@ fn check_form(algorithm: Algorithm, signature: &str) -> Result<(), Fault> {
         // DER of two numbers of at most 33 bytes.
         Algorithm::V4a => 16..=144,
     };
-    match signature.bytes().all(is_digit) && length.contains(&signature.len()) {
-        true => Ok(()),
-        false => Err(Fault::Malformed("Signature")),
+    if signature.bytes().all(is_digit) && length.contains(&signature.len()) {
+        Ok(())
+    } else {
+        Err(Fault::Malformed("Signature"))
     }
 }
 

@@ -119,12 +119,13 @@ pub(super) fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Optio
     for (secret, phantom) in secrets.iter().zip(phantoms) {
         let drawn = secret.rfind(['_', '-', ':']).map_or(0, |at| at + 1);
         for at in drawn..=secret.len() - SIX {
-            let length = match secret.as_bytes()[at..at + SIX]
+            let length = if secret.as_bytes()[at..at + SIX]
                 .iter()
                 .all(u8::is_ascii_digit)
             {
-                true => LEAST_DIGITS,
-                false => SIX,
+                LEAST_DIGITS
+            } else {
+                SIX
             };
             let Some(letters) = secret.as_bytes().get(at..at + length) else {
                 continue;

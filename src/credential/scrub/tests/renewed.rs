@@ -168,13 +168,8 @@ proptest! {
             let scrubber = Scrubber::new(renewed_as(&pairs, stand_in));
             let frames = pieces.iter().map(|piece| Ok(Frame::data(Bytes::from(piece.clone()))));
             let script = MockBody(frames.collect::<Frames>().into());
-            let (out, _) = match codings.is_empty() {
-                true => read(&mut ScrubBody::resizing(script, &mut fields, scrubber)),
-                false => {
-                    let body = DecodeBody::new(script, Decoder::new(&codings).unwrap());
-                    read(&mut ScrubBody::resizing(body, &mut fields, scrubber))
-                }
-            };
+            let (out, _) = if codings.is_empty() { read(&mut ScrubBody::resizing(script, &mut fields, scrubber)) } else { let body = DecodeBody::new(script, Decoder::new(&codings).unwrap());
+                    read(&mut ScrubBody::resizing(body, &mut fields, scrubber)) };
             let stand_ins: Vec<String> = secrets.iter().map(|secret| stand_in(secret)).collect();
             match seen(&out, &secrets, &stand_ins) {
                 Some(leak) => leaks.push((leak, String::from_utf8_lossy(&out).into_owned())),

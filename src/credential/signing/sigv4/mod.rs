@@ -60,10 +60,11 @@ impl Signer for SigV4 {
     }
 
     fn paths(&self, origin: &Origin) -> Option<EncodedSlash> {
-        Some(match self.reach.endpoint(origin)?.takes_exact_paths() {
-            true => EncodedSlash::Key,
+        Some(if self.reach.endpoint(origin)?.takes_exact_paths() {
+            EncodedSlash::Key
+        } else {
             // ARNs in paths have encoded slashes.
-            false => EncodedSlash::Keep,
+            EncodedSlash::Keep
         })
     }
 
@@ -123,9 +124,10 @@ impl Signer for SigV4 {
         signed: Option<&dyn ParsedSignature>,
         managed: bool,
     ) -> Result<(), SignatureFault> {
-        match signed.is_some_and(|signed| (signed as &dyn Any).is::<SigV4Claim>()) {
-            true => Ok(()),
-            false => self.reach.permits_unsigned(origin, managed),
+        if signed.is_some_and(|signed| (signed as &dyn Any).is::<SigV4Claim>()) {
+            Ok(())
+        } else {
+            self.reach.permits_unsigned(origin, managed)
         }
     }
 

@@ -188,9 +188,10 @@ impl SigningScope {
         let named = unsigned.iter().any(|pattern| pattern.matches(origin));
         let of_customers = || endpoints.is_empty() && !managed && !scope.is_for_any_resource();
         let held = self.endpoint(origin).is_some() || of_customers();
-        match held && !named {
-            true => Err(OutOfScope::NotSigned.into()),
-            false => Ok(()),
+        if held && !named {
+            Err(OutOfScope::NotSigned.into())
+        } else {
+            Ok(())
         }
     }
 

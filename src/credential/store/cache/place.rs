@@ -231,9 +231,10 @@ impl Place {
             .fetch(&self.backend, slot.session.as_ref())
             .await?;
         let lease = material.lease.as_ref();
-        let usable = match lease.is_some_and(|lease| lease.expires_after.is_zero()) {
-            true => Err(StoreError::Unreachable("what it gives has ended already")),
-            false => self.admit(&material, before.as_deref().map(|held| &**held)),
+        let usable = if lease.is_some_and(|lease| lease.expires_after.is_zero()) {
+            Err(StoreError::Unreachable("what it gives has ended already"))
+        } else {
+            self.admit(&material, before.as_deref().map(|held| &**held))
         };
         if let Some(lease) = lease.filter(|lease| lease.id.is_some()) {
             // An unusable secret is revoked now; the next request gets another one issued.

@@ -67,12 +67,13 @@ impl Stage {
                 tokio::task::yield_now().await;
             }
             self.under_way.fetch_sub(1, Ordering::SeqCst);
-            match succeeds {
-                true => Ok(Held::new(number, Some(Lease::of(HOUR)), Moment::now())),
-                false => Err(Failure {
+            if succeeds {
+                Ok(Held::new(number, Some(Lease::of(HOUR)), Moment::now()))
+            } else {
+                Err(Failure {
                     retry_at: Some(Moment::now().after(HOUR)),
                     ..StoreError::Sealed.into()
-                }),
+                })
             }
         };
         self.leased.get(next).await.map(|held| **held)
@@ -108,10 +109,7 @@ impl Stage {
         }
         let holds = self.leased.held().map(|held| **held);
         assert_eq!(holds, Some(before + usize::from(new)));
-        *failed = match is_asked {
-            true => !round.succeeds,
-            false => *failed,
-        };
+        *failed = if is_asked { !round.succeeds } else { *failed };
     }
 }
 

@@ -114,9 +114,10 @@ impl IssuerClients {
         let client = client.ok_or(NotRenewed::Failed(StoreError::Unreachable(UNKNOWN)))?;
         let sent = client.send(&at.origin, request).await;
         let answer = sent.map_err(NotRenewed::Failed)?;
-        match answer.status.is_success() {
-            true => Ok(answer),
-            false => Err(refused(&at.origin.authority.host, &answer)),
+        if answer.status.is_success() {
+            Ok(answer)
+        } else {
+            Err(refused(&at.origin.authority.host, &answer))
         }
     }
 }

@@ -306,9 +306,10 @@ fn replace(at: &LoginFile, before: &[u8], new: &[u8]) -> Result<bool, StoreError
 fn own(at: &LoginFile) -> Result<(PathBuf, u32), StoreError> {
     let real = std::fs::canonicalize(&at.path).map_err(|error| unwritable(at, &error))?;
     let about = std::fs::metadata(&real).map_err(|error| unwritable(at, &error))?;
-    match about.uid() == rustix::process::geteuid().as_raw() {
-        true => Ok((real, about.mode() & 0o777)),
-        false => Err(unfit(&at.path, &Unfit::Owner(about.uid()))),
+    if about.uid() == rustix::process::geteuid().as_raw() {
+        Ok((real, about.mode() & 0o777))
+    } else {
+        Err(unfit(&at.path, &Unfit::Owner(about.uid())))
     }
 }
 

@@ -130,9 +130,10 @@ impl LoginRenewal<'_> {
 
     /// Requests new tokens from the issuer, with all locks, and stores them.
     async fn asked(&self, held: &HeldTokens, issuer: &Issuer) -> Result<Held<HeldTokens>, Failure> {
-        let wait = match self.serves(held) {
-            true => Duration::ZERO,
-            false => LONGEST_WAIT,
+        let wait = if self.serves(held) {
+            Duration::ZERO
+        } else {
+            LONGEST_WAIT
         };
         let lock = match &held.unkept {
             Some(own) => own.clone(),
@@ -155,13 +156,12 @@ impl LoginRenewal<'_> {
             Ok(tokens) => Ok(self.kept(held, &tokens, &lock).await?.leased()),
             Err(NotRenewed::Refused(word)) => {
                 let now = self.read().await?;
-                match now.tokens.refresh.as_ref() == Some(&refresh) {
-                    true => Err(self.refused(word, &digest, &mut lock.lock())),
+                if now.tokens.refresh.as_ref() == Some(&refresh) {
+                    Err(self.refused(word, &digest, &mut lock.lock()))
+                } else {
                     // The refused token has been replaced meanwhile.
-                    false => {
-                        lock.lock().clear()?;
-                        Ok(now.leased())
-                    }
+                    lock.lock().clear()?;
+                    Ok(now.leased())
                 }
             }
             Err(why) => {

@@ -157,9 +157,10 @@ impl LoginStore {
             return Err(StoreError::Absent);
         };
         let renewal = self.renewal(session, name)?;
-        let held = match renews || maker(&renewal.login).is_some() {
-            true => renewal.current().await?,
-            false => renewal.read().await?,
+        let held = if renews || maker(&renewal.login).is_some() {
+            renewal.current().await?
+        } else {
+            renewal.read().await?
         };
         Ok(held.material())
     }

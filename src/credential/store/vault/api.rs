@@ -234,14 +234,15 @@ mod tests {
             server: &'a Origin,
             _: Request<Zeroizing<Vec<u8>>>,
         ) -> StoreFuture<'a, HttpAnswer> {
-            let answer = match *server == self.0 {
-                true => Err(StoreError::TimedOut(Duration::ZERO)),
-                false => Ok(HttpAnswer {
+            let answer = if *server == self.0 {
+                Err(StoreError::TimedOut(Duration::ZERO))
+            } else {
+                Ok(HttpAnswer {
                     status: StatusCode::OK,
                     location: None,
                     retry_after: None,
                     content: Zeroizing::new(b"{}".to_vec()),
-                }),
+                })
             };
             Box::pin(std::future::ready(answer))
         }

@@ -296,9 +296,10 @@ fn engine_of(path: &VaultPath, mount: &Mount) -> Result<Engine, StoreError> {
     if mount.kind != "kv" || version.is_none_or(|version| version != "2") {
         return Ok(Engine::Plain);
     }
-    match path.path.starts_with(&mount.path) && mount.path.ends_with('/') {
-        true => Ok(Engine::Versioned(mount.path.len())),
-        false => Err(StoreError::Illegible),
+    if path.path.starts_with(&mount.path) && mount.path.ends_with('/') {
+        Ok(Engine::Versioned(mount.path.len()))
+    } else {
+        Err(StoreError::Illegible)
     }
 }
 

@@ -49,9 +49,10 @@ impl VaultPath {
         let named = text.split_once('#');
         let (place, field) = named.ok_or_else(|| malformed("a reference names a field"))?;
         let fits = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
-        match (1..=128).contains(&field.len()) && field.bytes().all(fits) {
-            true => Ok((place, field.into())),
-            false => Err(malformed("a field has 1 to 128 visible characters")),
+        if (1..=128).contains(&field.len()) && field.bytes().all(fits) {
+            Ok((place, field.into()))
+        } else {
+            Err(malformed("a field has 1 to 128 visible characters"))
         }
     }
 }

@@ -74,13 +74,14 @@ impl VaultTokens {
     /// Renews the token if that is due, or logs in again.
     pub(super) async fn tend(&self, api: &Api) -> Result<(), StoreError> {
         let now = Moment::now();
-        match self
+        if self
             .leased
             .serving(now)
             .is_some_and(|held| held.is_due(now))
         {
-            true => self.token(api).await.map(drop),
-            false => Ok(()),
+            self.token(api).await.map(drop)
+        } else {
+            Ok(())
         }
     }
 

@@ -66,9 +66,10 @@ pub(crate) fn is_known(name: &str, own: bool) -> bool {
         // own.
         return !kept.contains("snowball");
     }
-    match name.starts_with("x-amz-") {
-        true => is_listed("fields", name) || name.starts_with("x-amz-fwd-"),
-        false => !own || is_listed("plain-fields", name),
+    if name.starts_with("x-amz-") {
+        is_listed("fields", name) || name.starts_with("x-amz-fwd-")
+    } else {
+        !own || is_listed("plain-fields", name)
     }
 }
 

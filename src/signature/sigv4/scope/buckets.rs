@@ -110,9 +110,10 @@ impl BucketPins {
         let dots = key
             .split(['/', '\\'])
             .any(|segment| matches!(segment, "." | ".."));
-        let covers = |pin: &BucketPin| match pin.prefix.is_empty() {
-            true => !(strict && dots),
-            false => {
+        let covers = |pin: &BucketPin| {
+            if pin.prefix.is_empty() {
+                !(strict && dots)
+            } else {
                 key.starts_with(&pin.prefix) && !dots && !(plus && pin.prefix.contains([' ', '+']))
             }
         };

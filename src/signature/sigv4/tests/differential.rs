@@ -120,9 +120,10 @@ impl Case {
         };
         let target = format!("{path}{mark}{}", query.join("&"));
         let uri = format!("https://example.amazonaws.com{target}");
-        let body = match self.presigned && self.service.starts_with("s3") {
-            true => SignableBody::UnsignedPayload,
-            false => SignableBody::Bytes(&self.content),
+        let body = if self.presigned && self.service.starts_with("s3") {
+            SignableBody::UnsignedPayload
+        } else {
+            SignableBody::Bytes(&self.content)
         };
         let fields = self.fields.iter().map(|(name, value)| (&**name, &**value));
         let request = SignableRequest::new(self.method, &uri, fields, body).unwrap();
