@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
 use circles::{circles, name_of};
+use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use source::{Source, sources};
 use syn::spanned::Spanned;
@@ -221,6 +222,17 @@ fn path_lines(functions: &[(usize, String)]) -> Measured {
     Measured(*lines, vec![place.clone()])
 }
 
+/// Counts each word of the code.
+fn count_words(tokens: TokenStream, counts: &mut HashMap<String, isize>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => count_words(group.stream(), counts),
+            TokenTree::Ident(word) => *counts.entry(word.to_string()).or_default() += 1,
+            _ => {}
+        }
+    }
+}
+
 /// The public items that no code uses, and those that only the programs in `tests` and `benches`
 /// do. By name: one that shares its name with something used is not found.
 fn unused(sources: &[Source]) -> (Vec<String>, Vec<String>) {
@@ -231,15 +243,7 @@ fn unused(sources: &[Source]) -> (Vec<String>, Vec<String>) {
         file.items.retain(
             |item| !matches!(item, Item::Use(import) if !matches!(import.vis, Visibility::Inherited)),
         );
-        let words = Source {
-            file,
-            path: String::new(),
-            root: PathBuf::new(),
-            module: Vec::new(),
-        };
-        for (word, _) in words.words() {
-            *used.entry(word).or_default() += 1;
-        }
+        count_words(file.to_token_stream(), &mut used);
         for (name, line, is_public) in definitions(&source.file) {
             *used.entry(name.clone()).or_default() -= 1;
             if is_public {

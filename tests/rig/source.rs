@@ -33,13 +33,6 @@ impl Source {
         found
     }
 
-    /// Every word of the code, with its line.
-    pub fn words(&self) -> Vec<(String, usize)> {
-        let mut found = Vec::new();
-        words_of(self.file.to_token_stream(), &mut found);
-        found
-    }
-
     /// A path as the crate's root would write it, without `crate`.
     pub fn absolute(&self, path: &[String]) -> Vec<String> {
         let climbs = path.iter().take_while(|word| *word == "super").count();
@@ -232,16 +225,4 @@ fn follows(tokens: &[TokenTree], at: usize) -> bool {
             && spacing.is_none_or(|spacing| punct.spacing() == spacing))
     };
     colon(tokens.get(at), Some(Spacing::Joint)) && colon(tokens.get(at + 1), None)
-}
-
-fn words_of(tokens: TokenStream, found: &mut Vec<(String, usize)>) {
-    for token in tokens {
-        match token {
-            TokenTree::Group(group) => words_of(group.stream(), found),
-            TokenTree::Ident(ident) => {
-                found.push((ident.to_string(), ident.span().start().line));
-            }
-            _ => {}
-        }
-    }
 }
