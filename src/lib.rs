@@ -1,12 +1,13 @@
 //! `gateway`: a transparent L7 egress gateway that injects credentials.
 //!
-//! The program: its commands, and the gateway that runs. Everything else is in the crates under
+//! The program: its commands. Everything else is in the crates under
 //! `src/`, each with its purpose and the crates that it may use in its `Cargo.toml`. They have the
 //! names of their folders here. `docs/architecture.md` is the map.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
+pub use gateway_app as app;
 pub use gateway_audit as audit;
 pub use gateway_body as body;
 pub use gateway_config as config;
@@ -29,9 +30,6 @@ pub use gateway_sigv4 as sigv4;
 pub use gateway_state as state;
 pub use gateway_token as token;
 pub use gateway_wire as wire;
-
-// The gateway that runs: its sessions, listeners, logins and reloads.
-mod app;
 
 // The top: what a person types.
 pub mod cli;

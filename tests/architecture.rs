@@ -2,15 +2,11 @@
 //! what belongs to some, and that the map shows every crate. What a crate may use of the others its
 //! `Cargo.toml` says. Reads the source text; tests are free to use what they like.
 
-#[path = "rig/source.rs"]
-mod source;
 #[path = "rig/tree.rs"]
 mod tree;
 
 use std::collections::BTreeSet;
 
-use source::{Source, WithoutTests, parse, sources};
-use syn::visit_mut::VisitMut;
 use tree::{every_file, top};
 
 /// What only some crates may use: a dependency, and the packages that may name it.
@@ -50,18 +46,6 @@ const RESERVED: [(&str, &[&str]); 9] = [
     ),
     ("keyring-core", &["gateway-credential"]),
 ];
-
-#[test]
-fn the_gateway_that_runs_uses_no_command() {
-    let mut climbs = Vec::new();
-    for file in sources() {
-        if file.root == top().join("src") && file.module.first().is_some_and(|at| at == "app") {
-            let commands = used(&file).into_iter().filter(|(used, _)| used == "cli");
-            climbs.extend(commands.map(|(_, line)| format!("{}:{line}", file.path)));
-        }
-    }
-    assert!(climbs.is_empty(), "these use `cli`: {climbs:#?}");
-}
 
 #[test]
 fn every_crate_but_the_launcher_and_its_probes_forbids_unsafe_code() {
@@ -121,38 +105,6 @@ fn every_file_says_in_its_first_line_what_it_is() {
         .map(|path| path.display().to_string())
         .collect();
     assert!(silent.is_empty(), "no `//!` line opens {silent:#?}");
-}
-
-#[test]
-fn the_reader_sees_through_comments_strings_and_tests() {
-    let mut file = parse(
-        "use crate::a::X;\n/* crate::b */ // crate::c\nconst S: &'static str = \"crate::d\"; const Q: char = '\"';\n\
-         #[cfg(test)]\nmod tests {\n  use crate::e;\n  fn f() { let x = \"}\"; }\n}\nuse crate::{f::Y, g};\n\
-         const R: &str = r#\"crate::h \" \"#;\n#[cfg(test)]\nuse crate::i;\nuse super::super::j;\n\
-         fn k() { assert!(crate::k::l()); #[cfg(test)] let m = crate::m::n(); }",
-    );
-    WithoutTests.visit_file_mut(&mut file);
-    let file = Source {
-        path: "src/z/y.rs".into(),
-        root: top().join("src"),
-        module: vec!["z".into(), "y".into()],
-        file,
-    };
-    let modules: Vec<String> = used(&file).into_iter().map(|(module, _)| module).collect();
-    assert_eq!(modules, ["a", "f", "g", "j", "k"]);
-}
-
-/// The modules of the program that a file names, and the crates by their names there, with the
-/// lines.
-fn used(file: &Source) -> Vec<(String, usize)> {
-    let climbs_out = |path: &[String]| {
-        path[0] == "crate" || path.iter().take_while(|word| *word == "super").count() > 0
-    };
-    file.paths()
-        .into_iter()
-        .filter(|(path, _)| path.len() > 1 && climbs_out(path))
-        .filter_map(|(path, line)| Some((file.absolute(&path).first()?.clone(), line)))
-        .collect()
 }
 
 fn read(path: &str) -> String {

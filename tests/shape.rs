@@ -16,9 +16,10 @@ use std::path::PathBuf;
 use circles::{circles, name_of};
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
-use source::{Source, sources};
+use source::{Source, WithoutTests, parse, sources};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
+use syn::visit_mut::VisitMut;
 use syn::{Item, Visibility};
 use tree::{every_file, top};
 
@@ -220,6 +221,27 @@ fn path_lines(functions: &[(usize, String)]) -> Measured {
     });
     let (lines, place) = path.expect("src/server/exchange.rs has a function `run`");
     Measured(*lines, vec![place.clone()])
+}
+
+#[test]
+fn the_reader_sees_through_comments_strings_and_tests() {
+    let mut file = parse(
+        "use crate::a::X;\n/* crate::b */ // crate::c\nconst S: &'static str = \"crate::d\"; const Q: char = '\"';\n\
+         #[cfg(test)]\nmod tests {\n  use crate::e;\n  fn f() { let x = \"}\"; }\n}\nuse crate::{f::Y, g};\n\
+         const R: &str = r#\"crate::h \" \"#;\n#[cfg(test)]\nuse crate::i;\nuse super::super::j;\n\
+         fn k() { assert!(crate::k::l()); #[cfg(test)] let m = crate::m::n(); }",
+    );
+    WithoutTests.visit_file_mut(&mut file);
+    let file = Source {
+        path: "src/z/y.rs".into(),
+        root: top().join("src"),
+        module: vec!["z".into(), "y".into()],
+        file,
+    };
+    let is_inside = |path: &[String]| path.len() > 1 && ["crate", "super"].contains(&&path[0][..]);
+    let paths = file.paths().into_iter().filter(|(path, _)| is_inside(path));
+    let named = paths.map(|(path, _)| file.absolute(&path)[0].clone());
+    assert_eq!(named.collect::<Vec<_>>(), ["a", "f", "g", "j", "k"]);
 }
 
 /// Counts each word of the code.

@@ -3,26 +3,26 @@
 
 use std::time::Duration;
 
-use crate::audit::{self, Head, Log};
-use crate::files::{Unfit, UserKind, UserRow, UserTable};
+use gateway_audit::{self as audit, Head, Log};
+use gateway_files::{Unfit, UserKind, UserRow, UserTable};
 
 /// Returns the last known record of a chain.
 ///
 /// # Errors
 /// [`Unfit`] if it cannot be read: a cut end would pass unseen.
-pub(crate) fn of(chain: &str) -> Result<Option<Head>, Unfit> {
+pub fn of(chain: &str) -> Result<Option<Head>, Unfit> {
     let row = table().get(chain)?;
     let text = row.and_then(|row| String::from_utf8(row.content).ok());
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
 /// Stores the last record of a chain. Only a later verification depends on it.
-pub(crate) fn keep(chain: &str, head: Head) {
+pub fn keep(chain: &str, head: Head) {
     told(table().put(chain, head.to_string()));
 }
 
 /// Stores the last record of a closed log.
-pub(crate) fn keep_last(log: &Log) {
+pub fn keep_last(log: &Log) {
     let chain = log.path().and_then(|path| audit::chain_of(path).ok()?);
     if let (Some(chain), Some(head)) = (chain, log.head()) {
         keep(&chain, head);
@@ -30,7 +30,7 @@ pub(crate) fn keep_last(log: &Log) {
 }
 
 /// Forgets the records that were stored longer ago.
-pub(crate) fn forget_old(within: Duration) {
+pub fn forget_old(within: Duration) {
     let table = table();
     let is_old = |row: &UserRow| row.written.elapsed().is_ok_and(|age| age > within);
     let rows = table.rows().unwrap_or_default();

@@ -11,29 +11,29 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::app::login::login_files;
-use crate::app::settings::git_access;
-use crate::app::{Advise as _, App, Context as _, Failure};
-use crate::config::{Config, Listener};
-use crate::credential::login::Login;
-use crate::intercept::{Evidence, PRESENTED_USER, SessionCa};
-use crate::launch::{trust, truststore};
-use crate::names::{CredentialName, SYSTEM_BUNDLES, SessionId};
-use crate::server::{ClientEnvironment, ClientPages, ClientProxy, Snapshot};
-use crate::session::{Binding, Session};
+use crate::login::login_files;
+use crate::settings::git_access;
+use crate::{Advise as _, App, Context as _, Failure};
+use gateway_config::{Config, Listener};
+use gateway_credential::login::Login;
+use gateway_intercept::{Evidence, PRESENTED_USER, SessionCa};
+use gateway_launch::{trust, truststore};
+use gateway_names::{CredentialName, SYSTEM_BUNDLES, SessionId};
+use gateway_server::{ClientEnvironment, ClientPages, ClientProxy, Snapshot};
+use gateway_session::{Binding, Session};
 
 /// The files that clients read the CA from.
-pub(crate) struct TrustFiles {
+pub struct TrustFiles {
     /// The CA alone.
-    pub(crate) certificate: String,
+    pub certificate: String,
     /// The CA and those of the system.
-    pub(crate) bundle: String,
+    pub bundle: String,
     /// The same as a Java truststore, if there is one.
-    pub(crate) java: Option<String>,
+    pub java: Option<String>,
 }
 
 /// Writes the pages of [`ClientPages`].
-pub(crate) struct OwnPages;
+pub struct OwnPages;
 
 impl ClientPages for OwnPages {
     fn needs(
@@ -85,7 +85,7 @@ impl ClientPages for OwnPages {
 ///
 /// # Errors
 /// Returns a [`Failure`] if the session has no proxy, or a login cannot be read.
-pub(crate) fn of_session(app: &App, id: &SessionId) -> Result<ClientEnvironment, Failure> {
+pub fn of_session(app: &App, id: &SessionId) -> Result<ClientEnvironment, Failure> {
     let (session, ca) = app.listening.session(id).ok_or_else(no_proxy)?;
     let needs = of_live(app, (&session, &ca))?;
     needs.proxy.is_some().then_some(needs).ok_or_else(no_proxy)
@@ -95,7 +95,7 @@ pub(crate) fn of_session(app: &App, id: &SessionId) -> Result<ClientEnvironment,
 ///
 /// # Errors
 /// Returns a [`Failure`] if a login cannot be read.
-pub(crate) fn of_live(
+pub fn of_live(
     app: &App,
     (session, ca): (&Session, &SessionCa),
 ) -> Result<ClientEnvironment, Failure> {
@@ -119,7 +119,7 @@ pub(crate) fn of_live(
 }
 
 /// Returns how clients reach a proxy. The password stays in the store that the configuration names.
-pub(crate) fn proxy(known: &Listener) -> ClientProxy {
+pub fn proxy(known: &Listener) -> ClientProxy {
     ClientProxy {
         is_in_tls: known.tls.is_some(),
         at: Some(known.address.to_string()),
@@ -128,7 +128,7 @@ pub(crate) fn proxy(known: &Listener) -> ClientProxy {
 }
 
 /// Returns git's settings for the bindings that have phantoms.
-pub(crate) fn git<'a>(
+pub fn git<'a>(
     bindings: impl Iterator<Item = &'a Binding>,
     phantoms: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
@@ -141,7 +141,7 @@ pub(crate) fn git<'a>(
 }
 
 /// Returns every variable of a client that has the CA in these files.
-pub(crate) fn variables(needs: &ClientEnvironment, files: &TrustFiles) -> BTreeMap<String, String> {
+pub fn variables(needs: &ClientEnvironment, files: &TrustFiles) -> BTreeMap<String, String> {
     let mut variables = needs.git.clone();
     variables.extend(needs.variables.clone());
     variables.extend(trust::variables().map(|(name, inside)| {
@@ -168,7 +168,7 @@ pub(crate) fn variables(needs: &ClientEnvironment, files: &TrustFiles) -> BTreeM
 }
 
 /// Trusts the CA alone, which is enough if all connections of a client go through the gateway.
-pub(crate) fn trust_in(certificate: &Path) -> TrustFiles {
+pub fn trust_in(certificate: &Path) -> TrustFiles {
     let file = certificate.display().to_string();
     TrustFiles {
         certificate: file.clone(),
@@ -182,7 +182,7 @@ pub(crate) fn trust_in(certificate: &Path) -> TrustFiles {
 ///
 /// # Errors
 /// The error of the file system.
-pub(crate) fn write_trust(folder: &Path, seen: &Path, pem: &str) -> std::io::Result<TrustFiles> {
+pub fn write_trust(folder: &Path, seen: &Path, pem: &str) -> std::io::Result<TrustFiles> {
     let system = SYSTEM_BUNDLES
         .iter()
         .find_map(|path| std::fs::read(path).ok());
@@ -206,7 +206,7 @@ pub(crate) fn write_trust(folder: &Path, seen: &Path, pem: &str) -> std::io::Res
 
 /// Returns shell commands that set the variables, with the CA in the client's own files. A client
 /// keeps its own token or password, in `GATEWAY_TOKEN` or `GATEWAY_PASSWORD`.
-pub(crate) fn script(needs: &ClientEnvironment) -> String {
+pub fn script(needs: &ClientEnvironment) -> String {
     let mut text = String::new();
     for (name, value) in needs.git.iter().chain(&needs.variables) {
         export(&mut text, name, &word(value));
@@ -287,7 +287,7 @@ fn word(text: &str) -> String {
 
 /// Returns the variables that point to a proxy. The client's own loopback is no destination of the
 /// gateway.
-pub(crate) fn proxy_variables(
+pub fn proxy_variables(
     at: &str,
     is_in_tls: bool,
 ) -> impl Iterator<Item = (String, String)> + use<> {
@@ -321,7 +321,7 @@ const IN_URL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_
 const JAVA_VARIABLE: &str = "JAVA_TOOL_OPTIONS";
 
 /// Returns the failure that no matching session has a proxy.
-pub(crate) fn no_proxy() -> Failure {
+pub fn no_proxy() -> Failure {
     Failure::usage("no proxy listener fits")
         .next("add a [[listener]] with `kind = \"proxy\"`, or name another `--session`")
 }
@@ -330,10 +330,7 @@ pub(crate) fn no_proxy() -> Failure {
 ///
 /// # Errors
 /// Returns a [`Failure`] if no file is configured, it does not exist, or it is not a certificate.
-pub(crate) fn certificate(
-    config: &Config,
-    session: &SessionId,
-) -> Result<(PathBuf, Vec<u8>), Failure> {
+pub fn certificate(config: &Config, session: &SessionId) -> Result<(PathBuf, Vec<u8>), Failure> {
     let path = config.ca.certificate_of(session).ok_or_else(|| {
         Failure::usage("the configuration writes no CA certificate")
             .because(
@@ -349,7 +346,7 @@ pub(crate) fn certificate(
 }
 
 /// Returns the failure that a file is no certificate.
-pub(crate) fn damaged(path: &Path) -> Failure {
+pub fn damaged(path: &Path) -> Failure {
     Failure::new(format!("`{}` is no certificate", path.display()))
         .next("remove it and start `gateway serve` again")
 }

@@ -12,28 +12,28 @@ use http::StatusCode;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::app::client_environment;
-use crate::app::listen::change::unseen;
-use crate::app::listen::issuers;
-use crate::app::process::serving;
-use crate::app::project::{project, working_directory};
-use crate::app::reload::generation;
-use crate::app::reload::source::Applied;
-use crate::app::{Advise as _, App, Code, Context as _, Failure, safe};
-use crate::config::{Allowed, Hint, state};
-use crate::control::{
+use crate::client_environment;
+use crate::listen::change::unseen;
+use crate::listen::issuers;
+use crate::process::serving;
+use crate::project::{project, working_directory};
+use crate::reload::generation;
+use crate::reload::source::Applied;
+use crate::{Advise as _, App, Code, Context as _, Failure, safe};
+use gateway_config::{Allowed, Hint, state};
+use gateway_control::{
     About, Control, CreatedSession, MintRequest, MintedToken, Operations, Reloaded, RevocationHits,
     Unusable, bind_socket,
 };
-use crate::files::SocketFile;
-use crate::grant::{AllowAnswer, AllowRequest, ControlRefusal, Parsed};
-use crate::names::{SecretLabel, SessionId};
-use crate::server::{ClientEnvironment, chain};
-use crate::session::{Creation, SessionStatus};
-use crate::token::PrefixId;
+use gateway_files::SocketFile;
+use gateway_grant::{AllowAnswer, AllowRequest, ControlRefusal, Parsed};
+use gateway_names::{SecretLabel, SessionId};
+use gateway_server::{ClientEnvironment, chain};
+use gateway_session::{Creation, SessionStatus};
+use gateway_token::PrefixId;
 
 /// The channel for the outcome of each reload.
-pub(crate) type TellReload = mpsc::UnboundedSender<Result<Applied, Failure>>;
+pub type TellReload = mpsc::UnboundedSender<Result<Applied, Failure>>;
 
 /// The control socket and the metrics port, served until this is dropped.
 pub struct OpenControl {
@@ -219,12 +219,12 @@ fn start(
         let served = control.clone();
         let on_socket = async move {
             if let Some(Ok(listener)) = socket.map(tokio::net::UnixListener::from_std) {
-                crate::control::serve(listener, served).await;
+                gateway_control::serve(listener, served).await;
             }
         };
         let on_port = async move {
             if let Some(Ok(listener)) = port.map(tokio::net::TcpListener::from_std) {
-                crate::control::serve_metrics(listener, control).await;
+                gateway_control::serve_metrics(listener, control).await;
             }
         };
         tokio::select! {
@@ -424,7 +424,7 @@ fn granted_for(app: &App) -> String {
 }
 
 /// Parses the hosts and the port of a rule.
-pub(crate) fn parse_host(text: &str) -> Parsed {
+pub fn parse_host(text: &str) -> Parsed {
     let refused = |hint: Hint| {
         let what = format!("`{}` cannot be allowed", safe(text));
         ControlRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, what)

@@ -2,14 +2,14 @@
 
 use parking_lot::Mutex;
 
-use crate::app::{Advise as _, Context as _, Failure};
-use crate::config::Config;
-use crate::export::Exporter;
-use crate::server::SharedState;
+use crate::{Advise as _, Context as _, Failure};
+use gateway_config::Config;
+use gateway_export::Exporter;
+use gateway_server::SharedState;
 
 /// The exports of a gateway.
 #[derive(Default)]
-pub(crate) struct Exports(Mutex<Running>);
+pub struct Exports(Mutex<Running>);
 
 #[derive(Default)]
 struct Running {
@@ -27,7 +27,7 @@ struct Running {
 
 /// The exports that a configuration adds or changes, ready to begin. If dropped, they never begin.
 #[derive(Default)]
-pub(crate) struct ExportChange(Vec<Exporter>);
+pub struct ExportChange(Vec<Exporter>);
 
 impl Exports {
     /// Starts to export new records of the audit log and, if it `resumes`, those that an earlier
@@ -35,7 +35,7 @@ impl Exports {
     ///
     /// # Errors
     /// Returns a [`Failure`] if an export cannot be set up. An unreachable server is no failure.
-    pub(crate) fn start(
+    pub fn start(
         &self,
         shared: &SharedState,
         config: &Config,
@@ -52,11 +52,7 @@ impl Exports {
     ///
     /// # Errors
     /// As [`Exports::start`].
-    pub(crate) fn prepare(
-        &self,
-        shared: &SharedState,
-        config: &Config,
-    ) -> Result<ExportChange, Failure> {
+    pub fn prepare(&self, shared: &SharedState, config: &Config) -> Result<ExportChange, Failure> {
         let running = self.0.lock();
         let is_new = |settings: &&_| {
             let mut live = running.live.iter();
@@ -78,7 +74,7 @@ impl Exports {
 
     /// Puts the exports of a configuration in force, without waiting for others to end. Returns the
     /// servers of those that begin, and of those that end.
-    pub(crate) fn change(
+    pub fn change(
         &self,
         shared: &SharedState,
         config: &Config,
@@ -96,7 +92,7 @@ impl Exports {
     }
 
     /// Ends the exports. All together have a few seconds for what is still to be sent.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         let over = Running {
             is_over: true,
             ..Running::default()

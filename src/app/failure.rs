@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use http::StatusCode;
 
-use crate::config::{ConfigError, Diagnostic, Severity};
-use crate::files::Unfit;
-use crate::grant::ControlRefusal;
+use gateway_config::{ConfigError, Diagnostic, Severity};
+use gateway_files::Unfit;
+use gateway_grant::ControlRefusal;
 
 /// Exit codes that do not come from a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Failure {
 
     /// Creates a failure from an error. The error's sources become the reason.
     pub fn of(what: impl Into<String>, error: &dyn std::error::Error) -> Self {
-        Self::new(what).because(crate::server::chain(error))
+        Self::new(what).because(gateway_server::chain(error))
     }
 
     /// Begins the message with the refusal of the change, and with the generation that stays in
@@ -139,7 +139,7 @@ impl Failure {
 }
 
 /// Turns an error into a failure that says what failed. The error becomes the reason.
-pub(crate) trait Context<T> {
+pub trait Context<T> {
     /// Says what happened.
     fn context(self, what: impl Into<String>) -> Result<T, Failure>;
 }
@@ -151,7 +151,7 @@ impl<T, E: std::error::Error> Context<T> for Result<T, E> {
 }
 
 /// Adds to the failure of a result.
-pub(crate) trait Advise {
+pub trait Advise {
     /// As [`Failure::next`].
     fn advise(self, next: impl Into<String>) -> Self;
     /// As [`Failure::coded`].

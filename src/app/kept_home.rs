@@ -12,18 +12,18 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::app::settings::profile::Profile;
-use crate::app::write::write;
-use crate::app::{Failure, Terminal, safe};
-use crate::config::state;
-use crate::files::private_folder;
-use crate::launch::home_files::HomeFile;
-use crate::launch::kept::{self, Dropped};
-use crate::launch::{Kept, MountPlan, Plan, User, exact, removal};
+use crate::settings::profile::Profile;
+use crate::write::write;
+use crate::{Failure, Terminal, safe};
+use gateway_config::state;
+use gateway_files::private_folder;
+use gateway_launch::home_files::HomeFile;
+use gateway_launch::kept::{self, Dropped};
+use gateway_launch::{Kept, MountPlan, Plan, User, exact, removal};
 
 /// The kept folders of a project's home.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct KeptHome {
+pub struct KeptHome {
     /// `PROJECT/home`, or a folder of its own for each further user that root runs commands as.
     #[serde(with = "exact::one")]
     folder: PathBuf,
@@ -78,7 +78,7 @@ impl KeptHome {
             Failure::new(format!("the agent's home cannot be kept in `{place}`"))
                 .because(why)
                 .next("run it without: `--profile none`")
-                .coded(crate::launch::LAUNCHER_FAILED)
+                .coded(gateway_launch::LAUNCHER_FAILED)
         };
         if fresh && self.folder.exists() {
             self.forget().map_err(|error| failed(error.to_string()))?;
@@ -293,7 +293,7 @@ impl KeptHome {
 
 /// Returns the folder of one kind of kept data for a project: one for the user, and one for each
 /// further user that root runs commands as.
-pub(crate) fn place(project: &Path, plan: &Plan, kind: &str) -> Option<PathBuf> {
+pub fn place(project: &Path, plan: &Plan, kind: &str) -> Option<PathBuf> {
     let granted = state::granted_for(project, None)?;
     let uid = plan.user().uid;
     let name = if rustix::process::geteuid().as_raw() == uid {
@@ -316,7 +316,7 @@ fn copied(names: &[PathBuf], mounts: &MountPlan) -> Vec<PathBuf> {
 }
 
 /// Creates folders of these names that only the command's user can enter.
-pub(crate) fn own_folders(folder: &Path, names: &[PathBuf], user: User) -> io::Result<Vec<Kept>> {
+pub fn own_folders(folder: &Path, names: &[PathBuf], user: User) -> io::Result<Vec<Kept>> {
     let make = |name: &PathBuf| {
         let (name, folder) = (name.clone(), folder.join(name));
         own_folder(&folder, user).map(|()| Kept { name, folder })

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::app::{Context as _, Failure};
-use crate::config::{Config, state};
-use crate::launch;
-use crate::names::{SessionId, hex, real_path};
+use crate::{Context as _, Failure};
+use gateway_config::{Config, state};
+use gateway_launch as launch;
+use gateway_names::{SessionId, hex, real_path};
 
 /// Returns the id of a project's record, made from the user who runs the gateway, the user who runs
 /// the command, and the folder. It does not reveal the folder's name.
-pub(crate) fn project_id(folder: &Path, user: Option<&str>) -> SessionId {
+pub fn project_id(folder: &Path, user: Option<&str>) -> SessionId {
     let own = rustix::process::geteuid().as_raw().to_be_bytes();
     let parts = [
         &own[..],
@@ -35,7 +35,7 @@ pub(crate) fn project_id(folder: &Path, user: Option<&str>) -> SessionId {
 ///
 /// A home, a folder that contains it and a folder of another user are not projects of all that is
 /// below them.
-pub(crate) fn project_folders(folder: &Path) -> impl Iterator<Item = &Path> {
+pub fn project_folders(folder: &Path) -> impl Iterator<Item = &Path> {
     let home = state::home().and_then(|home| real_path(home).ok());
     let own = rustix::process::geteuid().as_raw();
     let may_be = move |above: &&Path| {
@@ -48,7 +48,7 @@ pub(crate) fn project_folders(folder: &Path) -> impl Iterator<Item = &Path> {
 }
 
 /// Whether a folder lies in a folder that the command may change.
-pub(crate) fn changeable(config: &Config, folder: &Path) -> Result<bool, Failure> {
+pub fn changeable(config: &Config, folder: &Path) -> Result<bool, Failure> {
     let is_shared = |shared: &PathBuf| {
         let real = real_path(shared);
         folder.starts_with(shared) || real.is_ok_and(|real| folder.starts_with(real))
@@ -57,12 +57,12 @@ pub(crate) fn changeable(config: &Config, folder: &Path) -> Result<bool, Failure
 }
 
 /// Returns the project of the working directory: its repository, else the folder alone.
-pub(crate) fn project() -> Result<PathBuf, Failure> {
+pub fn project() -> Result<PathBuf, Failure> {
     let home = state::home().and_then(|home| real_path(home).ok());
     Ok(launch::project_of(&working_directory()?, home.as_deref()))
 }
 
 /// Returns the working directory, with links resolved.
-pub(crate) fn working_directory() -> Result<PathBuf, Failure> {
+pub fn working_directory() -> Result<PathBuf, Failure> {
     std::env::current_dir().context("the working directory is gone")
 }

@@ -8,20 +8,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
-use crate::app::Failure;
-use crate::config::Config;
-use crate::control::RevocationHits;
-use crate::credential::login::{LoginPlace, TokenKind, file};
-use crate::credential::{ReferenceMalformed, RevokedSecrets, SecretRef, preset, variable_name};
-use crate::files::{self, Unfit};
-use crate::names::SecretLabel;
-use crate::server::SharedState;
-use crate::state::{FingerprintKey, KnownOfSecret, RevokedFile, RevokedSecret};
-use crate::token::PrefixId;
+use crate::Failure;
+use gateway_config::Config;
+use gateway_control::RevocationHits;
+use gateway_credential::login::{LoginPlace, TokenKind, file};
+use gateway_credential::{ReferenceMalformed, RevokedSecrets, SecretRef, preset, variable_name};
+use gateway_files::{self as files, Unfit};
+use gateway_names::SecretLabel;
+use gateway_server::SharedState;
+use gateway_state::{FingerprintKey, KnownOfSecret, RevokedFile, RevokedSecret};
+use gateway_token::PrefixId;
 
 /// The revocations for every gateway of this user.
 #[derive(Default)]
-pub(crate) struct KeptRevocations {
+pub struct KeptRevocations {
     file: Option<RevokedFile>,
     held: Mutex<HeldRevocations>,
     /// How many connections were severed before their revocation was reported.
@@ -40,7 +40,7 @@ struct HeldRevocations {
 
 impl KeptRevocations {
     /// Uses the revocations of a file.
-    pub(crate) fn kept_in(path: Option<PathBuf>) -> Self {
+    pub fn kept_in(path: Option<PathBuf>) -> Self {
         Self {
             file: path.map(RevokedFile::at),
             ..Self::default()
@@ -51,7 +51,7 @@ impl KeptRevocations {
     ///
     /// # Errors
     /// As [`KeptRevocations::obey`] and [`KeptRevocations::refuse_own`].
-    pub(crate) fn begin(&self, shared: &SharedState, config: &Config) -> Result<(), Failure> {
+    pub fn begin(&self, shared: &SharedState, config: &Config) -> Result<(), Failure> {
         if let Some(file) = &self.file
             && let Some(told) = put_aside(file)?
         {
@@ -66,7 +66,7 @@ impl KeptRevocations {
     ///
     /// # Errors
     /// Returns a [`Failure`] if revocations cannot be read.
-    pub(crate) fn own_uses(&self, config: &Config) -> Result<Vec<(String, String)>, Failure> {
+    pub fn own_uses(&self, config: &Config) -> Result<Vec<(String, String)>, Failure> {
         let Some(file) = &self.file else {
             return Ok(Vec::new());
         };
@@ -87,7 +87,7 @@ impl KeptRevocations {
     ///
     /// # Errors
     /// Returns a [`Failure`] that names the secret, or as [`KeptRevocations::own_uses`].
-    pub(crate) fn refuse_own(&self, config: &Config) -> Result<(), Failure> {
+    pub fn refuse_own(&self, config: &Config) -> Result<(), Failure> {
         let Some((does, from)) = self.own_uses(config)?.pop() else {
             return Ok(());
         };
@@ -101,7 +101,7 @@ impl KeptRevocations {
     ///
     /// # Errors
     /// Returns a [`Failure`] if they cannot be read. The known ones then stay in force.
-    pub(crate) fn obey(&self, shared: &SharedState) -> Result<(), Failure> {
+    pub fn obey(&self, shared: &SharedState) -> Result<(), Failure> {
         let severed = self.obey_with(&mut self.held.lock(), shared)?;
         self.untold.fetch_add(severed, Ordering::Relaxed);
         Ok(())
@@ -163,7 +163,7 @@ impl KeptRevocations {
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be stored. The secret is revoked here all the same.
-    pub(crate) fn keep(
+    pub fn keep(
         &self,
         label: &SecretLabel,
         shared: &SharedState,
@@ -191,7 +191,7 @@ impl KeptRevocations {
     ///
     /// # Errors
     /// Returns a [`Failure`] if this cannot be stored. Nothing has changed then.
-    pub(crate) fn restore(
+    pub fn restore(
         &self,
         label: &SecretLabel,
         shared: &SharedState,
@@ -212,7 +212,7 @@ impl KeptRevocations {
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be stored.
-    pub(crate) fn keep_token(&self, id: PrefixId) -> Result<(), Failure> {
+    pub fn keep_token(&self, id: PrefixId) -> Result<(), Failure> {
         let nowhere = || Failure::no_state_folder("there is no state to keep it in");
         let file = self.file.as_ref().ok_or_else(nowhere)?;
         let kept = file.revoke_token(&id);
@@ -225,7 +225,7 @@ impl KeptRevocations {
 ///
 /// # Errors
 /// Returns a [`Failure`] if this cannot be stored. Nothing has changed then.
-pub(crate) fn revoke_in(file: &RevokedFile, label: &SecretLabel) -> Result<(), Failure> {
+pub fn revoke_in(file: &RevokedFile, label: &SecretLabel) -> Result<(), Failure> {
     let unusable = |unfit| unusable(file, &unfit);
     let places = meant(label.as_str());
     let known = KnownOfSecret {
@@ -240,7 +240,7 @@ pub(crate) fn revoke_in(file: &RevokedFile, label: &SecretLabel) -> Result<(), F
 ///
 /// # Errors
 /// Returns a [`Failure`] if this fails.
-pub(crate) fn put_aside(file: &RevokedFile) -> Result<Option<String>, Failure> {
+pub fn put_aside(file: &RevokedFile) -> Result<Option<String>, Failure> {
     let aside = file.put_aside().map_err(|unfit| unusable(file, &unfit))?;
     Ok(aside.map(|aside| {
         format!(
@@ -252,7 +252,7 @@ pub(crate) fn put_aside(file: &RevokedFile) -> Result<Option<String>, Failure> {
 }
 
 /// Returns the places meant by a place, a variable, or the name of a known credential or login.
-pub(crate) fn meant(label: &str) -> BTreeSet<String> {
+pub fn meant(label: &str) -> BTreeSet<String> {
     let mut places = BTreeSet::new();
     if let Some(login) = label.strip_prefix("login:") {
         // The tokens of a login end together.
@@ -316,7 +316,7 @@ fn tokens_of(login: &str, key: &FingerprintKey) -> Vec<String> {
 const ROUNDS: usize = 4;
 
 /// Returns the failure that the file of revocations cannot be used.
-pub(crate) fn unusable(file: &RevokedFile, unfit: &Unfit) -> Failure {
+pub fn unusable(file: &RevokedFile, unfit: &Unfit) -> Failure {
     let path = file.path().display();
     let what = format!("what is revoked cannot be read or kept in {path}");
     Failure::of(what, unfit).next("mend that file or its folder: every gateway of yours reads it")

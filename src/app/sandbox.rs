@@ -3,30 +3,30 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::app::kept_home::KeptHome;
-use crate::app::listen::names;
-use crate::app::listen::sandbox_ports::BoundPorts;
-use crate::app::login::{login_files, run_logins};
-use crate::app::process::serving;
-use crate::app::process::signals::Signals;
-use crate::app::reload::generation::EXEC;
-use crate::app::reload::source::Applied;
-use crate::app::settings::seeds::Seed;
-use crate::app::{App, Context as _, Failure, Terminal, control};
-use crate::config::state;
-use crate::intercept::nss;
-use crate::intercept::{SessionCa, serve_tcp, serve_udp};
-use crate::launch::enroll::{GatewayEnd, Listeners, Ready};
-use crate::launch::home_files::HomeFile;
-use crate::launch::repository::RepositoryCheck;
-use crate::launch::{First, JoinSender};
-use crate::names::{SYSTEM_BUNDLES, SessionId};
-use crate::server::{ListenerMode, SessionListener, Worker, chain};
-use crate::session::Session;
+use crate::kept_home::KeptHome;
+use crate::listen::names;
+use crate::listen::sandbox_ports::BoundPorts;
+use crate::login::{login_files, run_logins};
+use crate::process::serving;
+use crate::process::signals::Signals;
+use crate::reload::generation::EXEC;
+use crate::reload::source::Applied;
+use crate::settings::seeds::Seed;
+use crate::{App, Context as _, Failure, Terminal, control};
+use gateway_config::state;
+use gateway_intercept::nss;
+use gateway_intercept::{SessionCa, serve_tcp, serve_udp};
+use gateway_launch::enroll::{GatewayEnd, Listeners, Ready};
+use gateway_launch::home_files::HomeFile;
+use gateway_launch::repository::RepositoryCheck;
+use gateway_launch::{First, JoinSender};
+use gateway_names::{SYSTEM_BUNDLES, SessionId};
+use gateway_server::{ListenerMode, SessionListener, Worker, chain};
+use gateway_session::Session;
 
 /// Reports the outcome of a reload after a file changed. The terminal belongs to the command, so
 /// only a refusal is shown.
-pub(crate) fn tell(outcome: Result<Applied, Failure>) {
+pub fn tell(outcome: Result<Applied, Failure>) {
     match outcome {
         Ok(applied) => tracing::info!("{applied}"),
         Err(failure) => tracing::error!("{failure}"),
@@ -34,7 +34,7 @@ pub(crate) fn tell(outcome: Result<Applied, Failure>) {
 }
 
 /// Serves the sandbox. Returns a handle of its first process, and the guards of what serves it.
-pub(crate) async fn start(
+pub async fn start(
     gateway: &GatewayEnd,
     app: &Arc<App>,
     check: &mut Option<RepositoryCheck>,
@@ -129,7 +129,7 @@ fn serve_network(
 }
 
 /// Returns the phantoms of every session here.
-pub(crate) fn phantoms(app: &App) -> Vec<String> {
+pub fn phantoms(app: &App) -> Vec<String> {
     let sessions = app.shared.sessions.all();
     let issued = sessions.iter().flat_map(|session| {
         let held = session.phantoms();
@@ -186,7 +186,7 @@ fn bundle(ca: &str) -> Vec<u8> {
 
 /// Lives until the launcher exits. SIGHUP reloads; all other signals are ignored by this process,
 /// because the launcher passes them on to the command.
-pub(crate) async fn live(
+pub async fn live(
     gateway: GatewayEnd,
     app: &Arc<App>,
     terminal: Option<&Terminal>,
@@ -209,7 +209,7 @@ pub(crate) async fn live(
 }
 
 /// Waits until the launcher exits, which closes its end of the socket.
-pub(crate) async fn gone(gateway: GatewayEnd) {
+pub async fn gone(gateway: GatewayEnd) {
     let socket = OwnedFd::from(gateway);
     // Nothing is sent after the enrolment. But if the sandbox was refused in advance, a hello may
     // still arrive.

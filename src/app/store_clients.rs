@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::app::Failure;
-use crate::config::Config;
-use crate::credential::{HttpClient, Vault, VaultSettings};
-use crate::message::Origin;
-use crate::origin::{ClientIdentity, StoreClient};
+use crate::Failure;
+use gateway_config::Config;
+use gateway_credential::{HttpClient, Vault, VaultSettings};
+use gateway_message::Origin;
+use gateway_origin::{ClientIdentity, StoreClient};
 
 /// Creates the Vault client and its connection settings.
-pub(crate) fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
+pub fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
     let identity = settings
         .client_certificate()
         .map(|(chain, key)| ClientIdentity {
@@ -32,7 +32,7 @@ pub fn failed(what: &str, error: &dyn std::error::Error) -> Failure {
 }
 
 /// Creates the client for a server of an issuer.
-pub(crate) fn issuer(config: &Config, server: &Origin) -> Result<Arc<dyn HttpClient>, Failure> {
+pub fn issuer(config: &Config, server: &Origin) -> Result<Arc<dyn HttpClient>, Failure> {
     let servers = vec![server.clone()];
     let way = config.store_way(&servers);
     let client = StoreClient::new(servers, Vec::new(), None, way);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::app::Failure;
+use crate::Failure;
 
 /// Replaces a file atomically: a reader sees either the old one or the new one.
 ///
@@ -17,7 +17,7 @@ pub fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
 }
 
 /// A file that was written as `NAME.new`, next to the one that it replaces. It is removed on drop.
-pub(crate) struct WrittenFile {
+pub struct WrittenFile {
     path: PathBuf,
     beside: PathBuf,
 }
@@ -29,7 +29,7 @@ impl WrittenFile {
     ///
     /// # Errors
     /// Returns a [`Failure`] that names the file.
-    pub(crate) fn new(path: &Path, content: &[u8], mode: u32) -> Result<Option<Self>, Failure> {
+    pub fn new(path: &Path, content: &[u8], mode: u32) -> Result<Option<Self>, Failure> {
         if holds(path, content).is_ok_and(|holds| holds) {
             return Ok(None);
         }
@@ -67,7 +67,7 @@ impl WrittenFile {
     ///
     /// # Errors
     /// As [`WrittenFile::new`].
-    pub(crate) fn replace(self) -> Result<(), Failure> {
+    pub fn replace(self) -> Result<(), Failure> {
         let replaced = std::fs::rename(&self.beside, &self.path);
         replaced.map_err(|error| unwritten(&self.path, &error))
     }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use socket2::{Domain, Socket, Type};
 
-use crate::app::Failure;
-use crate::config::{Listener, ListenerAddress, ListenerKind};
-use crate::files::SocketFile;
-use crate::server::BoundSocket;
+use crate::Failure;
+use gateway_config::{Listener, ListenerAddress, ListenerKind};
+use gateway_files::SocketFile;
+use gateway_server::BoundSocket;
 
 /// The length of the queue of connections to be accepted.
 const BACKLOG: i32 = 4096;
@@ -136,7 +136,7 @@ fn copies(
 ///
 /// # Errors
 /// As [`copies`].
-pub(crate) fn check_name(name: &str, listener: &Listener) -> Result<(), Failure> {
+pub fn check_name(name: &str, listener: &Listener) -> Result<(), Failure> {
     // Without `FileDescriptorName=`, the name is the socket unit's.
     let named = !name.is_empty() && name != "unknown" && !name.ends_with(".socket");
     if named && name != listener.session.as_str() {
@@ -184,7 +184,7 @@ fn questions(listener: &Listener) -> Result<Option<UdpSocket>, Failure> {
 ///
 /// # Errors
 /// The error of the system.
-pub(crate) fn socket(
+pub fn socket(
     address: SocketAddr,
     of: &ListenerKind,
     kind: Type,

@@ -4,19 +4,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::app::listen::publish::Publication;
-use crate::app::{App, Failure, SessionOf, Whose};
-use crate::config::{Config, ListenerSession};
-use crate::credential::login::Login;
-use crate::intercept::Caller;
-use crate::names::SessionId;
-use crate::server::LivePair;
-use crate::session::{EndReason, Session};
-use crate::state::SessionRecord;
+use crate::listen::publish::Publication;
+use crate::{App, Failure, SessionOf, Whose};
+use gateway_config::{Config, ListenerSession};
+use gateway_credential::login::Login;
+use gateway_intercept::Caller;
+use gateway_names::SessionId;
+use gateway_server::LivePair;
+use gateway_session::{EndReason, Session};
+use gateway_state::SessionRecord;
 
 impl App {
     /// Finds or creates the sessions of callers, one after another, for ever.
-    pub(crate) async fn serve_callers(self: Arc<Self>) {
+    pub async fn serve_callers(self: Arc<Self>) {
         let Some(mut asked) = self.listening.asks().asked() else {
             return;
         };
@@ -43,7 +43,7 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] if a record cannot be read.
-    pub(crate) async fn makes_room(&self, most: usize) -> Result<bool, Failure> {
+    pub async fn makes_room(&self, most: usize) -> Result<bool, Failure> {
         let over = self.listening.over_most(most);
         for over in over.iter().flatten() {
             if self.stays_over(over).await? {
@@ -114,7 +114,7 @@ impl App {
     ///
     /// # Errors
     /// As [`App::open`], or if a file for its workload cannot be written.
-    pub(crate) async fn open_beside(
+    pub async fn open_beside(
         &self,
         (config, logins): (&Config, &[Login]),
         one: SessionOf<'_>,

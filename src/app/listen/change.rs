@@ -7,31 +7,31 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::listen::bind;
-use crate::app::listen::bind::BoundListener;
-use crate::app::listen::listeners::{Listening, OpenListener};
-use crate::app::listen::names;
-use crate::app::listen::publish::Publication;
-use crate::app::session::recalled::OpenedSession;
-use crate::app::session::renewal::record_end;
-use crate::app::settings::project_file;
-use crate::app::{App, Context as _, Failure, Whose, made_by_operator};
-use crate::config::{Config, Listener, ListenerJwt, ListenerKind};
-use crate::credential::Stores;
-use crate::intercept::{ClientVerifier, DoorTls, Evidence, JwtVerifier, Passwords, UserPassword};
-use crate::names::{ReasonCode, SessionId};
-use crate::server::{
+use crate::listen::bind;
+use crate::listen::bind::BoundListener;
+use crate::listen::listeners::{Listening, OpenListener};
+use crate::listen::names;
+use crate::listen::publish::Publication;
+use crate::session::recalled::OpenedSession;
+use crate::session::renewal::record_end;
+use crate::settings::project_file;
+use crate::{App, Context as _, Failure, Whose, made_by_operator};
+use gateway_config::{Config, Listener, ListenerJwt, ListenerKind};
+use gateway_credential::Stores;
+use gateway_intercept::{ClientVerifier, DoorTls, Evidence, JwtVerifier, Passwords, UserPassword};
+use gateway_names::{ReasonCode, SessionId};
+use gateway_server::{
     CallerSessions, ListenerMode, ListenerSessions, ListenerSlot, ListeningSocket, LivePair,
     SessionListener, SharedState, Snapshot,
 };
-use crate::session::Session;
+use gateway_session::Session;
 
 /// The listeners that a configuration changes. Nothing is in force yet, and every step that can
 /// fail is done.
 #[derive(Default)]
-pub(crate) struct ListenerChange {
+pub struct ListenerChange {
     /// The sessions that listeners gain.
-    pub(crate) opened: Vec<OpenedSession>,
+    pub opened: Vec<OpenedSession>,
     /// Each added listener with its sockets: one for each worker, in their order.
     added: Vec<(OpenListener, Vec<ListeningSocket>, Option<UdpSocket>)>,
     kept: Vec<(OpenListener, SlotChange)>,
@@ -54,7 +54,7 @@ impl App {
     /// # Errors
     /// Returns a [`Failure`] if an address, a password or a session cannot be had. The listeners
     /// are then unchanged.
-    pub(crate) async fn change_listeners(
+    pub async fn change_listeners(
         &self,
         next: &Snapshot,
         config: &Config,
@@ -144,7 +144,7 @@ impl App {
     /// # Errors
     /// As [`App::change_listeners`], or if a file for workloads cannot be written. Nothing has
     /// changed then.
-    pub(crate) async fn open_listeners<T>(
+    pub async fn open_listeners<T>(
         &self,
         bound: Vec<BoundListener>,
         before: impl FnOnce() -> Result<T, Failure>,
@@ -265,20 +265,20 @@ impl App {
 
 impl ListenerChange {
     /// Returns the addresses of the added listeners.
-    pub(crate) fn added(&self) -> Vec<String> {
+    pub fn added(&self) -> Vec<String> {
         let added = self.added.iter();
         let address = |(one, ..): &(OpenListener, _, _)| one.known.address.to_string();
         added.map(address).collect()
     }
 
     /// Returns the addresses of the removed listeners.
-    pub(crate) fn removed(&self) -> Vec<String> {
+    pub fn removed(&self) -> Vec<String> {
         let removed = self.removed.iter();
         removed.map(|one| one.known.address.to_string()).collect()
     }
 
     /// Changes the groups of sessions from a generation on, before it is in force.
-    pub(crate) fn regroup(&self, since: u64) {
+    pub fn regroup(&self, since: u64) {
         for (session, groups) in &self.regrouped {
             session.regroup(since, groups);
         }
@@ -286,7 +286,7 @@ impl ListenerChange {
 
     /// Puts the listeners in force. Returns the sessions that lost their last listener, and the
     /// slots that may still give them connections.
-    pub(crate) fn apply(
+    pub fn apply(
         self,
         shared: &SharedState,
         listening: &Listening,
@@ -326,11 +326,7 @@ impl ListenerChange {
 impl App {
     /// Ends a session that lost its last listener, once its connections have ended, including those
     /// that waited to be accepted. If a listener gets it again meanwhile, it lives on.
-    pub(crate) async fn retire(
-        self: Arc<Self>,
-        session: Arc<Session>,
-        closing: Arc<[Arc<ListenerSlot>]>,
-    ) {
+    pub async fn retire(self: Arc<Self>, session: Arc<Session>, closing: Arc<[Arc<ListenerSlot>]>) {
         while let Some(left) = self.listening.left(&session) {
             let most = self.shared.look().limits.drain_timeout + CUT_WITHIN;
             let is_closed = !closing.iter().any(|slot| slot.is_open());
@@ -374,7 +370,7 @@ fn is_another(one: &Listener, other: &Listener) -> bool {
 }
 
 /// Returns the socket of a listener's tailnet, and why it identifies no client now, if it fails.
-pub(crate) async fn unseen(known: &Listener) -> Option<(&Path, String)> {
+pub async fn unseen(known: &Listener) -> Option<(&Path, String)> {
     let tailnet = known.who.iter().find_map(Evidence::tailnet)?;
     let why = tailnet.works().await.err()?;
     let what = format!("the tailnet shows nobody at {}: {why}", known.address);
@@ -430,7 +426,7 @@ fn refuse_inherited(open: &[OpenListener], config: &Config) -> Result<(), Failur
 ///
 /// # Errors
 /// Returns a [`Failure`] that says how to add one.
-pub(crate) fn refuse_none(config: &Config) -> Result<(), Failure> {
+pub fn refuse_none(config: &Config) -> Result<(), Failure> {
     if !config.listeners.is_empty() {
         return Ok(());
     }

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use http::{Request, StatusCode};
 use zeroize::Zeroizing;
 
-use crate::app::listen::listeners::OpenListener;
-use crate::app::store_clients;
-use crate::app::{App, Failure};
-use crate::config::Config;
-use crate::credential::login::TokenEndpoint;
-use crate::intercept::JwtKeys;
-use crate::server::chain;
+use crate::listen::listeners::OpenListener;
+use crate::store_clients;
+use crate::{App, Failure};
+use gateway_config::Config;
+use gateway_credential::login::TokenEndpoint;
+use gateway_intercept::JwtKeys;
+use gateway_server::chain;
 
 impl App {
     /// Keeps the issuer's keys of each listener up to date, for ever.
-    pub(crate) async fn ask_issuers(self: Arc<Self>) {
+    pub async fn ask_issuers(self: Arc<Self>) {
         loop {
             for open in self.listening.open() {
                 let listener = open.slot.listener();
@@ -45,7 +45,7 @@ impl App {
 ///
 /// # Errors
 /// Returns a [`Failure`] if they cannot be had.
-pub(crate) async fn keys_at(config: &Config, url: &TokenEndpoint) -> Result<JwtKeys, Failure> {
+pub async fn keys_at(config: &Config, url: &TokenEndpoint) -> Result<JwtKeys, Failure> {
     let client = store_clients::issuer(config, &url.origin)?;
     let request = Request::get(&url.path).body(Zeroizing::default());
     let request = request.map_err(|error| Failure::new(error.to_string()))?;
@@ -58,7 +58,7 @@ pub(crate) async fn keys_at(config: &Config, url: &TokenEndpoint) -> Result<JwtK
 }
 
 /// Returns why a listener accepts no JWT now, if it accepts JWTs at all.
-pub(crate) fn without_keys(open: &OpenListener) -> Option<String> {
+pub fn without_keys(open: &OpenListener) -> Option<String> {
     let listener = open.slot.listener();
     let url = open.known.jwt.as_ref()?.url()?;
     let is_without = !listener.jwts()?.has_keys();

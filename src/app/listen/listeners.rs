@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use crate::app::session::recalled::OpenedSession;
-use crate::config::{Config, Listener};
-use crate::intercept::{Responder, SessionCa};
-use crate::names::SessionId;
-use crate::server::{AskedSession, ListenerSlot, LivePair, LiveSessions, Worker};
-use crate::session::Session;
+use crate::session::recalled::OpenedSession;
+use gateway_config::{Config, Listener};
+use gateway_intercept::{Responder, SessionCa};
+use gateway_names::SessionId;
+use gateway_server::{AskedSession, ListenerSlot, LivePair, LiveSessions, Worker};
+use gateway_session::Session;
 
 /// The channel of requests for callers' sessions.
-pub(crate) struct CallerAsks {
+pub struct CallerAsks {
     /// The sender, for listeners.
-    pub(crate) asks: mpsc::Sender<AskedSession>,
+    pub asks: mpsc::Sender<AskedSession>,
     asked: Mutex<Option<mpsc::Receiver<AskedSession>>>,
 }
 
@@ -31,7 +31,7 @@ impl Default for CallerAsks {
 
 impl CallerAsks {
     /// Returns the receiver of the requests. Only the first call gets it.
-    pub(crate) fn asked(&self) -> Option<mpsc::Receiver<AskedSession>> {
+    pub fn asked(&self) -> Option<mpsc::Receiver<AskedSession>> {
         self.asked.lock().take()
     }
 }
@@ -86,56 +86,56 @@ impl LiveSession {
 
 /// A listener that connections reach.
 #[derive(Clone)]
-pub(crate) struct OpenListener {
+pub struct OpenListener {
     pub(crate) known: Listener,
     /// The name that the service manager passed its socket with.
-    pub(crate) inherited: Option<String>,
+    pub inherited: Option<String>,
     pub(crate) slot: Arc<ListenerSlot>,
 }
 
 impl Listening {
     /// Serves listeners on these workers from now on.
-    pub(crate) fn on(&self, workers: Vec<Arc<Worker>>) {
+    pub fn on(&self, workers: Vec<Arc<Worker>>) {
         self.now.lock().workers = workers;
     }
 
     /// Forgets the workers, which are ending.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.now.lock().workers.clear();
     }
 
     /// Returns the workers, one for each thread.
-    pub(crate) fn workers(&self) -> Vec<Arc<Worker>> {
+    pub fn workers(&self) -> Vec<Arc<Worker>> {
         self.now.lock().workers.clone()
     }
 
     /// Returns the DNS servers of sessions.
-    pub(crate) fn names(&self) -> &Arc<KnownNames> {
+    pub fn names(&self) -> &Arc<KnownNames> {
         &self.names
     }
 
     /// Returns the listeners that connections reach.
-    pub(crate) fn open(&self) -> Vec<OpenListener> {
+    pub fn open(&self) -> Vec<OpenListener> {
         self.now.lock().open.clone()
     }
 
     /// Returns the session of this id and its CA, if a listener has or had it.
-    pub(crate) fn session(&self, id: &SessionId) -> Option<LivePair> {
+    pub fn session(&self, id: &SessionId) -> Option<LivePair> {
         self.live.get(id)
     }
 
     /// Returns the channel of requests for callers' sessions.
-    pub(crate) fn asks(&self) -> &CallerAsks {
+    pub fn asks(&self) -> &CallerAsks {
         &self.asks
     }
 
     /// Returns the sessions that listeners have or had.
-    pub(crate) fn live(&self) -> &Arc<LiveSessions> {
+    pub fn live(&self) -> &Arc<LiveSessions> {
         &self.live
     }
 
     /// Returns the sessions of a configuration's listeners once it is in force.
-    pub(crate) fn sessions_of(&self, config: &Config, opened: &[OpenedSession]) -> Vec<LivePair> {
+    pub fn sessions_of(&self, config: &Config, opened: &[OpenedSession]) -> Vec<LivePair> {
         let now = self.now.lock();
         let stays = |live: &&LiveSession| config.listeners.iter().any(|known| live.is_of(known));
         let live = now.sessions.iter().filter(stays);
@@ -145,7 +145,7 @@ impl Listening {
     }
 
     /// Returns how long no listener has had the session; `None` if one has it, or it was forgotten.
-    pub(crate) fn left(&self, session: &Session) -> Option<Duration> {
+    pub fn left(&self, session: &Session) -> Option<Duration> {
         let now = self.now.lock();
         let mut live = now.sessions.iter();
         let found = live.find(|live| std::ptr::eq(&*live.session, session));
@@ -153,7 +153,7 @@ impl Listening {
     }
 
     /// Returns the sessions of callers.
-    pub(crate) fn of_callers(&self) -> Vec<Arc<Session>> {
+    pub fn of_callers(&self) -> Vec<Arc<Session>> {
         let now = self.now.lock();
         let all = now.sessions.iter().filter(|live| live.session.is_callers());
         all.map(|live| live.session.clone()).collect()
@@ -161,7 +161,7 @@ impl Listening {
 
     /// Checks that there may be one more session of a caller or an operator. Returns those that are
     /// over and must give way; `None` if the limit is reached and none is over.
-    pub(crate) fn over_most(&self, most: usize) -> Option<Vec<Arc<Session>>> {
+    pub fn over_most(&self, most: usize) -> Option<Vec<Arc<Session>>> {
         let mut all: Vec<_> = {
             let now = self.now.lock();
             let is_made = |one: &&LiveSession| {
@@ -179,14 +179,14 @@ impl Listening {
     }
 
     /// Adds the session of a caller, or one that an operator created.
-    pub(crate) fn gain(&self, opened: &OpenedSession) {
+    pub fn gain(&self, opened: &OpenedSession) {
         let mut now = self.now.lock();
         self.live.gain(opened.live());
         now.sessions.push(opened.into());
     }
 
     /// Forgets a session.
-    pub(crate) fn forget(&self, session: &Session) {
+    pub fn forget(&self, session: &Session) {
         let mut now = self.now.lock();
         self.live.forget(session);
         now.sessions
@@ -198,11 +198,7 @@ impl Listening {
 
     /// Replaces the listeners, and adds the sessions that they gained. Returns the sessions that
     /// lost their last listener.
-    pub(crate) fn replace(
-        &self,
-        open: Vec<OpenListener>,
-        opened: &[OpenedSession],
-    ) -> Vec<Arc<Session>> {
+    pub fn replace(&self, open: Vec<OpenListener>, opened: &[OpenedSession]) -> Vec<Arc<Session>> {
         let mut now = self.now.lock();
         opened.iter().for_each(|one| self.live.gain(one.live()));
         now.sessions.extend(opened.iter().map(LiveSession::from));

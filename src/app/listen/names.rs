@@ -2,16 +2,16 @@
 
 use std::sync::{Arc, Once};
 
-use crate::app::App;
-use crate::app::process::serving;
-use crate::config::SandboxDns;
-use crate::intercept::{Responder, Synthetic};
-use crate::names::SessionId;
-use crate::policy::Asker;
-use crate::server::{SessionNames, SharedState};
+use crate::App;
+use crate::process::serving;
+use gateway_config::SandboxDns;
+use gateway_intercept::{Responder, Synthetic};
+use gateway_names::SessionId;
+use gateway_policy::Asker;
+use gateway_server::{SessionNames, SharedState};
 
 /// Returns a function that creates each session's DNS server on first use.
-pub(crate) fn of_listeners(app: &App) -> SessionNames {
+pub fn of_listeners(app: &App) -> SessionNames {
     let (known, shared) = (app.listening.names().clone(), app.shared.clone());
     let dns = app.config.sandbox.dns;
     Arc::new(move |session| {
@@ -26,7 +26,7 @@ pub(crate) fn of_listeners(app: &App) -> SessionNames {
 }
 
 /// Creates the DNS server of a session.
-pub(crate) fn responder(
+pub fn responder(
     shared: &Arc<SharedState>,
     dns: SandboxDns,
     session: &SessionId,

@@ -3,18 +3,18 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::app::Failure;
-use crate::app::login::login_files;
-use crate::app::write::WrittenFile;
-use crate::config::Config;
-use crate::credential::login::{Login, LoginPlace};
-use crate::intercept::SessionCa;
-use crate::session::phantom::Phantoms;
-use crate::session::{Bindings, Session};
+use crate::Failure;
+use crate::login::login_files;
+use crate::write::WrittenFile;
+use gateway_config::Config;
+use gateway_credential::login::{Login, LoginPlace};
+use gateway_intercept::SessionCa;
+use gateway_session::phantom::Phantoms;
+use gateway_session::{Bindings, Session};
 
 /// Files for workloads, written next to the ones that they replace. No workload reads them yet.
 #[derive(Default)]
-pub(crate) struct Publication {
+pub struct Publication {
     written: Vec<WrittenFile>,
     /// Files that are removed from workloads.
     removed: Vec<PathBuf>,
@@ -25,7 +25,7 @@ impl Publication {
     ///
     /// # Errors
     /// Returns a [`Failure`] that names the file.
-    pub(crate) fn certificate(
+    pub fn certificate(
         &mut self,
         config: &Config,
         session: &Session,
@@ -43,7 +43,7 @@ impl Publication {
     ///
     /// # Errors
     /// As [`Publication::certificate`].
-    pub(crate) fn phantoms(
+    pub fn phantoms(
         &mut self,
         config: &Config,
         (bindings, logins, former): (&Bindings, &[Login], &[Login]),
@@ -76,7 +76,7 @@ impl Publication {
 
     /// Puts all of them in place. Returns the failures, which are rare: the folders were written to
     /// a moment ago.
-    pub(crate) fn publish(self) -> Vec<Failure> {
+    pub fn publish(self) -> Vec<Failure> {
         let replaced = self.written.into_iter().map(WrittenFile::replace);
         let removed = self.removed.iter().map(|file| removed(file));
         replaced.chain(removed).filter_map(Result::err).collect()
@@ -96,7 +96,7 @@ fn removed(file: &Path) -> Result<(), Failure> {
 /// Returns one line for the phantom file. The value is written as it is, except a multi-line
 /// private key: it is in double quotes, with `\n` for each line end, as readers of such files
 /// expect.
-pub(crate) fn quoted(name: &str, value: &str) -> String {
+pub fn quoted(name: &str, value: &str) -> String {
     if !value.starts_with('"') && !value.contains(char::is_control) {
         return format!("{name}={value}\n");
     }
@@ -113,7 +113,7 @@ pub(crate) fn quoted(name: &str, value: &str) -> String {
 }
 
 /// Reads a value as [`quoted`] wrote it.
-pub(crate) fn unquoted(value: &str) -> String {
+pub fn unquoted(value: &str) -> String {
     let Some(inner) = value
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'))

@@ -3,15 +3,15 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use crate::app::Failure;
-use crate::config::{PublishedPort, Sandbox};
-use crate::launch::enroll::{Hello, Listeners};
-use crate::launch::ports;
-use crate::server::{InwardSockets, OpenPort, Worker};
-use crate::session::Session;
+use crate::Failure;
+use gateway_config::{PublishedPort, Sandbox};
+use gateway_launch::enroll::{Hello, Listeners};
+use gateway_launch::ports;
+use gateway_server::{InwardSockets, OpenPort, Worker};
+use gateway_session::Session;
 
 /// Addresses of the host that lead to servers of the workload. No connection is accepted yet.
-pub(crate) struct BoundPorts(Vec<(PublishedPort, TcpListener)>);
+pub struct BoundPorts(Vec<(PublishedPort, TcpListener)>);
 
 impl BoundPorts {
     /// Listens at the published addresses.

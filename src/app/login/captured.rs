@@ -8,37 +8,37 @@ use http::header::AUTHORIZATION;
 use memchr::memmem;
 use parking_lot::Mutex;
 
-use crate::credential::ConfiguredCredential;
-use crate::credential::login::{
+use gateway_credential::ConfiguredCredential;
+use gateway_credential::login::{
     AskedTokens, ClientSecret, Issuer, KnownLogin, Login, LoginHolder, LoginPlace, LoginToken,
     RequestFormat, TokenGrant, TokenKind, Tokens, UnmappedToken,
 };
-use crate::message::{Authority, HostPattern, Origin, OriginPattern, Place, Scheme};
-use crate::names::{CredentialName, SessionId};
-use crate::policy::{Asker, Source, generate};
-use crate::server::Snapshot;
-use crate::session::{Foreign, Session};
+use gateway_message::{Authority, HostPattern, Origin, OriginPattern, Place, Scheme};
+use gateway_names::{CredentialName, SessionId};
+use gateway_policy::{Asker, Source, generate};
+use gateway_server::Snapshot;
+use gateway_session::{Foreign, Session};
 
 /// A login that a session made and that no configuration has.
 #[derive(Clone)]
-pub(crate) struct CapturedLogin {
+pub struct CapturedLogin {
     pub(crate) session: SessionId,
     /// The resource that its client wanted to use it for.
-    pub(crate) resource: Option<String>,
+    pub resource: Option<String>,
     pub(crate) login: Login,
     /// Whether nothing named an origin for its token. It is then for its server until it is
     /// presented elsewhere, and from then on for that host alone.
-    pub(crate) is_homeless: bool,
+    pub is_homeless: bool,
 }
 
 /// The logins that sessions made and ended.
 #[derive(Default)]
-pub(crate) struct SessionLogins {
+pub struct SessionLogins {
     made: Mutex<MadeLogins>,
     /// Whether any login has no host of its own yet. Each request checks this.
     has_homeless: AtomicBool,
     /// Held while a login begins, until it is in force, so that the next gets another name.
-    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -52,7 +52,7 @@ struct MadeLogins {
 
 impl CapturedLogin {
     /// Returns the credentials that its session may hold. Its origins accept others as before.
-    pub(crate) fn stored(&self) -> Vec<ConfiguredCredential> {
+    pub fn stored(&self) -> Vec<ConfiguredCredential> {
         let mut stored = self.login.stored();
         for one in &mut stored {
             one.binding.foreign = Foreign::Pass;
@@ -61,7 +61,7 @@ impl CapturedLogin {
     }
 
     /// Returns the policies that lend it to its session.
-    pub(crate) fn policies(&self) -> Source {
+    pub fn policies(&self) -> Source {
         let name = self.login.credential(TokenKind::Access);
         let origins = self.login.tokens.iter().flat_map(|token| &token.origins);
         let lend = |origin: &OriginPattern| {
@@ -87,7 +87,7 @@ impl CapturedLogin {
     }
 
     /// Returns the login as one that is known at its endpoint.
-    pub(crate) fn known(&self) -> KnownLogin {
+    pub fn known(&self) -> KnownLogin {
         KnownLogin {
             login: self.login.clone(),
             holder: LoginHolder::Session(self.session.clone()),
@@ -109,7 +109,7 @@ impl CapturedLogin {
 impl SessionLogins {
     /// Returns the logins of sessions that `lives` accepts and that these credentials leave free.
     /// The others are forgotten.
-    pub(crate) fn of_live(
+    pub fn of_live(
         &self,
         lives: impl Fn(&SessionId) -> bool,
         stored: &[ConfiguredCredential],
@@ -124,7 +124,7 @@ impl SessionLogins {
     }
 
     /// Whether a session may hold this credential, if it is a token of a login.
-    pub(crate) fn may_hold(&self, session: &SessionId, credential: &CredentialName) -> bool {
+    pub fn may_hold(&self, session: &SessionId, credential: &CredentialName) -> bool {
         let known = self.made.lock();
         let of_login = |one: &&CapturedLogin| one.login.has(credential);
         let mut captured = known.captured.iter().filter(of_login).peekable();
@@ -134,7 +134,7 @@ impl SessionLogins {
 
     /// Adds a login that a session made. Returns whether it was added: others may have been added
     /// since it began.
-    pub(crate) fn add(&self, login: CapturedLogin) -> bool {
+    pub fn add(&self, login: CapturedLogin) -> bool {
         let mut known = self.made.lock();
         let captured = &mut known.captured;
         let mut others = captured.iter();
@@ -148,14 +148,14 @@ impl SessionLogins {
     }
 
     /// Returns the login of this name that a session made.
-    pub(crate) fn made(&self, session: &SessionId, name: &CredentialName) -> Option<CapturedLogin> {
+    pub fn made(&self, session: &SessionId, name: &CredentialName) -> Option<CapturedLogin> {
         let known = self.made.lock();
         let is_it = |one: &&CapturedLogin| one.session == *session && one.login.name == *name;
         known.captured.iter().find(is_it).cloned()
     }
 
     /// Whether any login has no host of its own yet.
-    pub(crate) fn has_homeless(&self) -> bool {
+    pub fn has_homeless(&self) -> bool {
         self.has_homeless.load(Ordering::Acquire)
     }
 
@@ -165,7 +165,7 @@ impl SessionLogins {
     }
 
     /// Returns the login without a host of its own whose token these fields present.
-    pub(crate) fn homeless(&self, session: &Session, fields: &HeaderMap) -> Option<CapturedLogin> {
+    pub fn homeless(&self, session: &Session, fields: &HeaderMap) -> Option<CapturedLogin> {
         let (presented, phantoms) = (fields.get(AUTHORIZATION)?, session.phantoms());
         let known = self.made.lock();
         let is_it = |one: &&CapturedLogin| {
@@ -179,7 +179,7 @@ impl SessionLogins {
     }
 
     /// Replaces a login by its new state.
-    pub(crate) fn replace(&self, login: CapturedLogin) {
+    pub fn replace(&self, login: CapturedLogin) {
         let mut known = self.made.lock();
         known.captured.retain(|one| !one.is_same(&login));
         known.captured.push(login);
@@ -187,14 +187,14 @@ impl SessionLogins {
     }
 
     /// Removes a login that could not be put in force.
-    pub(crate) fn remove(&self, login: &CapturedLogin) {
+    pub fn remove(&self, login: &CapturedLogin) {
         let mut known = self.made.lock();
         known.captured.retain(|one| !one.is_same(login));
         self.note(&known);
     }
 
     /// Forgets the logins that a session made and ended.
-    pub(crate) fn forget(&self, session: &SessionId) {
+    pub fn forget(&self, session: &SessionId) {
         let mut known = self.made.lock();
         known.captured.retain(|one| one.session != *session);
         known.ended.retain(|(of, _)| of != session);
@@ -207,7 +207,7 @@ impl SessionLogins {
     /// # Errors
     /// [`UnmappedToken::TooLong`] if they are too long together with the session's others: each is
     /// searched for in all of the session's responses.
-    pub(crate) fn measure(
+    pub fn measure(
         &self,
         session: &SessionId,
         name: &CredentialName,
@@ -231,7 +231,7 @@ impl SessionLogins {
     }
 
     /// Notes whether a login was ended for a session.
-    pub(crate) fn end(&self, session: &SessionId, login: &CredentialName, has_ended: bool) {
+    pub fn end(&self, session: &SessionId, login: &CredentialName, has_ended: bool) {
         let mut known = self.made.lock();
         for kind in TokenKind::ALL {
             let one = (session.clone(), kind.of(login));
@@ -244,7 +244,7 @@ impl SessionLogins {
     }
 
     /// Returns the login, if the session has it already, that these tokens belong to.
-    pub(crate) fn known(&self, session: &SessionId, asked: &AskedTokens) -> Option<Login> {
+    pub fn known(&self, session: &SessionId, asked: &AskedTokens) -> Option<Login> {
         let captured = self.made.lock();
         let captured = captured
             .captured
@@ -262,7 +262,7 @@ impl SessionLogins {
     ///
     /// # Errors
     /// [`UnmappedToken`] if the session may have none.
-    pub(crate) fn begin(
+    pub fn begin(
         &self,
         snapshot: &Snapshot,
         session: &Session,
@@ -300,12 +300,7 @@ impl SessionLogins {
 
 impl CapturedLogin {
     /// Returns it for this origin alone; `None` if it may not be for it.
-    pub(crate) fn settled(
-        mut self,
-        snapshot: &Snapshot,
-        session: &Session,
-        to: &Origin,
-    ) -> Option<Self> {
+    pub fn settled(mut self, snapshot: &Snapshot, session: &Session, to: &Origin) -> Option<Self> {
         let to = exactly(to);
         if to.scheme == Scheme::Http || !is_free(snapshot, session, &to) {
             return None;

@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use crate::app::Failure;
-use crate::app::login::run_logins;
-use crate::app::login::run_logins::MOST_MIB;
-use crate::credential::login::{Login, LoginFile, LoginPlace, TokenKind, file};
-use crate::files;
-use crate::launch::home_files::HomeFile;
-use crate::session::phantom::Phantoms;
+use crate::Failure;
+use crate::login::run_logins;
+use crate::login::run_logins::MOST_MIB;
+use gateway_credential::login::{Login, LoginFile, LoginPlace, TokenKind, file};
+use gateway_files as files;
+use gateway_launch::home_files::HomeFile;
+use gateway_session::phantom::Phantoms;
 
 /// Returns a session's copies of these logins' files, for a home. A program without a login outside
 /// gets no file.
 ///
 /// # Errors
 /// Returns a [`Failure`] that names the file that cannot be read.
-pub(crate) fn of(logins: &[Login], phantoms: &Phantoms) -> Result<Vec<HomeFile>, Failure> {
+pub fn of(logins: &[Login], phantoms: &Phantoms) -> Result<Vec<HomeFile>, Failure> {
     let mut by_file: BTreeMap<&Path, Vec<(&Login, &LoginFile)>> = BTreeMap::new();
     for login in logins {
         if let LoginPlace::File(file) = &login.place {
@@ -65,7 +65,7 @@ pub(crate) fn of(logins: &[Login], phantoms: &Phantoms) -> Result<Vec<HomeFile>,
 
 /// Returns where `serve` writes the copy of a file of the home: next to the phantom file, as
 /// `phantoms.env.claude-.credentials.json`. It makes no folder there, which may be the workload's.
-pub(crate) fn beside(env_file: &Path, of_home: &Path) -> PathBuf {
+pub fn beside(env_file: &Path, of_home: &Path) -> PathBuf {
     let name = of_home.to_string_lossy().replace('/', "-");
     let mut beside = env_file.as_os_str().to_owned();
     beside.push(".");

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
-use crate::app::login::stores;
-use crate::app::process::serving;
-use crate::app::{Failure, safe};
-use crate::config::{Config, keys, state};
-use crate::credential::login::{Login, LoginFile, LoginPlace, file};
-use crate::credential::{ConfiguredCredential, RowLogin, Stores, preset};
-use crate::files;
-use crate::message::OriginPattern;
-use crate::names::CredentialName;
-use crate::state::{LoginRows, RowName};
+use crate::login::stores;
+use crate::process::serving;
+use crate::{Failure, safe};
+use gateway_config::{Config, keys, state};
+use gateway_credential::login::{Login, LoginFile, LoginPlace, file};
+use gateway_credential::{ConfiguredCredential, RowLogin, Stores, preset};
+use gateway_files as files;
+use gateway_message::OriginPattern;
+use gateway_names::CredentialName;
+use gateway_state::{LoginRows, RowName};
 
 /// A login of the agent's profile that is not used, and the credential that replaces it.
 pub struct UnusedLogin {
@@ -28,10 +28,7 @@ pub struct UnusedLogin {
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no such login, or a credential is bound to its hosts.
-pub(crate) fn named(
-    config: &Config,
-    stored: &[ConfiguredCredential],
-) -> Result<Vec<Login>, Failure> {
+pub fn named(config: &Config, stored: &[ConfiguredCredential]) -> Result<Vec<Login>, Failure> {
     let mut bound = stored.to_vec();
     let mut named = Vec::new();
     let is_own = |name: &&String| {
@@ -56,7 +53,7 @@ pub(crate) fn named(
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no such login.
-pub(crate) fn referred(config: &Config, others: &[Login]) -> Result<Vec<Login>, Failure> {
+pub fn referred(config: &Config, others: &[Login]) -> Result<Vec<Login>, Failure> {
     let references = config.credentials.iter().flat_map(|one| one.references());
     let names: BTreeSet<&str> = references
         .filter_map(|reference| Some(reference.login_name()?.as_str()))
@@ -71,7 +68,7 @@ pub(crate) fn referred(config: &Config, others: &[Login]) -> Result<Vec<Login>, 
 ///
 /// # Errors
 /// Returns a [`Failure`] if there is no such login.
-pub(crate) fn offered(
+pub fn offered(
     config: &Config,
     stored: &[ConfiguredCredential],
 ) -> Result<(Vec<Login>, Vec<UnusedLogin>), Failure> {
@@ -99,7 +96,7 @@ pub(crate) fn offered(
 
 /// Returns the credentials of a login that the session may hold. If no file of a program shows a
 /// login, a variable holds its phantom: `MCP_EXAMPLE_COM_TOKEN` for `mcp.example.com`.
-pub(crate) fn stored(login: &Login) -> Vec<ConfiguredCredential> {
+pub fn stored(login: &Login) -> Vec<ConfiguredCredential> {
     let mut stored = login.stored();
     let mut access = stored.iter_mut();
     let access = access.find(|one| one.binding.credential == login.name);
@@ -112,7 +109,7 @@ pub(crate) fn stored(login: &Login) -> Vec<ConfiguredCredential> {
 }
 
 /// Whether one of these logins is bound to one of these origins.
-pub(crate) fn are_at(logins: &[Login], origins: &[OriginPattern]) -> bool {
+pub fn are_at(logins: &[Login], origins: &[OriginPattern]) -> bool {
     let mut tokens = logins.iter().flat_map(|login| &login.tokens);
     tokens.any(|token| {
         let mut bound = token.origins.iter();
@@ -131,7 +128,7 @@ fn beside(stored: &[ConfiguredCredential], login: &Login) -> Option<CredentialNa
 }
 
 /// Whether a person has logged in.
-pub(crate) fn is_there(login: &Login) -> bool {
+pub fn is_there(login: &Login) -> bool {
     match &login.place {
         LoginPlace::File(file) => holds_tokens(file) || is_kept(login),
         LoginPlace::State => true,
@@ -146,7 +143,7 @@ fn holds_tokens(of: &LoginFile) -> bool {
 
 /// Returns the files of these logins that are not at their usual places in the home. The usual
 /// places are hidden anyway.
-pub(crate) fn moved_files(logins: &[Login]) -> impl Iterator<Item = PathBuf> {
+pub fn moved_files(logins: &[Login]) -> impl Iterator<Item = PathBuf> {
     let home = state::home().unwrap_or_default();
     let files = logins.iter().filter_map(|login| match &login.place {
         LoginPlace::File(file) => Some(file),
@@ -157,10 +154,10 @@ pub(crate) fn moved_files(logins: &[Login]) -> impl Iterator<Item = PathBuf> {
 }
 
 /// The largest file of a login that is read.
-pub(crate) const MOST_MIB: u64 = 1;
+pub const MOST_MIB: u64 = 1;
 
 /// Whether the gateway's state has the login. The state precedes the file of its program.
-pub(crate) fn is_kept(login: &Login) -> bool {
+pub fn is_kept(login: &Login) -> bool {
     let rows = state::logins_database().map(|at| LoginRows::at(&at));
     rows.is_some_and(|rows| rows.has(&RowName::kept(login.name.clone())))
 }
@@ -237,7 +234,7 @@ fn unread(error: &dyn std::error::Error) -> Failure {
 fn unknown(name: &str) -> Failure {
     let names = || preset::logins().map(|login| login.name.as_str());
     let failure = Failure::usage(format!("there is no login `{}`", safe(name)))
-        .because(format!("there are {}", crate::names::join(names(), ", ")));
+        .because(format!("there are {}", gateway_names::join(names(), ", ")));
     match keys::nearest(name, names()) {
         Some(near) => failure.next(format!("did you mean `{near}`?")),
         None => failure,
@@ -257,7 +254,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::launch::hide;
+    use gateway_launch::hide;
 
     #[test]
     fn the_file_of_every_login_is_hidden_where_it_is() {

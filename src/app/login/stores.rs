@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use crate::app::Failure;
-use crate::app::session::key::KeyPlaces;
-use crate::app::store_clients as clients;
-use crate::config::{Config, state};
-use crate::credential::login::Login;
-use crate::credential::{HttpClient, KeySource, LoginSettings};
-use crate::message::Origin;
-use crate::state::LoginRows;
+use crate::Failure;
+use crate::session::key::KeyPlaces;
+use crate::store_clients as clients;
+use gateway_config::{Config, state};
+use gateway_credential::login::Login;
+use gateway_credential::{HttpClient, KeySource, LoginSettings};
+use gateway_message::Origin;
+use gateway_state::LoginRows;
 
 /// Returns the settings of these logins. A client that is `known` for a server is reused.
 ///
 /// # Errors
 /// Returns a [`Failure`] if an issuer cannot be reached as the configuration requires.
-pub(crate) fn settings(
+pub fn settings(
     config: &Config,
     logins: &[Login],
     known: impl Fn(&Origin) -> Option<Arc<dyn HttpClient>>,

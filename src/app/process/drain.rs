@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::app::process::signals::Signals;
-use crate::app::{Terminal, counted};
-use crate::config::show_duration;
-use crate::server::{SharedState, Worker};
+use crate::process::signals::Signals;
+use crate::{Terminal, counted};
+use gateway_config::show_duration;
+use gateway_server::{SharedState, Worker};
 
 /// How often the gateway checks whether it has ended.
 const LOOK: Duration = Duration::from_millis(10);

@@ -12,7 +12,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::app::terminal::standard_error::StandardError;
+use crate::terminal::standard_error::StandardError;
 
 /// Starts to write events to standard error.
 ///

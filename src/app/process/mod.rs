@@ -1,8 +1,8 @@
 //! The process that serves: its runtime, threads, signals and end.
 
-pub(crate) mod drain;
-pub(crate) mod logging;
-pub(crate) mod service_manager;
-pub(crate) mod serving;
-pub(crate) mod signals;
-pub(crate) mod thread;
+pub mod drain;
+pub mod logging;
+pub mod service_manager;
+pub mod serving;
+pub mod signals;
+pub mod thread;

@@ -7,8 +7,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::Failure;
-use crate::launch::service::{self, Passed};
+use crate::Failure;
+use gateway_launch::service::{self, Passed};
 
 /// The service manager, if one listens.
 #[derive(Clone)]

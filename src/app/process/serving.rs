@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::{Advise as _, Context as _, Failure};
-use crate::names::SessionId;
-use crate::server::{BoundSocket, ListenerSlot, SessionListener, SharedState, Worker};
+use crate::{Advise as _, Context as _, Failure};
+use gateway_names::SessionId;
+use gateway_server::{BoundSocket, ListenerSlot, SessionListener, SharedState, Worker};
 
 /// Creates a runtime for one thread. The exchanges of a connection never leave it (performance.md:
 /// this saves 15 to 20 per cent of the processor's time against a work-stealing runtime).
@@ -111,7 +111,7 @@ pub fn settle() {
     // Without the thread, the first exchange that needs the roots reads them.
     let _ = std::thread::Builder::new()
         .name("settle".to_owned())
-        .spawn(crate::origin::warm_roots);
+        .spawn(gateway_origin::warm_roots);
 }
 
 /// Prepares this process for holding secrets (threats Q02, D14, P04).

@@ -3,8 +3,8 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::app::process::serving;
-use crate::app::{Context as _, Failure};
+use crate::process::serving;
+use crate::{Context as _, Failure};
 
 /// Signals that have arrived and are not handled yet.
 pub struct Signals {

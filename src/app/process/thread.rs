@@ -5,9 +5,9 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
-use crate::app::Failure;
-use crate::app::process::serving;
-use crate::server::{SharedState, Worker};
+use crate::Failure;
+use crate::process::serving;
+use gateway_server::{SharedState, Worker};
 
 /// A thread that serves until it is ended.
 pub struct Thread {

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::app::project::{project, working_directory};
-use crate::app::reload::source::{ConfigSource, RunsAs};
-use crate::app::settings::resolve::ResolvedConfig;
-use crate::app::{App, Failure};
-use crate::config::{Config, state};
+use crate::project::{project, working_directory};
+use crate::reload::source::{ConfigSource, RunsAs};
+use crate::settings::resolve::ResolvedConfig;
+use crate::{App, Failure};
+use gateway_config::{Config, state};
 
 impl App {
     /// Refuses changes that need a new start.
-    pub(crate) fn refuse_fixed(
+    pub fn refuse_fixed(
         &self,
         source: &ConfigSource,
         old: &Config,

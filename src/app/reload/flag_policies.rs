@@ -5,18 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::app::settings::resolve::ResolvedConfig;
-use crate::body::read::Protocol;
-use crate::config::{Allowed, Config};
-use crate::credential::preset::PresetEndpoint;
-use crate::credential::{ConfiguredCredential, preset};
-use crate::message::{HostPattern, OriginPattern};
-use crate::policy::{Source, generate};
-use crate::session::{Binding, Role};
+use crate::settings::resolve::ResolvedConfig;
+use gateway_body::read::Protocol;
+use gateway_config::{Allowed, Config};
+use gateway_credential::preset::PresetEndpoint;
+use gateway_credential::{ConfiguredCredential, preset};
+use gateway_message::{HostPattern, OriginPattern};
+use gateway_policy::{Source, generate};
+use gateway_session::{Binding, Role};
 
 /// Writes flags, presets and lent variables as Cedar: the hosts that are allowed, and the loans at
 /// the origins of each credential.
-pub(crate) fn policies(config: &Config, resolved: &ResolvedConfig) -> String {
+pub fn policies(config: &Config, resolved: &ResolvedConfig) -> String {
     let mut permits = BTreeSet::new();
     let offered = resolved.offered.iter();
     let offered = offered.filter(|_| !config.policy.decide());
@@ -39,7 +39,7 @@ pub(crate) fn policies(config: &Config, resolved: &ResolvedConfig) -> String {
 
 /// Forbids, whatever else permits it, that a lent credential mints others at the services of
 /// presets, which would outlive the session. Replaces the earlier source of these rules.
-pub(crate) fn guard(
+pub fn guard(
     sources: &mut Vec<Source>,
     resolved: &ResolvedConfig,
     stored: &[ConfiguredCredential],

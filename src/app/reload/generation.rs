@@ -3,27 +3,27 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::app::Failure;
-use crate::app::login::captured::CapturedLogin;
-use crate::app::login::stores as login_stores;
-use crate::app::reload::flag_policies as lending;
-use crate::app::reload::source::ReadConfig;
-use crate::app::settings::resolve::ResolvedConfig;
-use crate::app::settings::shell_secrets::ShellLoans;
-pub(crate) use crate::app::store_clients::failed;
-use crate::app::store_clients::vault;
-use crate::app::terminal::text::as_argument;
-use crate::config::{self, Config};
-use crate::credential::login::{Issuer, KnownLogin, KnownLogins, Login, LoginHolder};
-use crate::credential::preset::{self, PresetLogin};
-use crate::credential::{BufferLimits, ConfiguredCredential, Credentials, SecretRef, Stores};
-use crate::grant;
-use crate::message::{Origin, OriginPattern};
-use crate::origin::resolve::StubResolver;
-use crate::origin::{OriginRule, OriginSettings};
-use crate::policy::{Generation, Operators, Policies, Problems, Source, generate};
-use crate::server::{Snapshot, chain};
-use crate::session::{BindingMalformed, Bindings};
+use crate::Failure;
+use crate::login::captured::CapturedLogin;
+use crate::login::stores as login_stores;
+use crate::reload::flag_policies as lending;
+use crate::reload::source::ReadConfig;
+use crate::settings::resolve::ResolvedConfig;
+use crate::settings::shell_secrets::ShellLoans;
+pub use crate::store_clients::failed;
+use crate::store_clients::vault;
+use crate::terminal::text::as_argument;
+use gateway_config::{self as config, Config};
+use gateway_credential::login::{Issuer, KnownLogin, KnownLogins, Login, LoginHolder};
+use gateway_credential::preset::{self, PresetLogin};
+use gateway_credential::{BufferLimits, ConfiguredCredential, Credentials, SecretRef, Stores};
+use gateway_grant as grant;
+use gateway_message::{Origin, OriginPattern};
+use gateway_origin::resolve::StubResolver;
+use gateway_origin::{OriginRule, OriginSettings};
+use gateway_policy::{Generation, Operators, Policies, Problems, Source, generate};
+use gateway_server::{Snapshot, chain};
+use gateway_session::{BindingMalformed, Bindings};
 
 /// Makes the first generation, with these origin rules before those of the configuration.
 ///
@@ -53,7 +53,7 @@ pub fn first(
 ///
 /// # Errors
 /// As [`first`].
-pub(crate) fn next(
+pub fn next(
     before: &Snapshot,
     old: &Config,
     read: &ReadConfig,
@@ -76,7 +76,7 @@ pub(crate) fn next(
 ///
 /// # Errors
 /// As [`first`].
-pub(crate) fn with_logins(
+pub fn with_logins(
     before: &Snapshot,
     read: &ReadConfig,
     captured: &[CapturedLogin],
@@ -229,7 +229,7 @@ fn checked_by(failure: Failure, config: &Config) -> Failure {
 }
 
 /// The session name of `exec`.
-pub(crate) const EXEC: &str = "exec";
+pub const EXEC: &str = "exec";
 
 /// Returns the policies of a run of `exec` with this configuration, to report what they permit.
 ///
@@ -246,15 +246,15 @@ pub fn of_exec(config: &Config, resolved: &ResolvedConfig) -> Result<Arc<Generat
 
 /// Returns the file of the rules that operators grant, next to the configuration:
 /// `gateway.granted.cedar` for `gateway.toml`.
-pub(crate) fn granted_beside(config: &Path) -> PathBuf {
-    config.with_extension(crate::policy::GRANTED)
+pub fn granted_beside(config: &Path) -> PathBuf {
+    config.with_extension(gateway_policy::GRANTED)
 }
 
 /// Returns every policy of `serve` with this configuration.
 ///
 /// # Errors
 /// As [`first`].
-pub(crate) fn served(config: &Config) -> Result<Vec<Source>, Failure> {
+pub fn served(config: &Config) -> Result<Vec<Source>, Failure> {
     let mut config = config.clone();
     config.granted = config.file.as_deref().map(granted_beside);
     let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
@@ -267,7 +267,7 @@ pub(crate) fn served(config: &Config) -> Result<Vec<Source>, Failure> {
 ///
 /// # Errors
 /// Returns a [`Failure`] if the file cannot be read.
-pub(crate) fn granted(config: &Config) -> Result<Vec<Source>, Failure> {
+pub fn granted(config: &Config) -> Result<Vec<Source>, Failure> {
     let is_listed = |path: &Path| config.policy.paths().iter().any(|one| one == path);
     let path = config.granted.as_deref();
     let Some(path) = path.filter(|path| path.exists() && !is_listed(path)) else {
@@ -287,7 +287,7 @@ pub(crate) fn granted(config: &Config) -> Result<Vec<Source>, Failure> {
 ///
 /// # Errors
 /// Returns a [`Failure`] if the files cannot be read.
-pub(crate) fn sources(
+pub fn sources(
     config: &Config,
     resolved: &ResolvedConfig,
     granted: &[Source],
@@ -309,7 +309,7 @@ pub(crate) fn sources(
 }
 
 /// Returns the origin settings, with these rules before those of the configuration.
-pub(crate) fn origins(
+pub fn origins(
     config: &Config,
     encoded_slash: &[OriginPattern],
     mut rules: Vec<OriginRule>,
@@ -331,7 +331,7 @@ pub(crate) fn origins(
 ///
 /// # Errors
 /// Returns a [`Failure`] with every problem.
-pub(crate) fn operators(policy: Option<&PathBuf>) -> Result<Operators, Failure> {
+pub fn operators(policy: Option<&PathBuf>) -> Result<Operators, Failure> {
     let Some(path) = policy else {
         return Ok(Operators::everything());
     };
@@ -341,7 +341,7 @@ pub(crate) fn operators(policy: Option<&PathBuf>) -> Result<Operators, Failure> 
             .next("see docs/control.md")
     };
     let read = Source::read(path).map_err(refused)?.into_iter();
-    let text = crate::names::join(read.map(|source| source.text), "\n");
+    let text = gateway_names::join(read.map(|source| source.text), "\n");
     let source = Source::new(path.display().to_string(), text);
     Operators::load(&source).map_err(refused)
 }

@@ -2,20 +2,20 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::app::login::captured::CapturedLogin;
-use crate::app::reload::generation;
-use crate::app::reload::source::ReadConfig;
-use crate::app::{App, Failure};
-use crate::credential::login::{AskedTokens, Login, TokenKind, Tokens, UnmappedToken};
-use crate::credential::{ConfiguredCredential, KeptCredentials};
-use crate::message::RequestHead;
-use crate::names::{CredentialName, SessionId};
-use crate::server::{CaptureFuture, Captures, Snapshot};
-use crate::session::Session;
-use crate::state::KeptLogin;
+use crate::login::captured::CapturedLogin;
+use crate::reload::generation;
+use crate::reload::source::ReadConfig;
+use crate::{App, Failure};
+use gateway_credential::login::{AskedTokens, Login, TokenKind, Tokens, UnmappedToken};
+use gateway_credential::{ConfiguredCredential, KeptCredentials};
+use gateway_message::RequestHead;
+use gateway_names::{CredentialName, SessionId};
+use gateway_server::{CaptureFuture, Captures, Snapshot};
+use gateway_session::Session;
+use gateway_state::KeptLogin;
 
 /// Captures the logins of a program's sessions.
-pub(crate) struct LoginCapture(pub(crate) Weak<App>);
+pub struct LoginCapture(pub Weak<App>);
 
 impl Captures for LoginCapture {
     fn capture<'a>(
@@ -158,7 +158,7 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] if a record cannot be read.
-    pub(crate) async fn restore_logins(
+    pub async fn restore_logins(
         &self,
         read: &ReadConfig,
         sessions: impl IntoIterator<Item = &SessionId>,
@@ -263,7 +263,7 @@ impl App {
     }
 
     /// Returns the logins that live sessions made and that these credentials leave free.
-    pub(crate) fn captured(&self, stored: &[ConfiguredCredential]) -> Vec<CapturedLogin> {
+    pub fn captured(&self, stored: &[ConfiguredCredential]) -> Vec<CapturedLogin> {
         let live = |id: &SessionId| {
             let session = self.shared.sessions.get(id);
             session.is_some_and(|session| !session.is_over())

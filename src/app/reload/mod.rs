@@ -1,11 +1,11 @@
 //! Reloads: reads the configuration anew, and puts it in force as a whole or not at all.
 
-pub(crate) mod fixed;
-pub(crate) mod flag_policies;
-pub(crate) mod generation;
-pub(crate) mod login_capture;
-pub(crate) mod source;
-pub(crate) mod watched;
+pub mod fixed;
+pub mod flag_policies;
+pub mod generation;
+pub mod login_capture;
+pub mod source;
+pub mod watched;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,22 +13,22 @@ use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use crate::app::client_environment::OwnPages;
-use crate::app::exports::ExportChange;
-use crate::app::listen::change::ListenerChange;
-use crate::app::listen::publish::Publication;
-use crate::app::reload::login_capture::LoginCapture;
-use crate::app::reload::source::{Applied, ConfigSource, Latest, ReadConfig, RunsAs};
-use crate::app::{App, Failure, log_settings};
-use crate::config::Config;
-use crate::credential::login::Login;
-use crate::files;
-use crate::grant;
-use crate::names::CredentialName;
-use crate::policy::{Operators, Source};
-use crate::server::Snapshot;
-use crate::session::phantom::Phantoms;
-use crate::session::{Lifetime, Moment, Session};
+use crate::client_environment::OwnPages;
+use crate::exports::ExportChange;
+use crate::listen::change::ListenerChange;
+use crate::listen::publish::Publication;
+use crate::reload::login_capture::LoginCapture;
+use crate::reload::source::{Applied, ConfigSource, Latest, ReadConfig, RunsAs};
+use crate::{App, Failure, log_settings};
+use gateway_config::Config;
+use gateway_credential::login::Login;
+use gateway_files as files;
+use gateway_grant as grant;
+use gateway_names::CredentialName;
+use gateway_policy::{Operators, Source};
+use gateway_server::Snapshot;
+use gateway_session::phantom::Phantoms;
+use gateway_session::{Lifetime, Moment, Session};
 
 /// A configuration that was read and checked, with every step done that can fail. Nothing is in
 /// force yet.
@@ -72,7 +72,7 @@ impl App {
     ///
     /// # Errors
     /// As [`App::reload`].
-    pub(crate) async fn reload_granting(
+    pub async fn reload_granting(
         self: &Arc<Self>,
         rule: Option<Source>,
     ) -> Result<Applied, Failure> {
@@ -93,7 +93,7 @@ impl App {
 
     /// Removes expired granted rules from those in force. It reads nothing, so no change in a file
     /// or a store can interfere.
-    pub(crate) async fn end_granted(self: &Arc<Self>) -> Result<(), Failure> {
+    pub async fn end_granted(self: &Arc<Self>) -> Result<(), Failure> {
         let app = self.clone();
         let ending = async move {
             let read = &mut app.reloading.latest.lock().await.read;
@@ -116,7 +116,7 @@ impl App {
     }
 
     /// Makes a change off the data path, on a thread of its own.
-    pub(crate) async fn beside<T: Send + 'static>(
+    pub async fn beside<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, Failure>> + Send + 'static,
     ) -> Result<T, Failure> {

@@ -7,21 +7,21 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Mutex;
 
-use crate::app::reload::watched::{Watched, WatchedFiles};
-use crate::app::settings::profile::Profile;
-use crate::app::settings::project_file;
-use crate::app::settings::resolve::ResolvedConfig;
-use crate::app::settings::shell_secrets::ShellLoans;
-use crate::app::{Failure, RunFlags};
-use crate::config::{Config, SandboxFlags};
-use crate::names::{CredentialName, join};
-use crate::policy::Source;
+use crate::reload::watched::{Watched, WatchedFiles};
+use crate::settings::profile::Profile;
+use crate::settings::project_file;
+use crate::settings::resolve::ResolvedConfig;
+use crate::settings::shell_secrets::ShellLoans;
+use crate::{Failure, RunFlags};
+use gateway_config::{Config, SandboxFlags};
+use gateway_names::{CredentialName, join};
+use gateway_policy::Source;
 
 /// The state that a reload starts from.
 pub struct Reloading {
     pub(crate) source: OnceLock<ConfigSource>,
     /// Locked during a reload, so that one follows the other.
-    pub(crate) latest: Mutex<Latest>,
+    pub latest: Mutex<Latest>,
 }
 
 /// The source that the configuration is read from again.
@@ -54,15 +54,15 @@ pub enum RunsAs {
 }
 
 /// A configuration that was read, with its resolved credentials and hosts.
-pub(crate) struct ReadConfig {
+pub struct ReadConfig {
     pub(crate) config: Arc<Config>,
     pub(crate) resolved: ResolvedConfig,
     /// The policies of files, flags, presets and grants.
-    pub(crate) sources: Vec<Source>,
+    pub sources: Vec<Source>,
 }
 
 /// The configuration in force, and its files as they were when it was last read or refused.
-pub(crate) struct Latest {
+pub struct Latest {
     pub(crate) read: ReadConfig,
     pub(crate) watched: Arc<Watched>,
     pub(crate) files: WatchedFiles,
@@ -70,7 +70,7 @@ pub(crate) struct Latest {
 
 impl Latest {
     /// Also watches the files of a configuration that was read and may be refused.
-    pub(crate) fn also_watch(&mut self, read: Option<&Config>, named: BTreeSet<PathBuf>) {
+    pub fn also_watch(&mut self, read: Option<&Config>, named: BTreeSet<PathBuf>) {
         let read = read.map(|config| Arc::new(config.clone()));
         let configs = std::iter::once(self.read.config.clone()).chain(read);
         let (watched, known) = (Watched::new(configs.collect(), named), self.files.clone());
@@ -81,7 +81,7 @@ impl Latest {
     }
 
     /// Takes over a configuration that is in force.
-    pub(crate) fn follow(&mut self, read: ReadConfig) {
+    pub fn follow(&mut self, read: ReadConfig) {
         let configs = vec![read.config.clone()];
         self.read = read;
         self.watched = Arc::new(Watched::new(configs, BTreeSet::new()));
@@ -137,7 +137,7 @@ impl fmt::Display for Applied {
 
 impl Reloading {
     /// Starts from this configuration.
-    pub(crate) fn of(read: ReadConfig) -> Self {
+    pub fn of(read: ReadConfig) -> Self {
         let watched = Watched::new(vec![read.config.clone()], BTreeSet::new());
         Self {
             source: OnceLock::new(),

@@ -5,11 +5,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::config::Config;
-use crate::files::{self, Consent};
+use gateway_config::Config;
+use gateway_files::{self as files, Consent};
 
 /// The files to watch: those of configurations, and further ones.
-pub(crate) struct Watched {
+pub struct Watched {
     configs: Vec<Arc<Config>>,
     named: BTreeSet<PathBuf>,
 }
@@ -20,7 +20,7 @@ impl Watched {
     }
 
     /// Looks at the files now.
-    pub(crate) fn look(&self) -> WatchedFiles {
+    pub fn look(&self) -> WatchedFiles {
         let decisions = Consent::all().unwrap_or_default();
         let look = |path: PathBuf| {
             let about = std::fs::metadata(&path).ok();
@@ -54,12 +54,12 @@ type Identity = (u64, u64, u64, (i64, i64), (i64, i64));
 
 impl WatchedFiles {
     /// Takes over what an earlier look found.
-    pub(crate) fn keep(&mut self, earlier: Self) {
+    pub fn keep(&mut self, earlier: Self) {
         self.0.extend(earlier.0);
     }
 
     /// Forgets the files that are not watched any more.
-    pub(crate) fn only(&mut self, watched: &Watched) {
+    pub fn only(&mut self, watched: &Watched) {
         let names: BTreeSet<PathBuf> = watched.names().collect();
         self.0.retain(|path, _| names.contains(path));
     }

@@ -2,16 +2,16 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::app::client_environment;
-use crate::app::session::tokens::{caveats, token};
-use crate::app::{App, Failure, Whose};
-use crate::config::{Config, show_duration};
-use crate::control::{CreatedSession, MintRequest, MintedToken};
-use crate::credential::login::Login;
-use crate::intercept::Evidence;
-use crate::names::{SessionId, User};
-use crate::server::LivePair;
-use crate::session::{Creation, Lifetime, Moment, Session};
+use crate::client_environment;
+use crate::session::tokens::{caveats, token};
+use crate::{App, Failure, Whose};
+use gateway_config::{Config, show_duration};
+use gateway_control::{CreatedSession, MintRequest, MintedToken};
+use gateway_credential::login::Login;
+use gateway_intercept::Evidence;
+use gateway_names::{SessionId, User};
+use gateway_server::LivePair;
+use gateway_session::{Creation, Lifetime, Moment, Session};
 
 impl App {
     /// Creates a session that no listener owns, and stores it; `None` if its name is taken, even by
@@ -19,7 +19,7 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] if the request cannot be met, or the session cannot be stored.
-    pub(crate) async fn create_session(
+    pub async fn create_session(
         &self,
         id: &SessionId,
         creation: Creation,
@@ -112,7 +112,7 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be opened.
-    pub(crate) async fn learn_session(&self, id: &SessionId) -> Result<Option<LivePair>, Failure> {
+    pub async fn learn_session(&self, id: &SessionId) -> Result<Option<LivePair>, Failure> {
         let latest = self.reloading.latest.lock().await;
         self.restore_logins(&latest.read, [id]).await?;
         let with = (&*latest.read.config, &latest.read.resolved.logins[..]);
@@ -123,7 +123,7 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] if it was not created so, is over, or may not live for so long.
-    pub(crate) async fn extend_session(
+    pub async fn extend_session(
         &self,
         id: &SessionId,
         mut asked: MintRequest,
@@ -162,7 +162,7 @@ impl App {
     /// Refuses to create a session that no client can reach.
     fn refuse_without_door(&self) -> Result<(), Failure> {
         let open = self.listening.open();
-        let is_door = |known: &crate::config::Listener| {
+        let is_door = |known: &gateway_config::Listener| {
             known.session.one().is_none() && known.who.contains(&Evidence::Token)
         };
         if open.iter().any(|one| is_door(&one.known)) {

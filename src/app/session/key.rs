@@ -4,17 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::store_clients;
-use crate::app::{Context as _, Failure, note};
-use crate::config::Config;
-use crate::config::state::KEY_IN_RING;
-use crate::credential::{DEFAULT_SERVICE, SecretRef, Stores, Unavailable, ring};
-use crate::names::CredentialName;
-use crate::server::chain;
-use crate::state::{KeyMark, LoginRows, SealingKey, SqliteState, StateError, StateFile};
+use crate::store_clients;
+use crate::{Context as _, Failure, note};
+use gateway_config::Config;
+use gateway_config::state::KEY_IN_RING;
+use gateway_credential::{DEFAULT_SERVICE, SecretRef, Stores, Unavailable, ring};
+use gateway_names::CredentialName;
+use gateway_server::chain;
+use gateway_state::{KeyMark, LoginRows, SealingKey, SqliteState, StateError, StateFile};
 
 /// The places that may hold the key.
-pub(crate) struct KeyPlaces<'c> {
+pub struct KeyPlaces<'c> {
     config: &'c Config,
     /// The file for the key if there is no key ring.
     file: SecretRef,
@@ -22,7 +22,7 @@ pub(crate) struct KeyPlaces<'c> {
 }
 
 /// Why there is no key.
-pub(crate) enum NoKey {
+pub enum NoKey {
     /// The store is in use, and its key is not available.
     Lost(Failure),
     /// The place of the key, or the store, is faulty.
@@ -40,7 +40,7 @@ type Placed = (SealingKey, &'static str);
 
 impl<'c> KeyPlaces<'c> {
     /// Returns the places of a configuration whose state is in `folder`.
-    pub(crate) fn new(config: &'c Config, folder: &Path) -> Self {
+    pub fn new(config: &'c Config, folder: &Path) -> Self {
         Self {
             config,
             file: SecretRef::file(folder.join("key")),
@@ -53,7 +53,7 @@ impl<'c> KeyPlaces<'c> {
     ///
     /// # Errors
     /// Returns [`NoKey`] if the key of a store in use is unavailable, or is another key.
-    pub(crate) async fn unlock(
+    pub async fn unlock(
         &self,
         store: StateFile,
         forgets: bool,
@@ -86,9 +86,9 @@ impl<'c> KeyPlaces<'c> {
     /// # Errors
     /// Returns a [`Failure`] if the key of existing rows is unavailable, or if no key can be
     /// stored.
-    pub(crate) async fn of_logins(&self, rows: &LoginRows) -> Result<SealingKey, Failure> {
+    pub async fn of_logins(&self, rows: &LoginRows) -> Result<SealingKey, Failure> {
         let unusable = |error: &StateError| Failure::of(UNMADE, error);
-        let made = crate::files::private_folder(rows.folder());
+        let made = gateway_files::private_folder(rows.folder());
         made.map_err(|error| unusable(&error.into()))?;
         let _alone = self.lock()?;
         if let Some(mark) = rows.key_mark().map_err(|error| unusable(&error))? {
@@ -161,7 +161,7 @@ impl<'c> KeyPlaces<'c> {
     fn set_in_file(&self, why: &str) -> Result<(), Failure> {
         let path = self.file.path().unwrap_or(Path::new("key"));
         let text = SealingKey::draw().context(UNMADE)?;
-        let written = crate::files::create_private(path, text.as_bytes());
+        let written = gateway_files::create_private(path, text.as_bytes());
         written.context(UNMADE)?;
         // This is reported once: the next start finds the file.
         note(format!(
@@ -193,7 +193,7 @@ impl<'c> KeyPlaces<'c> {
         let Some(file) = self.file.path() else {
             return Ok(None);
         };
-        let lock = crate::files::lock_file(&file.with_extension("lock"));
+        let lock = gateway_files::lock_file(&file.with_extension("lock"));
         let locked = lock.and_then(|lock| lock.lock().map(|()| Some(lock)));
         locked.context(UNMADE)
     }

@@ -5,26 +5,26 @@ use std::time::{Duration, SystemTime};
 
 use zeroize::Zeroizing;
 
-use crate::app::Failure;
-use crate::intercept::{KeptCa, SessionCa};
-use crate::names::SessionId;
-use crate::session::phantom::{KeptShapes, PhantomKey};
-use crate::session::{Creation, EndReason, Session, SessionStatus};
-use crate::state::{KeptSecrets, SessionDecision, SessionRecord};
+use crate::Failure;
+use gateway_intercept::{KeptCa, SessionCa};
+use gateway_names::SessionId;
+use gateway_session::phantom::{KeptShapes, PhantomKey};
+use gateway_session::{Creation, EndReason, Session, SessionStatus};
+use gateway_state::{KeptSecrets, SessionDecision, SessionRecord};
 
 /// The stored state of one session.
-pub(crate) struct StoredSession {
+pub struct StoredSession {
     /// The id of its record.
-    pub(crate) id: SessionId,
+    pub id: SessionId,
     /// Its record, if there is one.
-    pub(crate) record: Option<SessionRecord>,
+    pub record: Option<SessionRecord>,
     pub(crate) secrets: KeptSecrets,
     /// The shapes of its phantoms.
-    pub(crate) shapes: KeptShapes,
+    pub shapes: KeptShapes,
     /// Whether an operator paused it, even before it began anew.
-    pub(crate) paused: bool,
+    pub paused: bool,
     /// How many earlier sessions had its name and are used up.
-    pub(crate) before: u64,
+    pub before: u64,
 }
 
 impl StoredSession {
@@ -32,7 +32,7 @@ impl StoredSession {
     ///
     /// # Errors
     /// Returns a [`Failure`] if there are no random bytes.
-    pub(crate) fn new(id: SessionId, paused: bool, before: u64) -> Result<Self, Failure> {
+    pub fn new(id: SessionId, paused: bool, before: u64) -> Result<Self, Failure> {
         Ok(Self {
             id,
             record: None,
@@ -48,7 +48,7 @@ impl StoredSession {
     ///
     /// # Errors
     /// As [`StoredSession::new`].
-    pub(crate) fn of_caller(self) -> Result<Self, Failure> {
+    pub fn of_caller(self) -> Result<Self, Failure> {
         if self.record.as_ref().is_some_and(SessionRecord::is_used_up) {
             Self::new(self.id, self.paused, self.before + 1)
         } else {
@@ -57,12 +57,12 @@ impl StoredSession {
     }
 
     /// Returns the key that the session's phantoms are derived from.
-    pub(crate) fn key(&self) -> PhantomKey {
+    pub fn key(&self) -> PhantomKey {
         PhantomKey::from_bytes(*self.secrets.seed)
     }
 
     /// Returns its CA, if that is stored.
-    pub(crate) fn ca(&self) -> Option<KeptCa> {
+    pub fn ca(&self) -> Option<KeptCa> {
         let certificate = self.record.as_ref()?.certificate.clone()?;
         Some(KeptCa {
             pem: certificate.pem,
@@ -73,12 +73,12 @@ impl StoredSession {
     }
 
     /// Returns when it ends, if it has a record and an end of its own.
-    pub(crate) fn ends(&self) -> Option<SystemTime> {
+    pub fn ends(&self) -> Option<SystemTime> {
         ends(self.record.as_ref()?)
     }
 
     /// Gives a session the stored status.
-    pub(crate) fn restore(&self, session: &Session) {
+    pub fn restore(&self, session: &Session) {
         match &self.record {
             Some(record) => session.narrow(status(record)),
             None if self.paused => session.narrow(SessionStatus::Paused),
@@ -88,7 +88,7 @@ impl StoredSession {
 
     /// Returns why the session has ended, if it has. Only a decision ends it for good: a listener's
     /// session whose lifetime ended while no gateway ran is renewed when it is opened.
-    pub(crate) fn ended(&self) -> Option<EndReason> {
+    pub fn ended(&self) -> Option<EndReason> {
         match status(self.record.as_ref()?) {
             SessionStatus::Ended(why) => Some(why),
             SessionStatus::Active | SessionStatus::Paused => None,
@@ -96,7 +96,7 @@ impl StoredSession {
     }
 
     /// Returns the decisions that store the shapes which the record lacks.
-    pub(crate) fn new_shapes(&self) -> Vec<SessionDecision> {
+    pub fn new_shapes(&self) -> Vec<SessionDecision> {
         let changed = self.shapes.changed().iter().cloned();
         changed
             .map(|shape| SessionDecision::Shape {
@@ -110,7 +110,7 @@ impl StoredSession {
 }
 
 /// A session that was opened, and that no request can reach yet.
-pub(crate) struct OpenedSession {
+pub struct OpenedSession {
     pub(crate) session: Arc<Session>,
     pub(crate) ca: Arc<SessionCa>,
     pub(crate) kept: StoredSession,
@@ -118,32 +118,32 @@ pub(crate) struct OpenedSession {
 
 impl OpenedSession {
     /// Returns the session and its CA.
-    pub(crate) fn live(&self) -> (Arc<Session>, Arc<SessionCa>) {
+    pub fn live(&self) -> (Arc<Session>, Arc<SessionCa>) {
         (self.session.clone(), self.ca.clone())
     }
 }
 
 /// Returns when a session ends, if it has an end of its own.
-pub(crate) fn ends(record: &SessionRecord) -> Option<SystemTime> {
+pub fn ends(record: &SessionRecord) -> Option<SystemTime> {
     Some(SystemTime::UNIX_EPOCH + Duration::from_secs(record.ends?))
 }
 
 /// Returns the request by which an operator created a live session.
-pub(crate) fn creation(record: &SessionRecord) -> Option<Creation> {
+pub fn creation(record: &SessionRecord) -> Option<Creation> {
     let created = record.created.as_deref().filter(|_| lives(record));
     Creation::read(created?)
 }
 
 /// Whether a session is live, neither ended by decision nor expired. An idle one may come back, and
 /// one that no operator created is renewed when it is opened.
-pub(crate) fn lives(record: &SessionRecord) -> bool {
+pub fn lives(record: &SessionRecord) -> bool {
     let ends = record.created.as_ref().and_then(|_| ends(record));
     let is_over = ends.is_some_and(|ends| ends <= SystemTime::now());
     !is_over && (record.ended.is_none() || record.was_idle)
 }
 
 /// Returns the status that decisions gave a session.
-pub(crate) fn status(record: &SessionRecord) -> SessionStatus {
+pub fn status(record: &SessionRecord) -> SessionStatus {
     match (record.ended, record.paused) {
         (Some(_), _) if record.for_good => SessionStatus::Ended(EndReason::ForGood),
         (Some(_), _) if record.was_idle => SessionStatus::Ended(EndReason::Idle),
@@ -154,7 +154,7 @@ pub(crate) fn status(record: &SessionRecord) -> SessionStatus {
 }
 
 /// Draws the secrets of a new session, which has no CA yet.
-pub(crate) fn drawn() -> Result<KeptSecrets, Failure> {
+pub fn drawn() -> Result<KeptSecrets, Failure> {
     let mut seed = Zeroizing::new([0; 32]);
     getrandom::fill(&mut seed[..]).map_err(Failure::no_randomness)?;
     Ok(KeptSecrets {

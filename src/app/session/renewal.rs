@@ -8,16 +8,16 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::app::session::recalled::{creation, ends, status};
-use crate::audit::Event;
-use crate::names::{ReasonCode, SessionId};
-use crate::server::{AskedSession, SharedState};
-use crate::session::{EndReason, Lifetime, Moment, Session, SessionStatus};
-use crate::state::{Revision, SessionDecision, SessionRecord, StateError, StateStore, unix};
+use crate::session::recalled::{creation, ends, status};
+use gateway_audit::Event;
+use gateway_names::{ReasonCode, SessionId};
+use gateway_server::{AskedSession, SharedState};
+use gateway_session::{EndReason, Lifetime, Moment, Session, SessionStatus};
+use gateway_state::{Revision, SessionDecision, SessionRecord, StateError, StateStore, unix};
 
 /// The sessions of this process that are renewed.
 #[derive(Clone)]
-pub(crate) struct Renewal(Arc<Shared>);
+pub struct Renewal(Arc<Shared>);
 
 struct Shared {
     store: Arc<dyn StateStore>,
@@ -39,7 +39,7 @@ struct Tended {
 
 impl Renewal {
     /// Renews sessions in this store. The ends of idle sessions go to the log.
-    pub(crate) fn new(
+    pub fn new(
         store: Arc<dyn StateStore>,
         state: Arc<SharedState>,
         asks: Option<mpsc::Sender<AskedSession>>,
@@ -54,7 +54,7 @@ impl Renewal {
     }
 
     /// Adds a session. It is renewed until it is dropped or ended. Must be called on a runtime.
-    pub(crate) fn add(&self, id: SessionId, session: &Arc<Session>) {
+    pub fn add(&self, id: SessionId, session: &Arc<Session>) {
         self.0.tended.lock().push(Tended {
             id,
             session: Arc::downgrade(session),
@@ -276,7 +276,7 @@ impl Shared {
 }
 
 /// Records that a session ended without a decision.
-pub(crate) fn record_end(state: &SharedState, id: &SessionId, how: &str, reason: ReasonCode) {
+pub fn record_end(state: &SharedState, id: &SessionId, how: &str, reason: ReasonCode) {
     let recorded = state.log.event(Event {
         name: "session_ended",
         session: Some(id),

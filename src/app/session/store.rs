@@ -11,19 +11,19 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use zeroize::Zeroizing;
 
-use crate::app::project::{project_folders, project_id};
-use crate::app::session::key::{KeyPlaces, NoKey};
-use crate::app::session::recalled::{OpenedSession, StoredSession, creation, drawn, lives};
-use crate::app::session::renewal::Renewal;
-use crate::app::{Context as _, Failure, note};
-use crate::config::Config;
-use crate::credential::KeptCredentials;
-use crate::intercept::SessionCa;
-use crate::names::{CredentialName, SessionId};
-use crate::server::{AskedSession, SharedState};
-use crate::session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
-use crate::session::{Creation, EndReason, Session, SessionStatus};
-use crate::state::{
+use crate::project::{project_folders, project_id};
+use crate::session::key::{KeyPlaces, NoKey};
+use crate::session::recalled::{OpenedSession, StoredSession, creation, drawn, lives};
+use crate::session::renewal::Renewal;
+use crate::{Context as _, Failure, note};
+use gateway_config::Config;
+use gateway_credential::KeptCredentials;
+use gateway_intercept::SessionCa;
+use gateway_names::{CredentialName, SessionId};
+use gateway_server::{AskedSession, SharedState};
+use gateway_session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
+use gateway_session::{Creation, EndReason, Session, SessionStatus};
+use gateway_state::{
     KeptCertificate, KeptLogin, KeptSecrets, KeptTemporary, SealingKey, SessionDecision,
     SessionRecord, SqliteState, StateError, StateFile, StateStore, unix,
 };
@@ -40,7 +40,7 @@ pub enum Persistence {
 }
 
 /// The store of sessions, and the key that unseals its records.
-pub(crate) struct SessionStore {
+pub struct SessionStore {
     store: Arc<dyn StateStore>,
     key: Arc<SealingKey>,
     keeping: Persistence,
@@ -65,7 +65,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Returns a [`Failure`] if existing state cannot be used, or its key is lost.
-    pub(crate) async fn open(
+    pub async fn open(
         config: &Config,
         keeping: Persistence,
         state: &Arc<SharedState>,
@@ -134,7 +134,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Returns a [`Failure`] if its record cannot be read.
-    pub(crate) async fn recall(&self, session: &SessionId) -> Result<StoredSession, Failure> {
+    pub async fn recall(&self, session: &SessionId) -> Result<StoredSession, Failure> {
         let (id, record) = self
             .find(session)
             .await
@@ -165,7 +165,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Returns a [`Failure`] if their records cannot be read, or they cannot be ended.
-    pub(crate) async fn created(&self) -> Result<Vec<(SessionId, Creation)>, Failure> {
+    pub async fn created(&self) -> Result<Vec<(SessionId, Creation)>, Failure> {
         if self.fresh {
             self.begin_anew().await?;
             return Ok(Vec::new());
@@ -181,7 +181,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Returns a [`Failure`] if its record cannot be read.
-    pub(crate) async fn creation(&self, id: &SessionId) -> Result<Option<Creation>, Failure> {
+    pub async fn creation(&self, id: &SessionId) -> Result<Option<Creation>, Failure> {
         let record = self.store.session(id).await;
         let record = record.map_err(|error| unreadable(&error))?;
         Ok(record.as_ref().and_then(creation))
@@ -224,7 +224,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Returns a [`Failure`] if this cannot be written.
-    pub(crate) async fn extend(&self, id: &SessionId, ends: SystemTime) -> Result<bool, Failure> {
+    pub async fn extend(&self, id: &SessionId, ends: SystemTime) -> Result<bool, Failure> {
         let (session, ends) = (id.clone(), unix(ends));
         self.decide(vec![SessionDecision::Extend { session, ends }])
             .await
@@ -235,7 +235,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Returns a [`Failure`] if the record cannot be written.
-    pub(crate) async fn keep(&self, all: &[OpenedSession]) -> Result<bool, Failure> {
+    pub async fn keep(&self, all: &[OpenedSession]) -> Result<bool, Failure> {
         let decisions = all
             .iter()
             .map(|one| self.decisions(&one.kept, &one.session, &one.ca));
@@ -252,7 +252,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// As [`SessionStore::keep`].
-    pub(crate) async fn keep_shapes(&self, kept: &StoredSession) -> Result<bool, Failure> {
+    pub async fn keep_shapes(&self, kept: &StoredSession) -> Result<bool, Failure> {
         self.decide(kept.new_shapes()).await
     }
 
@@ -260,7 +260,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written.
-    pub(crate) async fn keep_login(
+    pub async fn keep_login(
         &self,
         session: &SessionId,
         login: &CredentialName,
@@ -282,7 +282,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Returns a [`Failure`] if its record cannot be read.
-    pub(crate) async fn logins(
+    pub async fn logins(
         &self,
         session: &SessionId,
     ) -> Result<BTreeMap<String, KeptLogin>, Failure> {
@@ -299,7 +299,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Returns a [`Failure`] if they cannot be sealed or written.
-    pub(crate) async fn keep_temporary(
+    pub async fn keep_temporary(
         &self,
         session: &SessionId,
         kept: &KeptCredentials,
@@ -320,10 +320,7 @@ impl SessionStore {
 
     /// Returns a session's stored temporary credentials. Those of its predecessor of the same name
     /// do not open any more.
-    pub(crate) fn temporary(
-        &self,
-        kept: &StoredSession,
-    ) -> impl Iterator<Item = Zeroizing<Vec<u8>>> {
+    pub fn temporary(&self, kept: &StoredSession) -> impl Iterator<Item = Zeroizing<Vec<u8>>> {
         let all = kept.record.iter().flat_map(|record| &record.temporary);
         all.filter_map(|one| one.open(&self.key, (&kept.id, &kept.secrets)).ok())
     }
@@ -333,11 +330,7 @@ impl SessionStore {
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written, or if the next start will not know of a pause
     /// or an end.
-    pub(crate) async fn keep_status(
-        &self,
-        id: &SessionId,
-        status: SessionStatus,
-    ) -> Result<(), Failure> {
+    pub async fn keep_status(&self, id: &SessionId, status: SessionStatus) -> Result<(), Failure> {
         if !self.keeps_ca() {
             return Ok(());
         }
@@ -366,7 +359,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written.
-    pub(crate) async fn keep_ends(
+    pub async fn keep_ends(
         &self,
         sessions: &[Arc<Session>],
         ends: SystemTime,
@@ -396,7 +389,7 @@ impl SessionStore {
     }
 
     /// Renews a session as long as this process lives, if it has a record of its own to renew.
-    pub(crate) fn tend(&self, kept: &StoredSession, session: &Arc<Session>) {
+    pub fn tend(&self, kept: &StoredSession, session: &Arc<Session>) {
         // An idle session may be resumed.
         let lasts = matches!(kept.ended(), None | Some(EndReason::Idle));
         if session.lifetime().is_some() && lasts {
@@ -406,7 +399,7 @@ impl SessionStore {
 
     /// Returns the stored phantoms of other sessions, each with the id of its record. Only the
     /// first call does: sessions that are opened later are known then.
-    pub(crate) async fn others(&self, own: &StoredSession) -> Vec<(SessionId, Vec<Phantom>)> {
+    pub async fn others(&self, own: &StoredSession) -> Vec<(SessionId, Vec<Phantom>)> {
         if self.recognises.swap(true, Ordering::Relaxed) {
             return Vec::new();
         }
@@ -500,7 +493,7 @@ impl SessionStore {
         ca: &SessionCa,
     ) -> Result<SessionRecord, Failure> {
         let ca = self.keeps_ca().then(|| ca.keep()).flatten();
-        let named = |(name, shape): (&CredentialName, &crate::session::phantom::Shape)| {
+        let named = |(name, shape): (&CredentialName, &gateway_session::phantom::Shape)| {
             (name.to_string(), shape.to_text())
         };
         let mut record = SessionRecord {

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::app::{App, Failure};
-use crate::control::{MintRequest, MintedToken};
-use crate::intercept::KEY_NUMBER;
-use crate::names::SessionId;
-use crate::session::Session;
-use crate::session::phantom::PhantomKey;
-use crate::state::unix;
-use crate::token::{Caveat, TokenKey, inspect};
+use crate::{App, Failure};
+use gateway_control::{MintRequest, MintedToken};
+use gateway_intercept::KEY_NUMBER;
+use gateway_names::SessionId;
+use gateway_session::Session;
+use gateway_session::phantom::PhantomKey;
+use gateway_state::unix;
+use gateway_token::{Caveat, TokenKey, inspect};
 
 impl App {
     /// Mints a token at an operator's request. For a session that an operator created, the token
@@ -18,7 +18,7 @@ impl App {
     /// # Errors
     /// Returns a [`Failure`] if it would last too long, if a text is not a caveat, or as
     /// [`App::mint_token`].
-    pub(crate) fn mint_asked(
+    pub fn mint_asked(
         &self,
         session: &SessionId,
         asked: &MintRequest,
@@ -45,7 +45,7 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] if no listener has it, if it is over, or if there are no random bytes.
-    pub(crate) fn mint_token(
+    pub fn mint_token(
         &self,
         session: &SessionId,
         caveats: &[Caveat],
@@ -67,7 +67,7 @@ impl App {
 ///
 /// # Errors
 /// Returns a [`Failure`] if there are too many caveats, or if the session has no key.
-pub(crate) fn token(
+pub fn token(
     session: &Session,
     random: [u8; 12],
     caveats: &[Caveat],
@@ -86,7 +86,7 @@ pub(crate) fn token(
 ///
 /// # Errors
 /// Returns a [`Failure`] if a text is not a caveat.
-pub(crate) fn caveats(ends: SystemTime, further: &[String]) -> Result<Vec<Caveat>, Failure> {
+pub fn caveats(ends: SystemTime, further: &[String]) -> Result<Vec<Caveat>, Failure> {
     let further = further.iter().map(|text| {
         text.parse()
             .map_err(|malformed| unminted().because(format!("{text:?}: {malformed}")))

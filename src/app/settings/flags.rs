@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::config::{Config, Flags, MORE, SandboxFlags};
+use gateway_config::{Config, Flags, MORE, SandboxFlags};
 
-use crate::app::settings::project_file::AllowedFile;
-use crate::app::{Failure, Terminal};
+use crate::settings::project_file::AllowedFile;
+use crate::{Failure, Terminal};
 
 /// Names the configuration file of a command that reads settings and no flags.
 ///
@@ -23,7 +23,7 @@ pub struct ConfigFile {
 
 impl ConfigFile {
     /// Names the file of a run.
-    pub(crate) fn of(config: Option<PathBuf>) -> Self {
+    pub fn of(config: Option<PathBuf>) -> Self {
         Self { config }
     }
 }
@@ -40,7 +40,7 @@ pub struct RunFlags {
 
 impl ConfigFile {
     /// Returns the named file.
-    pub(crate) fn path(&self) -> Option<&Path> {
+    pub fn path(&self) -> Option<&Path> {
         self.config.as_deref()
     }
 
@@ -81,7 +81,7 @@ impl RunFlags {
     ///
     /// # Errors
     /// Returns a [`Failure`] with every mistake of the first that has any.
-    pub(crate) fn config_in(
+    pub fn config_in(
         &self,
         project: Option<&AllowedFile>,
         sandbox: &SandboxFlags,
@@ -100,12 +100,12 @@ impl RunFlags {
     }
 
     /// Adds a proxy to the listeners of the file.
-    pub(crate) fn listen(&mut self, address: Option<SocketAddr>) {
+    pub fn listen(&mut self, address: Option<SocketAddr>) {
         self.flags.listen = address;
     }
 
     /// Whether a configuration is named. If so, no other file is read.
-    pub(crate) fn names_file(&self) -> bool {
+    pub fn names_file(&self) -> bool {
         self.flags.config.is_some()
     }
 }
@@ -113,5 +113,5 @@ impl RunFlags {
 /// Returns the preset of a variable that clients read a credential from, such as `github` for
 /// `GITHUB_TOKEN`.
 fn known_variable(variable: &str) -> Option<String> {
-    crate::credential::preset::of_variable(variable).map(|(preset, _)| preset.name.clone())
+    gateway_credential::preset::of_variable(variable).map(|(preset, _)| preset.name.clone())
 }

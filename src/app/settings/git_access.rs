@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::message::HostPattern;
-use crate::session::Binding;
+use gateway_message::HostPattern;
+use gateway_session::Binding;
 
 /// Returns git's settings as variables. They turn SSH remotes of forges into https ones: SSH never
 /// passes, and over https a refusal says what to do. If a forge has a password credential, a helper
 /// gives git its phantom.
-pub(crate) fn variables<'a>(
+pub fn variables<'a>(
     bindings: impl Iterator<Item = &'a Binding> + Clone,
 ) -> BTreeMap<String, String> {
     let mut settings = Vec::new();

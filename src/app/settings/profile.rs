@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::app::project::project;
-use crate::app::settings::seeds::Seed;
-use crate::app::{Failure, safe};
-use crate::config::{Allowed, Config, keys};
-use crate::credential::preset::{self, Preset};
+use crate::project::project;
+use crate::settings::seeds::Seed;
+use crate::{Failure, safe};
+use gateway_config::{Allowed, Config, keys};
+use gateway_credential::preset::{self, Preset};
 
 /// The needs of an agent. It holds no secret, and lends none by itself.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Profile {
+pub struct Profile {
     /// The command's name.
     pub name: String,
     /// The agent's usual name.
@@ -105,7 +105,7 @@ fn is_in_project(command: &OsStr) -> bool {
 }
 
 /// Returns the agent that a command starts through another program: `npx @openai/codex`.
-pub(crate) fn wrapped(command: &[OsString]) -> Option<&'static str> {
+pub fn wrapped(command: &[OsString]) -> Option<&'static str> {
     let (program, rest) = command.split_first()?;
     let program = Path::new(program).file_name()?.to_str()?;
     let texts = rest.iter().filter_map(|one| one.to_str());
@@ -139,7 +139,7 @@ fn unknown(name: &str) -> Failure {
     let names = || AGENTS.iter().map(|(name, _)| *name);
     let known = format!(
         "there are {}, and `none`",
-        crate::names::join(names(), ", ")
+        gateway_names::join(names(), ", ")
     );
     let failure = Failure::usage(format!("there is no profile `{}`", safe(name)));
     match keys::nearest(name, names()) {
@@ -166,11 +166,11 @@ mod tests {
     use std::path::Component;
 
     use super::*;
-    use crate::config::sandbox_variable;
+    use gateway_config::sandbox_variable;
 
     #[test]
     fn every_profile_reads_and_names_presets_that_there_are() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/policies/agents");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policies/agents");
         let files = std::fs::read_dir(folder).unwrap();
         let names = files.map(|file| file.unwrap().path());
         let mut names: Vec<_> = names

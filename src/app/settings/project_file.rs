@@ -3,20 +3,20 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::app::project::project_folders;
-use crate::app::terminal::text::as_argument;
-use crate::app::{Failure, Terminal, safe};
-use crate::config::{Config, ConfigError, state};
-use crate::files::{self, Choice, Consent};
-use crate::names::join;
+use crate::project::project_folders;
+use crate::terminal::text::as_argument;
+use crate::{Failure, Terminal, safe};
+use gateway_config::{Config, ConfigError, state};
+use gateway_files::{self as files, Choice, Consent};
+use gateway_names::join;
 
 /// The name of a project's file.
-pub(crate) const NAME: &str = "gateway.toml";
+pub const NAME: &str = "gateway.toml";
 
 /// A project's file, and the exact text that a person allowed.
 #[derive(Debug)]
-pub(crate) struct AllowedFile {
-    pub path: PathBuf,
+pub struct AllowedFile {
+    pub(crate) path: PathBuf,
     text: String,
 }
 
@@ -25,14 +25,14 @@ impl AllowedFile {
     ///
     /// # Errors
     /// Returns every mistake of the text.
-    pub(crate) fn configuration(&self) -> Result<Config, ConfigError> {
+    pub fn configuration(&self) -> Result<Config, ConfigError> {
         Config::of_project(&self.text, &self.path)
     }
 }
 
 /// The standing of a project's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum FileStanding {
+pub enum FileStanding {
     /// A person allowed exactly this text.
     Allowed(String),
     /// No person has decided about it.
@@ -44,12 +44,12 @@ pub(crate) enum FileStanding {
 }
 
 /// Returns the file of the project that a folder is in: the folder's own, else the nearest above.
-pub(crate) fn find(folder: &Path) -> Option<PathBuf> {
+pub fn find(folder: &Path) -> Option<PathBuf> {
     places(folder).find(|path| is_there(path) || is_gone(path))
 }
 
 /// Whether a file that a person allowed is gone.
-pub(crate) fn is_gone(path: &Path) -> bool {
+pub fn is_gone(path: &Path) -> bool {
     let consent = Consent::of(path).ok().flatten();
     !is_there(path) && consent.is_some_and(|one| one.choice == Choice::Allowed)
 }
@@ -69,7 +69,7 @@ fn is_there(path: &Path) -> bool {
 /// # Errors
 /// Returns a [`Failure`] if the file is gone or differs from the allowed text, or if an undecided
 /// file is nearer: a command may have done that to escape the restrictions.
-pub(crate) fn in_force(folder: &Path) -> Result<Option<AllowedFile>, Failure> {
+pub fn in_force(folder: &Path) -> Result<Option<AllowedFile>, Failure> {
     let mut undecided: Option<PathBuf> = None;
     for path in places(folder) {
         match standing(&path)? {
@@ -90,7 +90,7 @@ pub(crate) fn in_force(folder: &Path) -> Result<Option<AllowedFile>, Failure> {
 ///
 /// # Errors
 /// Returns a [`Failure`] if the decision cannot be read.
-pub(crate) fn decided(folder: &Path) -> Result<Option<AllowedFile>, Failure> {
+pub fn decided(folder: &Path) -> Result<Option<AllowedFile>, Failure> {
     for path in places(folder) {
         let consent = Consent::of(&path)?;
         if let Some(consent) = consent.filter(|one| one.choice == Choice::Allowed) {
@@ -112,7 +112,7 @@ fn shadowed(nearer: &Path, allowed: &Path) -> Failure {
 ///
 /// # Errors
 /// As [`standing`].
-pub(crate) fn tell_of_undecided(folder: &Path, terminal: &Terminal) -> Result<(), Failure> {
+pub fn tell_of_undecided(folder: &Path, terminal: &Terminal) -> Result<(), Failure> {
     let Some(path) = find(folder) else {
         return Ok(());
     };
@@ -125,7 +125,7 @@ pub(crate) fn tell_of_undecided(folder: &Path, terminal: &Terminal) -> Result<()
 }
 
 /// Reports which files a named file replaces.
-pub(crate) fn tell_of_left_out(folder: &Path, terminal: &Terminal) {
+pub fn tell_of_left_out(folder: &Path, terminal: &Terminal) {
     let user = state::user_file().filter(|path| is_there(path));
     let project = in_force(folder).ok().flatten().map(|file| file.path);
     let files = user.into_iter().chain(project);
@@ -137,7 +137,7 @@ pub(crate) fn tell_of_left_out(folder: &Path, terminal: &Terminal) {
 
 /// Returns the files that no command in a folder of a project may change or create: those of both,
 /// and all allowed ones.
-pub(crate) fn guarded(project: &Path, folder: &Path) -> Vec<PathBuf> {
+pub fn guarded(project: &Path, folder: &Path) -> Vec<PathBuf> {
     let own = [project, folder].map(|one| one.join(NAME));
     let mut files = files::allowed_files().unwrap_or_default();
     files.extend(own);
@@ -149,7 +149,7 @@ pub(crate) fn guarded(project: &Path, folder: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// Returns a [`Failure`] if the decision about it cannot be read.
-pub(crate) fn standing(path: &Path) -> Result<FileStanding, Failure> {
+pub fn standing(path: &Path) -> Result<FileStanding, Failure> {
     let consent = Consent::of(path)?;
     Ok(match consent {
         None => FileStanding::Undecided,
@@ -165,7 +165,7 @@ pub(crate) fn standing(path: &Path) -> Result<FileStanding, Failure> {
 ///
 /// # Errors
 /// Returns a [`Failure`] that says why the file is refused.
-pub(crate) fn read(path: &Path) -> Result<String, Failure> {
+pub fn read(path: &Path) -> Result<String, Failure> {
     let refused =
         |why: String| Failure::usage(format!("`{}` is refused", path.display())).because(why);
     let about = path
@@ -188,7 +188,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Failure> {
 ///
 /// # Errors
 /// Returns a [`Failure`] unless exactly this text was allowed.
-pub(crate) fn again(path: &Path) -> Result<AllowedFile, Failure> {
+pub fn again(path: &Path) -> Result<AllowedFile, Failure> {
     let path = path.to_owned();
     match standing(&path)? {
         FileStanding::Allowed(text) => Ok(AllowedFile { path, text }),

@@ -3,20 +3,20 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use crate::app::Failure;
-use crate::app::login::run_logins;
-use crate::app::login::run_logins::UnusedLogin;
-use crate::app::settings::shell_secrets::{ShellLoans, Withheld};
-use crate::config::{self, Allowed, Config};
-use crate::credential::login::Login;
-use crate::credential::preset::{
+use crate::Failure;
+use crate::login::run_logins;
+use crate::login::run_logins::UnusedLogin;
+use crate::settings::shell_secrets::{ShellLoans, Withheld};
+use gateway_config::{self as config, Allowed, Config};
+use gateway_credential::login::Login;
+use gateway_credential::preset::{
     self, PackageRegistry, Preset, PresetCredential, RegistryMapping, UserConfig,
 };
-use crate::credential::signing::sigv4;
-use crate::credential::{ConfiguredCredential, SecretRef, SecretUnsafe, unexpected_reach, unfit};
-use crate::message::{HostPattern, OriginPattern};
-use crate::names::CredentialName;
-use crate::session::Binding;
+use gateway_credential::signing::sigv4;
+use gateway_credential::{ConfiguredCredential, SecretRef, SecretUnsafe, unexpected_reach, unfit};
+use gateway_message::{HostPattern, OriginPattern};
+use gateway_names::CredentialName;
+use gateway_session::Binding;
 
 /// The credentials and hosts of a configuration, including presets and known variables.
 #[derive(Default)]
@@ -211,7 +211,7 @@ impl ResolvedConfig {
     }
 
     /// Returns the binding of each credential.
-    pub(crate) fn bindings(&self) -> impl Iterator<Item = &Binding> + Clone {
+    pub fn bindings(&self) -> impl Iterator<Item = &Binding> + Clone {
         self.stored.iter().map(|stored| &stored.binding)
     }
 
@@ -428,12 +428,12 @@ fn unknown(name: &str) -> Failure {
 }
 
 /// Whether one of its variables is set.
-pub(crate) fn is_lent(credential: &PresetCredential) -> bool {
+pub fn is_lent(credential: &PresetCredential) -> bool {
     credential.variables.iter().any(|variable| is_set(variable))
 }
 
 /// Returns the variables of known secrets that are set, whether or not they are lent.
-pub(crate) fn known_secrets() -> Vec<String> {
+pub fn known_secrets() -> Vec<String> {
     let known = preset::known_variables(is_set).map(|(name, _, _)| name);
     let aws = sigv4::VARIABLES.into_iter().filter(|name| is_set(name));
     known.chain(aws).map(str::to_owned).collect()

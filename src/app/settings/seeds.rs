@@ -9,14 +9,14 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::credential::login::file;
-use crate::files;
-use crate::launch::home_files::{HomeFile, MOST_BYTES};
+use gateway_credential::login::file;
+use gateway_files as files;
+use gateway_launch::home_files::{HomeFile, MOST_BYTES};
 
 /// Members of an agent's settings in JSON, by their pointers.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Seed {
+pub struct Seed {
     /// The file inside, relative to the home, directly in a kept folder.
     pub file: PathBuf,
     /// The user's own file, relative to the home outside.
@@ -33,7 +33,7 @@ pub(crate) struct Seed {
 impl Seed {
     /// Returns the file for a home, if the home lacks any member. `kept` is the folder of the kept
     /// home.
-    pub(crate) fn planted(
+    pub fn planted(
         &self,
         kept: Option<&Path>,
         home: &Path,

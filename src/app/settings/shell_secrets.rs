@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::app::settings::profile::Profile;
-use crate::app::{Failure, Terminal, safe};
-use crate::config::Config;
-use crate::files::{UserKind, UserTable};
-use crate::names::CredentialName;
-use crate::policy::Policies;
+use crate::settings::profile::Profile;
+use crate::{Failure, Terminal, safe};
+use gateway_config::Config;
+use gateway_files::{UserKind, UserTable};
+use gateway_names::CredentialName;
+use gateway_policy::Policies;
 
 /// The known secrets of the shell that may be lent, in addition to those of flags and files.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ pub struct ShellLoans {
 impl ShellLoans {
     /// An agent gets those of its profile's services. Any other command, and an agent of no
     /// service of its own, gets those of the answers, too.
-    pub(crate) fn of(profile: Option<&Profile>, answers: &SecretAnswers) -> Self {
+    pub fn of(profile: Option<&Profile>, answers: &SecretAnswers) -> Self {
         let services = profile.into_iter().flat_map(Profile::services);
         let own = services.flat_map(|preset| &preset.credentials);
         let mut named: BTreeSet<_> = own.map(|one| one.name.clone()).collect();
@@ -46,10 +46,7 @@ impl ShellLoans {
     ///
     /// # Errors
     /// Returns a [`Failure`] if its policies are refused.
-    pub(crate) fn names(
-        &self,
-        config: &Config,
-    ) -> Result<Option<BTreeSet<CredentialName>>, Failure> {
+    pub fn names(&self, config: &Config) -> Result<Option<BTreeSet<CredentialName>>, Failure> {
         let mut names = self.named.clone();
         if self.is_on && config.policy.decide() {
             let sources = config.policy.sources();
@@ -90,7 +87,7 @@ impl Withheld {
 
 /// A person's answers about a project: which of the known secrets its commands may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SecretAnswers {
+pub struct SecretAnswers {
     /// The project.
     project: PathBuf,
     /// The answers, by the credential's name.

@@ -1,7 +1,7 @@
 //! The output of commands: plain in a pipe, coloured in a terminal, JSON for a machine.
 
-pub(crate) mod standard_error;
-pub(crate) mod text;
+pub mod standard_error;
+pub mod text;
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use crate::config::{Diagnostic, Severity};
+use gateway_config::{Diagnostic, Severity};
 
-use crate::app::terminal::standard_error::StandardError;
-use crate::app::terminal::text::{folded, harmless, width_of};
-use crate::app::{Code, Failure};
+use crate::terminal::standard_error::StandardError;
+use crate::terminal::text::{folded, harmless, width_of};
+use crate::{Code, Failure};
 
-pub use crate::app::terminal::text::safe;
+pub use crate::terminal::text::safe;
 
 /// When output is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -231,7 +231,7 @@ impl Terminal {
 }
 
 /// Prints a line to standard error.
-pub(crate) fn note(text: impl AsRef<str>) {
+pub fn note(text: impl AsRef<str>) {
     let line = format!("{}\n", text.as_ref());
     StandardError.write_all(line.as_bytes()).unwrap_or(());
 }
@@ -242,7 +242,7 @@ pub fn rows_of_peer(text: &str) -> Vec<String> {
 }
 
 /// Formats a number of things in words: `1 policy`, `2 policies`.
-pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+pub fn counted(count: u64, one: &str, many: &str) -> String {
     match count {
         1 => format!("1 {one}"),
         count => format!("{count} {many}"),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 /// Writes whole lines to standard error, or leaves them to the writing thread.
-pub(crate) struct StandardError;
+pub struct StandardError;
 
 impl Write for StandardError {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
@@ -26,11 +26,11 @@ impl Write for StandardError {
 }
 
 /// While this lives, no writer waits for the reader of standard error.
-pub(crate) struct InBackground(());
+pub struct InBackground(());
 
 impl InBackground {
     /// Starts the thread.
-    pub(crate) fn start() -> io::Result<Self> {
+    pub fn start() -> io::Result<Self> {
         // Not std's own handle: it would stay locked for as long as a write takes.
         let file = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let thread = std::thread::Builder::new().name("standard-error".to_owned());

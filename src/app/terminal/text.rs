@@ -25,7 +25,7 @@ pub fn safe(text: &str) -> String {
 }
 
 /// Returns how many columns a character takes that [`safe`] shows.
-pub(crate) fn width_of(c: char) -> usize {
+pub fn width_of(c: char) -> usize {
     let wide = [EastAsianWidth::Wide, EastAsianWidth::Fullwidth];
     let is_wide = !c.is_ascii() && wide.contains(&CodePointMapData::new().get(c));
     1 + usize::from(is_wide)
@@ -63,7 +63,7 @@ fn misleads(c: char) -> bool {
 const BLANK: [char; 4] = ['\u{2800}', '\u{1d159}', '\u{13441}', '\u{13442}'];
 
 /// Formats a path as an argument of a command that a person may copy into a shell.
-pub(crate) fn as_argument(path: &Path) -> String {
+pub fn as_argument(path: &Path) -> String {
     let path = path.display().to_string();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
     if path.bytes().all(plain) {
@@ -75,7 +75,7 @@ pub(crate) fn as_argument(path: &Path) -> String {
 
 /// Returns a whole line, in rows of so many columns. Each row but the first begins with a mark, so
 /// that no text of a peer looks like a line of its own.
-pub(crate) fn folded(line: &str, width: usize) -> Vec<String> {
+pub fn folded(line: &str, width: usize) -> Vec<String> {
     let mark = if width > NARROW { MARK } else { "" };
     let (mut rows, mut row, mut columns) = (Vec::new(), String::new(), 0);
     for letter in line.chars() {
@@ -100,7 +100,7 @@ const MARK: &str = "\u{2026} ";
 const NARROW: usize = 8;
 
 /// Returns the same JSON on one line, with escapes for every character that could mislead.
-pub(crate) fn harmless(json: String) -> String {
+pub fn harmless(json: String) -> String {
     if !json.contains(misleads) {
         return json;
     }

@@ -1,27 +1,30 @@
 //! Builds the program from a valid configuration.
 
-pub(crate) mod audit_heads;
-pub(crate) mod client_environment;
-pub(crate) mod control;
-pub(crate) mod exports;
-pub(crate) mod failure;
-pub(crate) mod kept_home;
-pub(crate) mod listen;
-pub(crate) mod login;
-pub(crate) mod process;
-pub(crate) mod project;
-pub(crate) mod reload;
-pub(crate) mod revocations;
-pub(crate) mod sandbox;
-pub(crate) mod session;
-pub(crate) mod settings;
-pub(crate) mod store_clients;
-pub(crate) mod terminal;
-pub(crate) mod write;
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
 
-pub(crate) use failure::{Advise, Code, Context, Failure};
-pub(crate) use settings::flags::{ConfigFile, RunFlags};
-pub(crate) use terminal::{Color, Paint, Terminal, counted, note, safe};
+pub mod audit_heads;
+pub mod client_environment;
+pub mod control;
+pub mod exports;
+pub mod failure;
+pub mod kept_home;
+pub mod listen;
+pub mod login;
+pub mod process;
+pub mod project;
+pub mod reload;
+pub mod revocations;
+pub mod sandbox;
+pub mod session;
+pub mod settings;
+pub mod store_clients;
+pub mod terminal;
+pub mod write;
+
+pub use failure::{Advise, Code, Context, Failure};
+pub use settings::flags::{ConfigFile, RunFlags};
+pub use terminal::{Color, Paint, Terminal, counted, note, safe};
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -31,30 +34,30 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use crate::app::exports::Exports;
-use crate::app::kept_home::KeptHome;
-use crate::app::listen::listeners::Listening;
-use crate::app::login::captured::SessionLogins;
-use crate::app::reload::generation;
-use crate::app::reload::source::{ReadConfig, Reloading, RunsAs};
-use crate::app::revocations::KeptRevocations;
-use crate::app::session::recalled::{OpenedSession, StoredSession};
-use crate::app::session::store::{Persistence, SessionStore};
-use crate::app::settings::resolve::ResolvedConfig;
-use crate::audit::{self, Log};
-use crate::config::{self, Config};
-use crate::credential::{IssueFailure, StoreError};
-use crate::grant::Grants;
-use crate::intercept::{CaSettings, Caller, SessionCa, TokenVerifier};
-use crate::launch::JoinSender;
-use crate::message::Host;
-use crate::names::{CredentialName, SessionId};
-use crate::origin::OriginRule;
-use crate::policy::{Asker, Operators};
-use crate::server::{Ids, SharedState, Snapshot, chain};
-use crate::session::phantom::Phantoms;
-use crate::session::{Creation, EndReason, Lifetime, Moment, Session, SessionStatus};
-use crate::state::SessionRecord;
+use crate::exports::Exports;
+use crate::kept_home::KeptHome;
+use crate::listen::listeners::Listening;
+use crate::login::captured::SessionLogins;
+use crate::reload::generation;
+use crate::reload::source::{ReadConfig, Reloading, RunsAs};
+use crate::revocations::KeptRevocations;
+use crate::session::recalled::{OpenedSession, StoredSession};
+use crate::session::store::{Persistence, SessionStore};
+use crate::settings::resolve::ResolvedConfig;
+use gateway_audit::{self as audit, Log};
+use gateway_config::{self as config, Config};
+use gateway_credential::{IssueFailure, StoreError};
+use gateway_grant::Grants;
+use gateway_intercept::{CaSettings, Caller, SessionCa, TokenVerifier};
+use gateway_launch::JoinSender;
+use gateway_message::Host;
+use gateway_names::{CredentialName, SessionId};
+use gateway_origin::OriginRule;
+use gateway_policy::{Asker, Operators};
+use gateway_server::{Ids, SharedState, Snapshot, chain};
+use gateway_session::phantom::Phantoms;
+use gateway_session::{Creation, EndReason, Lifetime, Moment, Session, SessionStatus};
+use gateway_state::SessionRecord;
 
 /// The program without listeners and threads, ready to serve.
 pub struct App {
@@ -63,37 +66,37 @@ pub struct App {
     /// The settings it was started with. A reload does not change them.
     pub config: Config,
     /// The configuration in force, which a reload starts from.
-    pub(crate) reloading: Reloading,
+    pub reloading: Reloading,
     /// The CAs of live sessions.
     authorities: Mutex<Vec<Weak<SessionCa>>>,
     /// The policies for operators on the control socket.
-    pub(crate) operators: Arc<ArcSwap<Operators>>,
+    pub operators: Arc<ArcSwap<Operators>>,
     /// The listeners of `serve`.
-    pub(crate) listening: Listening,
+    pub listening: Listening,
     /// The exports of the log's records.
-    pub(crate) exports: Exports,
+    pub exports: Exports,
     /// Which sessions outlive the process.
     keeping: Persistence,
     /// The folders of the command's home that are kept.
-    pub(crate) kept_home: Option<KeptHome>,
+    pub kept_home: Option<KeptHome>,
     /// The way into the sandbox, once its command may run.
-    pub(crate) join_sender: OnceLock<JoinSender>,
+    pub join_sender: OnceLock<JoinSender>,
     /// The store of sessions, opened with the first of them.
     keeper: OnceCell<SessionStore>,
     /// The rules that persons grant, and the proposals that they refuse.
-    pub(crate) grants: Grants,
+    pub grants: Grants,
     /// The logins that sessions made and ended.
-    pub(crate) logins: SessionLogins,
+    pub logins: SessionLogins,
     /// The revocations for every gateway of this user.
-    pub(crate) revocations: KeptRevocations,
+    pub revocations: KeptRevocations,
 }
 
 /// A session's name and groups, and its owner.
-pub(crate) type SessionOf<'a> = (&'a SessionId, &'a [String], Whose<'a>);
+pub type SessionOf<'a> = (&'a SessionId, &'a [String], Whose<'a>);
 
 /// The owner of a session.
 #[derive(Clone, Copy)]
-pub(crate) enum Whose<'a> {
+pub enum Whose<'a> {
     /// A listener's, or a command's.
     Listener,
     /// A caller's alone.
@@ -168,7 +171,7 @@ impl App {
     }
 
     /// How many threads serve.
-    pub(crate) fn threads(&self) -> NonZeroUsize {
+    pub fn threads(&self) -> NonZeroUsize {
         self.config.runtime.threads
     }
 
@@ -219,7 +222,7 @@ impl App {
     ///
     /// # Errors
     /// As [`App::open`].
-    pub(crate) async fn prepare(
+    pub async fn prepare(
         &self,
         snapshot: &Snapshot,
         config: &Config,
@@ -253,7 +256,7 @@ impl App {
     ///
     /// # Errors
     /// As [`App::open`].
-    pub(crate) async fn prepare_and_keep(
+    pub async fn prepare_and_keep(
         &self,
         snapshot: &Snapshot,
         config: &Config,
@@ -275,7 +278,7 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written, or another process was faster.
-    pub(crate) async fn keep(&self, opened: &[OpenedSession]) -> Result<(), Failure> {
+    pub async fn keep(&self, opened: &[OpenedSession]) -> Result<(), Failure> {
         if self.keeper().await?.keep(opened).await? {
             Ok(())
         } else {
@@ -284,7 +287,7 @@ impl App {
     }
 
     /// Lets requests reach a session.
-    pub(crate) fn enter(&self, opened: &OpenedSession) {
+    pub fn enter(&self, opened: &OpenedSession) {
         self.shared.sessions.enter(opened.session.clone());
         if let Some(keeper) = self.keeper.get() {
             keeper.tend(&opened.kept, &opened.session);
@@ -374,7 +377,7 @@ impl App {
     }
 
     /// Applies a configuration's settings for leaves to the CAs of live sessions.
-    pub(crate) fn change_authorities(&self, config: &Config) {
+    pub fn change_authorities(&self, config: &Config) {
         let (lifetime, most) = (config.ca.lifetime, config.limits.cached_certificates);
         self.authorities.lock().retain(|ca| {
             let live = ca.upgrade();
@@ -407,7 +410,7 @@ impl App {
     ///
     /// # Errors
     /// As [`App::open`]. The session is unchanged.
-    pub(crate) async fn issue_next(
+    pub async fn issue_next(
         &self,
         before: &Snapshot,
         next: &Snapshot,
@@ -438,16 +441,12 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written.
-    pub(crate) async fn keep_status(
-        &self,
-        id: &SessionId,
-        status: SessionStatus,
-    ) -> Result<(), Failure> {
+    pub async fn keep_status(&self, id: &SessionId, status: SessionStatus) -> Result<(), Failure> {
         self.keeper().await?.keep_status(id, status).await
     }
 
     /// Ends the log and the exports, once the gateway serves nothing any more.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.shared.tell_suppressed(true);
         self.shared.log.close();
         audit_heads::keep_last(&self.shared.log);
@@ -455,7 +454,7 @@ impl App {
     }
 
     /// Returns the verifier of the tokens of live sessions.
-    pub(crate) fn token_verifier(&self) -> TokenVerifier {
+    pub fn token_verifier(&self) -> TokenVerifier {
         let live = self.listening.live().clone();
         let root_of = move |id: &SessionId| {
             let (session, _) = live.get(id)?;
@@ -464,7 +463,11 @@ impl App {
         TokenVerifier::new(root_of, self.shared.tokens.clone())
     }
 
-    pub(crate) async fn keeper(&self) -> Result<&SessionStore, Failure> {
+    /// Returns the store of the sessions.
+    ///
+    /// # Errors
+    /// A [`Failure`] if it cannot be opened.
+    pub async fn keeper(&self) -> Result<&SessionStore, Failure> {
         let open = || {
             let (keeping, asks) = (self.keeping.clone(), &self.listening.asks().asks);
             SessionStore::open(&self.config, keeping, &self.shared, asks)
@@ -510,7 +513,7 @@ fn log(config: &Config, runs_as: RunsAs) -> Result<Log, Failure> {
 }
 
 /// The settings of the log at a path.
-pub(crate) fn log_settings(config: &Config, path: PathBuf) -> audit::Settings {
+pub fn log_settings(config: &Config, path: PathBuf) -> audit::Settings {
     audit::Settings {
         path,
         sync: config.audit.sync,
@@ -545,7 +548,7 @@ fn default_log(runs_as: RunsAs) -> Result<PathBuf, Failure> {
 }
 
 /// Returns the failure that a name belongs to a session which an operator created.
-pub(crate) fn made_by_operator(id: &SessionId) -> Failure {
+pub fn made_by_operator(id: &SessionId) -> Failure {
     let what = format!("the name `{id}` is another session's");
     Failure::usage(what)
         .because("a session that `gateway session create` made is no listener's and no caller's")
