@@ -811,3 +811,40 @@ fn the_readmes_of_examples_end_well_with_one_question_for_all_files_of_a_configu
         assert!(told.contains("+ // Changed."), "{example}: {told}");
     }
 }
+
+const ANTHROPIC: &str = "sk-ant-api03-kq7Zp2wJtnbPxRfiCY8dLr5vHs3mGe9aTu1oXy6cBjKzWnDQ4iVf0gNhSlEpUwMrCxAtJb8yRk2vFd5qHe7z-AA";
+
+#[test]
+fn what_a_person_withheld_is_withheld_from_known_agents_too() {
+    let folder = folder(USER);
+    let at = folder.path();
+    let shell = [("ANTHROPIC_API_KEY", ANTHROPIC)];
+    let run = |profile: &str| {
+        let run = ["exec", "-v", "--profile", profile, "--", "sh", "-c"];
+        in_shell(
+            at,
+            &shell,
+            &[&run[..], &["echo key=$ANTHROPIC_API_KEY,"]].concat(),
+        )
+    };
+    for profile in ["claude", "opencode"] {
+        let lent = run(profile);
+        assert!(
+            lent.contains("key=sk-ant-") && !lent.contains(ANTHROPIC),
+            "{lent}"
+        );
+    }
+    in_shell(
+        at,
+        &shell,
+        &["project", "secrets", "--withhold", "anthropic"],
+    );
+    for profile in ["claude", "opencode"] {
+        let withheld = run(profile);
+        assert!(withheld.contains("key=,"), "{withheld}");
+        assert!(
+            withheld.contains("`--secret ANTHROPIC_API_KEY`"),
+            "{withheld}"
+        );
+    }
+}

@@ -26,7 +26,7 @@ pub struct ShellLoans {
 
 impl ShellLoans {
     /// An agent gets those of its profile's services. Any other command, and an agent of no
-    /// service of its own, gets those of the answers, too.
+    /// service of its own, gets those of the answers, too. None gets what a person withheld.
     pub fn of(profile: Option<&Profile>, answers: &SecretAnswers) -> Self {
         let services = profile.into_iter().flat_map(Profile::services);
         let own = services.flat_map(|preset| &preset.credentials);
@@ -35,6 +35,7 @@ impl ShellLoans {
         if is_asked {
             named.extend(answers.lent());
         }
+        named.retain(|name| answers.secrets.get(name.as_str()) != Some(&false));
         Self {
             named,
             is_on: true,
