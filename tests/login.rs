@@ -25,6 +25,8 @@ struct Issuer {
     asked: Arc<Mutex<Vec<(String, String)>>>,
     /// The challenge of the login under way (RFC 7636 §4.2).
     challenge: Arc<Mutex<String>>,
+    /// After how many seconds its tokens end, if not after an hour.
+    ends_in: Option<u32>,
 }
 
 impl Issuer {
@@ -70,7 +72,8 @@ impl Issuer {
 
     fn answer(&self, path: &str, head: &str, content: &str) -> (u16, Value) {
         let tokens = json!({
-            "access_token": ACCESS, "refresh_token": REFRESH, "expires_in": 3600, "token_type": "Bearer",
+            "access_token": ACCESS, "refresh_token": REFRESH, "token_type": "Bearer",
+            "expires_in": self.ends_in.unwrap_or(3600),
             "id_token": format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(r#"{"email":"me@example.org"}"#)),
         });
         let refused = |word: &str| (400, json!({ "error": word }));
@@ -109,7 +112,7 @@ impl Issuer {
                     _ => refused("invalid_grant"),
                 }
             }
-            ("/token", Some("client_credentials")) => (200, tokens),
+            ("/token", Some("client_credentials" | "refresh_token")) => (200, tokens),
             ("/revoke", _) => (200, json!({})),
             _ => refused("unsupported_grant_type"),
         }
@@ -373,6 +376,41 @@ fn a_workload_whose_login_is_gone_is_told_how_its_user_logs_in_again() {
     };
     let why = "Ask your user about the login `crm`: there is no login: log in again in the sandbox, or with `gateway login add crm`.";
     assert!(answer.contains(why), "{answer}");
+}
+
+/// The database of a gateway's state.
+fn database(folder: &Path) -> PathBuf {
+    let mut all = walk(folder).into_iter();
+    all.find(|path| path.ends_with("user.db")).unwrap()
+}
+
+#[test]
+fn a_workload_is_not_told_why_the_tokens_of_a_login_could_not_be_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let issuer = Issuer {
+        ends_in: Some(1),
+        ..Issuer::default()
+    };
+    let address = issuer.start();
+    let device = format!("device_url = \"{address}/device\"");
+    configure(folder.path(), &address, &device);
+    ends(gateway(folder.path(), &LOGIN), 0);
+    let served = Served::start(folder.path(), &address, &device);
+    let rows = rusqlite::Connection::open(database(folder.path())).unwrap();
+    rows.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let answer = loop {
+        match served.ask() {
+            answer if answer.starts_with("HTTP/1.1 503") => break answer,
+            answer if Instant::now() > until => panic!("{answer}"),
+            _ => std::thread::sleep(Duration::from_millis(200)),
+        }
+    };
+    for hidden in [folder.path().to_str().unwrap(), "user.db", "database"] {
+        assert!(!answer.contains(hidden), "{hidden}: {answer}");
+    }
+    let told = "the login `crm`: what the gateway keeps of it cannot be used";
+    assert!(answer.contains(told), "{answer}");
 }
 
 /// A process that ends with the test.

@@ -185,7 +185,12 @@ impl LoginRenewal<'_> {
         let proven = self.place.check(self.held.rows.as_ref(), held).await;
         proven.map_err(|cause| {
             let why = "is not renewed, since its new tokens could not be kept";
-            StoreError::LoginUnusable(format!("login `{}` {why}: {cause}", self.login.name).into())
+            let text = format!("login `{}` {why}: {cause}", self.login.name).into();
+            // Workloads are told of a program's own file, and nothing of what else failed.
+            match cause {
+                StoreError::LoginUnusable(_) => StoreError::LoginUnusable(text),
+                _ => StoreError::LoginState(text),
+            }
         })
     }
 
