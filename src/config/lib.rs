@@ -133,6 +133,8 @@ pub struct Config {
     pub offered: Vec<Allowed>,
     /// Presets of an agent's profile.
     pub offered_presets: Vec<String>,
+    /// Presets of an agent's profile whose hosts it reaches only if their keys are lent.
+    pub keyed_presets: Vec<String>,
     /// The presets that flags name. No policy file need permit them.
     pub flag_presets: Vec<String>,
     /// The logins that flags name, in the same way.

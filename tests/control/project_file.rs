@@ -846,5 +846,33 @@ fn what_a_person_withheld_is_withheld_from_known_agents_too() {
             withheld.contains("`--secret ANTHROPIC_API_KEY`"),
             "{withheld}"
         );
+        assert!(
+            !withheld.contains("none of ANTHROPIC_API_KEY"),
+            "{withheld}"
+        );
+    }
+}
+
+#[test]
+fn a_profile_opens_the_host_of_a_model_provider_only_with_a_key_that_is_lent() {
+    let folder = folder(USER);
+    let at = folder.path();
+    let key = "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";
+    let run = |flags: &[&str], key: &str| {
+        let run = [
+            &["exec", "-v"],
+            flags,
+            &["--profile", "goose", "--", "true"],
+        ]
+        .concat();
+        in_shell(at, &[("GROQ_API_KEY", key)], &run)
+    };
+    let lent = run(&[], key);
+    assert!(lent.contains("network  api.groq.com"), "{lent}");
+    for (flags, key) in [(&["--no-lend"][..], key), (&[], "x"), (&[], "a b")] {
+        let closed = run(flags, key);
+        assert!(closed.contains("network  "), "{closed}");
+        assert!(!closed.contains("api.groq.com"), "{closed}");
+        assert!(!closed.contains("GROQ_API_KEY is not set"), "{closed}");
     }
 }

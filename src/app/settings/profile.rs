@@ -65,29 +65,39 @@ impl Profile {
 
     /// Adds its hosts and presets to a configuration.
     pub fn add_to(&self, config: &mut Config) {
-        let presets = self.services().map(|preset| preset.name.clone());
-        config.offered_presets.extend(presets);
+        config.offered_presets.extend(self.presets.iter().cloned());
+        let keyed = self.keyed().map(|preset| preset.name.clone());
+        config.keyed_presets.extend(keyed);
         config.offered.extend(self.hosts());
         config.offered_logins.extend(self.logins.iter().cloned());
     }
 
     /// The services that it works with: its own, and those whose keys the shell has.
     pub fn services(&self) -> impl Iterator<Item = &'static Preset> {
+        self.presets
+            .iter()
+            .map(|name| known(name))
+            .chain(self.keyed())
+    }
+
+    /// The services whose keys the shell has. Only a key that is lent opens its hosts.
+    fn keyed(&self) -> impl Iterator<Item = &'static Preset> {
         let is_set = |one: &String| std::env::var_os(one).is_some_and(|value| !value.is_empty());
         let has_key = move |preset: &&Preset| {
             let mut variables = preset.credentials.iter().flat_map(|one| &one.variables);
             variables.any(is_set)
         };
-        let read =
-            |name: &String| preset::named(name).expect("a test reads each profile's presets");
-        let own = self.presets.iter().map(read);
-        own.chain(self.keys.iter().map(read).filter(has_key))
+        self.keys.iter().map(|name| known(name)).filter(has_key)
     }
 
     fn hosts(&self) -> impl Iterator<Item = Allowed> {
         let read = |host| Allowed::parse(host).expect("a test reads every profile's hosts");
         self.allow.iter().map(move |host| read(host))
     }
+}
+
+fn known(preset: &str) -> &'static Preset {
+    preset::named(preset).expect("a test reads each profile's presets")
 }
 
 /// Whether the program of this name is a file of the project.

@@ -200,7 +200,8 @@ impl ResolvedConfig {
                 self.withheld.extend(others.map(withheld));
                 if lent().any(|one| names.contains(&one.name)) {
                     let (hosts, registry) = self.hosts_of(preset)?;
-                    let is_named = config.offered_presets.contains(&preset.name);
+                    let mut offered = config.offered_presets.iter().chain(&config.keyed_presets);
+                    let is_named = offered.any(|name| *name == preset.name);
                     self.reached(is_named).extend(hosts);
                     self.lend(preset, &registry, bound, (Some(names), is_named))?;
                 }
@@ -234,7 +235,9 @@ impl ResolvedConfig {
     fn offer(&mut self, preset: &'static Preset, bound: &HashSet<CredentialName>, is_named: bool) {
         let origins = preset.credentials.iter().flat_map(|one| &one.origins);
         self.reached(is_named).extend(origins.map(allowed));
-        let unset = |one: &&PresetCredential| !one.origins.is_empty() && !bound.contains(&one.name);
+        let unset = |one: &&PresetCredential| {
+            !one.origins.is_empty() && !bound.contains(&one.name) && !is_lent(one)
+        };
         let mut own = preset.credentials.iter();
         // The agent may have offered this preset, too.
         let is_told = |one: &PresetCredential| self.unset.iter().any(|told| told.name == one.name);

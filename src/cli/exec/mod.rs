@@ -391,6 +391,7 @@ impl Exec {
                 .presets
                 .iter()
                 .chain(&config.offered_presets)
+                .chain(&config.keyed_presets)
                 .filter_map(|name| preset::named(name))
                 .flat_map(|preset| preset.home.clone())
                 .collect(),
