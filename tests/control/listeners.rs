@@ -3,10 +3,12 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::chown;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::program::{Program, RULES, command, free};
+use crate::sandbox::{folder, user_command};
 
 /// A connection to a proxy port.
 struct Client(BufReader<TcpStream>);
@@ -536,3 +538,28 @@ fn a_secret_at_hand_that_cannot_be_used_is_told_at_a_second_start_too() {
     program.restart_after_a_crash();
     assert_eq!(program.ask(ONE).0, 200);
 }
+
+#[test]
+fn doctor_names_a_folder_in_which_serve_could_make_no_socket() {
+    let folder = folder(USER);
+    let project = folder.path().join("home/project");
+    let doctor = |socket: &str| {
+        let listener = "kind = \"proxy\"\nsession = \"own\"\n";
+        let text = format!("[[listener]]\n{listener}address = \"unix:{socket}\"\n");
+        let file = project.join("gateway.toml");
+        fs::write(&file, text).unwrap();
+        chown(&file, Some(USER), Some(USER)).unwrap();
+        let mut doctor = user_command(folder.path(), USER);
+        let doctor = doctor.args(["doctor", "--config", "gateway.toml"]);
+        let output = doctor.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code(), said)
+    };
+    let (code, said) = doctor("/etc/gateway-of-nobody.sock");
+    let told = "its folder `/etc` cannot be used: Permission denied";
+    assert!(code == Some(1) && said.contains(told), "{said}");
+    let (_, said) = doctor(&format!("{}/own.sock", project.display()));
+    assert!(!said.contains("cannot be used"), "{said}");
+}
+
+const USER: u32 = 12345;

@@ -4,6 +4,7 @@
 use std::io::ErrorKind;
 use std::net::TcpListener;
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use serde::Serialize;
 
 use crate::app::listen::issuers::keys_at;
@@ -55,7 +56,9 @@ fn unbound(address: &ListenerAddress) -> Option<String> {
         }
         ListenerAddress::Unix(path) => {
             let folder = path.parent()?;
-            let why = std::fs::read_dir(folder).err()?;
+            // `serve` locks the folder, and makes the socket in it.
+            let all = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+            let why = accessat(CWD, folder, all, AtFlags::EACCESS).err()?;
             Some(format!(
                 "its folder `{}` cannot be used: {why}",
                 folder.display()
