@@ -413,6 +413,43 @@ fn a_workload_is_not_told_why_the_tokens_of_a_login_could_not_be_kept() {
     assert!(answer.contains(told), "{answer}");
 }
 
+#[test]
+fn a_login_that_cannot_be_forgotten_keeps_no_other() {
+    let (folder, issuer) = (tempfile::tempdir().unwrap(), Issuer::default());
+    let address = issuer.start();
+    configure(
+        folder.path(),
+        &address,
+        &format!("device_url = \"{address}/device\""),
+    );
+    ends(gateway(folder.path(), &LOGIN), 0);
+    let file = folder.path().join("gateway.toml");
+    let text = fs::read_to_string(&file)
+        .unwrap()
+        .replace("\"crm\"", "\"wiki\"");
+    fs::write(&file, text).unwrap();
+    let wiki = ["login", "add", "wiki", "--config", "gateway.toml"];
+    ends(gateway(folder.path(), &wiki), 0);
+    let lock = database(folder.path()).with_file_name("crm.login.lock");
+    fs::remove_file(&lock).unwrap();
+    fs::create_dir(&lock).unwrap();
+    let all = ["login", "forget", "--all"];
+    let said = ends(gateway(folder.path(), &all), 1);
+    for part in [
+        "not forgotten: crm; ",
+        "forgotten: wiki; ",
+        "still kept: crm",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    fs::remove_dir(&lock).unwrap();
+    let said = ends(gateway(folder.path(), &all), 0);
+    assert!(
+        said.contains("forgotten: crm; ") && !said.contains("wiki"),
+        "{said}"
+    );
+}
+
 /// A process that ends with the test.
 struct Ended(Child);
 

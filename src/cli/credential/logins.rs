@@ -156,9 +156,18 @@ async fn forget_all(config: &Config, terminal: &Terminal) -> Result<(), Failure>
         Ok(row) => row.name.login,
         Err(unread) => unread.name.login,
     });
-    let mut documents = Vec::new();
+    let (mut documents, mut left) = (Vec::new(), Vec::new());
     for name in names.collect::<BTreeSet<_>>() {
-        let (document, line) = told(&name, forgotten(config, &name).await?.is_revoked);
+        let (document, line) = match forgotten(config, &name).await {
+            Ok(forgotten) => told(&name, forgotten.is_revoked),
+            Err(failure) => {
+                left.push(name.to_string());
+                let why = failure.why.unwrap_or_default();
+                let line = format!("not forgotten: {name}; {}", safe(&why));
+                let document = json!({ "name": name.as_str(), "forgotten": false, "why": why });
+                (document, line)
+            }
+        };
         if !terminal.json() {
             terminal.line(line);
         }
@@ -167,6 +176,13 @@ async fn forget_all(config: &Config, terminal: &Terminal) -> Result<(), Failure>
     let kept = config::state::directory().filter(|folder| folder.exists());
     if terminal.json() {
         terminal.document(&json!({ "forgotten": documents, "kept": kept }));
+    }
+    if !left.is_empty() {
+        return Err(Failure::new("not every login was forgotten")
+            .because(format!("still kept: {}", left.join(", ")))
+            .next("mend what is said of each, and run it again"));
+    }
+    if terminal.json() {
         return Ok(());
     }
     if documents.is_empty() {
