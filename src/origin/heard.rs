@@ -1,6 +1,7 @@
 //! Notes what has been read from a connection to an origin.
 
 use std::future::poll_fn;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Poll;
@@ -35,6 +36,7 @@ impl Heard {
         self.0.any.store(false, Ordering::Relaxed);
         self.0.informational.store(0, Ordering::Relaxed);
         self.0.is_answered.store(false, Ordering::Relaxed);
+        mem::take(&mut *self.0.beginning.lock());
     }
 
     /// Whether a byte was read since the request was sent.
@@ -53,7 +55,7 @@ impl Heard {
     /// client.
     pub(super) fn answered(&self) {
         self.0.is_answered.store(true, Ordering::Relaxed);
-        self.0.beginning.lock().clear();
+        mem::take(&mut *self.0.beginning.lock());
         self.0.waits.take();
     }
 
@@ -186,6 +188,17 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(faulty_line(head.as_bytes()), line, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_held_of_an_earlier_answer() {
+        for forget in [Heard::clear, Heard::answered] {
+            let heard = Heard::default();
+            heard.0.beginning.lock().extend_from_slice(b"no head");
+            assert_eq!(heard.faulty_line(), Some(1));
+            forget(&heard);
+            assert_eq!(heard.0.beginning.lock().capacity(), 0);
         }
     }
 
