@@ -1697,3 +1697,42 @@ fn doctor_looks_at_what_each_listener_of_a_configuration_needs() {
     let lacks = |one: &&Value| one["lacks"].is_string();
     assert_eq!(all.as_array().unwrap().iter().filter(lacks).count(), 3);
 }
+
+#[test]
+fn a_request_that_was_not_made_is_refused_as_a_run_would_refuse_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let all = "@id(\"all\") permit(principal, action, resource);";
+    fs::write(at.join("all.cedar"), all).unwrap();
+    let config = "[policy]\nfiles = [\"all.cedar\"]\npresets = [\"gitlab\"]\n";
+    fs::write(at.join("gateway.toml"), config).unwrap();
+    for (asked, outcome) in [
+        ("https://example.com/", "allowed"),
+        ("https://169.254.169.254/", "metadata"),
+        ("https://10.0.0.1/", "ssrf_resolved_ip"),
+        ("https://127.0.0.1/", "ssrf_resolved_ip"),
+        ("https://gateway.internal/", "self"),
+        ("http://example.com/", "clear_text"),
+        ("TRACE https://example.com/", "method_prohibited"),
+        ("CONNECT https://example.com/", "method_prohibited"),
+        ("https://example.com/?_method=DELETE", "method_override"),
+        ("https://gitlab.com/api/v4/projects/g%2Fp", "allowed"),
+    ] {
+        let why = ["policy", "why", asked, "--config", "gateway.toml"];
+        let now = format!("now  {outcome}: ");
+        ends_with(
+            &why,
+            at,
+            0,
+            &[&now, "only a run sees the addresses of a name"],
+        );
+    }
+    let other = "https://example.com/api/v4/projects/g%2Fp";
+    let why = ["policy", "why", other, "--config", "gateway.toml"];
+    ends_with(&why, at, 2, &["cannot be judged"]);
+    let decision = "[[decision]]\nname = \"a project\"\nexpect = \"allow\"\n\
+                    url = \"https://gitlab.com/api/v4/projects/g%2Fp\"\n";
+    fs::write(at.join("all.toml"), decision).unwrap();
+    let test = ["policy", "test", "all.toml", "--config", "gateway.toml"];
+    ends_with(&test, at, 0, &["1 of 1 decisions"]);
+}

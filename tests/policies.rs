@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gateway::config::Config;
+use gateway::message::EncodedSlash;
 use gateway::policy::{Declared, Policies, Source, decisions};
 
 fn folder() -> PathBuf {
@@ -44,7 +45,7 @@ fn shipped_policies_decide_as_their_decision_files_say() {
     assert!(files.len() >= 4, "{files:?}");
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
-        let report = decisions::run(&load(&file), &text, |_, _| false)
+        let report = decisions::run(&load(&file), &text, |_, _| false, |_| EncodedSlash::Refuse)
             .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         assert!(
             report.failed.is_empty(),

@@ -6,12 +6,15 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::app::reload::generation;
+use crate::app::settings::resolve::ResolvedConfig;
+use crate::app::settings::shell_secrets::ShellLoans;
 use crate::audit::{Found, Record};
 use crate::cli::log::logs;
 use crate::cli::log::logs::Chain;
 use crate::cli::operate::gateways::{ChosenGateway, Gateway};
 use crate::config::Config;
 use crate::grant::request::{self, NoRule, rule_for};
+use crate::message::{EncodedSlash, Origin};
 use crate::names::ReasonCode;
 use crate::origin::OriginSettings;
 
@@ -121,10 +124,21 @@ fn unproved(found: &Found, chain: &Chain) -> Option<String> {
     ))
 }
 
-/// Returns the settings for origins of a configuration, if they are valid.
+/// Returns the settings for origins of a configuration and its presets, if they are valid.
 pub(super) fn origins(config: Option<&Config>) -> OriginSettings {
-    let of = |config| generation::origins(config, &[], Vec::new()).ok();
+    let of = |config| {
+        let resolved = ResolvedConfig::of(config, &ShellLoans::default()).ok()?;
+        generation::origins(config, &resolved.encoded_slash, Vec::new()).ok()
+    };
     config.and_then(of).unwrap_or_default()
+}
+
+/// Returns how an origin reads encoded slashes, as a run would without a client's signature.
+pub(super) fn slashes(origins: &OriginSettings, origin: &Origin) -> EncodedSlash {
+    match origins.rule(origin) {
+        Some(rule) if rule.encoded_slash => EncodedSlash::Keep,
+        _ => EncodedSlash::Refuse,
+    }
 }
 
 /// Whether a gateway writes this log, or wrote it before its rotation.

@@ -124,6 +124,7 @@ pub fn run(
     policies: &Policies,
     text: &str,
     is_batch: impl Fn(&Host, &RequestTarget) -> bool,
+    slashes: impl Fn(&Origin) -> EncodedSlash,
 ) -> Result<Report, Malformed> {
     let file: File = toml::from_str(text).map_err(|error| Malformed::toml(&error, text, None))?;
     if file.decision.is_empty() {
@@ -140,7 +141,7 @@ pub fn run(
             Malformed::toml(&error, text, key.or(Some(begin)))
         })?;
         let name = decision.name.clone();
-        Case::new(decision, policies.declared())
+        Case::new(decision, policies.declared(), &slashes)
             .map_err(|reason| Malformed::Decision { name, reason })
     });
     let mut cases: Vec<Case> = cases.collect::<Result<_, _>>()?;
@@ -167,6 +168,7 @@ pub fn ask(
     url: &str,
     keys: toml::Table,
     is_batch: impl Fn(&Host, &RequestTarget) -> bool,
+    slashes: impl Fn(&Origin) -> EncodedSlash,
 ) -> Result<(OwnedFacts, Verdict, Explanation), Malformed> {
     let malformed = |reason| Malformed::Decision {
         name: url.to_owned(),
@@ -185,7 +187,7 @@ pub fn ask(
     let decision = decision
         .try_into()
         .map_err(|error: toml::de::Error| malformed(error.message().to_owned()))?;
-    let mut case = Case::new(decision, policies.declared()).map_err(malformed)?;
+    let mut case = Case::new(decision, policies.declared(), slashes).map_err(malformed)?;
     case.request.batch = is_batch(&case.request.host, &case.request.target);
     let (verdict, explanation) = case.judged(&policies.current());
     Ok((case.request, verdict, explanation))
@@ -368,7 +370,11 @@ struct Case {
 }
 
 impl Case {
-    fn new(decision: WrittenDecision, declared: &Declared) -> Result<Self, String> {
+    fn new(
+        decision: WrittenDecision,
+        declared: &Declared,
+        slashes: impl Fn(&Origin) -> EncodedSlash,
+    ) -> Result<Self, String> {
         let lend = match (&decision.lend, &decision.place) {
             (Some(lend), Some(place)) => {
                 let place: Place = place.parse().map_err(|error| format!("`place`: {error}"))?;
@@ -380,7 +386,7 @@ impl Case {
             (None, None) => None,
         };
         Ok(Self {
-            request: request(&decision, declared)?,
+            request: request(&decision, declared, slashes)?,
             name: decision.name,
             expect: decision.expect,
             by: decision.by,
@@ -438,13 +444,24 @@ impl Case {
 }
 
 /// Returns the request that a decision describes, canonicalised as the gateway would.
-fn request(decision: &WrittenDecision, declared: &Declared) -> Result<OwnedFacts, String> {
+fn request(
+    decision: &WrittenDecision,
+    declared: &Declared,
+    slashes: impl Fn(&Origin) -> EncodedSlash,
+) -> Result<OwnedFacts, String> {
     let (method, uri) = decision.target()?;
     let spoken = decision.spoken()?;
     let (scheme, host, port) = authority(&uri)?;
+    let origin = Origin {
+        scheme,
+        authority: Authority {
+            host: host.clone(),
+            port,
+        },
+    };
     let session =
         SessionId::new(&decision.session).map_err(|error| format!("`session`: {error}"))?;
-    let mut request = OwnedFacts::new(session, scheme, host, target(&uri)?);
+    let mut request = OwnedFacts::new(session, scheme, host, target(&uri, slashes(&origin))?);
     request.port = port;
     request.user = match &decision.user {
         Some(user) => Some(User::new(user).ok_or("`user`: it is no user's name")?),
@@ -534,9 +551,9 @@ fn authority(uri: &Uri) -> Result<(Scheme, Host, u16), String> {
     ))
 }
 
-fn target(uri: &Uri) -> Result<RequestTarget, String> {
+fn target(uri: &Uri, slashes: EncodedSlash) -> Result<RequestTarget, String> {
     let whole = uri.path_and_query().ok_or("`url` has no path")?;
-    RequestTarget::judged(whole.as_str().as_bytes(), EncodedSlash::default())
+    RequestTarget::judged(whole.as_str().as_bytes(), slashes)
         .map_err(|error| format!("`url`: {error}"))
 }
 
@@ -572,7 +589,12 @@ mod tests {
 
     fn file(decision: &str) -> Result<Report, Malformed> {
         let text = format!("[request]\ngroups = [\"ci\"]\n[[decision]]\nname = \"it\"\n{decision}");
-        run(&policies(POLICY), &text, |_, _| false)
+        run(
+            &policies(POLICY),
+            &text,
+            |_, _| false,
+            |_| EncodedSlash::Refuse,
+        )
     }
 
     #[test]
@@ -629,7 +651,7 @@ mod tests {
             assert!(file(bad).is_err(), "{bad}");
         }
         assert!(matches!(
-            run(&policies(""), "", |_, _| false),
+            run(&policies(""), "", |_, _| false, |_| EncodedSlash::Refuse),
             Err(Malformed::Empty)
         ));
     }
@@ -637,7 +659,12 @@ mod tests {
     #[test]
     fn a_mistake_is_told_in_one_sentence_with_its_line() {
         let text = "# decisions\n[[test]]\nexpct = \"y\"\n";
-        let told = run(&policies(POLICY), text, |_, _| false);
+        let told = run(
+            &policies(POLICY),
+            text,
+            |_, _| false,
+            |_| EncodedSlash::Refuse,
+        );
         let told = told
             .err()
             .map(|error| error.to_string())
@@ -656,7 +683,14 @@ mod tests {
             ("expect = \"deny\"", "url", 6),
         ] {
             let text = format!("{first}\n[[decision]]\nname = \"b\"\n{line}\n");
-            let told = run(&policies(POLICY), &text, |_, _| false).err().unwrap();
+            let told = run(
+                &policies(POLICY),
+                &text,
+                |_, _| false,
+                |_| EncodedSlash::Refuse,
+            )
+            .err()
+            .unwrap();
             let told = told.to_string();
             assert!(
                 told.starts_with(&format!("line {at}: ")) && told.contains(what),

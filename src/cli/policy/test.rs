@@ -8,7 +8,9 @@ use serde_json::json;
 
 use super::load::{PolicyFiles, load};
 use crate::app::{Code, ConfigFile, Failure, Paint, Terminal, safe};
+use crate::cli::remedy;
 use crate::credential::preset;
+use crate::message::Origin;
 use crate::policy::decisions::{Report, run};
 
 /// Runs decision files.
@@ -25,6 +27,7 @@ pub(in crate::cli) struct PolicyTest {
 impl PolicyTest {
     pub(in crate::cli) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let config = self.config.find()?;
+        let origins = remedy::origins(config.as_ref());
         let mut failed = 0;
         let mut documents = Vec::new();
         for file in self.files()? {
@@ -40,7 +43,8 @@ impl PolicyTest {
                 .because(why)
             };
             let text = std::fs::read_to_string(&file).map_err(|error| cannot(error.to_string()))?;
-            let report = run(&policies, &text, preset::is_batch)
+            let slashes = |origin: &Origin| remedy::slashes(&origins, origin);
+            let report = run(&policies, &text, preset::is_batch, slashes)
                 .map_err(|error| cannot(error.to_string()).next("docs/policy.md has the format"))?;
             failed += report.failed.len();
             let by = self.judges(&judged);

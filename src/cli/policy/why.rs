@@ -2,6 +2,7 @@
 //! one that was not made, with today's policies.
 
 use clap::Args;
+use http::Method;
 use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -13,6 +14,7 @@ use crate::cli::{remedy, why};
 use crate::config::{Config, ListenerSession};
 use crate::credential::preset;
 use crate::grant::request;
+use crate::message::{Origin, method};
 use crate::names::{Blame, ReasonCode};
 use crate::policy::{Explanation, OwnedFacts, decisions};
 use crate::server::floor;
@@ -112,11 +114,23 @@ impl PolicyWhy {
             let now = now.map_err(|error| cannot(error.to_string()))?;
             keys.insert("now".into(), now.into());
         }
+        let origins = remedy::origins(config.as_ref());
+        let slashes = |origin: &Origin| remedy::slashes(&origins, origin);
         let (request, verdict, mut explanation) =
-            decisions::ask(&policies, asked, keys, preset::is_batch)
+            decisions::ask(&policies, asked, keys, preset::is_batch, slashes)
                 .map_err(|error| cannot(error.to_string()))?;
         keep_to_floor(&mut explanation, &request, config.as_ref());
-        let outcome = verdict.outcome.word();
+        let mut outcome = verdict.outcome.word();
+        let to = request::access(&request).to;
+        let floor = || floor(&to, &origins).filter(|_| verdict.allowed());
+        if let Some(reason) = unread(&request).or_else(floor) {
+            outcome = reason.as_str();
+            explanation = Explanation {
+                reason: format!("whatever policies permit: {}", reason.meaning()),
+                next_step: reason.next_step_for(&to.authority.to_string(), ""),
+                proposal: None,
+            };
+        }
         if terminal.json() {
             terminal.document(&json!({
                 "session": request.session.as_str(), "outcome": outcome,
@@ -124,7 +138,8 @@ impl PolicyWhy {
                 "proposal": explanation.proposal,
             }));
         } else {
-            let whose = format!("as a request of session {}", request.session.as_str());
+            let session = request.session.as_str();
+            let whose = format!("as a request of session {session}; {UNSEEN}");
             print_now(terminal, outcome, &whose, &explanation);
         }
         Ok(Code::Ok)
@@ -137,6 +152,20 @@ A request that was not made: gateway policy why 'POST https://HOST/PATH' --with 
 
 const UNRECORDED: &str =
     "judged without query values, fields and content, which the log does not hold";
+
+const UNSEEN: &str =
+    "only a run sees the addresses of a name, and all that the request itself would hold";
+
+/// Why a request is refused while it is read, before a policy is asked.
+fn unread(request: &OwnedFacts) -> Option<ReasonCode> {
+    let named = Method::from_bytes(request.method.as_bytes()).ok()?;
+    match method::check(&named) {
+        Err(refused) => Some(refused.reason()),
+        Ok(()) if request.target.overrides_method() => Some(ReasonCode::MethodOverride),
+        Ok(()) if request.target.overrides_fields() => Some(ReasonCode::FieldOverride),
+        Ok(()) => None,
+    }
+}
 
 /// Proposes no rule for what the gateway refuses whatever policies permit, and says so.
 fn keep_to_floor(explanation: &mut Explanation, request: &OwnedFacts, config: Option<&Config>) {
