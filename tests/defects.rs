@@ -402,10 +402,11 @@ const SERVICES: [Row; 12] = [
         "C",
         38,
         "A clone that an earlier run made can be removed inside.",
-        Mended(&[
-            "what_a_command_made_a_later_one_removes",
-            "what_a_command_made_runs_nothing_in_a_later_run",
-        ]),
+        Otherwise(
+            "what a nested repository holds is guarded from the start of a run, so that git outside \
+             runs nothing of a command's; it is removed outside",
+            &["what_an_earlier_command_made_is_guarded_in_a_later_run"],
+        ),
     ),
     (
         "C",
@@ -648,10 +649,11 @@ const EASE: [Row; 19] = [
         "ease",
         16,
         "What a command may create it may delete.",
-        Mended(&[
-            "what_a_command_made_a_later_one_removes",
-            "what_a_command_made_runs_nothing_in_a_later_run",
-        ]),
+        Otherwise(
+            "what a nested repository holds is guarded from the start of a run, so that git outside \
+             runs nothing of a command's; it is removed outside",
+            &["what_an_earlier_command_made_is_guarded_in_a_later_run"],
+        ),
     ),
     (
         "ease",

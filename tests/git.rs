@@ -658,95 +658,39 @@ fn a_folder_without_a_repository_has_nothing_of_ours_afterwards() {
     }
 }
 
-/// Repositories of commands go as they came: in the project, beside it and as a worktree.
+/// What an earlier command made is guarded as a person's is, and removed outside.
 #[test]
-fn what_a_command_made_a_later_one_removes() {
-    let host = Host::with_repository();
-    host.sh("work", "mkdir shared; git clone -q project project/own");
-    let shared = host.at("work/shared").display().to_string();
-    let run = |script: &str| {
-        let script = format!("set -e; rm -r evil-hooks; {script}; echo done");
-        host.inside("work/project", &["--write", &shared], &script)
-    };
-    let make = format!(
-        "git clone -q . a/c; git init -q --bare b; git worktree add -q w 2> /dev/null; git clone -q . {shared}/c"
-    );
-    let told = run(&make);
-    let (_, new) = told.split_once("gateway  new git ").unwrap();
-    for name in [" b,", " w/.git", "shared/c/.git", " a/c/.git"] {
-        assert!(new.contains(name), "{name}: {told}");
-    }
-    // They stay without a word, as long as they are the same.
-    let told = run(
-        "cd a/c; echo 2 >> file; git commit -q -a -m two; cd ../../w; git commit -q --allow-empty -m w",
-    );
-    assert!(told.contains("done") && !told.contains("new git"), "{told}");
-    // What is made again in the place of another can be removed again.
-    for _ in 0..2 {
-        let told = run(&format!(
-            "rm -rf a {shared}/c; rm -r b; git worktree remove w; git update-ref -d refs/heads/w; {make}"
-        ));
-        assert!(told.contains("done"), "{told}");
-    }
-    let told = run(&format!("rm -r -f a b {shared}/c; git worktree remove w"));
-    assert!(told.contains("done"), "{told}");
-    assert_eq!(host.sh("work", "ls shared; ls project"), "file\nown\n");
-    // A person's own is guarded.
-    let told = run("rm -rf own");
-    assert!(
-        told.contains("Device or resource busy") && !told.contains("done"),
-        "{told}"
-    );
-    host.sh("work/project/own", "cat .git/config");
-}
-
-/// What a command made before: a name, what the person has, what the first command does, what the
-/// person does then, what the second command does, and what the summary says of that.
-const MADE: &str = r#"
-armed => true => git clone -q . sub => true => arm sub/.git/config => gateway  off      sub/.git
-replaced => true => git clone -q . sub => true => sub evil; rm -rf sub; mv evil sub => gateway  off      sub/.git
-a hook => true => git clone -q . sub => true => hook sub/.git/hooks/pre-commit => gateway  off      sub/.git
-a bare one => true => git clone -q --bare . sub => true => git -C sub config core.bare false; git -C sub config core.worktree .; arm sub/config => gateway  off      sub/HEAD
-a worktree => true => git worktree add -q wt => true => cp -r .git own; rm own/commondir; arm own/config; echo ../../../own > .git/worktrees/wt/commondir => gateway  off      wt/.git
-of the person's settings => true => git clone -q . sub => git -C sub config alias.st status => arm sub/.git/config => Read-only file system
-made again by the person => true => git clone -q . sub => rm -rf sub; git clone -q . sub => arm sub/.git/config => Read-only file system
-a submodule meanwhile => true => git clone -q . sub; git add sub 2> /dev/null; git commit -q -m sub => true => arm sub/.git/config => Read-only file system
-another .git of the person's worktree => git worktree add -q wt => mkdir sub; cp wt/.git sub => true => cp -r .git own; arm own/config; echo ../../../own > .git/worktrees/wt/commondir => Read-only file system
-the project's own => rm -rf .git => git init -q; git commit -q --allow-empty -m x => true => arm .git/config => Read-only file system
-"#;
-
-#[test]
-fn what_a_command_made_runs_nothing_in_a_later_run() {
-    for row in MADE.lines().filter(|row| !row.is_empty()) {
-        let [name, before, first, then, second, wanted] =
-            row.split(" => ").collect::<Vec<_>>().try_into().unwrap();
+fn what_an_earlier_command_made_is_guarded_in_a_later_run() {
+    for (script, wanted) in [
+        ("arm d/nested/.git/config", "Read-only file system"),
+        (
+            "{ printf '[core]\n\tfsmonitor = touch %s;:\n' \"$MARK\" >&3; sleep 20; } 3>>d/nested/.git/config &",
+            "Read-only file system",
+        ),
+        (
+            "hook d/nested/.git/hooks/pre-commit",
+            "Read-only file system",
+        ),
+        (
+            "mv d d2 && mkdir d && cp -r d2/nested d && arm d/nested/.git/config",
+            "Device or resource busy",
+        ),
+        ("rm -rf d", "Device or resource busy"),
+    ] {
         let host = Host::with_repository();
-        host.sh("work/project", before);
-        let told = host.inside("work/project", &[], first);
+        let told = host.inside("work/project", &[], "git clone -q . d/nested");
+        assert!(told.contains("new git  d/nested/.git"), "{told}");
+        let script = format!("{script}\nsleep 0.3");
+        let output = meanwhile(&host, "work/project", &script, || {
+            assert!(!host.git_runs("work/project/d/nested"), "{script}");
+        });
         assert!(
-            told.contains("new git") && !told.contains("gateway  off "),
-            "{name}: {told}"
+            said(&output).contains(wanted),
+            "{script}: {}",
+            said(&output)
         );
-        host.sh("work/project", then);
-        let mut meanwhile_ran = false;
-        let told = meanwhile(
-            &host,
-            "work/project",
-            &format!("{second}; sleep 0.3"),
-            || {
-                let watched = ["work/project", "work/project/sub"];
-                meanwhile_ran =
-                    name != "a hook" && watched.iter().any(|folder| host.git_runs(folder));
-            },
-        );
-        assert!(said(&told).contains(wanted), "{name}: {}", said(&told));
-        let mut folders = ["work/project", "work/project/sub", "work/project/wt"].iter();
-        let ran = folders.any(|folder| host.git_runs(folder));
-        assert!(
-            !ran && !meanwhile_ran,
-            "{name}, {meanwhile_ran}: {}",
-            said(&told)
-        );
+        assert!(!host.git_runs("work/project/d/nested"), "{script}");
+        host.sh("work/project", "rm -rf d");
     }
 }
 

@@ -29,4 +29,4 @@ pub use socket::{SocketFault, SocketFile, is_live, is_socket};
 pub use state_folder::{absolute, granted_directory, home, real, state_directory};
 pub use text::{open, shown, traced};
 pub use unfit::{Replaceable, Unfit, WritableEntry};
-pub use written::{check_program, check_written, made, note_made, note_writable};
+pub use written::{check_program, check_written, note_writable};

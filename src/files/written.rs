@@ -4,7 +4,6 @@
 //! Before a command starts, `gateway exec` records each folder that it may change. A folder is
 //! recognised by its path or, if it was moved, by its inode and birth time.
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -26,46 +25,17 @@ use super::unfit::{Replaceable, Unfit, WritableEntry};
 /// # Errors
 /// Returns the cause as [`Unfit`], also if the command could change the record.
 pub fn note_writable(folders: &[PathBuf]) -> Result<(), Unfit> {
-    let table = table();
+    let (table, now) = (table(), SystemTime::now());
     let entry = table.database().to_owned();
     if let Some(folder) = folders.iter().find(|folder| entry.starts_with(folder)) {
         let written = WritableEntry {
             entry,
             folder: folder.clone(),
-            last: seconds(SystemTime::now()),
+            last: seconds(now),
         };
         return Err(Replaceable::Command(Box::new(written)).into());
     }
-    note(&table, folders)
-}
-
-/// Writes down repositories that a command made, and whose settings run nothing.
-///
-/// # Errors
-/// Returns the cause as [`Unfit`].
-pub fn note_made(repositories: &BTreeSet<PathBuf>) -> Result<(), Unfit> {
-    if repositories.is_empty() {
-        Ok(())
-    } else {
-        note(&made_table(), repositories)
-    }
-}
-
-/// Returns the repositories that commands made, each still the same file. One of which that is not
-/// certain is left out, and so are all if they cannot be read: then they are a person's.
-pub fn made() -> Vec<PathBuf> {
-    let all = made_table().rows().and_then(|rows| Folder::all(&rows));
-    let is_certain = |one: &Folder| {
-        one.identity.is_some_and(|identity| identity.born != 0)
-            && one.was(FolderIdentity::of(&one.path))
-    };
-    let certain = all.unwrap_or_default().into_iter().filter(is_certain);
-    certain.map(|one| one.path).collect()
-}
-
-fn note<'a>(table: &UserTable, paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Unfit> {
-    let now = SystemTime::now();
-    let new = paths.into_iter().map(|path| Folder {
+    let new = folders.iter().map(|path| Folder {
         path: path.clone(),
         identity: FolderIdentity::of(path),
         last: now,
@@ -297,15 +267,6 @@ fn table() -> UserTable {
         name: "writable",
         version: 1,
         what: "what commands in sandboxes could write to",
-        anew: "",
-    })
-}
-
-fn made_table() -> UserTable {
-    UserTable::of_user(&UserKind {
-        name: "made",
-        version: 1,
-        what: "which repositories commands in sandboxes made",
         anew: "",
     })
 }

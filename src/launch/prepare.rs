@@ -53,13 +53,12 @@ impl Plan {
         })
     }
 
-    /// Looks for the repositories of the projects, and for their guarded parts. Those that commands
-    /// `made` may be removed.
+    /// Looks for the repositories of the projects, and for their guarded parts.
     ///
     /// # Errors
     /// A failure that names what cannot be guarded.
-    pub fn look_at_repositories(&mut self, state: &Path, made: &[PathBuf]) -> Result<(), Error> {
-        self.mounts.repositories = repository::find(&self.mounts, state, made)?;
+    pub fn look_at_repositories(&mut self, state: &Path) -> Result<(), Error> {
+        self.mounts.repositories = repository::find(&self.mounts, state)?;
         Ok(())
     }
 

@@ -262,7 +262,7 @@ pub fn drive(settings: &str) -> ExitCode {
     std::fs::create_dir_all(&state).unwrap();
     let announcement = repository::Announcement::new(&state).unwrap();
     let locks = repository::lock(&plan.mounts.projects).unwrap_or_default();
-    let looked = plan.look_at_repositories(&state, &[]);
+    let looked = plan.look_at_repositories(&state);
     if let Err(error) = looked {
         tell(&error);
         return ExitCode::from(error.exit_code());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::app::process::{drain as draining, serving};
 use crate::app::{App, Code, Context as _, Failure, Terminal, sandbox};
 use crate::cli::credential::logins;
-use crate::cli::exec::launching::{END_WITHIN, note_made};
+use crate::cli::exec::launching::END_WITHIN;
 use crate::cli::exec::summary;
 use crate::cli::{last_run, proposals};
 use crate::launch;
@@ -40,9 +40,8 @@ pub fn serve_on(
         }
     });
     let sweep = |check: Option<RepositoryCheck>| {
-        let left = check.map(RepositoryCheck::end).unwrap_or_default();
-        note_made(&left);
-        left
+        let ended = check.map(RepositoryCheck::end);
+        ended.unwrap_or_default()
     };
     match served {
         Ok((app, (first, worker, control))) => {

@@ -14,7 +14,6 @@ use crate::app::{Advise as _, Code, Context as _, Failure, Terminal};
 use crate::cli::confirm::is_asking;
 use crate::cli::exec::summary;
 use crate::config::state;
-use crate::files;
 use crate::launch::enroll;
 use crate::launch::repository::{Announcement, Left};
 use crate::launch::{self, Exit, Launch, Plan, Step, Waited, repository, sealed};
@@ -69,7 +68,7 @@ pub fn start(
         .map_err(unstarted)?;
     // This runs while the gateway process starts.
     let told = plan
-        .look_at_repositories(&state, &files::made())
+        .look_at_repositories(&state)
         .map_err(not_launched)
         .and_then(|()| {
             let told = announcement.tell(&plan.mounts, &locks);
@@ -117,7 +116,6 @@ pub fn recover(projects: &[PathBuf], terminal: &Terminal) -> Result<(), Failure>
     let swept = repository::recover(&state_folder()?, projects)
         .context("what a sandbox left that was killed cannot be looked through")
         .coded(launch::LAUNCHER_FAILED)?;
-    swept.iter().for_each(note_made);
     let is_told = |left: &Left| !left.found.is_empty() || !left.missed.is_empty();
     for left in swept.into_iter().filter(is_told) {
         terminal.note(
@@ -126,13 +124,6 @@ pub fn recover(projects: &[PathBuf], terminal: &Terminal) -> Result<(), Failure>
         summary::print_left(terminal, &left, None);
     }
     Ok(())
-}
-
-/// Writes down the repositories that a command made, so that the next one may remove them.
-pub fn note_made(left: &Left) {
-    if let Err(why) = files::note_made(&left.made) {
-        tracing::warn!("no later command removes the repositories of this one: {why}");
-    }
 }
 
 fn state_folder() -> Result<PathBuf, Failure> {

@@ -1,7 +1,7 @@
 //! Checks the files that the command made in repositories: those that git outside would run or
 //! write through are put where git does not find them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, OsString};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -56,10 +56,6 @@ pub struct Checker {
     pub entries: BTreeMap<PathBuf, Entry>,
     /// The findings.
     pub found: BTreeMap<PathBuf, Found>,
-    /// New repositories that stay.
-    pub new: BTreeSet<PathBuf>,
-    /// Those that earlier commands made.
-    made: Vec<Entry>,
     /// How often something was put away.
     pub acted: usize,
     /// The files that the command cannot write. At the end, these are checked as well.
@@ -91,8 +87,6 @@ impl Checker {
                 .map(|entry| (entry.path.clone(), entry.clone()))
                 .collect(),
             found: BTreeMap::new(),
-            new: BTreeSet::new(),
-            made: repositories.made.clone(),
             acted: 0,
             guards: repositories.guards.clone(),
             is_over: false,
@@ -127,15 +121,11 @@ impl Checker {
                     _ => entry.path.clone(),
                 };
                 self.found.remove(&entry.path);
-                self.new.remove(&entry.path);
                 self.put_off(&path, why);
                 return None;
             }
         };
-        self.new.insert(entry.path.clone());
-        if !self.made.contains(entry) {
-            self.found.insert(entry.path.clone(), Found::NewRepository);
-        }
+        self.found.insert(entry.path.clone(), Found::NewRepository);
         let submodules = self.directory(&directory, entry.top());
         Some((directory, submodules))
     }
@@ -332,7 +322,7 @@ impl Checker {
     ///
     /// # Errors
     /// Why it may run something.
-    pub fn why_armed(&self, entry: &Entry) -> Result<PathBuf, String> {
+    fn why_armed(&self, entry: &Entry) -> Result<PathBuf, String> {
         match entry.kind {
             Kind::Link => Err("it is a link".to_owned()),
             Kind::Directory | Kind::Bare => self.is_plain(&entry.path).map(|()| entry.path.clone()),

@@ -2,7 +2,7 @@
 //! change. Git itself reads the settings.
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, OsString};
+use std::ffi::CStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Stat};
 use rustix::time::ClockId;
 
-use super::check::Checker;
 use super::git::{Git, Neutral, content_of, has, is_sha256, mentions, text_of};
 use super::record::{Guard, Repositories};
 use super::walk::{Entry, Kind, SearchVisitor, Walk, is_mark};
@@ -23,12 +22,11 @@ use crate::mount_plan::MountPlan;
 use crate::paths::lexical;
 use crate::program::{links, real};
 
-/// Finds the repositories of a plan's projects, and their guarded parts. Those that commands `made`
-/// are not guarded as long as they run nothing: what a command may create it may delete.
+/// Finds the repositories of a plan's projects, and their guarded parts.
 ///
 /// # Errors
 /// A [`Step::Git`] failure that names what cannot be guarded.
-pub fn find(plan: &MountPlan, state: &Path, made: &[PathBuf]) -> Result<Repositories, Error> {
+pub fn find(plan: &MountPlan, state: &Path) -> Result<Repositories, Error> {
     // The clock by which the kernel notes changes.
     let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
     let mut search = Search {
@@ -41,7 +39,6 @@ pub fn find(plan: &MountPlan, state: &Path, made: &[PathBuf]) -> Result<Reposito
             ..Repositories::default()
         },
         own: own_settings(),
-        submodules: BTreeSet::new(),
     };
     if plan.guard_git || plan.guard_tools {
         let visitor = Tools {
@@ -54,7 +51,8 @@ pub fn find(plan: &MountPlan, state: &Path, made: &[PathBuf]) -> Result<Reposito
         tools.for_each(|path| search.guard_target(path, Guard::ReadOnly));
         if plan.guard_git {
             search.own_settings()?;
-            search.entries(walk.entries, made)?;
+            search.found.entries = walk.entries;
+            search.entries()?;
         }
     }
     for path in plan.read_only.iter().filter(|path| path.exists()) {
@@ -84,8 +82,6 @@ struct Search<'a> {
     found: Repositories,
     /// The user's own files of settings, and the system's, whether or not they are there.
     own: Vec<PathBuf>,
-    /// The folders of submodules that are checked out.
-    submodules: BTreeSet<PathBuf>,
 }
 
 impl Search<'_> {
@@ -100,58 +96,9 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn entries(&mut self, all: Vec<Entry>, made: &[PathBuf]) -> Result<(), Failure> {
-        // The repository of a project is a person's, whoever made it.
-        let is_own = |entry: &Entry| self.projects.iter().any(|one| one == entry.top());
-        let is_made = |entry: &Entry| made.contains(&entry.path) && !is_own(entry);
-        let (mut made, known): (Vec<_>, Vec<_>) = all.into_iter().partition(is_made);
-        self.found.entries = known;
-        made.sort_by(|one, other| one.top().cmp(other.top()));
-        let plain = self.plain(&made);
-        let directories = plain.iter().flatten();
-        self.found.made_directories = directories.cloned().collect();
-        for entry in self.found.entries.clone() {
-            self.entry(&entry)?;
-        }
-        for (entry, directory) in made.into_iter().zip(plain) {
-            match directory {
-                // Git outside enters a submodule by itself.
-                Some((_, top)) if !self.submodules.contains(Path::new(&top)) => {
-                    self.found.made.push(entry);
-                }
-                directory => {
-                    let directories = &mut self.found.made_directories;
-                    directory.and_then(|(directory, _)| directories.remove(&directory));
-                    self.entry(&entry)?;
-                    self.found.entries.push(entry);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The directories, with their tops, of those that run nothing: only so many are watched.
-    fn plain(&self, made: &[Entry]) -> Vec<Option<(PathBuf, OsString)>> {
-        let known = self.found.entries.iter();
-        let known = known.filter(|entry| matches!(entry.kind, Kind::Directory | Kind::Bare));
-        let known = Repositories {
-            directories: known
-                .map(|entry| (entry.path.clone(), entry.top().into()))
-                .collect(),
-            ..self.found.clone()
-        };
-        let checker = Checker::of(self.projects.to_vec(), &known);
-        let is_its = |entry: &Entry, directory: &Path| {
-            let back = text_of(&directory.join("gitdir"), b"");
-            let back = back.map(|back| lexical(&directory.join(back)));
-            entry.kind != Kind::File || back.as_ref() == Some(&entry.path)
-        };
-        let plain = made.iter().enumerate().map(|(at, entry)| {
-            let directory = (at < MOST_MADE).then(|| checker.why_armed(entry).ok());
-            let directory = directory.flatten().filter(|one| is_its(entry, one))?;
-            Some((directory, entry.top().into()))
-        });
-        plain.collect()
+    fn entries(&mut self) -> Result<(), Failure> {
+        let entries = self.found.entries.clone();
+        entries.iter().try_for_each(|entry| self.entry(entry))
     }
 
     fn entry(&mut self, entry: &Entry) -> Result<(), Failure> {
@@ -193,9 +140,6 @@ impl Search<'_> {
         let worktrees = fs::read_dir(directory.join("worktrees"));
         for worktree in worktrees.into_iter().flatten().flatten() {
             let path = worktree.path();
-            if self.found.made_directories.contains_key(&path) {
-                continue;
-            }
             // Its `gitdir` names the `.git` of the working tree.
             let top = text_of(&path.join("gitdir"), b"").map(|named| path.join(named));
             let top = top.as_deref().and_then(Path::parent).unwrap_or(&path);
@@ -298,8 +242,6 @@ impl Search<'_> {
             let is_absent = fs::symlink_metadata(&git).is_err() || is_mark(CWD, &git);
             if is_absent && self.is_inside(&folder) {
                 self.guard(&folder, Guard::Folder);
-            } else if !is_absent {
-                self.submodules.insert(folder);
             }
         }
         Ok(())
@@ -460,8 +402,6 @@ const OWN: [&str; 2] = [".gitconfig", ".config/git/config"];
 const GITLINK: &[u8] = b"\x00\x00\xe0\x00";
 /// The largest index in which submodules are searched.
 const INDEX_BYTES: u64 = 256 << 20;
-/// How many repositories of commands are watched. The others are guarded as a person's are.
-const MOST_MADE: usize = 128;
 /// How deep repositories lie in others, and includes in files.
 const DEEPEST: usize = 16;
 /// The errors of a file that this user cannot read.

@@ -136,8 +136,7 @@ impl RepositoryCheck {
             let is_top =
                 |project: &&PathBuf| !known.entries.iter().any(|one| one.top() == *project);
             let tops = self.announced.projects.iter().filter(is_top).cloned();
-            let tops = tops.chain(known.made.iter().map(|one| one.top().to_owned()));
-            let directories = known.made_directories.iter().chain(&known.directories);
+            let directories = known.directories.iter();
             let directories = directories
                 .map(|(one, top)| (one.clone(), top.into()))
                 .collect();

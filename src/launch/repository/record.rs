@@ -26,11 +26,6 @@ pub struct Repositories {
     /// Their directories, with those of submodules and worktrees: each with the top of its tree.
     #[serde(with = "exact::map")]
     pub directories: BTreeMap<PathBuf, OsString>,
-    /// Those that earlier commands made and that run nothing: they are judged as new ones are.
-    pub made: Vec<Entry>,
-    /// The directories of these, each with the top of its tree.
-    #[serde(with = "exact::map")]
-    pub made_directories: BTreeMap<PathBuf, OsString>,
     /// What becomes a mount, parents first.
     #[serde(with = "exact::map")]
     pub guards: BTreeMap<PathBuf, Guard>,

@@ -15,8 +15,6 @@ use crate::folder::{Folder, path_in};
 pub struct Left {
     /// The findings, by path.
     pub found: BTreeMap<PathBuf, Found>,
-    /// New repositories that stay: commands made them.
-    pub made: BTreeSet<PathBuf>,
     /// Folders that were not searched.
     pub missed: BTreeSet<PathBuf>,
     /// Whether the command was ended because it kept on making files that git obeys.
@@ -68,7 +66,6 @@ impl Checker {
         }
         Left {
             found: self.found,
-            made: self.new,
             missed: walk.missed,
             was_ended: false,
         }
