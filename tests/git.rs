@@ -118,6 +118,7 @@ impl Host {
             &["checkout", "-q", "-B", "other"],
             &["checkout", "-q", "."],
             &["submodule", "status"],
+            &["submodule", "update", "--init"],
             &["fetch", "-q"],
         ] {
             if self.at(folder).is_dir() {
@@ -249,6 +250,12 @@ a new submodule by a link =>  => sub sub; mv sub/.git x; ln -s ../x sub/.git; li
 a new submodule's own worktree settings =>  => sub s; mv s sub; git -C sub config --unset core.fsmonitor; git -C sub config --unset core.hooksPath; git -C sub config extensions.worktreeConfig true; arm sub/.git/config.worktree; link sub
 a new submodule's include =>  => git init -q sub; git -C sub commit -q --allow-empty -m s; arm sub/x; git -C sub config include.path ../x; link sub
 a new submodule, closed =>  => sub sub; link sub; chmod 500 sub/.git sub
+a planted module => mkdir -p vendor/lib; git init -q ../lib; git -C ../lib commit -q --allow-empty -m l; git config -f .gitmodules submodule.vendor/lib.path vendor/lib; git config -f .gitmodules submodule.vendor/lib.url ../lib; git update-index --add --cacheinfo 160000,$(git -C ../lib rev-parse HEAD),vendor/lib; git add .gitmodules; git commit -q -m sub => d=.git/modules/vendor/lib; mkdir -p .git/modules/vendor; git init -q --bare $d; git --git-dir=$d config core.bare false; git --git-dir=$d config core.worktree ../../../../vendor/lib; git --git-dir=$d config remote.origin.url $PWD/../lib; hook $d/hooks/post-checkout
+a planted module of a worktree => mkdir lib; git init -q ../lib; git -C ../lib commit -q --allow-empty -m l; git config -f .gitmodules submodule.lib.path lib; git config -f .gitmodules submodule.lib.url ../lib; git update-index --add --cacheinfo 160000,$(git -C ../lib rev-parse HEAD),lib; git add .gitmodules; git commit -q -m sub; git worktree add -q wt => d=.git/worktrees/wt/modules/lib; mkdir -p .git/worktrees/wt/modules; git init -q --bare $d; git --git-dir=$d config core.bare false; git --git-dir=$d config core.worktree ../../../../../wt/lib; git --git-dir=$d config remote.origin.url $PWD/../lib; hook $d/hooks/post-checkout
+hooks of a worktree => mkdir .husky; git config core.hooksPath .husky; git worktree add -q wt => mkdir -p wt/.husky; hook wt/.husky/post-index-change; touch wt/file
+hooks of a new worktree => mkdir .husky; git config core.hooksPath .husky => git worktree add -q sub; mkdir -p sub/.husky; hook sub/.husky/post-index-change; touch sub/file; link sub
+hooks of a new submodule by the user's own setting => git config --global core.hooksPath .githooks => git init -q sub; touch sub/f; git -C sub add f; git -C sub commit -q -m s; mkdir sub/.githooks; hook sub/.githooks/post-index-change; touch sub/f; link sub
+a submodule of a new submodule => true => p=sub; for i in $(seq 131); do p=$p/d; done; mkdir -p $p; git init -q $p; git -C $p commit -q --allow-empty -m s; (cd $p; sub inner; link inner); link $p
 a .git file with a space at its end =>  => armed ".git/modules/x " $PWD/sub; mkdir -p sub .git/modules/x; printf 'gitdir: ../.git/modules/x \n' > sub/.git; link sub
 a .git file of two lines =>  => d=$(printf 'x\ny'); armed ".git/modules/$d" $PWD/sub; mkdir -p sub .git/modules/x; printf 'gitdir: ../.git/modules/x\ny\n' > sub/.git; link sub
 a commondir of two lines =>  => d=$(printf '..\nfoo'); mkdir -p .git/worktrees/w sub; armed ".git/worktrees/$d" $PWD/sub; cp .git/HEAD .git/worktrees/w; printf '../..\nfoo\n' > .git/worktrees/w/commondir; echo $PWD/sub/.git > .git/worktrees/w/gitdir; echo gitdir: ../.git/worktrees/w > sub/.git; link sub
@@ -259,6 +266,8 @@ a bare repository at the top => rm -rf .git => git init -q --bare x; mv x/HEAD x
 /// Ways in which the user enters the folder first.
 const ENTERED: &str = r#"
 nested =>  => sub sub
+hooks of a new .git file => mkdir .husky; git config core.hooksPath .husky => mkdir -p sub/.husky; echo 'gitdir: ../.git' > sub/.git; hook sub/.husky/post-index-change; touch sub/file
+hooks of a .git file => mkdir .husky sub; git config core.hooksPath .husky; echo 'gitdir: ../.git' > sub/.git => mkdir -p sub/.husky; hook sub/.husky/post-index-change; touch sub/file
 cloned =>  => git clone -q . sub; arm sub/.git/config
 bare =>  => git init -q --bare sub; git -C sub config core.bare false; git -C sub config core.worktree .; arm sub/config; touch sub/README
 not listable =>  => sub sub; chmod 311 sub
@@ -398,6 +407,47 @@ fn git_outside_runs_nothing_while_the_command_runs() {
             said(&output)
         );
     }
+}
+
+/// A command that holds a mark open writes no other name into it.
+#[test]
+fn a_mark_of_what_was_put_away_leads_nowhere_else() {
+    let write = "import os, time; f = os.open('sub/.git', os.O_RDWR); open('up', 'w'); time.sleep(1); os.ftruncate(f, 0); os.pwrite(f, b'gitdir: ../own\\n', 0); time.sleep(20)";
+    let write =
+        format!("python3 -c \"{write}\" & for i in $(seq 20); do [ -e up ] || sleep 0.1; done");
+    for (before, script) in [
+        (
+            "true",
+            "sub e; mv e/.git own; sub sub; link sub; sleep 0.5; WRITE; sleep 1.2",
+        ),
+        (
+            "sub sub",
+            "sub e; mv e/.git own; WRITE; link sub; sleep 1.5",
+        ),
+    ] {
+        let host = Host::with_repository();
+        host.inside("work/project", &[], before);
+        let script = script.replace("WRITE", &write);
+        let output = meanwhile(&host, "work/project", &script, || {
+            assert!(!host.git_runs("work/project"), "{script}");
+        });
+        assert!(!host.git_runs("work/project/sub"), "{}", said(&output));
+    }
+}
+
+/// The settings of a repository outside count in the worktree of it in which a command starts.
+#[test]
+fn hooks_of_a_worktree_elsewhere_are_guarded() {
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "git config core.hooksPath .husky; git worktree add -q ../linked",
+    );
+    let script = "mkdir -p .husky; hook .husky/post-index-change; touch file";
+    let told = host.inside("work/linked", &[], script);
+    assert!(!host.git_runs("work/linked"), "{told}");
+    host.inside("work/linked", &["--writable-git"], script);
+    assert!(host.git_runs("work/linked"), "it is a way");
 }
 
 /// How often git outside is quicker than the watch, in tries of which each has one.

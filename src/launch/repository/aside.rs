@@ -29,8 +29,8 @@ pub fn put_off(project: &Path, path: &Path) -> io::Result<OsString> {
     Ok(new)
 }
 
-/// Makes git fail in a folder whose repository was put off, and say so, where it would take the
-/// folder for a part of a repository above.
+/// Makes git fail in a folder whose repository was put off and is still there, and say so, where it
+/// would take the folder for a part of a repository above.
 ///
 /// # Errors
 /// The error of making it.
@@ -40,6 +40,10 @@ pub fn mark(project: &Path, path: &Path, new: &OsStr) -> io::Result<()> {
         let has = |name: &CStr| above.join(OsStr::from_bytes(name.to_bytes())).exists();
         has(c".git") || is_bare(has)
     };
+    let is_inner = top.iter().any(|part| part == ".git");
+    if is_inner || !path.with_file_name(new).exists() && !path.with_file_name(new).is_symlink() {
+        return Ok(());
+    }
     if !top.ancestors().skip(1).any(is_repository) {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Checks the files that the command made in repositories: those that git outside would run or
 //! write through are put where git does not find them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, OsString};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -58,6 +58,8 @@ pub struct Checker {
     pub found: BTreeMap<PathBuf, Found>,
     /// How often something was put away.
     pub acted: usize,
+    /// The relative folders of hooks that settings name.
+    hooks: BTreeSet<PathBuf>,
     /// The files that the command cannot write. At the end, these are checked as well.
     guards: BTreeMap<PathBuf, Guard>,
     /// Whether the command has ended.
@@ -88,6 +90,7 @@ impl Checker {
                 .collect(),
             found: BTreeMap::new(),
             acted: 0,
+            hooks: repositories.hooks.clone(),
             guards: repositories.guards.clone(),
             is_over: false,
             spent: Duration::ZERO,
@@ -131,14 +134,18 @@ impl Checker {
     }
 
     /// Judges the repositories that git would find in a folder. Returns the directories of new
-    /// repositories that stay.
-    pub fn top(&mut self, top: &Path) -> Vec<PathBuf> {
+    /// repositories that stay, each with the folders of its submodules.
+    pub fn top(&mut self, top: &Path) -> Vec<(PathBuf, Vec<PathBuf>)> {
         let project = self.project_of(top);
-        let found = project.map(|project| entries_in(&project, top));
+        // Into another mark the command may yet write a name.
+        let guards = [top.to_owned(), top.join(".git")];
+        let mut guards = guards.iter().filter_map(|path| self.guards.get(path));
+        let keeps_mark = self.is_over || guards.any(|guard| *guard != Guard::Pinned);
+        let found = project.map(|project| entries_in(&project, top, keeps_mark));
         let mut new = found.unwrap_or_default();
         new.retain(|entry| !self.is_known(entry));
         let stays = new.iter().filter_map(|entry| self.new_repository(entry));
-        stays.map(|(directory, _)| directory).collect()
+        stays.collect()
     }
 
     /// Looks at the names in a repository's directory, and at its index. Returns the folders of
@@ -188,7 +195,16 @@ impl Checker {
         }
     }
 
-    /// Looks for new links below a repository's directory.
+    /// Judges a new repository in the directory of another: git outside takes it for that of a
+    /// submodule which it checks out.
+    fn inner_repository(&mut self, directory: &Path) {
+        match self.is_plain_inner(directory) {
+            Err(why) => self.put_off(&directory.join("HEAD"), why),
+            Ok(()) => _ = self.directory(directory, directory),
+        }
+    }
+
+    /// Looks for new links and repositories below a repository's directory.
     pub fn links(&mut self, directory: &Path) {
         let mut folders = vec![directory.to_owned()];
         let mut left = MOST_NAMES;
@@ -196,7 +212,14 @@ impl Checker {
             let Some(folder) = self.open(&path) else {
                 continue;
             };
-            for (name, kind) in folder.entries(left, |_| true).unwrap_or_default() {
+            let entries = folder.entries(left, |_| true).unwrap_or_default();
+            let has = |wanted: &CStr| entries.iter().any(|(name, _)| name.as_c_str() == wanted);
+            let mut parts = path.strip_prefix(directory).into_iter().flatten();
+            let is_of_module = parts.any(|part| part == "modules");
+            if is_of_module && !self.known.contains_key(&path) && is_bare(has) {
+                self.inner_repository(&path);
+            }
+            for (name, kind) in entries {
                 left -= 1;
                 let inner = path_in(&path, &name);
                 // Only objects are many, and git writes none of them in place.
@@ -223,13 +246,23 @@ impl Checker {
     /// Renames a file that git would obey.
     pub fn put_off(&mut self, path: &Path, why: String) {
         self.put_away(path, |_, project, _| {
-            let new = put_off(project, path)?;
-            let why = match mark(project, path, &new) {
-                Ok(()) => why,
-                Err(error) => format!("{why}; git there may act on a repository above: {error}"),
-            };
-            Ok(Found::Off(new, why))
+            Ok(Found::Off(put_off(project, path)?, why))
         });
+    }
+
+    /// Marks the folders whose repositories were put off. Not earlier: the command could hold a mark
+    /// open, and write another name into it.
+    pub fn mark(&mut self) {
+        for (path, found) in &mut self.found {
+            let project = self.projects.iter().find(|one| path.starts_with(one));
+            if let (Found::Off(new, why), Some(project)) = (found, project)
+                && let Err(error) = mark(project, path, new)
+            {
+                why.push_str(&format!(
+                    "; git there may act on a repository above: {error}"
+                ));
+            }
+        }
     }
 
     /// Moves a file that git would obey, or write through, to the state's folder.
@@ -296,6 +329,15 @@ impl Checker {
                 self.move_away(&path, &why);
                 Vec::new()
             }
+            Some(content)
+                if content
+                    .submodules
+                    .iter()
+                    .any(|inner| is_far(&top.join(inner))) =>
+            {
+                self.move_away(&path, "it has a submodule that is too deep to look at");
+                Vec::new()
+            }
             Some(content) => {
                 self.found.remove(&path);
                 content
@@ -323,18 +365,20 @@ impl Checker {
     /// # Errors
     /// Why it may run something.
     fn why_armed(&self, entry: &Entry) -> Result<PathBuf, String> {
+        let top = self.open(entry.top()).ok_or("it cannot be read")?;
+        let mut hooks = self.hooks.iter();
+        if let Some(hooks) = hooks.find(|hooks| top.look(hooks.as_path()).is_ok()) {
+            return Err(format!("git would run hooks in `{}`", hooks.display()));
+        }
         match entry.kind {
             Kind::Link => Err("it is a link".to_owned()),
             Kind::Directory | Kind::Bare => self.is_plain(&entry.path).map(|()| entry.path.clone()),
             Kind::File => {
                 let directory = self.named_by(&entry.path)?;
-                if self.known.contains_key(&directory) {
-                    return Ok(directory);
-                }
-                if self.is_linked(&directory) {
-                    self.is_plain_worktree(&directory)?
-                } else {
-                    self.is_plain(&directory)?
+                match self.known.get(&directory) {
+                    None => self.is_plain_inner(&directory)?,
+                    Some(top) if top == entry.top() => {}
+                    Some(_) => return Err("it leads to the repository of another folder".into()),
                 }
                 Ok(directory)
             }
@@ -369,7 +413,11 @@ impl Checker {
             .ok_or_else(|| "it leads out of the project".to_owned())
     }
 
-    fn is_plain_worktree(&self, directory: &Path) -> Result<(), String> {
+    /// As [`Self::is_plain`], also for the directory of a worktree.
+    fn is_plain_inner(&self, directory: &Path) -> Result<(), String> {
+        if !self.is_linked(directory) {
+            return self.is_plain(directory);
+        }
         let folder = self.open(directory).ok_or("it cannot be read")?;
         self.has_plain_settings(&folder, c"config.worktree")
     }
@@ -430,7 +478,7 @@ impl Checker {
 
 /// Returns the repositories that git would find in a folder: a `.git`, and the folder itself if its
 /// names make it one, which git uses if it refuses the `.git`.
-fn entries_in(project: &Path, top: &Path) -> Vec<Entry> {
+fn entries_in(project: &Path, top: &Path, keeps_mark: bool) -> Vec<Entry> {
     let Ok(folder) = Folder::open(project, top, To::Read) else {
         return Vec::new();
     };
@@ -440,12 +488,18 @@ fn entries_in(project: &Path, top: &Path) -> Vec<Entry> {
         file: (found.st_dev, found.st_ino),
     };
     let own = folder.look(c".git").ok();
-    let own = own.filter(|found| !kind_of(*found).is_file() || !is_mark(&folder, c".git"));
+    let is_kept = |found: Stat| keeps_mark && kind_of(found).is_file() && is_mark(&folder, c".git");
+    let own = own.filter(|found| !is_kept(*found));
     let own = own.map(|found| entry(top.join(".git"), kind_of(found).into(), found));
     let is_there = is_bare(|name| folder.look(name).is_ok());
     let bare = folder.look(c".").ok().filter(|_| is_there);
     let bare = bare.map(|found| entry(top.to_owned(), Kind::Bare, found));
     own.into_iter().chain(bare).collect()
+}
+
+/// Whether a path is too long to open, although git may come there folder by folder.
+fn is_far(path: &Path) -> bool {
+    path.as_os_str().len() > LONGEST_PATH
 }
 
 /// Returns when a file was last made or changed.
@@ -468,6 +522,8 @@ const UNFINISHED: [&CStr; 3] = [c"rebase-merge", c"rebase-apply", c"sequencer"];
 const FOR_INDEXES: Duration = Duration::from_secs(60);
 /// How many bytes are moved to the state's folder. A larger file is renamed in its folder.
 const MOST_MOVED: u64 = 64 << 20;
+/// The longest path of a submodule that is looked at.
+const LONGEST_PATH: usize = 4000;
 /// How many names of a repository are looked at.
 const MOST_NAMES: usize = 1_000_000;
 

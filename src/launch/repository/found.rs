@@ -51,6 +51,10 @@ pub fn find(plan: &MountPlan, state: &Path) -> Result<Repositories, Error> {
         tools.for_each(|path| search.guard_target(path, Guard::ReadOnly));
         if plan.guard_git {
             search.own_settings()?;
+            // Otherwise the command could write another name into it.
+            let marks = plan.projects.iter().map(|project| project.join(".git"));
+            let marks = marks.filter(|file| is_mark(CWD, file));
+            marks.for_each(|file| search.guard(&file, Guard::ReadOnly));
             search.found.entries = walk.entries;
             search.entries()?;
         }
@@ -121,21 +125,22 @@ impl Search<'_> {
     /// Guards a repository's directory, and those of its submodules and worktrees.
     fn directory(&mut self, directory: &Path, top: &Path, depth: usize) -> Result<(), Failure> {
         let known = self.found.directories.get(directory);
-        if depth > DEEPEST
-            || known.is_some_and(|known| known == top || known != directory.as_os_str())
-        {
+        if depth > DEEPEST || known.is_some_and(|known| known == top) {
             return Ok(());
+        }
+        if known.is_some_and(|known| known != directory.as_os_str()) {
+            return self.named_at(directory, top);
         }
         let of = directory.to_owned();
         self.found.directories.insert(of, top.into());
         self.guard(directory, Guard::Pinned);
         self.settings(directory, top)?;
         self.absent_submodules(directory, top)?;
-        if is_linked(directory) {
-            return Ok(());
-        }
         for inner in repositories_in(&directory.join("modules"), DEEPEST) {
             self.directory(&inner, &inner, depth + 1)?;
+        }
+        if is_linked(directory) {
+            return Ok(());
         }
         let worktrees = fs::read_dir(directory.join("worktrees"));
         for worktree in worktrees.into_iter().flatten().flatten() {
@@ -155,7 +160,7 @@ impl Search<'_> {
         if is_linked(directory) {
             self.guard_target(&at("gitdir"), Guard::ReadOnly);
             self.guard_target(&at("commondir"), Guard::ReadOnly);
-            return self.named(&at("config.worktree"), top, DEEPEST);
+            return self.named_at(directory, top);
         }
         self.guard_target(&at("config"), Guard::File);
         self.hooks(&at("hooks"));
@@ -164,12 +169,18 @@ impl Search<'_> {
         if !has_tree {
             self.guard_target(&at("commondir"), Guard::Commondir);
         }
+        self.named_at(directory, top)
+    }
+
+    /// Guards what the settings that count in a working tree name: its own, those that it shares,
+    /// and the user's.
+    fn named_at(&mut self, directory: &Path, top: &Path) -> Result<(), Failure> {
+        let shared = text_of(&directory.join("commondir"), b"").filter(|_| is_linked(directory));
+        let common = lexical(&directory.join(shared.unwrap_or_default()));
+        let files = [common.join("config"), directory.join("config.worktree")];
         let own = self.own.clone();
-        let files = ["config", "config.worktree"].map(at);
-        for file in files.iter().chain(&own) {
-            self.named(file, top, DEEPEST)?;
-        }
-        Ok(())
+        let mut files = files.iter().chain(&own);
+        files.try_for_each(|file| self.named(file, top, DEEPEST))
     }
 
     /// Guards a folder of hooks, and the programs of the projects to which its links lead.
@@ -191,8 +202,12 @@ impl Search<'_> {
                 "core.hookspath" => top,
                 _ => file.parent().unwrap_or(file),
             };
-            let path = lexical(&base.join(at_home(&value)));
+            let value = at_home(&value);
+            let path = lexical(&base.join(&value));
             if key == "core.hookspath" {
+                if value.is_relative() {
+                    self.found.hooks.insert(value);
+                }
                 self.hooks(&path);
             } else {
                 self.guard_target(&path, Guard::File);

@@ -26,6 +26,9 @@ pub struct Repositories {
     /// Their directories, with those of submodules and worktrees: each with the top of its tree.
     #[serde(with = "exact::map")]
     pub directories: BTreeMap<PathBuf, OsString>,
+    /// The relative folders of hooks that settings name: each counts in every working tree.
+    #[serde(with = "exact::list")]
+    pub hooks: BTreeSet<PathBuf>,
     /// What becomes a mount, parents first.
     #[serde(with = "exact::map")]
     pub guards: BTreeMap<PathBuf, Guard>,

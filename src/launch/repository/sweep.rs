@@ -50,7 +50,13 @@ impl Checker {
                 self.links(&directory);
             }
             // Includes folders that are too deep for the search.
-            submodules.iter().for_each(|top| drop(self.top(top)));
+            while let Some(top) = submodules.pop() {
+                for (directory, inner) in self.top(&top) {
+                    self.links(&directory);
+                    submodules.extend(inner);
+                }
+            }
+            self.mark();
         }
         for (path, tool) in walk.visitor.found {
             let is_guarded =

@@ -150,8 +150,15 @@ impl Watched {
         }
     }
 
-    /// Looks for a new repository in a folder that git outside enters.
+    /// Looks for a new repository in a folder that git outside enters, and in its submodules.
     fn top(&mut self, top: PathBuf) {
+        let mut tops = vec![top];
+        while let Some(top) = tops.pop() {
+            tops.extend(self.one_top(top));
+        }
+    }
+
+    fn one_top(&mut self, top: PathBuf) -> Vec<PathBuf> {
         // Watched before it is looked at, so that no change is missed.
         let _ = self.add(&top);
         let git = top.join(".git");
@@ -160,11 +167,14 @@ impl Watched {
             let _ = self.add(&git);
             self.directories.insert(git, top.clone());
         }
-        for directory in self.checker.top(&top) {
+        let mut submodules = Vec::new();
+        for (directory, inner) in self.checker.top(&top) {
             let _ = self.add(&directory);
             self.directories.insert(directory, top.clone());
+            submodules.extend(inner);
         }
         self.tops.insert(top);
+        submodules
     }
 }
 
