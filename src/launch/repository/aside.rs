@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -41,13 +41,15 @@ pub fn mark(project: &Path, path: &Path, new: &OsStr) -> io::Result<()> {
         has(c".git") || is_bare(has)
     };
     let is_inner = top.iter().any(|part| part == ".git");
-    if is_inner || !path.with_file_name(new).exists() && !path.with_file_name(new).is_symlink() {
+    if is_inner || !top.ancestors().skip(1).any(is_repository) {
         return Ok(());
     }
-    if !top.ancestors().skip(1).any(is_repository) {
-        return Ok(());
-    }
-    let (folder, _) = Folder::around(project, path)?;
+    let folder = match Folder::around(project, path) {
+        Ok((folder, _)) if folder.look(new).is_ok() => folder,
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        // The command removed it.
+        _ => return Ok(()),
+    };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o644);
     let mut file = match rustix::fs::openat(&folder, c".git", flags, mode) {

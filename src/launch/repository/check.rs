@@ -250,7 +250,7 @@ impl Checker {
         });
     }
 
-    /// Marks the folders whose repositories were put off. Not earlier: the command could hold a mark
+    /// Marks the folders whose repositories were put off, at the end: the command could hold a mark
     /// open, and write another name into it.
     pub fn mark(&mut self) {
         for (path, found) in &mut self.found {
@@ -258,9 +258,8 @@ impl Checker {
             if let (Found::Off(new, why), Some(project)) = (found, project)
                 && let Err(error) = mark(project, path, new)
             {
-                why.push_str(&format!(
-                    "; git there may act on a repository above: {error}"
-                ));
+                let more = format!("; git there may act on a repository above: {error}");
+                why.push_str(&more);
             }
         }
     }
@@ -329,12 +328,7 @@ impl Checker {
                 self.move_away(&path, &why);
                 Vec::new()
             }
-            Some(content)
-                if content
-                    .submodules
-                    .iter()
-                    .any(|inner| is_far(&top.join(inner))) =>
-            {
+            Some(content) if content.submodules.iter().any(|inner| is_far(top, inner)) => {
                 self.move_away(&path, "it has a submodule that is too deep to look at");
                 Vec::new()
             }
@@ -498,8 +492,8 @@ fn entries_in(project: &Path, top: &Path, keeps_mark: bool) -> Vec<Entry> {
 }
 
 /// Whether a path is too long to open, although git may come there folder by folder.
-fn is_far(path: &Path) -> bool {
-    path.as_os_str().len() > LONGEST_PATH
+fn is_far(top: &Path, inner: &Path) -> bool {
+    top.join(inner).as_os_str().len() > LONGEST_PATH
 }
 
 /// Returns when a file was last made or changed.

@@ -56,7 +56,9 @@ pub fn find(plan: &MountPlan, state: &Path) -> Result<Repositories, Error> {
             let marks = marks.filter(|file| is_mark(CWD, file));
             marks.for_each(|file| search.guard(&file, Guard::ReadOnly));
             search.found.entries = walk.entries;
-            search.entries()?;
+            for entry in search.found.entries.clone() {
+                search.entry(&entry)?;
+            }
         }
     }
     for path in plan.read_only.iter().filter(|path| path.exists()) {
@@ -100,11 +102,6 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn entries(&mut self) -> Result<(), Failure> {
-        let entries = self.found.entries.clone();
-        entries.iter().try_for_each(|entry| self.entry(entry))
-    }
-
     fn entry(&mut self, entry: &Entry) -> Result<(), Failure> {
         let directory = match entry.kind {
             Kind::File => named_by(&entry.path),
@@ -125,7 +122,7 @@ impl Search<'_> {
     /// Guards a repository's directory, and those of its submodules and worktrees.
     fn directory(&mut self, directory: &Path, top: &Path, depth: usize) -> Result<(), Failure> {
         let known = self.found.directories.get(directory);
-        if depth > DEEPEST || known.is_some_and(|known| known == top) {
+        if depth > DEEPEST || known.is_some_and(|known| known == top || directory == top) {
             return Ok(());
         }
         if known.is_some_and(|known| known != directory.as_os_str()) {

@@ -1,6 +1,7 @@
 //! Watches the directories of repositories while the command runs: files that git outside would
-//! obey at once are put away as soon as they appear. Git outside may be quicker by milliseconds, so
-//! a command that keeps making such files is ended.
+//! obey at once are put away as soon as they are seen. That narrows the time, and the end judges:
+//! git outside may be quicker, and no event tells of a write to a file that stays open. A command
+//! that keeps making such files is ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -154,27 +155,21 @@ impl Watched {
     fn top(&mut self, top: PathBuf) {
         let mut tops = vec![top];
         while let Some(top) = tops.pop() {
-            tops.extend(self.one_top(top));
+            // Watched before it is looked at, so that no change is missed.
+            let _ = self.add(&top);
+            let git = top.join(".git");
+            let is_known = self.checker.known.contains_key(&git);
+            if !is_known && git.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+                let _ = self.add(&git);
+                self.directories.insert(git, top.clone());
+            }
+            for (directory, inner) in self.checker.top(&top) {
+                let _ = self.add(&directory);
+                self.directories.insert(directory, top.clone());
+                tops.extend(inner);
+            }
+            self.tops.insert(top);
         }
-    }
-
-    fn one_top(&mut self, top: PathBuf) -> Vec<PathBuf> {
-        // Watched before it is looked at, so that no change is missed.
-        let _ = self.add(&top);
-        let git = top.join(".git");
-        let is_known = self.checker.known.contains_key(&git);
-        if !is_known && git.symlink_metadata().is_ok_and(|found| found.is_dir()) {
-            let _ = self.add(&git);
-            self.directories.insert(git, top.clone());
-        }
-        let mut submodules = Vec::new();
-        for (directory, inner) in self.checker.top(&top) {
-            let _ = self.add(&directory);
-            self.directories.insert(directory, top.clone());
-            submodules.extend(inner);
-        }
-        self.tops.insert(top);
-        submodules
     }
 }
 
