@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apollo_parser::cst::{Argument, CstNode, Definition, Document, ObjectField};
+use apollo_parser::cst::{CstNode, Definition, Document};
 use apollo_parser::cst::{OperationDefinition, Selection, SelectionSet};
-use apollo_parser::{Lexer, Parser, TokenKind};
+use apollo_parser::{Lexer, Parser, SyntaxKind, TokenKind};
 use gateway_message::FormName;
 use gateway_message::json::Value;
 use http::Method;
@@ -183,11 +183,20 @@ impl Said {
 /// Whether each argument, and each field of an object, has a value behind its colon. The parser
 /// takes one without both.
 fn has_values(document: &Document) -> bool {
-    document.syntax().descendants().all(|node| {
-        let field = ObjectField::cast(node.clone());
-        field.is_none_or(|field| field.value().is_some())
-            && Argument::cast(node).is_none_or(|argument| argument.value().is_some())
-    })
+    let [argument, field] =
+        [SyntaxKind::ARGUMENT, SyntaxKind::OBJECT_FIELD].map(|kind| kind as u16);
+    let top = document.syntax().green();
+    let mut nodes = vec![&*top];
+    while let Some(node) = nodes.pop() {
+        let before = nodes.len();
+        nodes.extend(node.children().filter_map(|child| child.into_node()));
+        // A name, and the value.
+        let is_pair = [argument, field].contains(&node.kind().0);
+        if is_pair && nodes.len() - before < 2 {
+            return false;
+        }
+    }
+    true
 }
 
 /// Whether a name by which a service keeps documents (Automatic Persisted Queries) is that of the
