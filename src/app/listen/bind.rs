@@ -135,7 +135,7 @@ fn copies(
 /// Checks the name of a listener's inherited socket.
 ///
 /// # Errors
-/// As [`copies`].
+/// Returns a [`Failure`] if it is that of another session than the listener's.
 pub fn check_name(name: &str, listener: &Listener) -> Result<(), Failure> {
     // Without `FileDescriptorName=`, the name is the socket unit's.
     let named = !name.is_empty() && name != "unknown" && !name.ends_with(".socket");
