@@ -39,10 +39,10 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 103_098),
+    ("all", 103_106),
     ("app", 8_441),
     ("audit", 3_320),
-    ("body", 3_453),
+    ("body", 3_461),
     ("cli", 11_009),
     ("config", 5_345),
     ("control", 1_859),
