@@ -360,7 +360,7 @@ fn first_line(child: &mut std::process::Child) -> String {
 
 #[track_caller]
 fn until(mut is_so: impl FnMut() -> bool) {
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !is_so() {
         assert!(std::time::Instant::now() < end, "it does not come to it");
         std::thread::sleep(std::time::Duration::from_millis(20));
