@@ -7,14 +7,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Poll;
 
 use atomic_waker::AtomicWaker;
+use httparse::{EMPTY_HEADER, ParserConfig, Status};
 use parking_lot::Mutex;
 use tokio::io::AsyncRead;
 use tokio_util::io::InspectReader;
 
 /// The largest number of informational responses (1xx) to one request.
 const MOST_INFORMATIONAL: u32 = 16;
-/// How much of an answer is kept until its head was read, to name the line that cannot be.
+/// How much of a response is kept until its head was read, to name the line that cannot be.
 const BEGINNING: usize = 8 << 10;
+/// The most fields of a response (threats P05).
+pub(super) const ANSWER_FIELDS: usize = 256;
 
 /// What the origin has sent since the last request.
 #[derive(Clone, Default)]
@@ -97,59 +100,59 @@ pub(super) fn noted<IO: AsyncRead>(
     })
 }
 
-/// The number of the first line, from 1, that is none of a head, as clients read heads: also
-/// folded, and with blanks before a colon. Else it is the one that did not come whole.
+/// Returns the number, from 1, of the first line at which hyper's parser fails, or whose length
+/// hyper refuses.
 fn faulty_line(beginning: &[u8]) -> Option<usize> {
-    let mut lines = beginning.split_inclusive(|byte| *byte == b'\n').enumerate();
-    let (mut first, mut length) = (0, None);
-    let faulty = lines.find_map(|(nth, line)| {
-        let Some(line) = line.strip_suffix(b"\n") else {
-            return Some(Some(nth));
-        };
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let is_read = match (nth - first, line) {
-            (0, line) => line.starts_with(b"HTTP/1.") && has_status(line),
-            (_, []) if beginning[..].starts_with(b"HTTP/1.1 1") && first == 0 => {
-                first = nth + 1;
-                true
+    let line_of = |place: usize| memchr::memchr_iter(b'\n', &beginning[..place]).count() + 1;
+    let mut begin = 0;
+    loop {
+        let head = &beginning[begin..];
+        let mut fields = [EMPTY_HEADER; ANSWER_FIELDS];
+        let mut response = httparse::Response::new(&mut fields);
+        match parser().parse_response(&mut response, head) {
+            Ok(Status::Complete(length)) if response.code.is_some_and(|code| code < 200) => {
+                begin += length;
             }
-            (_, []) => return Some(None),
-            (1, [b' ' | b'\t', ..]) => false,
-            (_, [b' ' | b'\t', ..]) => true,
-            (_, line) => is_field(line, &mut length),
-        };
-        let is_text = line
-            .iter()
-            .all(|byte| *byte == b'\t' || *byte >= b' ' && *byte != 0x7f);
-        (!is_read || !is_text).then_some(Some(nth))
-    });
-    faulty.flatten().map(|nth| nth + 1)
+            Ok(Status::Complete(_)) => {
+                let field = wrong_length(response.headers)?;
+                return Some(line_of(field.as_ptr().addr() - beginning.as_ptr().addr()));
+            }
+            Ok(Status::Partial) => return None,
+            Err(_) => {
+                let ends: Vec<_> = memchr::memchr_iter(b'\n', head).map(|at| at + 1).collect();
+                let is_read = |end: &usize| {
+                    let mut fields = [EMPTY_HEADER; ANSWER_FIELDS];
+                    let mut response = httparse::Response::new(&mut fields);
+                    parser()
+                        .parse_response(&mut response, &head[..*end])
+                        .is_ok()
+                };
+                return Some(line_of(begin) + ends.partition_point(is_read));
+            }
+        }
+    }
 }
 
-fn has_status(line: &[u8]) -> bool {
-    let status = line.get(8..12);
-    status.is_some_and(|status| status[0] == b' ' && status[1..].iter().all(u8::is_ascii_digit))
-        && line.get(12).is_none_or(|byte| *byte == b' ')
+/// Returns a parser with the settings of hyper's, in `sender.rs`.
+fn parser() -> ParserConfig {
+    ParserConfig::default()
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .clone()
 }
 
-/// Whether it is a field, and its length, if it is one, the same as before.
-fn is_field<'l>(line: &'l [u8], length: &mut Option<&'l [u8]>) -> bool {
-    let Some(colon) = memchr::memchr(b':', line) else {
-        return false;
-    };
-    let (name, value) = (
-        line[..colon].trim_ascii_end(),
-        line[colon + 1..].trim_ascii(),
-    );
-    let is_same = !name.eq_ignore_ascii_case(b"content-length")
-        || value
-            .split(|byte| *byte == b',')
-            .map(<[u8]>::trim_ascii)
-            .all(|one| {
-                let is_number = !one.is_empty() && one.iter().all(u8::is_ascii_digit);
-                is_number && *length.get_or_insert(one) == one
-            });
-    is_same && http::HeaderName::from_bytes(name).is_ok()
+/// Returns the first length that is no number, or another one than before.
+fn wrong_length<'b>(fields: &[httparse::Header<'b>]) -> Option<&'b [u8]> {
+    let is_length = |field: &&httparse::Header| field.name.eq_ignore_ascii_case("content-length");
+    let mut lengths = fields.iter().filter(is_length).map(|field| field.value);
+    let mut first = None;
+    lengths.find(|value| {
+        let mut all = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        all.any(|length| {
+            let is_number = !length.is_empty() && length.iter().all(u8::is_ascii_digit);
+            !is_number || *first.get_or_insert(length) != length
+        })
+    })
 }
 
 #[cfg(test)]

@@ -16,17 +16,16 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Error;
-use super::heard::{Heard, noted};
+use super::heard::{ANSWER_FIELDS, Heard, noted};
 
 /// How many bytes of one response an HTTP/2 origin may send before the client reads them.
 const STREAM_WINDOW: u32 = 512 << 10;
 /// The same for all responses on a connection: enough for 256 whole streams, so that unread
 /// responses never stall the others.
 const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
-/// The largest response head, in bytes, and its most fields (threats P05). No more bytes than this
-/// are buffered from an HTTP/1.1 origin, because a head is parsed within the buffer.
+/// The largest response head, in bytes (threats P05). No more bytes than this are buffered from an
+/// HTTP/1.1 origin, because a head is parsed within the buffer.
 const ANSWER_HEAD: usize = 128 << 10;
-const ANSWER_FIELDS: usize = 256;
 
 /// A stream of an HTTP/2 connection, used by one exchange. Holds the origin's limit of streams.
 pub(super) type StreamSlot = Arc<AtomicUsize>;

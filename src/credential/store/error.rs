@@ -116,7 +116,8 @@ pub enum StoreError {
     /// The stored login cannot be used. The text has the file, the cause and the remedy.
     #[error("{0}")]
     LoginUnusable(Box<str>),
-    /// What the gateway itself keeps of logins cannot be used. May name files of its state.
+    /// What the gateway itself keeps of logins, or presents to a store, cannot be used. May name
+    /// files of its own, so no workload is told the text.
     #[error("{0}")]
     LoginState(Box<str>),
     /// The issuer of a login renews it no more. The cause and the remedy.

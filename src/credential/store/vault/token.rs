@@ -227,7 +227,7 @@ async fn is_current(source: &SecretSource, held: &Token) -> bool {
 
 async fn text(source: &SecretSource) -> Result<Zeroizing<String>, StoreError> {
     let kept = source.resolve(None).await;
-    let kept = kept.map_err(|why| StoreError::LoginUnusable(why.to_string().into()))?;
+    let kept = kept.map_err(|why| StoreError::LoginState(why.to_string().into()))?;
     Ok(kept.secret.text())
 }
 
