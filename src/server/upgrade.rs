@@ -19,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::answer_body::AnswerBody;
 use super::frame_edge::FrameEdge;
 use super::guard::{Abort, ExchangeGuard};
+use super::lingering::LINGER;
 use super::refusal::Refusal;
 
 /// How many bytes are read at once from either side.
@@ -75,9 +76,7 @@ pub(super) fn switch(
 /// Returns why the gateway cut a WebSocket whose frames could not be relayed.
 fn fault_of(error: &io::Error) -> Option<ReasonCode> {
     let fault = error.get_ref()?;
-    let of_origin = fault
-        .downcast_ref()
-        .map(|fault: &FrameFault| fault.reason());
+    let of_origin = fault.downcast_ref::<FrameFault>().map(|it| it.reason());
     of_origin.or_else(|| Some(fault.downcast_ref::<MessageFault>()?.reason()))
 }
 
@@ -112,6 +111,9 @@ async fn join(
         let why = format!("gateway: {reason}; gateway why {id}");
         // A client that reads nothing is not waited for.
         let _ = tokio::time::timeout(TOLD_WITHIN, client_out.close(status, &why)).await;
+        // RFC 6455 §7.1.1: what the client still sends is read, so that no reset of the connection
+        // hides the Close frame.
+        tokio::spawn(async move { tokio::time::timeout(LINGER, client_out.shutdown()).await });
     }
     ended
 }

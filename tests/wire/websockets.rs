@@ -157,6 +157,8 @@ fn a_message_that_may_not_go_on_ends_its_websocket(rig: &Rig) {
             ),
             (text(&theirs), 1008, "phantom_foreign_session"),
             (text(&" ".repeat(65_537)), 1009, "websocket_message"),
+            // More than is read before the end: it is read and dropped, so that no reset hides it.
+            (text(&" ".repeat(1 << 20)), 1009, "websocket_message"),
             (frame(0xc1, b"deflated"), 1002, "websocket_message"),
             (vec![0x81, 1, b'x'], 1002, "websocket_message"),
             (frame(0x81, b"\xff"), 1007, "websocket_message"),
