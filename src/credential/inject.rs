@@ -41,7 +41,7 @@ pub(super) struct Prepared {
 /// Inserts one secret. The whole field is replaced, so that exactly one credential goes out (H20).
 ///
 /// The secret may differ in length from its phantom, which keeps the length that the secret had
-/// when the session began (ADR 25).
+/// when the session began (ADR 2).
 ///
 /// The result is never searched again, so a secret that contains a phantom stays unchanged (H08).
 ///

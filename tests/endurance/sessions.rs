@@ -21,7 +21,7 @@ const MOST_OPENING: Duration = Duration::from_micros(400);
 const MOST_RATIO: f64 = 1.1;
 /// Without optimisation, in the smaller run on a loaded machine.
 const MOST_RATIO_UNOPTIMISED: f64 = 1.6;
-/// The sessions share what their answers are searched for (ADR 36).
+/// The sessions share what their answers are searched for.
 const MOST_KIB_AWAKE: f64 = 64.0;
 const CREDENTIALS: usize = 10;
 /// The least processor time of so many rounds counts.

@@ -1,5 +1,5 @@
 //! Groups H and I: a secret that was renewed while the session lives, with another length than the
-//! phantom that the session holds (ADR 25).
+//! phantom that the session holds (ADR 2).
 
 use super::echoes::{accept, coded_pieces};
 use crate::rig::canary::hex;

@@ -5,7 +5,7 @@ use super::aws::AwsProtocol;
 /// The format of an error response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ErrorFormat {
-    /// The gateway's own (docs/adr/0009).
+    /// The gateway's own (docs/refusals.md).
     #[default]
     Gateway,
     /// Plain text: git shows it as `remote:`, `go` as the server's response, a browser as a page.
