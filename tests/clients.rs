@@ -1,4 +1,4 @@
-//! Real clients through the gateway: the matrix of `tests/clients`, which docs/clients.md shows.
+//! Real clients through the gateway: the matrix of `tests/clients`, which docs/launcher.md shows.
 //!
 //! `GATEWAY_CLIENTS` names the directory of the installed clients; without it they are installed
 //! below the target directory (by root: in /var/cache), once (minutes, and the system's package

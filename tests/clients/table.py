@@ -1,4 +1,4 @@
-"""docs/clients.md: what ran, by which way, with what result."""
+"""The table of docs/launcher.md: what ran, by which way, with what result."""
 
 import subprocess
 
@@ -17,45 +17,7 @@ WHAT = {
 }
 SAME = {"curl-h2": "curl-h1", "httpx-h2": "httpx-h1", "undici-h2": "undici-h1", "openai-node": "openai-python",
         "anthropic-node": "anthropic-python", "java-h2": "java-h1"}
-
-HEAD = """# Clients
-
-Real programs run through the gateway. Each has only a phantom; the origin knows only the real
-secret and accepts nothing else. A run fails if the client prints anything but `ok`, or if the real
-secret is in the client's environment or output. It also fails if the audit log does not verify,
-contains a secret, or shows a different entry point or protocol, or no credential injected.
-`tests/clients/matrix --gateway target/debug/gateway --write docs/clients.md` writes this page; the
-test `tests/clients.rs` runs the same matrix.
-
-"""
-
-NOTES = """
-Clients named `-h1` or `-h2` fail unless every request used that version of HTTP; the others choose
-for themselves.
-
-- In `exec` nothing is configured by hand. There is no proxy variable; the launcher provides trust
-  (system bundle, Java trust store, variables) and phantoms. A client that is installed neither in
-  the system nor in one of the home directory's usual places (`~/.cargo/bin`, `~/.nvm`, `~/.pyenv`
-  and the like) needs `--see` of its folder, as these tests do.
-- For `serve`, `eval "$(gateway env)"` sets proxy, trust, phantoms and git's credential helper;
-  **needs** names further settings.
-- SOCKS5 carries names, never addresses that the client resolved (`socks5h`).
-- *proxychains*: the client has no SOCKS support, and ran under `proxychains4`.
-- Node 20 reads no proxy variable. From Node 24 on, `NODE_USE_ENV_PROXY=1`, which `gateway env`
-  sets, is enough.
-- The agents Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0 run by `gateway exec`, each
-  logged in by a variable of the shell, in a fresh home, before stand-ins of their services: once
-  with `-p`, and twice in a terminal ([first-hour.md](first-hour.md)). The second run asks for no
-  theme, key or trust. Codex reads `OPENAI_API_KEY` only after a login; the profile gives it the
-  phantom as `CODEX_API_KEY` too, which `codex exec` reads.
-- npm, pip, cargo, go, apt, git (https and SSH remotes), gh and podman run with the flags that the
-  README names, and no configuration (`tests/clients/everyday.py`). Without the flags, each ends
-  within a second of what it takes to say its version, and is told what would help: by its own
-  output, or, for pip, which shows no reason of a refusal, by the summary. docker is told that its
-  daemon is outside.
-- Not covered: clients with built-in certificates (webpki-roots, pinned ones), which trust no other
-  CA.
-"""
+MARKS = ["<!-- clients -->\n", "<!-- end -->"]
 
 
 def versions(home):
@@ -83,7 +45,8 @@ def versions(home):
     return lambda client: known.get(client) or known[client.removesuffix("-h1").removesuffix("-h2")]
 
 
-def written(results, version):
+def written(page, results, version):
+    """The page with the table of these results between its marks."""
     ran = [way for way in ways.WAYS if any(result["way"] == way for result in results)]
     clients = list(dict.fromkeys(result["client"] for result in results if result["client"] not in ("audit", "environment")))
     cells = {(result["client"], result["way"]): cell(result) for result in results}
@@ -92,7 +55,8 @@ def written(results, version):
         what = WHAT.get(client) or "the same by HTTP/2" * (client.endswith("-h2")) or WHAT[SAME[client]]
         row = [client, version(client), what, *(cells.get((client, way), "not run") for way in ran)]
         lines.append("| " + " | ".join(row) + " |")
-    return HEAD + "\n".join(lines) + "\n" + NOTES
+    before, rest = page.split(MARKS[0])
+    return before + MARKS[0] + "\n".join(lines) + "\n" + MARKS[1] + rest.split(MARKS[1], 1)[1]
 
 
 def cell(result):

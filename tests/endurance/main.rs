@@ -1,5 +1,5 @@
 //! What happens to the real program under load, over time, and when something breaks;
-//! docs/endurance.md has the figures.
+//! docs/benchmarks.md has the figures.
 //!
 //! Each test starts `gateway serve` as an operator would, with policy, an injected credential,
 //! scrubbing and the audit log, and is its client and its origin. They run one after the other,

@@ -40,7 +40,7 @@ impl Worker {
         let from = (listener, listener.client(&stream));
         let (peer, beside) = (TokenPeer::of(&stream), listener.caller(&stream).await);
         let mut io = Prefixed::new(stream);
-        // A client may answer a 407 on the same connection (clients.md: Java does only that).
+        // A client may answer a 407 on the same connection (Java does only that).
         for _ in 0..3 {
             let showing = Box::pin(show(&mut io, listener, (&peer, &beside)));
             let Some(Ok(shown)) = self.opening(listener, deadline, showing).await else {
