@@ -1,4 +1,4 @@
-//! What programs print where a refusal is met: `docs/refusals.md` is made of it, by the real
+//! What programs print where a refusal is met: `tests/control/prints.md` is made of it, by the real
 //! program and real clients.
 
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ fn every_refusal_is_told_where_it_is_met() {
         .iter()
         .flat_map(|(codes, _)| codes.split(' '))
         .collect();
-    let page = fs::read_to_string(page()).unwrap();
+    let page = fs::read_to_string(page("docs/refusals.md")).unwrap();
     let codes = page
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
@@ -113,8 +113,8 @@ fn row(code: &str, script: &str, printed: &str) -> String {
     format!("| `{code}` | `{command}` | {shown} |\n")
 }
 
-fn page() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/refusals.md")
+fn page(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
 /// The configuration, the rules and the servers of the sandbox.
@@ -270,7 +270,7 @@ fn without_id(word: &str) -> String {
 /// `GATEWAY_WRITE=1` writes what programs print into the page. Otherwise, the page must tell of the
 /// same commands: what they print differs from version to version.
 fn check_page(rows: &str) {
-    let path = page();
+    let path = page("tests/control/prints.md");
     let page = fs::read_to_string(&path).unwrap();
     let mark = "| met | command | it prints |\n|---|---|---|\n";
     let begin = page.find(mark).expect("the page has the table") + mark.len();
