@@ -96,6 +96,31 @@ fn the_map_shows_every_crate() {
 }
 
 #[test]
+fn the_map_says_of_each_mechanism_in_which_file_it_lives() {
+    let page = read("docs/architecture.md");
+    let paths = |text: &str| -> Vec<String> {
+        let words = text.split('`').skip(1).step_by(2);
+        let is_path = |word: &&str| {
+            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_/.".contains(c);
+            word.trim_end_matches('/').contains('/') && word.chars().all(plain)
+        };
+        words.filter(is_path).map(str::to_owned).collect()
+    };
+    for path in paths(&page) {
+        let places = [top().join("src").join(&path), top().join(&path)];
+        assert!(places.iter().any(|place| place.exists()), "{path}");
+    }
+    let (_, list) = page.split_once("## The mechanisms\n").unwrap();
+    let (list, _) = list.split_once("\n## ").unwrap();
+    let rows: Vec<&str> = list.lines().filter(|line| line.starts_with("| ")).collect();
+    assert!(rows.len() > 25, "{} mechanisms", rows.len());
+    // The first row is the table's head; `(there)` is the file of the row above.
+    for row in &rows[1..] {
+        assert!(row.contains("(there)") || !paths(row).is_empty(), "{row}");
+    }
+}
+
+#[test]
 fn every_file_says_in_its_first_line_what_it_is() {
     let silent: Vec<String> = every_file(&top().join("src"))
         .into_iter()
