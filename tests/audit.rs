@@ -837,10 +837,11 @@ fn the_document_names_every_key() {
         .filter_map(|line| Some(line.split_once(':')?.0))
         .collect();
     assert!(keys.len() > 40);
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    let named: Vec<&str> = rows.filter_map(|row| row.split(" | ").next()).collect();
     for key in keys {
-        assert!(
-            text.contains(&format!("| `{key}` |")),
-            "`{key}` is not in docs/audit.md"
-        );
+        let key = format!("`{key}`");
+        let has = named.iter().any(|cell| cell.contains(&key));
+        assert!(has, "{key} is not in docs/audit.md");
     }
 }
