@@ -721,11 +721,11 @@ const ABSENT: [(&str, Verdict); 11] = [
         Otherwise("one machine cannot try it", &[]),
     ),
     (
-        "No door is a vsock",
+        "No listener is a vsock",
         Mended(&["there_is_no_door_by_vsock_nor_one_to_which_a_sandbox_forwards"]),
     ),
     (
-        "What `--host-port` and `--publish` carry",
+        "Bytes through `--host-port` and `--publish`",
         Mended(&[
             "a_database_of_the_host_is_used_by_one_grant_and_nothing_else_of_the_host_is_reached",
         ]),
@@ -742,7 +742,7 @@ const ABSENT: [(&str, Verdict); 11] = [
         Mended(&["host_sockets_and_temporary_files_are_gone"]),
     ),
     (
-        "is known by its name and what stands beside it",
+        "is known by its name and the members next to it",
         Mended(&["what_is_no_token_answer_passes_and_waits_for_nothing"]),
     ),
     (
