@@ -1,4 +1,4 @@
-//! Parsers of the bytes of a connection: ClientHello, SOCKS5, DNS, WebSocket frames,
+//! Parsers of the bytes of a connection: ClientHello, SOCKS5, DNS, WebSocket frames, lines of git,
 //! and HTTP/1 by its strictest reading. No socket and no clock.
 //!
 //! Every format is read in one way. A [`Cursor`] goes over the bytes that are here. A reader takes
@@ -22,6 +22,7 @@ mod head;
 pub mod hello;
 mod lines;
 mod malformed;
+pub mod pkt_line;
 pub mod socks;
 pub mod websocket;
 
