@@ -2,13 +2,13 @@
 
 use std::hint::black_box;
 
-use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
 use gateway_body::fact::{FactType, Location, Plain, spot_in_message};
 use gateway_body::read::{Asked, Protocol};
 use gateway_body::{Document, Questions};
 use gateway_message::Place;
-use gateway_wire::websocket::{FrameHeaders, masked, text_frame};
+use gateway_wire::Cursor;
+use gateway_wire::websocket::{FramePart, Frames, TEXT, masked, whole_frame};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
 
@@ -92,16 +92,24 @@ fn content(criterion: &mut Criterion) {
         bench.iter(|| assert!(path.find(black_box(&target)).is_some()));
     });
     let (mask, text) = ([0x5a, 0, 0xff, 0x17], chat(1 << 10));
-    let (frame, pointer) = (text_frame(&text, mask), "/metadata/token".parse().unwrap());
+    let (frame, pointer) = (
+        whole_frame(TEXT, &text, Some(mask)),
+        "/metadata/token".parse().unwrap(),
+    );
     group.bench_function("place/websocket_1k", |bench| {
         bench.iter(|| {
-            let mut rest = Bytes::copy_from_slice(black_box(&frame));
-            let header = FrameHeaders::new(true).read(&mut rest).unwrap().unwrap();
-            let text: Vec<u8> = masked(&rest, header.mask()).collect();
+            let (mut frames, mut cursor) = (Frames::new(true), Cursor::new(black_box(&frame)));
+            let header = frames.next(&mut cursor).unwrap().unwrap();
+            assert!(matches!(header, FramePart::Header(_)));
+            let payload = frames.next(&mut cursor).unwrap().unwrap();
+            let FramePart::Payload(payload, true) = payload else {
+                unreachable!("the frame is whole");
+            };
+            let text: Vec<u8> = masked(payload, mask).collect();
             let text = String::from_utf8(text).unwrap();
             let spot = spot_in_message(text.as_bytes(), &pointer).unwrap().unwrap();
             assert_eq!(spot.text.as_deref(), Some(PHANTOM));
-            text_frame(text.as_bytes(), mask)
+            whole_frame(TEXT, text.as_bytes(), Some(mask))
         });
     });
     let requests = [

@@ -2,10 +2,10 @@
 //! nothing that is not verified, and does not care for cuts.
 #![no_main]
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
-use gateway_fuzz::{SECRET, head};
+use gateway_fuzz::{SECRET, at, hex, streaming_head};
 use gateway_sigv4::{ChunkResigner, ClientSignature, Fault, SigningParams, sign};
 use libfuzzer_sys::fuzz_target;
 
@@ -112,27 +112,7 @@ fn opened_with_seed(kind: &str, length: &str, trailer: &str) -> Option<(ChunkRes
     if !trailer.is_empty() {
         fields.push(("x-amz-trailer", trailer));
     }
-    let names: Vec<&str> = std::iter::once("host")
-        .chain(fields.iter().map(|(name, _)| *name))
-        .collect();
-    let names = names.join(";");
-    let mut canonical = String::from("PUT\n/bucket/key\n\nhost:s3.amazonaws.com\n");
-    for (name, value) in &fields {
-        canonical.push_str(&format!("{name}:{value}\n"));
-    }
-    canonical.push_str(&format!("\n{names}\n{kind}"));
-    let scope = "20130524/us-east-1/s3/aws4_request";
-    let text = format!(
-        "AWS4-HMAC-SHA256\n20130524T000000Z\n{scope}\n{}",
-        hex(canonical.as_bytes())
-    );
-    let key = aws_sigv4::sign::v4::generate_signing_key(SECRET, at(), "us-east-1", "s3");
-    let seed = aws_sigv4::sign::v4::calculate_signature(key, text.as_bytes());
-    let value = format!(
-        "AWS4-HMAC-SHA256 Credential=AKIA/{scope}, SignedHeaders={names}, Signature={seed}"
-    );
-    fields.push(("authorization", &value));
-    let mut head = head("PUT", "s3.amazonaws.com", "/bucket/key", &fields)?;
+    let (mut head, seed) = streaming_head("s3.amazonaws.com", "s3", &fields)?;
     let claim = ClientSignature::read(&head).unwrap().unwrap();
     let verified = claim.verify(&head, SECRET.as_bytes(), None).unwrap();
     let with = SigningParams {
@@ -166,18 +146,4 @@ fn through(
     }
     let end = end.and_then(|()| rechain.finish());
     (out.concat(), end)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
-    digest
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
-}
-
-/// 24 May 2013, the day of AWS's examples.
-fn at() -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(1_369_353_600)
 }

@@ -1,10 +1,11 @@
-//! Frames of WebSocket: where pieces are cut makes no difference, and what is read stands there.
+//! Frames of WebSocket: where pieces are cut makes no difference, and what is read is written back
+//! as it stood.
 #![no_main]
 
-use bytes::Bytes;
 use gateway_fuzz::ends;
+use gateway_wire::Cursor;
 use gateway_wire::websocket::{
-    FrameHeader, FrameHeaders, FrameMalformed, MASK, TEXT, masked, text_frame,
+    FrameHeader, FrameMalformed, FramePart, Frames, TEXT, masked, whole_frame,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -15,50 +16,43 @@ fuzz_target!(|input: &[u8]| {
     let is_client = side % 2 == 1;
     let whole = read(is_client, bytes, [bytes.len()]);
     assert_eq!(read(is_client, bytes, ends(bytes)), whole);
-    let mut rest = bytes;
-    for frame in whole.0 {
-        let (header, behind) = rest.split_at(frame.raw.len());
-        assert_eq!((header[0] & 0x8f, header), (first(&frame), &*frame.raw));
+    let mut written = Vec::new();
+    for (frame, payload) in &whole.0 {
         assert!(!frame.is_control() || (frame.last && frame.length <= 125));
-        let length = usize::try_from(frame.length).unwrap_or(usize::MAX);
-        let (payload, behind) = behind.split_at(length.min(behind.len()));
-        if is_client && frame.opcode == TEXT && frame.last && payload.len() == length {
-            let mask: [u8; MASK] = frame.mask();
-            let text: Vec<u8> = masked(payload, mask).collect();
-            assert_eq!(text_frame(&text, mask), [header, payload].concat());
+        let bytes = [&frame.bytes()[..], payload].concat();
+        if (frame.opcode, frame.last, frame.length) == (TEXT, true, payload.len() as u64) {
+            let text: Vec<u8> = masked(payload, frame.mask.unwrap_or_default()).collect();
+            assert_eq!(whole_frame(TEXT, &text, frame.mask), bytes);
         }
-        rest = behind;
+        written.extend(bytes);
     }
+    assert!(bytes.starts_with(&written));
+    assert!(whole.1 != Ok(true) || bytes == written);
 });
 
-fn first(frame: &FrameHeader) -> u8 {
-    frame.opcode | if frame.last { 0x80 } else { 0 }
-}
-
-/// The headers until the bytes end or are malformed, and which of these it was.
+/// The frames until the bytes end or are malformed, and which of these it was: whether the bytes
+/// end with a frame.
 fn read(
     is_client: bool,
     bytes: &[u8],
     ends: impl IntoIterator<Item = usize>,
-) -> (Vec<FrameHeader>, Result<(), FrameMalformed>) {
-    let (mut headers, mut found) = (FrameHeaders::new(is_client), Vec::new());
-    let (mut start, mut left) = (0, 0);
+) -> (Vec<(FrameHeader, Vec<u8>)>, Result<bool, FrameMalformed>) {
+    let (mut frames, mut found) = (Frames::new(is_client), Vec::new());
+    let mut start = 0;
     for end in ends {
-        let mut rest = Bytes::copy_from_slice(&bytes[start..end]);
+        let mut cursor = Cursor::new(&bytes[start..end]);
         start = end;
-        while !rest.is_empty() {
-            let here = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            let _ = rest.split_to(here);
-            left -= here as u64;
-            match (left == 0).then(|| headers.read(&mut rest)).transpose() {
-                Ok(Some(Some(frame))) => {
-                    left = frame.length;
-                    found.push(frame);
+        loop {
+            match frames.next(&mut cursor) {
+                Ok(Some(FramePart::Header(header))) => found.push((header, Vec::new())),
+                Ok(Some(FramePart::Payload(part, _))) => {
+                    let (_, payload) = found.last_mut().expect("a header comes first");
+                    payload.extend_from_slice(part);
                 }
-                Ok(_) => {}
+                Ok(None) => break,
                 Err(why) => return (found, Err(why)),
             }
         }
     }
-    (found, Ok(()))
+    (found, Ok(frames.is_between()))
 }

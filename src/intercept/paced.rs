@@ -5,6 +5,7 @@
 //! frames that cost it nine bytes each. Here, each read uses up part of the turn that the runtime
 //! gives a task, by its bytes and its frames.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
@@ -14,6 +15,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use gateway_names::delegated;
+use gateway_wire::{Cursor, Pending, ReadError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::consume_budget;
 
@@ -180,10 +182,9 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Paced<IO> {
 
 /// The position in the client's frames. Only their heads are read (RFC 9113 §4.1).
 struct Frames {
-    head: [u8; HEAD],
-    held: usize,
+    head: Pending<HEAD>,
     /// How many bytes are left until the next head.
-    skip: usize,
+    skip: u64,
 }
 
 /// The frames that a piece of the client's bytes contained.
@@ -198,28 +199,22 @@ struct Seen {
 impl Default for Frames {
     fn default() -> Self {
         Self {
-            head: [0; HEAD],
-            held: 0,
-            skip: PREFACE,
+            head: Pending::default(),
+            skip: PREFACE as u64,
         }
     }
 }
 
 impl Frames {
-    fn see(&mut self, mut bytes: &[u8]) -> Seen {
-        let mut seen = Seen::default();
-        while !bytes.is_empty() {
-            let skipped = self.skip.min(bytes.len());
-            self.skip -= skipped;
-            bytes = &bytes[skipped..];
-            let taken = (HEAD - self.held).min(bytes.len());
-            self.head[self.held..self.held + taken].copy_from_slice(&bytes[..taken]);
-            self.held += taken;
-            bytes = &bytes[taken..];
-            if self.held == HEAD {
-                self.held = 0;
-                let [a, b, c, kind, flags, ..] = self.head;
-                self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
+    fn see(&mut self, bytes: &[u8]) -> Seen {
+        let (mut seen, mut cursor) = (Seen::default(), Cursor::new(bytes));
+        while !cursor.rest().is_empty() {
+            cursor.payload(&mut self.skip);
+            let head =
+                |cursor: &mut Cursor<'_>| Ok::<_, ReadError<Infallible>>(cursor.array::<HEAD>()?);
+            let Ok(head) = self.head.read(&mut cursor, head);
+            if let Some([a, b, c, kind, flags, ..]) = head {
+                self.skip = u32::from_be_bytes([0, a, b, c]).into();
                 seen.frames += 1;
                 match kind {
                     DATA if self.skip > 0 || flags & END_STREAM != 0 => {}

@@ -1,15 +1,15 @@
 //! SOCKS5 (RFC 1928, RFC 1929): CONNECT only.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 
-use gateway_message::Host;
-use gateway_wire::Cursor;
+use gateway_message::{Authority, Host};
 use gateway_wire::socks::{
     CONNECT, LOGIN_VERSION, NO_AUTHENTICATION, NO_METHOD, Reply, SocksFault, SocksRequest,
     SocksTarget, USER_PASSWORD, VERSION, greeting, login,
 };
+use gateway_wire::{Cursor, ReadError};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use super::prefixed::Prefixed;
@@ -74,18 +74,13 @@ pub async fn offers_login<IO: AsyncRead + Unpin>(io: &mut Prefixed<IO>) -> io::R
 
 /// Returns all bytes of a client without a login that connects to a name, or to an address.
 #[must_use]
-pub fn head_to(name: Option<&Host>, address: SocketAddr) -> Vec<u8> {
-    let mut head = vec![VERSION, 1, NO_AUTHENTICATION, VERSION, CONNECT, 0];
-    match (name, address.ip()) {
-        // A host's name has at most 253 bytes.
-        (Some(name), _) => {
-            head.extend([3, name.as_str().len() as u8]);
-            head.extend(name.as_str().as_bytes());
-        }
-        (None, IpAddr::V4(ip)) => head.extend([&[1][..], &ip.octets()].concat()),
-        (None, IpAddr::V6(ip)) => head.extend([&[4][..], &ip.octets()].concat()),
-    }
-    head.extend(address.port().to_be_bytes());
+pub fn head_to(name: Option<Host>, address: SocketAddr) -> Vec<u8> {
+    let port = address.port();
+    let named = name.map(|host| SocksTarget::Named(Authority { host, port }));
+    let mut head = vec![VERSION, 1, NO_AUTHENTICATION];
+    named
+        .unwrap_or(SocksTarget::Address(address))
+        .write(&mut head);
     head
 }
 
@@ -101,17 +96,14 @@ pub fn answer_to_head() -> [u8; 12] {
 /// Reads ahead until a message is complete, and removes it from the stream.
 async fn message<IO: AsyncRead + Unpin, T>(
     io: &mut Prefixed<IO>,
-    read: impl Fn(&mut Cursor<'_>) -> Result<T, SocksFault>,
+    read: impl Fn(&mut Cursor<'_>) -> Result<T, ReadError<SocksFault>>,
 ) -> Result<Result<T, SocksFault>, io::Error> {
     loop {
         let mut cursor = Cursor::new(io.ahead());
-        match read(&mut cursor) {
-            Err(SocksFault::Incomplete(_)) => {}
-            outcome => {
-                let length = io.ahead().len() - cursor.left();
-                io.consume(length);
-                return Ok(outcome);
-            }
+        if let Some(outcome) = cursor.whole(&read).transpose() {
+            let length = io.ahead().len() - cursor.rest().len();
+            io.consume(length);
+            return Ok(outcome);
         }
         if !io.read_ahead(usize::MAX).await? {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -144,7 +136,6 @@ async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gateway_message::Authority;
     use tokio::io::AsyncReadExt;
 
     /// Runs a negotiation with known client bytes; returns the outcome and what the client read.
@@ -224,7 +215,7 @@ mod tests {
             (None, "[2001:db8::1]:8443"),
         ] {
             let address: SocketAddr = address.parse().unwrap();
-            let (target, seen) = run(&head_to(name, address), None);
+            let (target, seen) = run(&head_to(name.cloned(), address), None);
             let expected = match name.cloned() {
                 Some(host) => SocksTarget::Named(Authority {
                     host,

@@ -198,9 +198,21 @@ pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])>
     })
 }
 
-/// Whether `all` contains every attribute of `wanted`.
-pub(super) fn holds(all: &[u8], wanted: &[u8]) -> bool {
-    attributes(wanted).all(|one| attributes(all).any(|other| other == one))
+/// Whether attributes hold all `wanted` ones, in any order. A list must have the same elements.
+pub fn holds(all: &[u8], wanted: &[u8]) -> bool {
+    let is_it = |(known, found): (u16, &[u8]), (kind, data): (u16, &[u8])| {
+        let is_same = match kind & NLA_F_NESTED {
+            0 => found == data,
+            _ => holds(found, data),
+        };
+        known & NLA_TYPE_MASK == kind & NLA_TYPE_MASK && is_same
+    };
+    if attributes(wanted).all(|(kind, _)| kind == NLA_F_NESTED | NFTA_LIST_ELEM) {
+        let mut pairs = attributes(all).zip(attributes(wanted));
+        return attributes(all).count() == attributes(wanted).count()
+            && pairs.all(|(found, one)| is_it(found, one));
+    }
+    attributes(wanted).all(|one| attributes(all).any(|found| is_it(found, one)))
 }
 
 fn malformed() -> io::Error {
@@ -213,6 +225,9 @@ const DUMP: u16 = 0x300;
 const HEADER_BYTES: usize = 16;
 const NLMSG_ERROR: u16 = 2;
 const NLA_F_NESTED: u16 = 0x8000;
+const NLA_TYPE_MASK: u16 = 0x3fff;
+/// An element of a list, in a nest.
+pub(crate) const NFTA_LIST_ELEM: u16 = 1;
 
 #[cfg(test)]
 mod tests {

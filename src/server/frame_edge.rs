@@ -6,54 +6,44 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use gateway_names::delegated;
+use gateway_wire::Cursor;
+use gateway_wire::websocket::{CLOSE, Frames, whole_frame};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
 /// The client's side of a WebSocket. Frames of a server are not masked (RFC 6455 §5.1).
 pub(super) struct FrameEdge<IO> {
     io: IO,
-    /// The header of the current frame, as far as it was written.
-    header: Vec<u8>,
-    /// How many bytes of its payload are still to be written.
-    left: u64,
+    /// What was written; `None` after bytes that are no frame.
+    frames: Option<Frames>,
 }
 
 impl<IO: AsyncWrite + Unpin> FrameEdge<IO> {
     pub(super) fn new(io: IO) -> Self {
-        let header = Vec::with_capacity(10);
-        Self {
-            io,
-            header,
-            left: 0,
-        }
+        let frames = Some(Frames::new(false));
+        Self { io, frames }
     }
 
     /// Sends a Close frame with this status and reason (RFC 6455 §5.5.1), unless a frame is under
     /// way.
     pub(super) async fn close(&mut self, status: u16, why: &str) -> io::Result<()> {
-        if self.left > 0 || !self.header.is_empty() {
+        if !self.frames.as_ref().is_some_and(Frames::is_between) {
             return Ok(());
         }
         let why = &why.as_bytes()[..why.floor_char_boundary(MOST_WHY)];
-        let head = [0x88, 2 + why.len() as u8];
-        let frame = [&head[..], &status.to_be_bytes(), why].concat();
-        self.io.write_all(&frame).await?;
+        let payload = [&status.to_be_bytes()[..], why].concat();
+        self.io
+            .write_all(&whole_frame(CLOSE, &payload, None))
+            .await?;
         self.io.flush().await
     }
 
-    fn follow(&mut self, mut written: &[u8]) {
-        while let [first, rest @ ..] = written {
-            if self.left > 0 {
-                let skipped = usize::try_from(self.left).unwrap_or(usize::MAX);
-                let skipped = skipped.min(written.len());
-                self.left -= skipped as u64;
-                written = &written[skipped..];
-                continue;
-            }
-            self.header.push(*first);
-            written = rest;
-            if let Some(length) = payload(&self.header) {
-                self.left = length;
-                self.header.clear();
+    fn follow(&mut self, written: &[u8]) {
+        let mut cursor = Cursor::new(written);
+        while let Some(frames) = &mut self.frames {
+            match frames.next(&mut cursor) {
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                Err(_) => self.frames = None,
             }
         }
     }
@@ -61,26 +51,6 @@ impl<IO: AsyncWrite + Unpin> FrameEdge<IO> {
 
 /// The payload of a control frame has at most 125 bytes, of which the status takes two.
 const MOST_WHY: usize = 123;
-
-/// Returns the length of a frame's payload, once its header is whole (RFC 6455 §5.2).
-fn payload(header: &[u8]) -> Option<u64> {
-    let [_, length, extended @ ..] = header else {
-        return None;
-    };
-    let extended = |bytes: usize| {
-        let whole = extended.get(..bytes)?;
-        Some(
-            whole
-                .iter()
-                .fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
-        )
-    };
-    match length & 0x7f {
-        126 => extended(2),
-        127 => extended(8),
-        length => Some(length.into()),
-    }
-}
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for FrameEdge<IO> {
     delegated!(poll_flush poll_shutdown);
@@ -109,20 +79,27 @@ mod tests {
             b"hello",
             &[0x82, 126, 1, 0],
             &[7; 256],
-            &[0x82, 127, 0, 0, 0, 0, 0, 0, 0, 3],
-            b"abc",
             &[0x89, 0],
+            &[0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0],
+            &[7; 1 << 16],
         ]
         .concat();
-        let borders = [0, 7, 7 + 260, 7 + 260 + 13, frames.len()];
-        for end in 0..=frames.len() {
-            let mut edge = FrameEdge::new(Vec::new());
-            for byte in &frames[..end] {
-                edge.write_all(&[*byte]).await.unwrap();
+        let borders = [0, 7, 7 + 260, 7 + 260 + 2, frames.len()];
+        for end in (0..300).chain([frames.len() - 1, frames.len()]) {
+            for length in [1, 9, 1 << 17] {
+                let mut edge = FrameEdge::new(Vec::new());
+                for piece in frames[..end].chunks(length) {
+                    edge.write_all(piece).await.unwrap();
+                }
+                edge.close(1001, "why").await.unwrap();
+                let is_told = edge.io.ends_with(b"\x88\x05\x03\xe9why") && edge.io.len() == end + 7;
+                assert_eq!(is_told, borders.contains(&end), "{end}");
             }
-            edge.close(1001, "why").await.unwrap();
-            let is_told = edge.io.ends_with(b"\x88\x05\x03\xe9why") && edge.io.len() == end + 7;
-            assert_eq!(is_told, borders.contains(&end), "{end}");
         }
+        // A frame of a client, of which the next border is not known.
+        let mut edge = FrameEdge::new(Vec::new());
+        edge.write_all(&[0x81, 0x80, 0, 0, 0, 0]).await.unwrap();
+        edge.close(1001, "why").await.unwrap();
+        assert_eq!(edge.io.len(), 6);
     }
 }

@@ -525,6 +525,21 @@ proptest! {
     }
 
     #[test]
+    fn a_token_that_is_written_is_read_and_written_again_alike(
+        random: [u8; 12], added in prop::collection::vec(a_caveat(), 0..20),
+    ) {
+        let added = caveats(&added);
+        let token = key().mint(random, &added).unwrap();
+        let inside = inspect(token.as_str()).unwrap();
+        prop_assert_eq!((inside.key, &inside.session), (3, &session()));
+        prop_assert_eq!(&inside.caveats[..], &added[..]);
+        let (first, behind) = added.split_at(added.len() / 2);
+        let first = key().mint(random, first).unwrap();
+        let narrowed = attenuate(first.as_str(), behind).unwrap();
+        prop_assert_eq!(narrowed.as_str(), token.as_str());
+    }
+
+    #[test]
     fn no_text_makes_the_reader_fail(text in "(gwt1_)?[A-Za-z0-9_=+/{-]{0,200}") {
         prop_assert!(verify(&text, keys).is_err());
     }

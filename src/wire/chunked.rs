@@ -1,5 +1,6 @@
 //! Chunked content of HTTP/1, followed byte by byte under the strictest reading of RFC 9112 §7.1.
 
+use super::cursor::{Cursor, ReadError};
 use super::lines::{Lines, has_control, split_field};
 use super::malformed::WireMalformed;
 use gateway_message::fields::is_forbidden_trailer;
@@ -9,63 +10,36 @@ use gateway_message::fields::is_forbidden_trailer;
 pub struct Chunked(Position);
 
 /// The position within chunked content.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 enum Position {
-    /// In the hexadecimal size of a chunk.
-    Size { digits: u8, size: u64 },
-    /// After the carriage return that ends a size.
-    SizeFeed { size: u64 },
+    /// Before the size of a chunk.
+    #[default]
+    Size,
     /// In a chunk, with this many bytes left.
     Data { left: u64 },
     /// After a chunk's data.
-    DataReturn,
-    /// After the carriage return that follows a chunk's data.
-    DataFeed,
+    DataEnd,
     /// After the last chunk.
     Trailers { lines: Lines, fields: usize },
     /// After the empty line that ends the content.
     End,
 }
 
-impl Default for Position {
-    fn default() -> Position {
-        Position::Size { digits: 0, size: 0 }
-    }
-}
-
 impl Chunked {
     /// Returns how many of the bytes may be passed on now, and what is wrong with the next ones.
     ///
-    /// Framing and data are passed on as they arrive. A trailer section is passed on whole or not
-    /// at all, so bytes that are not counted must be shown again, with more after them.
+    /// Data is passed on as it arrives; a size, a line end and the trailer section whole or not at
+    /// all, so bytes that are not counted must be shown again, with more after them.
     pub fn follow(&mut self, bytes: &[u8]) -> (usize, Result<(), WireMalformed>) {
-        let position = &mut self.0;
-        let mut at = 0;
-        while at < bytes.len() {
-            let step = match position {
-                Position::Data { left } => Ok(skip(left, bytes.len() - at)),
-                Position::Trailers { lines, fields } => {
-                    match trailers(lines, fields, &bytes[at..]) {
-                        Ok(None) => return (at, Ok(())),
-                        Ok(Some(length)) => {
-                            *position = Position::End;
-                            Ok(length)
-                        }
-                        Err(malformed) => Err(malformed),
-                    }
-                }
-                Position::End => return (at, Ok(())),
-                _ => position.framing_byte(bytes[at]),
-            };
-            match step {
-                Ok(length) => at += length,
-                Err(malformed) => return (at, Err(malformed)),
+        let mut cursor = Cursor::new(bytes);
+        let outcome = loop {
+            match self.0.next(&mut cursor) {
+                Ok(Some(next)) => self.0 = next,
+                Ok(None) => break Ok(()),
+                Err(malformed) => break Err(malformed),
             }
-            if matches!(position, Position::Data { left: 0 }) {
-                *position = Position::DataReturn;
-            }
-        }
-        (at, Ok(()))
+        };
+        (bytes.len() - cursor.rest().len(), outcome)
     }
 
     /// Whether the empty line that ends the content was passed.
@@ -75,72 +49,91 @@ impl Chunked {
 }
 
 impl Position {
-    /// Follows one byte of framing. Extensions, white space, signs and prefixes are refused: no
-    /// honest client sends them, and parsers differ on all of them.
-    fn framing_byte(&mut self, byte: u8) -> Result<usize, WireMalformed> {
-        *self = match (&*self, byte) {
-            (Position::Size { digits, size }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')
-                if *digits < MOST_DIGITS =>
-            {
-                let digit = char::from(byte).to_digit(16).ok_or(WireMalformed::Chunk)?;
-                let size = size.checked_mul(16).ok_or(WireMalformed::Chunk)? + u64::from(digit);
-                Position::Size {
-                    digits: digits + 1,
-                    size: Some(size)
-                        .filter(|s| *s <= LARGEST)
-                        .ok_or(WireMalformed::Chunk)?,
-                }
+    /// The next position; `None` if it is not reached yet.
+    fn next(&mut self, cursor: &mut Cursor<'_>) -> Result<Option<Self>, WireMalformed> {
+        Ok(match self {
+            Self::Size => cursor.whole(size)?.map(|size| match size {
+                0 => Self::Trailers {
+                    lines: Lines::default(),
+                    fields: 0,
+                },
+                left => Self::Data { left },
+            }),
+            Self::Data { left } => {
+                cursor.payload(left);
+                (*left == 0).then_some(Self::DataEnd)
             }
-            (Position::Size { digits: 1.., size }, b'\r') => Position::SizeFeed { size: *size },
-            (Position::SizeFeed { size: 0 }, b'\n') => Position::Trailers {
-                lines: Lines::default(),
-                fields: 0,
-            },
-            (Position::SizeFeed { size }, b'\n') => Position::Data { left: *size },
-            (Position::DataReturn, b'\r') => Position::DataFeed,
-            (Position::DataFeed, b'\n') => Position::default(),
-            _ => return Err(WireMalformed::Chunk),
-        };
-        Ok(1)
+            Self::DataEnd => cursor.whole(line_end)?.map(|()| Self::Size),
+            Self::Trailers { lines, fields } => cursor
+                .whole(|cursor| trailers(lines, fields, cursor))?
+                .map(|()| Self::End),
+            Self::End => None,
+        })
     }
 }
 
-fn skip(left: &mut u64, available: usize) -> usize {
-    let length = usize::try_from(*left).unwrap_or(usize::MAX).min(available);
-    *left -= length as u64;
-    length
+/// Reads the size of a chunk. Extensions, white space, signs and prefixes are refused: no honest
+/// client sends them, and parsers differ on all of them.
+fn size(cursor: &mut Cursor<'_>) -> Result<u64, ReadError<WireMalformed>> {
+    let (mut size, mut digits) = (0, 0);
+    loop {
+        let byte = cursor.u8()?;
+        match char::from(byte).to_digit(16) {
+            Some(digit) if digits < MOST_DIGITS => size = size << 4 | u64::from(digit),
+            None if byte == b'\r' && digits > 0 => break,
+            _ => return Err(MALFORMED),
+        }
+        digits += 1;
+    }
+    if cursor.u8()? == b'\n' && size <= LARGEST {
+        Ok(size)
+    } else {
+        Err(MALFORMED)
+    }
 }
 
-/// The length of the trailer section once it is complete.
+/// Reads the line end after a chunk's data.
+fn line_end(cursor: &mut Cursor<'_>) -> Result<(), ReadError<WireMalformed>> {
+    for expected in *b"\r\n" {
+        if cursor.u8()? != expected {
+            return Err(MALFORMED);
+        }
+    }
+    Ok(())
+}
+
+/// Reads the trailer section. Lines that were read of it before are not read again.
 fn trailers(
     lines: &mut Lines,
     fields: &mut usize,
-    bytes: &[u8],
-) -> Result<Option<usize>, WireMalformed> {
-    while let Some(line) = lines.next(bytes).map_err(|_| WireMalformed::Trailer)? {
+    cursor: &mut Cursor<'_>,
+) -> Result<(), ReadError<WireMalformed>> {
+    const MALFORMED: ReadError<WireMalformed> = ReadError::Malformed(WireMalformed::Trailer);
+    while let Some(line) = lines.next(cursor.rest()).map_err(|_| MALFORMED)? {
         if lines.start > LONGEST_TRAILERS {
-            return Err(WireMalformed::Trailer);
+            return Err(MALFORMED);
         }
         if line.is_empty() {
-            return Ok(Some(lines.start));
+            cursor.bytes(lines.start)?;
+            return Ok(());
         }
         *fields += 1;
-        let (name, value) = split_field(line).map_err(|_| WireMalformed::Trailer)?;
+        let (name, value) = split_field(line).map_err(|_| MALFORMED)?;
         // A token is ASCII.
-        let name = str::from_utf8(name)
-            .map_err(|_| WireMalformed::Trailer)?
-            .to_ascii_lowercase();
-        if *fields > MOST_TRAILERS || has_control(value) || is_forbidden_trailer(&name) {
-            return Err(WireMalformed::Trailer);
+        let name = str::from_utf8(name).map_err(|_| MALFORMED)?;
+        let is_forbidden = is_forbidden_trailer(&name.to_ascii_lowercase());
+        if *fields > MOST_TRAILERS || has_control(value) || is_forbidden {
+            return Err(MALFORMED);
         }
     }
-    if bytes.len() > LONGEST_TRAILERS {
-        Err(WireMalformed::Trailer)
+    if cursor.rest().len() > LONGEST_TRAILERS {
+        Err(MALFORMED)
     } else {
-        Ok(None)
+        Err(ReadError::Incomplete)
     }
 }
 
+const MALFORMED: ReadError<WireMalformed> = ReadError::Malformed(WireMalformed::Chunk);
 const MOST_DIGITS: u8 = 16;
 const LARGEST: u64 = i64::MAX as u64;
 const MOST_TRAILERS: usize = 32;

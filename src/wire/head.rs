@@ -325,3 +325,38 @@ const LONGEST_REQUEST_LINE: usize = LONGEST_METHOD + LONGEST_TARGET + 12;
 const MOST_FIELDS: usize = 100;
 const LONGEST_FIELDS: usize = 32 * 1024;
 const LONGEST_CONTENT: u64 = i64::MAX as u64;
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_head_that_is_written_is_read_however_it_is_cut(
+            method in "[A-Z]{1,6}", target in "/[a-z0-9/?=&%.-]{0,30}", length in 0..1_000_u64,
+            fields in vec(("x-[a-z!#]{0,9}", "[!-~]([\t -~]{0,20}[!-~])?"), 0..20), step in 1..99_usize,
+        ) {
+            let fields: Vec<_> = fields.into_iter().chain([
+                ("Host".to_owned(), "good.example".to_owned()),
+                ("Content-Length".to_owned(), length.to_string()),
+            ]).collect();
+            let line = |(name, value): &(String, String)| format!("{name}: {value}\r\n");
+            let lines: String = fields.iter().map(line).collect();
+            let written = format!("{method} {target} HTTP/1.1\r\n{lines}\r\n");
+            let all = written.clone() + "GET /";
+            let mut reader = HeadReader::default();
+            let mut ends = (0..written.len()).step_by(step).chain([all.len()]);
+            let read = ends.find_map(|end| reader.read(&all.as_bytes()[..end]).unwrap());
+            prop_assert_eq!(read, Some(written.len()));
+            let framing = if length == 0 { Framing::None } else { Framing::Length(length) };
+            prop_assert_eq!(reader.framing(), framing);
+            let head = parse_head(all.as_bytes()).unwrap().unwrap();
+            prop_assert_eq!((head.method, head.target), (method.as_bytes(), target.as_bytes()));
+            let expected = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+            prop_assert!(head.fields().eq(expected));
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use gateway_message::{Authority, Host};
 
-use super::cursor::{Cursor, Incomplete};
+use super::cursor::{Cursor, ReadError};
 
 /// The version of every message but the login.
 pub const VERSION: u8 = 5;
@@ -22,9 +22,6 @@ pub const CONNECT: u8 = 1;
 /// Why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SocksFault {
-    /// More bytes must arrive.
-    #[error(transparent)]
-    Incomplete(#[from] Incomplete),
     /// It is of another version.
     #[error("the message is of another version")]
     Version,
@@ -36,8 +33,8 @@ pub enum SocksFault {
 /// Reads a client's first message: the numbers of the ways in which it can log in (RFC 1928 §3).
 ///
 /// # Errors
-/// [`SocksFault`]
-pub fn greeting<'b>(cursor: &mut Cursor<'b>) -> Result<&'b [u8], SocksFault> {
+/// [`ReadError`]
+pub fn greeting<'b>(cursor: &mut Cursor<'b>) -> Result<&'b [u8], ReadError<SocksFault>> {
     version(cursor, VERSION)?;
     Ok(cursor.vec8()?)
 }
@@ -45,8 +42,8 @@ pub fn greeting<'b>(cursor: &mut Cursor<'b>) -> Result<&'b [u8], SocksFault> {
 /// Reads a user and a password (RFC 1929 §2).
 ///
 /// # Errors
-/// [`SocksFault`]
-pub fn login<'b>(cursor: &mut Cursor<'b>) -> Result<(&'b [u8], &'b [u8]), SocksFault> {
+/// [`ReadError`]
+pub fn login<'b>(cursor: &mut Cursor<'b>) -> Result<(&'b [u8], &'b [u8]), ReadError<SocksFault>> {
     version(cursor, LOGIN_VERSION)?;
     Ok((cursor.vec8()?, cursor.vec8()?))
 }
@@ -74,15 +71,15 @@ impl SocksRequest {
     /// Reads a request.
     ///
     /// # Errors
-    /// [`SocksFault`]
-    pub fn read(cursor: &mut Cursor<'_>) -> Result<Self, SocksFault> {
+    /// [`ReadError`]
+    pub fn read(cursor: &mut Cursor<'_>) -> Result<Self, ReadError<SocksFault>> {
         version(cursor, VERSION)?;
         let [command, _, kind] = cursor.array()?;
         let host = match kind {
             1 => Ok(IpAddr::from(cursor.array::<4>()?)),
             3 => Err(Host::parse(cursor.vec8()?).ok()),
             4 => Ok(IpAddr::from(cursor.array::<16>()?)),
-            _ => return Err(SocksFault::AddressKind),
+            _ => return Err(ReadError::Malformed(SocksFault::AddressKind)),
         };
         let port = cursor.u16()?;
         let target = match host {
@@ -92,6 +89,25 @@ impl SocksRequest {
         let target = target.filter(|_| port != 0);
         Ok(Self { command, target })
     }
+}
+
+impl SocksTarget {
+    /// Writes the request to connect there.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let (kind, address, port) = match self {
+            // A host's name has at most 253 bytes.
+            Self::Named(to) => (3, counted(to.host.as_str().as_bytes()), to.port),
+            Self::Address(SocketAddr::V4(to)) => (1, to.ip().octets().to_vec(), to.port()),
+            Self::Address(SocketAddr::V6(to)) => (4, to.ip().octets().to_vec(), to.port()),
+        };
+        out.extend([VERSION, CONNECT, 0, kind]);
+        out.extend(address);
+        out.extend(port.to_be_bytes());
+    }
+}
+
+fn counted(bytes: &[u8]) -> Vec<u8> {
+    [&[bytes.len() as u8][..], bytes].concat()
 }
 
 /// A reply's code (RFC 1928 §6).
@@ -115,10 +131,10 @@ impl Reply {
     }
 }
 
-fn version(cursor: &mut Cursor<'_>, expected: u8) -> Result<(), SocksFault> {
+fn version(cursor: &mut Cursor<'_>, expected: u8) -> Result<(), ReadError<SocksFault>> {
     match cursor.u8()? {
         version if version == expected => Ok(()),
-        _ => Err(SocksFault::Version),
+        _ => Err(ReadError::Malformed(SocksFault::Version)),
     }
 }
 
@@ -129,38 +145,20 @@ mod tests {
 
     use super::*;
 
-    fn counted(bytes: &[u8]) -> Vec<u8> {
-        [&[bytes.len() as u8][..], bytes].concat()
-    }
-
-    fn written(command: u8, target: &SocksTarget) -> Vec<u8> {
-        let (kind, address, port) = match target {
-            SocksTarget::Named(to) => (3, counted(to.host.as_str().as_bytes()), to.port),
-            SocksTarget::Address(SocketAddr::V4(to)) => (1, to.ip().octets().to_vec(), to.port()),
-            SocksTarget::Address(SocketAddr::V6(to)) => (4, to.ip().octets().to_vec(), to.port()),
-        };
-        [
-            &[VERSION, command, 0, kind][..],
-            &address,
-            &port.to_be_bytes(),
-        ]
-        .concat()
-    }
-
     /// Reads a message with bytes after it, and checks that no shorter part of it reads.
     fn whole<T>(
         message: &[u8],
         behind: &[u8],
-        read: impl Fn(&mut Cursor<'_>) -> Result<T, SocksFault>,
+        read: impl Fn(&mut Cursor<'_>) -> Result<T, ReadError<SocksFault>>,
     ) -> T {
         for end in 0..message.len() {
             let cut = read(&mut Cursor::new(&message[..end])).err();
-            assert_eq!(cut, Some(SocksFault::Incomplete(Incomplete)), "{end}");
+            assert_eq!(cut, Some(ReadError::Incomplete), "{end}");
         }
         let all = [message, behind].concat();
         let mut cursor = Cursor::new(&all);
         let value = read(&mut cursor).unwrap();
-        assert_eq!(cursor.left(), behind.len());
+        assert_eq!(cursor.rest(), behind);
         value
     }
 
@@ -168,7 +166,7 @@ mod tests {
         #[test]
         fn what_is_written_is_read(
             methods in vec(any::<u8>(), 0..256), user in vec(any::<u8>(), 0..256),
-            command: u8, v4: [u8; 4], v6: [u8; 16], port in 1_u16.., behind in vec(any::<u8>(), 0..9),
+            v4: [u8; 4], v6: [u8; 16], port in 1_u16.., behind in vec(any::<u8>(), 0..9),
         ) {
             let written_greeting = [&[VERSION][..], &counted(&methods)].concat();
             let read = whole(&written_greeting, &behind, |c| Ok(greeting(c)?.to_vec()));
@@ -185,8 +183,10 @@ mod tests {
                 SocksTarget::Address(SocketAddr::new(v4.into(), port)),
                 SocksTarget::Address(SocketAddr::new(v6.into(), port)),
             ] {
-                let read = whole(&written(command, &target), &behind, SocksRequest::read);
-                prop_assert_eq!(read, SocksRequest { command, target: Some(target) });
+                let mut written = Vec::new();
+                target.write(&mut written);
+                let read = whole(&written, &behind, SocksRequest::read);
+                prop_assert_eq!(read, SocksRequest { command: CONNECT, target: Some(target) });
             }
         }
     }

@@ -348,6 +348,8 @@ const AT_ONCE: usize = 64 << 10;
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -429,6 +431,23 @@ mod tests {
         ] {
             let content = whole.replace(disposition, head);
             assert!(fields(KIND, &content).is_none(), "{head:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_form_that_is_written_is_read(
+            parts in vec(("[a-z]{1,9}", "[a-z\r\n-]{0,30}", any::<bool>()), 0..5), is_ended: bool,
+        ) {
+            let mut content = String::new();
+            for (name, value, is_quoted) in &parts {
+                let mark = if *is_quoted { "\"" } else { "" };
+                let head = format!("Content-Disposition: form-data; name={mark}{name}{mark}");
+                content += &format!("--b-1\r\n{head}\r\n\r\n{value}\r\n");
+            }
+            content += if is_ended { "--b-1--\r\n" } else { "--b-1--" };
+            let written = parts.into_iter().map(|(name, value, _)| (name, value)).collect();
+            prop_assert_eq!(fields(KIND, &content), Some(written));
         }
     }
 }

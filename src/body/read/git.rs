@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use gateway_wire::Cursor;
+use gateway_wire::pkt_line::{PktLine, PktMalformed};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 
@@ -82,8 +84,9 @@ impl Push {
 
 /// Walks the lists of a push, of which all is here that is judged.
 fn walk_all(content: &[u8], mut each: impl FnMut(Said<'_>)) -> Result<Lists, Unread> {
-    let (mut lists, mut rest) = (Lists::default(), content);
-    let is_over = lists.walk(&mut rest, &mut each)?;
+    let (mut lists, mut cursor) = (Lists::default(), Cursor::new(content));
+    let is_over = lists.walk(&mut cursor, &mut each)?;
+    let rest = cursor.rest();
     let is_whole = is_over && (rest.is_empty() || rest.starts_with(OBJECTS));
     is_whole.then_some(lists).ok_or(MALFORMED)
 }
@@ -102,12 +105,12 @@ impl Beginning {
     /// what came is not valid.
     pub(super) fn take(&mut self, piece: &[u8]) -> bool {
         self.pending.extend_from_slice(piece);
-        let mut rest = &self.pending[..];
-        let is_enough = match self.lists.walk(&mut rest, &mut |_| {}) {
-            Ok(is_over) => is_over && rest.len() >= OBJECTS.len(),
+        let mut cursor = Cursor::new(&self.pending);
+        let is_enough = match self.lists.walk(&mut cursor, &mut |_| {}) {
+            Ok(is_over) => is_over && cursor.rest().len() >= OBJECTS.len(),
             Err(_) => true,
         };
-        let walked = self.pending.len() - rest.len();
+        let walked = self.pending.len() - cursor.rest().len();
         self.pending.drain(..walked);
         is_enough
     }
@@ -133,16 +136,23 @@ struct Lists {
 
 impl Lists {
     /// Follows the lists as far as their lines are whole. Returns whether they are over.
-    fn walk(&mut self, rest: &mut &[u8], each: &mut impl FnMut(Said<'_>)) -> Result<bool, Unread> {
+    fn walk(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        each: &mut impl FnMut(Said<'_>),
+    ) -> Result<bool, Unread> {
         while !self.is_over {
-            match line(rest)? {
-                Line::Cut => return Ok(false),
-                Line::Flush if self.can("push-options") && !self.is_in_options => {
+            let line = cursor.whole(PktLine::read);
+            match line.map_err(|PktMalformed| MALFORMED)? {
+                None => return Ok(false),
+                Some(PktLine::Flush) if self.can("push-options") && !self.is_in_options => {
                     self.is_in_options = true;
                 }
-                Line::Flush => self.is_over = true,
-                Line::Text(line) if self.is_in_options => each(Said::Option(text(line)?)),
-                Line::Text(line) => self.command(line)?.into_iter().for_each(&mut *each),
+                Some(PktLine::Flush) => self.is_over = true,
+                Some(PktLine::Data(line)) => {
+                    let line = line.strip_suffix(b"\n").unwrap_or(line);
+                    self.line(line)?.into_iter().for_each(&mut *each);
+                }
             }
         }
         Ok(true)
@@ -153,7 +163,10 @@ impl Lists {
         all.any(|one| one == what)
     }
 
-    fn command<'a>(&mut self, line: &'a [u8]) -> Result<Option<Said<'a>>, Unread> {
+    fn line<'a>(&mut self, line: &'a [u8]) -> Result<Option<Said<'a>>, Unread> {
+        if self.is_in_options {
+            return text(line).map(|option| Some(Said::Option(option)));
+        }
         if let (Some(id), None) = (line.strip_prefix(b"shallow "), &self.capabilities) {
             return is_id(text(id)?).then_some(None).ok_or(MALFORMED);
         }
@@ -188,41 +201,6 @@ impl Lists {
     }
 }
 
-/// What stands next in a list.
-enum Line<'a> {
-    Text(&'a [u8]),
-    /// The flush packet, which ends it.
-    Flush,
-    /// A line of which the end is missing.
-    Cut,
-}
-
-/// Takes one line, if it is whole.
-fn line<'a>(rest: &mut &'a [u8]) -> Result<Line<'a>, Unread> {
-    let Some((digits, behind)) = rest.split_first_chunk::<4>() else {
-        return Ok(Line::Cut);
-    };
-    // Another sign than a digit, such as `+`, is none in git.
-    let digits = std::str::from_utf8(digits).map_err(|_| MALFORMED)?;
-    let is_digit = |byte: u8| byte.is_ascii_hexdigit();
-    let length = usize::from_str_radix(digits, 16).ok();
-    let length = length.filter(|_| digits.bytes().all(is_digit));
-    match length.ok_or(MALFORMED)? {
-        0 => {
-            *rest = behind;
-            Ok(Line::Flush)
-        }
-        length @ 5..=LONGEST if length <= rest.len() => {
-            let (line, behind) = rest.split_at(length);
-            *rest = behind;
-            let line = &line[4..];
-            Ok(Line::Text(line.strip_suffix(b"\n").unwrap_or(line)))
-        }
-        5..=LONGEST => Ok(Line::Cut),
-        _ => Err(MALFORMED),
-    }
-}
-
 /// A text without control characters.
 fn text(bytes: &[u8]) -> Result<&str, Unread> {
     let text = std::str::from_utf8(bytes).map_err(|_| MALFORMED)?;
@@ -238,8 +216,6 @@ fn is_id(text: &str) -> bool {
 }
 
 const PUSH: &str = "application/x-git-receive-pack-request";
-/// git's `LARGE_PACKET_MAX`.
-const LONGEST: usize = 65_520;
 /// The longest name in a report.
 const LONGEST_REPORTED: usize = 1_024;
 /// What objects begin with.

@@ -65,7 +65,7 @@ impl Captured {
             // The connection was not captured, and would loop back here.
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
-        Ok(socks::head_to(self.names.name(to.ip()).as_ref(), to))
+        Ok(socks::head_to(self.names.name(to.ip()), to))
     }
 }
 

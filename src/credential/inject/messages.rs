@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use gateway_names::CredentialName;
 use gateway_session::{
     CredentialRefusal, CredentialUse, Location, MessageSearch, Session, SessionStatus,
 };
+use gateway_wire::Cursor;
 use gateway_wire::websocket::{
-    BINARY, CONTINUATION, FrameHeaders, FrameMalformed, MASK, TEXT, masked, text_frame,
+    BINARY, CONTINUATION, FrameHeader, FrameMalformed, FramePart, Frames, MASK, TEXT, masked,
+    whole_frame,
 };
 use tokio::time::Instant;
 use zeroize::Zeroizing;
@@ -23,8 +24,10 @@ use crate::store::CachedSecret;
 /// on as one frame with the secret, which is never searched again. All other frames are passed on
 /// byte for byte. Control frames do not wait for the message that they interrupt.
 pub struct InjectMessages {
-    headers: FrameHeaders,
-    reading: Reading,
+    frames: Frames,
+    /// The mask of the current frame, and whether it ends its message; `None` for a frame that is
+    /// passed on as received.
+    current: Option<([u8; MASK], bool)>,
     /// The frames of the held message, as received.
     held: Vec<u8>,
     /// The payload of the held message.
@@ -71,21 +74,6 @@ impl MessageFault {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Reading {
-    Header,
-    /// The payload of a frame that is passed on as received.
-    Passing {
-        left: u64,
-    },
-    /// The payload of a frame of a text message; `last` ends the message.
-    Text {
-        left: u64,
-        mask: [u8; MASK],
-        last: bool,
-    },
-}
-
 impl InjectMessages {
     /// Starts right after the head of the upgrade.
     pub(crate) fn new(
@@ -94,8 +82,8 @@ impl InjectMessages {
         secrets: Vec<(CredentialName, CachedSecret)>,
     ) -> Self {
         Self {
-            headers: FrameHeaders::new(true),
-            reading: Reading::Header,
+            frames: Frames::new(true),
+            current: None,
             held: Vec::new(),
             text: Vec::new(),
             search,
@@ -109,73 +97,46 @@ impl InjectMessages {
     /// # Errors
     /// [`MessageFault`]. No part of the message is passed on.
     pub fn push(&mut self, chunk: &[u8]) -> Result<Zeroizing<Vec<u8>>, MessageFault> {
-        let (mut rest, mut out) = (Bytes::copy_from_slice(chunk), Zeroizing::new(Vec::new()));
-        while !rest.is_empty() {
-            match self.reading {
-                Reading::Header => self.read_header(&mut rest, &mut out)?,
-                Reading::Passing { left } => {
-                    let part = take(&mut rest, left);
-                    out.extend_from_slice(&part);
-                    self.passing(left - part.len() as u64);
-                }
-                Reading::Text { left, mask, last } => {
-                    let part = take(&mut rest, left);
-                    self.held.extend_from_slice(&part);
-                    self.text.extend(masked(&part, mask));
-                    let mut mask = mask;
+        let (mut cursor, mut out) = (Cursor::new(chunk), Zeroizing::new(Vec::new()));
+        while let Some(part) = self.frames.next(&mut cursor)? {
+            match (part, &mut self.current) {
+                (FramePart::Header(frame), _) => self.header(frame, &mut out)?,
+                (FramePart::Payload(part, _), None) => out.extend_from_slice(part),
+                (FramePart::Payload(part, is_whole), Some((mask, last))) => {
+                    self.held.extend_from_slice(part);
+                    self.text.extend(masked(part, *mask));
                     mask.rotate_left(part.len() % MASK);
-                    let left = left - part.len() as u64;
-                    self.reading = Reading::Text { left, mask, last };
-                    self.end_frame(&mut out)?;
+                    if is_whole && *last {
+                        self.end_message(&mut out)?;
+                    }
                 }
             }
         }
         Ok(out)
     }
 
-    fn read_header(&mut self, rest: &mut Bytes, out: &mut Vec<u8>) -> Result<(), MessageFault> {
-        let Some(frame) = self.headers.read(rest)? else {
-            return Ok(());
-        };
+    fn header(&mut self, frame: FrameHeader, out: &mut Vec<u8>) -> Result<(), MessageFault> {
         let continues = frame.opcode == CONTINUATION && !self.held.is_empty();
         if frame.opcode == BINARY && self.search.guards() {
             return Err(MessageFault::Binary);
         }
-        if frame.opcode != TEXT && !continues {
-            out.extend_from_slice(&frame.raw);
-            self.passing(frame.length);
+        let is_text = frame.opcode == TEXT || continues;
+        let mask = frame.mask.filter(|_| is_text);
+        self.current = mask.map(|mask| (mask, frame.last));
+        if !is_text {
+            out.extend_from_slice(&frame.bytes());
             return Ok(());
         }
-        self.held.extend_from_slice(&frame.raw);
+        self.held.extend_from_slice(&frame.bytes());
         let text = (self.text.len() as u64).saturating_add(frame.length);
         let headers = self.held.len() - self.text.len();
         if text > MOST_TEXT || headers > MOST_HEADERS {
             return Err(MessageFault::TooLong);
         }
-        self.reading = Reading::Text {
-            left: frame.length,
-            mask: frame.mask(),
-            last: frame.last,
-        };
-        self.end_frame(out)
+        Ok(())
     }
 
-    fn passing(&mut self, left: u64) {
-        self.reading = match left {
-            0 => Reading::Header,
-            left => Reading::Passing { left },
-        };
-    }
-
-    /// Ends a frame of the held message, and the message after its last frame.
-    fn end_frame(&mut self, out: &mut Vec<u8>) -> Result<(), MessageFault> {
-        let Reading::Text { left: 0, last, .. } = self.reading else {
-            return Ok(());
-        };
-        self.reading = Reading::Header;
-        if !last {
-            return Ok(());
-        }
+    fn end_message(&mut self, out: &mut Vec<u8>) -> Result<(), MessageFault> {
         let text = std::mem::take(&mut self.text);
         let text = std::str::from_utf8(&text).map_err(|_| MessageFault::Encoding)?;
         let found = self.session.find_in_message(&self.search, text)?;
@@ -219,12 +180,8 @@ impl InjectMessages {
         let text = Zeroizing::new(spliced(text.as_bytes(), put_in)?);
         let mut mask = [0; MASK];
         getrandom::fill(&mut mask).map_err(|_| AttachFailure::Moved)?;
-        Ok(Zeroizing::new(text_frame(&text, mask)))
+        Ok(Zeroizing::new(whole_frame(TEXT, &text, Some(mask))))
     }
-}
-
-fn take(rest: &mut Bytes, most: u64) -> Bytes {
-    rest.split_to(usize::try_from(most).map_or(rest.len(), |most| most.min(rest.len())))
 }
 
 /// The longest text message that is searched.

@@ -32,7 +32,7 @@ const KEY: [u8; MASK] = [0x5a, 0, 0xff, 0x17];
 
 /// Returns a frame of a client, with any first byte.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = text_frame(payload, KEY);
+    let mut frame = whole_frame(TEXT, payload, Some(KEY));
     frame[0] = first;
     frame
 }

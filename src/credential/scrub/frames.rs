@@ -5,7 +5,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use gateway_names::ReasonCode;
-use gateway_wire::websocket::{FrameHeaders, FrameMalformed};
+use gateway_wire::Cursor;
+use gateway_wire::websocket::{FrameMalformed, FramePart, Frames};
 
 use super::{EchoSearch, Guessed, Scrubber};
 
@@ -17,8 +18,10 @@ use super::{EchoSearch, Guessed, Scrubber};
 /// connection ends within a message, the held rest is not passed on.
 pub struct ScrubFrames {
     scrubber: Scrubber,
-    reading: FrameState,
-    headers: FrameHeaders,
+    frames: Frames,
+    /// Whether the current frame is a control frame, and whether it is its message's last.
+    is_control: bool,
+    is_last: bool,
     control: Vec<u8>,
     queue: VecDeque<Queued>,
 }
@@ -47,13 +50,6 @@ impl FrameFault {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FrameState {
-    Header,
-    Data { left: u64, last: bool },
-    Control { left: u64 },
-}
-
 /// Output that waits in the queue.
 enum Queued {
     /// A header or control frame.
@@ -71,8 +67,9 @@ impl ScrubFrames {
     pub(crate) fn by(scrubber: Scrubber) -> Self {
         Self {
             scrubber,
-            reading: FrameState::Header,
-            headers: FrameHeaders::new(false),
+            frames: Frames::new(false),
+            is_control: false,
+            is_last: false,
             control: Vec::new(),
             queue: VecDeque::new(),
         }
@@ -89,13 +86,21 @@ impl ScrubFrames {
     /// [`FrameFault`]. Bytes that were settled before the fault are not passed on.
     pub fn push(&mut self, chunk: Bytes) -> Result<Bytes, FrameFault> {
         let (replaced, began_clear) = (self.replaced(), self.is_clear());
-        let mut out = Vec::new();
-        let mut rest = chunk.clone();
-        while !rest.is_empty() {
-            match self.reading {
-                FrameState::Header => self.read_header(&mut rest, &mut out)?,
-                FrameState::Data { left, last } => self.read_data(left, last, &mut rest, &mut out),
-                FrameState::Control { left } => self.read_control(left, &mut rest, &mut out),
+        let (mut out, mut cursor) = (Vec::new(), Cursor::new(&chunk));
+        while let Some(part) = self.frames.next(&mut cursor)? {
+            match part {
+                FramePart::Header(frame) => {
+                    (self.is_control, self.is_last) = (frame.is_control(), frame.last);
+                    let header = Queued::Literal(frame.bytes().into());
+                    self.queue.push_back(header);
+                    self.flush(&mut out);
+                }
+                FramePart::Payload(part, is_whole) if self.is_control => {
+                    self.control(part, is_whole, &mut out);
+                }
+                FramePart::Payload(part, is_whole) => {
+                    self.data(chunk.slice_ref(part), is_whole, &mut out);
+                }
             }
             if self.queue.len() > MOST_PARTS {
                 return Err(FrameFault::Flood);
@@ -113,36 +118,12 @@ impl ScrubFrames {
     /// Whether nothing at all is held back.
     fn is_clear(&self) -> bool {
         self.queue.is_empty()
-            && self.headers.is_between()
+            && !self.frames.is_in_header()
             && self.control.is_empty()
             && self.scrubber.held() == 0
     }
 
-    fn read_header(&mut self, rest: &mut Bytes, out: &mut Vec<Bytes>) -> Result<(), FrameFault> {
-        let Some(frame) = self.headers.read(rest)? else {
-            return Ok(());
-        };
-        let (left, last) = (frame.length, frame.last);
-        self.reading = if frame.is_control() {
-            FrameState::Control { left }
-        } else {
-            FrameState::Data { left, last }
-        };
-        self.queue.push_back(Queued::Literal(frame.raw));
-        self.flush(out);
-        // An empty frame has no byte that could complete it.
-        match self.reading {
-            FrameState::Data { left: 0, last } => self.read_data(0, last, &mut Bytes::new(), out),
-            FrameState::Control { left: 0 } => self.read_control(0, &mut Bytes::new(), out),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn read_data(&mut self, left: u64, last: bool, rest: &mut Bytes, out: &mut Vec<Bytes>) {
-        let payload =
-            rest.split_to(usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len())));
-        let left = left - payload.len() as u64;
+    fn data(&mut self, payload: Bytes, is_whole: bool, out: &mut Vec<Bytes>) {
         match self.queue.back_mut() {
             _ if payload.is_empty() => {}
             Some(Queued::Payload(count)) => *count += payload.len() as u64,
@@ -150,26 +131,17 @@ impl ScrubFrames {
         }
         let settled = self.scrubber.push(payload);
         self.supply(settled, out);
-        self.reading = FrameState::Data { left, last };
-        if left == 0 {
-            self.reading = FrameState::Header;
-            if last {
-                let settled = self.scrubber.finish();
-                self.supply(settled, out);
-            }
+        if is_whole && self.is_last {
+            let settled = self.scrubber.finish();
+            self.supply(settled, out);
         }
     }
 
     /// Control payloads are short, so they are scrubbed whole: a close reason can contain an echo
     /// too.
-    fn read_control(&mut self, left: u64, rest: &mut Bytes, out: &mut Vec<Bytes>) {
-        let part =
-            rest.split_to(usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len())));
-        self.control.extend_from_slice(&part);
-        let left = left - part.len() as u64;
-        self.reading = FrameState::Control { left };
-        if left == 0 {
-            self.reading = FrameState::Header;
+    fn control(&mut self, part: &[u8], is_whole: bool, out: &mut Vec<Bytes>) {
+        self.control.extend_from_slice(part);
+        if is_whole {
             let payload = std::mem::take(&mut self.control);
             self.scrubber.renew();
             let scrubbed = self.scrubber.search.scrub_in_place(&payload);

@@ -1,5 +1,6 @@
 //! Finds message ends in content made of length-prefixed messages.
 
+use gateway_wire::{Cursor, Pending, ReadError};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
@@ -9,13 +10,15 @@ use http::header::CONTENT_TYPE;
 /// nothing must be held back there.
 pub(super) struct MessageEnds {
     layout: &'static Layout,
-    header: [u8; LONGEST_HEADER],
-    known: usize,
+    header: Pending<LONGEST_HEADER>,
     /// Bytes of the message still to come.
     left: u64,
     /// The content does not match its content type; no further ends are known.
     lost: bool,
 }
+
+/// A message that does not begin with its length.
+struct NoLength;
 
 /// How a message begins: some bytes, then its length (32 bits, big-endian).
 struct Layout {
@@ -57,6 +60,24 @@ impl Layout {
             whole => kind.eq_ignore_ascii_case(whole),
         }
     }
+
+    /// Reads the beginning of a message: how many bytes of it follow.
+    fn read(&self, cursor: &mut Cursor<'_>) -> Result<u64, ReadError<NoLength>> {
+        // A secret is visible ASCII. If such a byte is here, this may not be a message end, and a
+        // secret may span it.
+        let mut rest = cursor.rest().iter();
+        if rest
+            .next()
+            .is_some_and(|first| (b'\t'..0x80).contains(first))
+        {
+            return Err(ReadError::Malformed(NoLength));
+        }
+        cursor.bytes(self.before)?;
+        let length = u32::from_be_bytes(cursor.array()?);
+        let counted = if self.counts_itself { 4 } else { 0 };
+        let left = length.checked_sub(counted);
+        left.map(u64::from).ok_or(ReadError::Malformed(NoLength))
+    }
 }
 
 impl MessageEnds {
@@ -77,48 +98,24 @@ impl MessageEnds {
         }
         Some(Self {
             layout,
-            header: [0; LONGEST_HEADER],
-            known: 0,
+            header: Pending::default(),
             left: 0,
             lost: false,
         })
     }
 
     /// Takes the next bytes, and returns whether a message ends with them.
-    pub(super) fn pass(&mut self, mut bytes: &[u8]) -> bool {
-        while !bytes.is_empty() && !self.lost {
-            if self.left > 0 {
-                let taken =
-                    usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
-                self.left -= taken as u64;
-                bytes = &bytes[taken..];
-            } else {
-                self.read(bytes[0]);
-                bytes = &bytes[1..];
+    pub(super) fn pass(&mut self, bytes: &[u8]) -> bool {
+        let mut cursor = Cursor::new(bytes);
+        while !cursor.rest().is_empty() && !self.lost {
+            cursor.payload(&mut self.left);
+            let read = |cursor: &mut Cursor<'_>| self.layout.read(cursor);
+            match self.header.read(&mut cursor, read) {
+                Ok(length) => self.left = length.unwrap_or(self.left),
+                Err(NoLength) => self.lost = true,
             }
         }
-        !self.lost && self.left == 0 && self.known == 0
-    }
-
-    fn read(&mut self, byte: u8) {
-        // A secret is visible ASCII. If such a byte is here, this may not be a message end, and a
-        // secret may span it.
-        if self.known == 0 && (b'\t'..0x80).contains(&byte) {
-            self.lost = true;
-            return;
-        }
-        self.header[self.known] = byte;
-        self.known += 1;
-        let before = self.layout.before;
-        if let [a, b, c, d] = self.header[before..self.known] {
-            let counted = if self.layout.counts_itself { 4 } else { 0 };
-            let length = u64::from(u32::from_be_bytes([a, b, c, d]));
-            self.known = 0;
-            match length.checked_sub(counted) {
-                Some(left) => self.left = left,
-                None => self.lost = true,
-            }
-        }
+        !self.lost && self.left == 0 && self.header.is_empty()
     }
 }
 

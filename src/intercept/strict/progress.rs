@@ -1,6 +1,6 @@
 //! Tracks a connection's bytes: a head, content, or the bytes after a protocol switch.
 
-use gateway_wire::{Chunked, Framing, HeadReader, WireMalformed};
+use gateway_wire::{Chunked, Cursor, Framing, HeadReader, WireMalformed};
 
 use super::violations::{Violation, ViolationState};
 
@@ -54,9 +54,7 @@ impl Progress {
                     }
                 },
                 Phase::Length(left) => {
-                    let length = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
-                    at += length;
-                    *left -= length as u64;
+                    at += Cursor::new(rest).payload(left).len();
                     if *left > 0 {
                         return at;
                     }

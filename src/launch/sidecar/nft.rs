@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use crate::netlink::{self, ACK, APPEND, Batch, CREATE, REQUEST, attributes};
+use crate::netlink::{self, ACK, APPEND, Batch, CREATE, NFTA_LIST_ELEM, REQUEST, attributes};
 
 /// One table of family inet, which is installed, replaced or removed as a whole.
 pub(crate) struct Table {
@@ -118,7 +118,8 @@ impl Table {
             let found: Vec<_> = found.iter().filter(is_own).collect();
             let wanted = wanted.bodies(kind, INET.len());
             let mut pairs = wanted.iter().zip(&found);
-            if wanted.len() != found.len() || !pairs.all(|(one, other)| includes(other, one)) {
+            if wanted.len() != found.len() || !pairs.all(|(one, other)| netlink::holds(other, one))
+            {
                 return Ok(false);
             }
         }
@@ -176,23 +177,6 @@ fn is_dormant(table: &[u8]) -> bool {
 fn of_table(body: &[u8]) -> Option<&[u8]> {
     let (_, name) = attributes(body).find(|(kind, _)| *kind == 1)?;
     name.strip_suffix(&[0])
-}
-
-/// Whether attributes include all `wanted` ones, in any order. A list must have the same elements.
-fn includes(all: &[u8], wanted: &[u8]) -> bool {
-    let is_it = |(known, found): (u16, &[u8]), (kind, data): (u16, &[u8])| {
-        let is_same = match kind & NESTED {
-            0 => found == data,
-            _ => includes(found, data),
-        };
-        known & TYPE == kind & TYPE && is_same
-    };
-    if attributes(wanted).all(|(kind, _)| kind == NESTED | NFTA_LIST_ELEM) {
-        let mut pairs = attributes(all).zip(attributes(wanted));
-        return attributes(all).count() == attributes(wanted).count()
-            && pairs.all(|(found, one)| is_it(found, one));
-    }
-    attributes(wanted).all(|one| attributes(all).any(|found| is_it(found, one)))
 }
 
 impl Part {
@@ -532,11 +516,8 @@ const NFT_NEWCHAIN: u16 = (10 << 8) | 3;
 const NFT_GETCHAIN: u16 = (10 << 8) | 4;
 const NFT_NEWRULE: u16 = (10 << 8) | 6;
 const NFT_GETRULE: u16 = (10 << 8) | 7;
-const NFTA_LIST_ELEM: u16 = 1;
 const NFTA_TABLE_FLAGS: u16 = 2;
 const NFT_TABLE_F_DORMANT: u32 = 1;
-const NESTED: u16 = 0x8000;
-const TYPE: u16 = 0x3FFF;
 const META_MARK: u32 = 3;
 const META_IIFNAME: u32 = 6;
 const META_OIFNAME: u32 = 7;

@@ -1,5 +1,9 @@
 //! The strict walk of JSON, row by row.
 
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use serde_json::Value as Tree;
+
 use super::*;
 
 fn whole(text: &str) -> Result<Json<'_>, JsonFault> {
@@ -110,4 +114,46 @@ fn what_is_kept_is_bounded_by_what_is_wanted() {
     let names = format!("{{{}}}", names.join(","));
     let read = Json::read(names.as_bytes(), &Wanted::default());
     assert_eq!(read.unwrap_err(), JsonFault::Excess);
+}
+
+/// What another parser would make of the value.
+fn tree(value: Value<'_>) -> Tree {
+    let text = || value.text().map(|text| Tree::from(&*text));
+    if value.is_object() {
+        let members = value.members();
+        Tree::Object(
+            members
+                .map(|(name, one)| (name.to_owned(), tree(one)))
+                .collect(),
+        )
+    } else if value.is_list() {
+        Tree::Array(value.elements().map(|(_, one)| tree(one)).collect())
+    } else {
+        text().unwrap_or_else(|| value.raw().parse().unwrap())
+    }
+}
+
+fn any_tree() -> impl Strategy<Value = Tree> {
+    let leaf = prop_oneof![
+        Just(Tree::Null),
+        any::<bool>().prop_map(Tree::from),
+        any::<i64>().prop_map(Tree::from),
+        any::<i32>().prop_map(|number| Tree::from(f64::from(number) / 8.0)),
+        any::<String>().prop_map(Tree::from),
+    ];
+    leaf.prop_recursive(4, 40, 6, |inner| {
+        let members = btree_map(any::<String>(), inner.clone(), 0..6);
+        prop_oneof![
+            vec(inner, 0..6).prop_map(Tree::Array),
+            members.prop_map(|all| Tree::Object(all.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_document_that_is_written_is_read(written in any_tree(), is_wide: bool) {
+        let text = if is_wide { format!("{written:#}") } else { written.to_string() };
+        prop_assert_eq!(tree(whole(&text).unwrap().root()), written);
+    }
 }

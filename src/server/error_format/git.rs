@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use gateway_body::read::Push;
+use gateway_wire::pkt_line::{LONGEST_DATA, PktLine};
 
 use super::details::ErrorDetails;
 
@@ -12,40 +13,30 @@ pub(super) const REPORT: &str = "application/x-git-receive-pack-result";
 pub(super) fn report(push: &Push, details: &ErrorDetails<'_>) -> Bytes {
     let (reason, id) = (details.reason.as_str(), details.id);
     let mut report = Vec::new();
-    line(&mut report, &[b"unpack ok\n"]);
+    PktLine::Data(b"unpack ok\n").write(&mut report);
     for name in &push.refs {
         let told = format!("ng {name} refused by gateway: {reason}; gateway why {id}\n");
-        line(&mut report, &[told.as_bytes()]);
+        PktLine::Data(told.as_bytes()).write(&mut report);
     }
-    report.extend_from_slice(FLUSH);
+    PktLine::Flush.write(&mut report);
     if !push.has_side_band {
         return report.into();
     }
     let mut beside = Vec::new();
     let message = details.whole_message() + "\n";
-    for piece in message.as_bytes().chunks(LONGEST) {
-        line(&mut beside, &[MESSAGE, piece]);
+    for (band, bytes) in [(MESSAGE, message.as_bytes()), (DATA, &report)] {
+        for piece in bytes.chunks(LONGEST_DATA - band.len()) {
+            PktLine::Data(&[band, piece].concat()).write(&mut beside);
+        }
     }
-    for piece in report.chunks(LONGEST) {
-        line(&mut beside, &[DATA, piece]);
-    }
-    beside.extend_from_slice(FLUSH);
+    PktLine::Flush.write(&mut beside);
     beside.into()
 }
 
-fn line(out: &mut Vec<u8>, parts: &[&[u8]]) {
-    let length: usize = parts.iter().map(|part| part.len()).sum();
-    out.extend_from_slice(format!("{:04x}", length + 4).as_bytes());
-    parts.iter().for_each(|part| out.extend_from_slice(part));
-}
-
-const FLUSH: &[u8] = b"0000";
 /// The band of the report.
 const DATA: &[u8] = b"\x01";
 /// The band of messages to the user.
 const MESSAGE: &[u8] = b"\x02";
-/// git's `LARGE_PACKET_DATA_MAX`, less the band.
-const LONGEST: usize = 65_515;
 
 #[cfg(test)]
 mod tests {

@@ -11,12 +11,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use gateway::body::fact::{FactType, FactValue, Location, Plain, Spot, Unclear};
 use gateway::body::read::{Asked, Protocol};
 use gateway::body::{Document, Questions};
 use gateway::message::Place;
-use gateway::wire::websocket::{FrameHeaders, masked};
+use gateway::wire::Cursor;
+use gateway::wire::websocket::{FramePart, Frames, masked};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
 use proptest::prelude::*;
@@ -418,14 +418,13 @@ fn websockets_reads_the_frames_that_are_read() {
 
 /// The frames that came whole, until one is malformed.
 fn frames(content: &[u8]) -> Vec<Value> {
-    let (mut headers, mut rest) = (FrameHeaders::new(true), Bytes::copy_from_slice(content));
+    let (mut frames, mut cursor) = (Frames::new(true), Cursor::new(content));
     let mut all = Vec::new();
-    while let Ok(Some(frame)) = headers.read(&mut rest) {
-        let length = frame.length as usize;
-        if rest.len() < length {
+    while let Ok(Some(FramePart::Header(frame))) = frames.next(&mut cursor) {
+        let Ok(Some(FramePart::Payload(payload, true))) = frames.next(&mut cursor) else {
             break;
-        }
-        let payload: Vec<u8> = masked(&rest.split_to(length), frame.mask()).collect();
+        };
+        let payload: Vec<u8> = masked(payload, frame.mask.unwrap()).collect();
         all.push(json!([frame.opcode, frame.last, STANDARD.encode(payload)]));
     }
     all
