@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use serde_json::json;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -17,13 +17,14 @@ use crate::app::{Code, Failure, Paint, Terminal, safe};
 use crate::cli::confirm::confirmed;
 use crate::cli::last_run::LastRun;
 use crate::cli::operate::gateways::{ChosenGateway, Gateway};
+use crate::cli::proposals;
 use crate::cli::why::Why;
 use crate::config::{self, Allowed};
 use crate::grant::{AllowAnswer, AllowRequest, GrantedFile};
 use crate::names::SessionId;
 use crate::policy::generate;
 
-/// Allow a session what it was refused
+/// Allow a session what it was refused, or one request that a policy asks about
 ///
 /// Shows the narrowest rule, asks, and applies it; for a command that has ended, keeps it for the
 /// next one in its folder.
@@ -63,6 +64,10 @@ impl Allow {
         }
         let gateway = self.chosen.one()?;
         let asked = self.request();
+        let id = asked.exchange.as_deref().map(str::to_ascii_lowercase);
+        if let Some(one) = id.map_or(Ok(None), |id| proposals::asked(&gateway, &id))? {
+            return self.allow_once(&gateway, &one, terminal);
+        }
         let rule = ask(&gateway, &asked)?;
         print(&rule.policy, terminal);
         for told in careful(&rule, &asked) {
@@ -79,6 +84,38 @@ impl Allow {
         let until = ends(applied.until);
         let line = format!("{word} as generation {generation}{until}, kept in {file}");
         terminal.answer(&applied, line);
+        Ok(Code::Ok)
+    }
+
+    /// Allows one request that a policy asks about, which then goes on, or is sent when it is
+    /// repeated.
+    fn allow_once(
+        &self,
+        gateway: &Gateway,
+        one: &Value,
+        terminal: &mut Terminal,
+    ) -> Result<Code, Failure> {
+        if self.lasts.is_some() {
+            return Err(
+                Failure::new("an answer to a policy is for one request alone")
+                    .next("leave `--for` out, or change the policy"),
+            );
+        }
+        if !terminal.json() {
+            proposals::ask_lines(one)
+                .iter()
+                .for_each(|line| terminal.line(line));
+        }
+        if !self.is_confirmed("Allow this one request, once?", terminal)? {
+            return Ok(Code::Failed);
+        }
+        let allowed = gateway.post("/v1/proposals/allow", Some(&json!({ "id": one["id"] })))?;
+        let word = terminal.paint(Paint::Green, "allowed once");
+        let wanted = safe(allowed["wanted"].as_str().unwrap_or_default());
+        terminal.answer(
+            &allowed,
+            format!("{word}: {wanted}; it holds for ten minutes"),
+        );
         Ok(Code::Ok)
     }
 

@@ -1,4 +1,4 @@
-//! `gateway grants proposed` and `deny`: the proposals of workloads, and their refusal by a person.
+//! `gateway grants proposed` and `deny`: what waits for a person, and its refusal.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::app::{App, Code, Failure, Terminal, safe};
 use crate::cli::operate::gateways::{ChosenGateway, Gateway};
 use crate::server::ProposalState;
 
-/// List what workloads propose to be allowed
+/// List what waits for a person: what workloads propose, and what policies ask about
 #[derive(Args)]
 pub(super) struct ProposalList {
     /// What was answered too
@@ -17,12 +17,13 @@ pub(super) struct ProposalList {
     chosen: ChosenGateway,
 }
 
-/// Refuse what a workload proposes
+/// Refuse what a workload proposes, or a request that a policy asks about
 ///
-/// It stays refused for as long as its session lives; `gateway allow ID` grants it.
+/// A proposal stays refused for as long as its session lives; `gateway allow ID` grants it. A
+/// request stays refused for ten minutes.
 #[derive(Args)]
 pub(super) struct Deny {
-    /// The proposal: its id
+    /// The proposal or the request: its id
     id: String,
     /// Undo the refusal, so that the proposal waits again
     #[arg(long)]
@@ -33,14 +34,82 @@ pub(super) struct Deny {
 
 /// Prints the proposals that still wait at the end of `exec`.
 pub(super) fn print_waiting(terminal: &Terminal, app: &App) {
-    let mut all = app.shared.proposals.all();
+    let (mut all, mut asked) = (app.shared.proposals.all(), app.shared.proposals.asked());
     all.retain(|one| one.state == ProposalState::Waiting);
     for one in all {
         let (wanted, words) = (safe(&one.wanted.shown()), quoted(&one.words));
         let told = format!("{wanted}: nobody answered the proposal. The command says: {words}");
         terminal.entry_of_peer("proposed", &told);
     }
+    asked.retain(|one| one.state == ProposalState::Waiting);
+    for one in asked {
+        let (wanted, question) = (safe(&one.wanted.shown()), quoted(&one.words));
+        terminal.entry("asked", &format!("{wanted}: nobody answered {question}"));
+    }
 }
+
+/// Returns the request that a policy asks about and that waits under this id; `None` if there is
+/// none.
+pub(super) fn asked(gateway: &Gateway, id: &str) -> Result<Option<Value>, Failure> {
+    let all = proposals(gateway)?;
+    let is_it = |one: &Value| {
+        one["state"] == "waiting" && !one["ask"].is_null() && one["id"].as_str() == Some(id)
+    };
+    Ok(all.into_iter().find(is_it))
+}
+
+/// Returns everything that an answer to a request is for, in lines for a person.
+pub(super) fn ask_lines(one: &Value) -> Vec<String> {
+    let ask = &one["ask"];
+    let text = |value: &Value| safe(value.as_str().unwrap_or_default());
+    let mut lines = Vec::new();
+    for each in ask["asks"].as_array().into_iter().flatten() {
+        lines.push(format!(
+            "{} asks: {}",
+            text(&each["policy"]),
+            text(&each["question"])
+        ));
+    }
+    let user = ask["user"]
+        .as_str()
+        .map(|user| format!(" of user {}", safe(user)));
+    let (session, user) = (text(&one["session"]), user.unwrap_or_default());
+    lines.push(format!(
+        "  request  {}, by session {session}{user}",
+        text(&one["wanted"])
+    ));
+    let mut row = |name: &str, value: String| {
+        if !value.is_empty() {
+            lines.push(format!("  {name:<8} {value}"));
+        }
+    };
+    row("query", text(&ask["query"]));
+    for (name, list) in [("lends", "lends"), ("field", "fields"), ("found", "facts")] {
+        for each in ask[list].as_array().into_iter().flatten().take(MOST_ROWS) {
+            row(name, text(each));
+        }
+    }
+    let bytes = ask["content_bytes"].as_u64().unwrap_or_default();
+    if bytes > 0 {
+        let sha256 = text(&ask["content_sha256"]);
+        row("content", format!("{bytes} bytes, SHA-256 {sha256}"));
+        let words = quoted(ask["content"].as_str().unwrap_or_default());
+        let whole = words.chars().count() <= MOST_CONTENT;
+        let shown: String = words.chars().take(MOST_CONTENT).collect();
+        let more = if whole && bytes <= 4096 {
+            ""
+        } else {
+            " … cut off"
+        };
+        row("", format!("{shown}{more}"));
+    }
+    lines
+}
+
+/// How many fields, facts and loans of a request are shown.
+const MOST_ROWS: usize = 12;
+/// How many characters of its content are shown.
+const MOST_CONTENT: usize = 1000;
 
 impl ProposalList {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
@@ -82,6 +151,10 @@ fn print(terminal: &Terminal, one: &Value) {
     let shown = |name| safe(text(name));
     let (id, state, session) = (shown("id"), shown("state"), shown("session"));
     let wanted = shown("wanted");
+    if !one["ask"].is_null() {
+        terminal.line(format!("{id} {state}"));
+        return ask_lines(one).iter().for_each(|line| terminal.line(line));
+    }
     terminal.line_of_peer(&format!("{id} {state:<8} {session:<12} {wanted}"));
     terminal.line_of_peer(&format!("  the workload says: {}", quoted(text("why"))));
 }

@@ -147,7 +147,7 @@ macro_rules! keys {
 
 sections! {
     once ca, once state, once audit, many export, once policy, once runtime, once resolver,
-    many listener, many credential, many login, many origin, many fact, many read, once vault, once sandbox,
+    many listener, many credential, many login, many origin, many fact, many read, many notify, once vault, once sandbox,
     once limits, once control, once phantoms, once sessions
 }
 
@@ -348,6 +348,8 @@ keys! {
         token: "reference", "none";
         token_field: "name of a field", "`authorization: Bearer`";
         roots: "list of paths", "those of the system";
+    ["notify"]
+        command: "list: a program and its arguments", "required" fixed;
     ["phantoms"]
         env_file: "path", "not written";
 }

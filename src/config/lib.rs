@@ -89,6 +89,8 @@ pub struct Config {
     pub audit: Audit,
     /// The servers that its records are exported to.
     pub exports: Vec<ExportSettings>,
+    /// The programs that are told when a policy asks a person.
+    pub notify: Vec<gateway_credential::SecretRef>,
     /// The policy files.
     pub policy: policy::Settings,
     /// The threads.

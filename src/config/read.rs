@@ -18,7 +18,7 @@ use super::section::Section;
 use super::validate::{self, Spans};
 use super::{
     AllOrigins, Allowed, Config, ConfigError, control, credential, export, fact, listener, login,
-    origin, sandbox, settings, state, vault, via,
+    origin, reference, sandbox, settings, state, vault, via,
 };
 
 impl Config {
@@ -167,6 +167,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
                 config.facts.add_endpoint(endpoint);
             }
         }
+        "notify" => config.notify.extend(reference::program(section, None)),
         "vault" => config.vault = vault::vault(section),
         "export" => {
             let added = export::export(section);

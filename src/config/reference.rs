@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gateway_credential::{ReferenceMalformed, SecretRef, variable_name};
 
@@ -87,6 +88,11 @@ fn unusable(key: &str) -> String {
 fn command(section: &Section<'_, '_>) -> Option<SecretRef> {
     // A command is run at most once a second and at least once a day.
     let ttl = section.get("ttl", |text| units::within_a_day(text, 1));
+    program(section, ttl)
+}
+
+/// Reads a program and its arguments: `command`.
+pub(super) fn program(section: &Section<'_, '_>, ttl: Option<Duration>) -> Option<SecretRef> {
     let mut argv = section.all("command", |text| match text {
         _ if looks_secret(text) && !text.starts_with('/') => Err(literal_hint()),
         _ if text.contains('\0') => refused!("an argument holds no NUL"; "remove it"),
@@ -96,7 +102,7 @@ fn command(section: &Section<'_, '_>) -> Option<SecretRef> {
         mistake!(section, "command", "`command` is empty"; "there is nothing to run";
             "write the program and its arguments");
     }
-    require!(section, "command"; "the table stands for a program that prints the secret";
+    require!(section, "command"; "it says which program is run";
         "add `command = [\"/path\", \"argument\"]`");
     let program = argv.drain(..1.min(argv.len())).next()?;
     if !Path::new(&program).is_absolute() {

@@ -112,6 +112,7 @@ impl<O: Operations> Control<O> {
             Endpoint::Events => self.events().await,
             Endpoint::Allow => self.allow(&content, peer).await,
             Endpoint::Proposals => self.proposals().await,
+            Endpoint::AllowAsked => self.allow_asked(&content, peer).await,
             Endpoint::RefuseProposal => self.refuse_proposal(&content, peer).await,
         }
     }

@@ -1,4 +1,5 @@
-//! The proposals of workloads, as operators see and refuse them. To grant one, they allow its id.
+//! What waits for a person, as operators see and answer it: the proposals of workloads, which a
+//! rule grants, and the requests that a policy asks about.
 
 use bytes::Bytes;
 use gateway_grant::ControlRefusal;
@@ -7,18 +8,16 @@ use gateway_server::{Proposal, ProposalState, SharedState};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::api::{Answered, bad, document};
 use super::operations::Operations;
 use super::recording::OperatorAct;
 use super::server::{Control, Peer};
 
-/// Names the proposal that is refused.
+/// Names what is answered.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RefusedProposal {
+struct AnsweredProposal {
     /// Its id.
     id: String,
     /// Whether to undo its refusal, so that it waits again.
@@ -30,37 +29,84 @@ impl<O: Operations> Control<O> {
     pub(super) async fn proposals(&self) -> Answered {
         let shared = self.shared.clone();
         let views = self.beside(move || {
-            let all = shared.proposals.all();
-            all.iter().map(|one| view(one, &shared)).collect()
+            let (asked, all) = (shared.proposals.asked(), shared.proposals.all());
+            shared.proposals.look();
+            asked
+                .iter()
+                .chain(&all)
+                .map(|one| view(one, &shared))
+                .collect()
         });
         let views: Vec<Value> = views.await?;
         Ok(document(&json!({ "proposals": views })))
     }
 
+    /// Allows one request that a policy asks about, once.
+    pub(super) async fn allow_asked(&self, content: &Bytes, peer: Peer) -> Answered {
+        let asked = read(content)?;
+        let to = (ProposalState::Waiting, ProposalState::Granted);
+        let shared = self.shared.clone();
+        let all = self.beside(move || shared.proposals.asked()).await?;
+        self.settle(
+            (all, &asked.id),
+            to,
+            ("once ", Operation::PolicyAllow),
+            peer,
+        )
+        .await
+    }
+
     pub(super) async fn refuse_proposal(&self, content: &Bytes, peer: Peer) -> Answered {
-        let asked: RefusedProposal = serde_json::from_slice(content)
-            .map_err(|error| bad("the content names no proposal").because(error.to_string()))?;
-        let (from, to, word) = if asked.undo {
-            (ProposalState::Refused, ProposalState::Waiting, "undo ")
+        let asked = read(content)?;
+        let (to, word) = if asked.undo {
+            ((ProposalState::Refused, ProposalState::Waiting), "undo ")
         } else {
-            (ProposalState::Waiting, ProposalState::Refused, "")
+            ((ProposalState::Waiting, ProposalState::Refused), "")
         };
         let shared = self.shared.clone();
-        let all = self.beside(move || shared.proposals.all()).await?;
-        let is_it = |one: &Proposal| one.state == from && one.id.to_string() == asked.id;
+        let all = move || [shared.proposals.asked(), shared.proposals.all()].concat();
+        let all = self.beside(all).await?;
+        self.settle(
+            (all, &asked.id),
+            to,
+            (word, Operation::ProposalRefuse),
+            peer,
+        )
+        .await
+    }
+
+    /// Records an answer, then changes the state of what is answered.
+    async fn settle(
+        &self,
+        (all, id): (Vec<Proposal>, &str),
+        (from, to): (ProposalState, ProposalState),
+        (word, operation): (&str, Operation),
+        peer: Peer,
+    ) -> Answered {
+        let is_it = |one: &Proposal| one.state == from && one.id.to_string() == id;
         let one = all.into_iter().find(is_it).ok_or_else(|| unknown(from))?;
         let subject = format!("{word}{} {}", one.id, one.wanted.shown());
-        let operation = Operation::ProposalRefuse;
         let act = OperatorAct::new(peer, operation, Some(&one.session), &subject);
         self.record(&act).await?;
         let shared = self.shared.clone();
-        let settle = move || shared.proposals.settle((&one.session, one.id), (from, to));
+        let by = peer.to_string();
+        let key = (one.session, one.id);
+        let settle = move || {
+            shared
+                .proposals
+                .settle((&key.0, key.1), (from, to), Some(&by))
+        };
         // Another operator may have answered it meanwhile.
         let settled = self.beside(settle).await;
         let settled = settled.and_then(|one| one.ok_or_else(|| unknown(from)));
         let settled = self.followed(&act, settled).await?;
         Ok(document(&view(&settled, &self.shared)))
     }
+}
+
+fn read(content: &Bytes) -> Result<AnsweredProposal, ControlRefusal> {
+    let read = serde_json::from_slice(content);
+    read.map_err(|error| bad("the content names no proposal").because(error.to_string()))
 }
 
 fn unknown(state: ProposalState) -> ControlRefusal {
@@ -76,12 +122,7 @@ fn view(one: &Proposal, shared: &SharedState) -> Value {
         ProposalState::Waiting if over => "ended",
         state => state.as_str(),
     };
-    json!({
-        "id": one.id.to_string(),
-        "session": one.session.as_str(),
-        "time": OffsetDateTime::from(one.time).format(&Rfc3339).ok(),
-        "wanted": one.wanted.shown(),
-        "why": one.words,
-        "state": state,
-    })
+    let mut view = one.view();
+    view["state"] = state.into();
+    view
 }

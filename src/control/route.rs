@@ -48,7 +48,7 @@ macro_rules! routes {
         }
 
         /// Every route.
-        pub static ROUTES: [Route; 23] = [$({
+        pub static ROUTES: [Route; 24] = [$({
             const OPERATION: Option<Operation> = $operation;
             Route {
                 method: Method::$method,
@@ -65,7 +65,7 @@ macro_rules! routes {
 
 routes! {
     Health Ready Metrics Gateway Sessions Session Environment Pause Resume End Enter Reload
-    CreateSession ExtendSession Revoke Restore MintToken RevokeToken Events Allow Proposals RefuseProposal;
+    CreateSession ExtendSession Revoke Restore MintToken RevokeToken Events Allow Proposals AllowAsked RefuseProposal;
     GET "/healthz" Health, None, [200],
         "The process lives.";
     GET "/ready" Ready, None, [200, 503],
@@ -109,7 +109,9 @@ routes! {
     POST "/v1/policies/allow" Allow, Some(Operation::PolicyAllow), [200, 404, 409, 422, 503],
         "Shows the narrowest rule that allows what was refused; applies it if it is repeated.";
     GET "/v1/proposals" Proposals, Some(Operation::ProposalList), [200],
-        "What workloads propose to be allowed.";
+        "What waits for a person: what workloads propose, and the requests that a policy asks about. Who reads it each five seconds is there to answer.";
+    POST "/v1/proposals/allow" AllowAsked, Some(Operation::PolicyAllow), [200, 404, 409, 503],
+        "Allows one request that a policy asks about, once.";
     POST "/v1/proposals/refuse" RefuseProposal, Some(Operation::ProposalRefuse), [200, 404, 409, 503],
         "Refuses what a workload proposes.";
 }

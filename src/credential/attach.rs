@@ -24,7 +24,7 @@ use super::mint::Minting;
 use super::redactor::Redactor;
 use super::search_snapshot::Wanted;
 use super::store::CachedSecret;
-use super::verify::{SignedGrant, Verified};
+use super::verify::{Settled, SignedGrant, Verified};
 
 impl Credentials {
     /// Fetches each granted secret and replaces its phantom, or signs with it.
@@ -33,12 +33,12 @@ impl Credentials {
     ///
     /// # Errors
     /// [`Error`] by cause. The request is then dropped, and no part of it was sent.
-    pub async fn attach(&self, verified: Verified) -> Result<Credentialed, Error> {
+    pub async fn attach(&self, settled: Settled) -> Result<Credentialed, Error> {
         let Verified {
             authorized,
             proof,
             asked,
-        } = verified;
+        } = settled.0;
         let (mut request, allowed) = authorized.into_parts();
         let (here, session, grants) = (allowed.here(), allowed.session(), allowed.grants());
         let head = &mut request.head;

@@ -51,8 +51,8 @@ pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{
     CachedSecret, DEFAULT_SERVICE, Forgotten, HttpAnswer, HttpClient, KeySource, LoginMethod,
     LoginSettings, Logins, ReferenceMalformed, RowLogin, SecretRef, SecretSource, StoreError,
-    StoreFuture, Stores, Unavailable, UnreadRow, Vault, VaultLogin, VaultSettings, unfit,
+    StoreFuture, Stores, Unavailable, UnreadRow, Vault, VaultLogin, VaultSettings, tell, unfit,
     variable_name,
 };
 pub use upstream_login::{LoginUnavailable, UpstreamLogin};
-pub use verify::Verified;
+pub use verify::{Settled, Verified};

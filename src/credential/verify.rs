@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use gateway_message::RequestHead;
 use gateway_names::{Identity, Tie};
-use gateway_policy::Authorized;
+use gateway_policy::{Ask, Authorized};
 use gateway_session::{ParsedSignature, PartTexts, Revocation, Session, VerifiedSignature};
 
 use super::buffer_limits::BufferLimits;
@@ -22,6 +22,9 @@ pub struct Verified {
     pub(super) asked: Option<Box<AskedTokens>>,
 }
 
+/// A verified request for which a person lifted everything that the policies ask a person for.
+pub struct Settled(pub(super) Verified);
+
 /// The verified signature of one of the grants.
 pub(super) struct SignedGrant {
     /// The grant's index.
@@ -30,49 +33,73 @@ pub(super) struct SignedGrant {
 }
 
 impl Verified {
+    /// Returns the authorized request.
+    pub fn authorized(&self) -> &Authorized {
+        &self.authorized
+    }
+
+    /// Returns the request as settled, if every one of its asks was lifted.
+    ///
+    /// # Errors
+    /// The request itself, if one was not.
+    pub fn settle(self, lifted: &[Ask]) -> Result<Settled, Box<Self>> {
+        let mut asks = self
+            .authorized
+            .asks()
+            .into_iter()
+            .flat_map(|asks| asks.iter());
+        if asks.all(|ask| lifted.contains(ask)) {
+            Ok(Settled(self))
+        } else {
+            Err(Box::new(self))
+        }
+    }
+}
+
+impl Settled {
     /// Returns the head as it was authorized, read-only.
     pub fn head(&self) -> &RequestHead {
-        self.authorized.head()
+        self.0.authorized.head()
     }
 
     /// Returns the identity whose connections the request uses.
     pub fn identity(&self) -> &Identity {
-        self.authorized.identity()
+        self.0.authorized.identity()
     }
 
     /// Returns the generation of the policies that allowed the request.
     pub fn generation(&self) -> u64 {
-        self.authorized.verdict().generation
+        self.0.authorized.verdict().generation
     }
 
     /// Returns the revocations of the lent credentials. Connections for the request register there.
     pub fn revocations(&self) -> &[Arc<Revocation>] {
-        self.authorized.judged().revocations()
+        self.0.authorized.judged().revocations()
     }
 
     /// Returns the tie of its connections to origins to one connection of the client.
     pub fn tie(&self) -> &Tie {
-        self.authorized.tie()
+        self.0.authorized.tie()
     }
 
     /// Whether the client asked for an upgrade.
     pub fn is_upgrade(&self) -> bool {
-        self.authorized.is_upgrade()
+        self.0.authorized.is_upgrade()
     }
 
     /// Returns the session of the request.
     pub fn session(&self) -> &Arc<Session> {
-        self.authorized.session()
+        self.0.authorized.session()
     }
 
     /// Returns the request for tokens, if this is one.
     pub fn asked(&self) -> Option<&AskedTokens> {
-        self.asked.as_deref()
+        self.0.asked.as_deref()
     }
 
     /// Passes the tokens in the response on unchanged.
     pub fn pass_tokens(&mut self) {
-        self.asked = None;
+        self.0.asked = None;
     }
 }
 

@@ -213,7 +213,7 @@ impl Grants {
             if is_known && self.is_allowed_now(one, record.flatten().map(|record| &**record)) {
                 let to = (one.state, ProposalState::Granted);
                 // The rule that allows it is recorded.
-                let _ = proposals.settle((&one.session, one.id), to);
+                let _ = proposals.settle((&one.session, one.id), to, None);
             }
         }
     }

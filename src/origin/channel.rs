@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gateway_body::{Meter, Outgoing};
-use gateway_credential::{AnswerPlan, Credentialed, Verified};
+use gateway_credential::{AnswerPlan, Credentialed, Settled};
 use gateway_message::{Authority, Origin, RequestHead, Scheme};
 use gateway_names::Tie;
 use gateway_session::{Revocation, Revoked};
@@ -102,26 +102,26 @@ impl Origins {
         self.0.pool.sweep(generation);
     }
 
-    /// Opens a channel for an authorized and verified exchange: a pooled one, or a new one to a
-    /// vetted address.
+    /// Opens a channel for an authorized, verified and settled exchange: a pooled one, or a new one
+    /// to a vetted address.
     ///
     /// An http origin needs a rule of the operator that allows cleartext. Before this call, no name
     /// is resolved and no packet is sent. Cancelling the future closes what it opened.
     ///
     /// # Errors
     /// [`Error`] by cause. No part of the request was sent then.
-    pub async fn open(&self, verified: &Verified) -> Result<Channel, Error> {
-        let head = verified.head();
+    pub async fn open(&self, settled: &Settled) -> Result<Channel, Error> {
+        let head = settled.head();
         if is_of_connection(&head.fields, &AUTHORIZATION) {
-            verified.tie().tie();
+            settled.tie().tie();
         }
         let key = Arc::new(PoolKey {
-            tied: verified.tie().tied(),
-            identity: verified.identity().clone(),
+            tied: settled.tie().tied(),
+            identity: settled.identity().clone(),
             origin: head.origin.clone(),
-            generation: verified.generation(),
+            generation: settled.generation(),
         });
-        let carried = match verified.is_upgrade() {
+        let carried = match settled.is_upgrade() {
             _ if head.needs_http2() => Carried::ByHttp2,
             true => Carried::ByHttp1,
             false => Carried::ByAny,
@@ -129,7 +129,7 @@ impl Origins {
         if key.origin.scheme == Scheme::Http {
             self.may_be_clear(&key.origin)?;
         }
-        self.channel(key, carried, verified.revocations()).await
+        self.channel(key, carried, settled.revocations()).await
     }
 
     /// Refuses an http origin unless the operator's rule allows cleartext. A prohibited address is

@@ -291,6 +291,21 @@ impl ContentFacts {
         read.map(|(name, one)| (name, value(one))).collect()
     }
 
+    /// Returns the facts that were read, each with its value.
+    pub(super) fn shown(&self) -> Vec<String> {
+        let read = self
+            .0
+            .iter()
+            .filter_map(|(name, one)| Some((name, one.as_ref().ok()?)));
+        let shown = read.map(|(name, value)| match value {
+            FactValue::Long(number) => format!("{name}: {number}"),
+            FactValue::String(text) => format!("{name}: {text}"),
+            FactValue::Bool(flag) => format!("{name}: {flag}"),
+            FactValue::Strings(all) => format!("{name}: {}", all.join(", ")),
+        });
+        shown.collect()
+    }
+
     fn named(&self, name: &str) -> Option<&Result<FactValue, Unread>> {
         let mut all = self.0.iter();
         all.find(|(known, _)| known.0 == name).map(|(_, one)| one)

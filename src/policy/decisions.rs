@@ -55,7 +55,7 @@ use super::content::{ContentFacts, Declared};
 use super::explain::Explanation;
 use super::generation::{Generation, Policies};
 use super::question::{LendQuestion, OwnedFacts};
-use super::verdict::Verdict;
+use super::verdict::{Outcome, Verdict};
 
 /// The result of running a decision file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -357,7 +357,18 @@ fn new_year() -> String {
 #[serde(rename_all = "lowercase")]
 enum Expect {
     Allow,
+    Ask,
     Deny,
+}
+
+impl Expect {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
 }
 
 /// A decision and the request it is about.
@@ -416,12 +427,9 @@ impl Case {
         if self.is_met_by(&verdict) {
             return None;
         }
-        let names: Vec<&str> = verdict.policies.iter().map(PolicyId::as_str).collect();
-        let expected = if self.expect == Expect::Allow {
-            "allow"
-        } else {
-            "deny"
-        };
+        let decided = verdict.deciding();
+        let names: Vec<&str> = decided.iter().map(PolicyId::as_str).collect();
+        let expected = self.expect.as_str();
         let by = self
             .by
             .as_ref()
@@ -435,11 +443,17 @@ impl Case {
     }
 
     fn is_met_by(&self, verdict: &Verdict) -> bool {
+        let decided = verdict.deciding();
+        let outcome = match verdict.outcome {
+            Outcome::Allowed => Expect::Allow,
+            Outcome::Asked => Expect::Ask,
+            _ => Expect::Deny,
+        };
         let by_those = self.by.as_ref().is_none_or(|by| {
             let is_named = |id: &PolicyId| by.iter().any(|one| one == id.as_str());
-            by.len() == verdict.policies.len() && verdict.policies.iter().all(is_named)
+            by.len() == decided.len() && decided.iter().all(is_named)
         });
-        verdict.allowed() == (self.expect == Expect::Allow) && by_those
+        outcome == self.expect && by_those
     }
 }
 

@@ -69,6 +69,7 @@ impl Generation {
                 .any(|rule| rule.permits);
         let (reason, next_step) = match verdict.outcome {
             Outcome::Allowed => (format!("{policies} allows this"), String::new()),
+            Outcome::Asked => asks(verdict),
             Outcome::Forbidden => forbidden(verdict, &policies),
             Outcome::PolicyError => self.failed(facts, verdict, &policies),
             Outcome::Unjudged(Fault::ContentUnread) => (
@@ -181,6 +182,19 @@ impl Generation {
             methods.names().collect::<Vec<_>>().join(", ")
         )
     }
+}
+
+/// Returns what a person is asked, and by which policies.
+fn asks(verdict: &Verdict) -> (String, String) {
+    let asks = || verdict.asks.iter().flat_map(|asks| asks.iter());
+    let questions: Vec<_> = asks().map(|ask| format!("\"{}\"", ask.question)).collect();
+    let policies = listed(asks().map(|ask| ask.policy.as_str()));
+    let questions = questions.join(" ");
+    (
+        format!("{policies} asks a person: {questions}"),
+        "a person allows one such request at a time, with `gateway allow ID` or in `gateway watch`"
+            .to_owned(),
+    )
 }
 
 /// Returns why policies forbid it. A rule about the making of credentials names the exempt group.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use cedar_policy::{AuthorizationError, Authorizer, Decision, Request, Response};
-use gateway_message::{Host, RequestTarget};
+use gateway_message::Host;
 use gateway_names::{CredentialName, PolicyId};
 
 use super::applicable::{ApplicableRules, Asked};
@@ -21,7 +21,7 @@ use super::rule::{Rule, What, Who};
 use super::rule_set::{Head, Part, Question, RuleSet, RuleSets};
 use super::schema::Actions;
 use super::source::{Lint, Problems, Source};
-use super::verdict::{Outcome, Verdict};
+use super::verdict::{Ask, Outcome, Verdict};
 
 /// One loaded set of policies. It is immutable, so its answers never change.
 #[derive(Debug)]
@@ -248,7 +248,7 @@ impl Generation {
     pub(super) fn judge(&self, asked: Asked<'_>, lend: Option<LendQuestion<'_>>) -> Verdict {
         let verdict = self.judge_readings(asked, lend);
         let Asked { facts, rules } = asked;
-        if !facts.batch || lend.is_some() || !verdict.allowed() {
+        if !facts.batch || lend.is_some() || !verdict.may_be_lifted() {
             return verdict;
         }
         let is_whole = METHODS.iter().all(|method| {
@@ -265,9 +265,9 @@ impl Generation {
     /// Judges every reading that an origin may have of the path, and every path that a field names.
     /// All must be allowed.
     fn judge_readings(&self, asked: Asked<'_>, lend: Option<LendQuestion<'_>>) -> Verdict {
-        let verdict = self.judge_alone(asked, lend);
+        let mut verdict = self.judge_alone(asked, lend);
         let Asked { facts, rules } = asked;
-        if !verdict.allowed() || !self.reads(asked, lend, &OF_PATH) {
+        if !verdict.may_be_lifted() || !self.reads(asked, lend, &OF_PATH) {
             return verdict;
         }
         let readings = facts.target.other_readings().into_iter();
@@ -281,16 +281,16 @@ impl Generation {
             let readings = target.other_readings().into_iter().chain([target]);
             others.extend(readings.map(|one| (one, Fault::NamedPath)));
         }
-        let denied = |(target, doubt): &(RequestTarget, Fault)| {
+        for (target, doubt) in &others {
             let facts = &Facts { target, ..*facts };
             let other = self.judge_alone(Asked { facts, rules }, lend);
             match other.outcome {
-                Outcome::Allowed => None,
-                Outcome::Unpermitted => Some(self.nobodys(Outcome::Unjudged(*doubt))),
-                _ => Some(other),
+                Outcome::Allowed | Outcome::Asked => verdict.join(other),
+                Outcome::Unpermitted => return self.nobodys(Outcome::Unjudged(*doubt)),
+                _ => return other,
             }
-        };
-        others.iter().find_map(denied).unwrap_or(verdict)
+        }
+        verdict
     }
 
     fn judge_alone(&self, asked: Asked<'_>, lend: Option<LendQuestion<'_>>) -> Verdict {
@@ -310,8 +310,42 @@ impl Generation {
         let judge = |part: &Part| self.evaluate(part, facts, lend);
         self.decisions.get(&set, facts, lend, || match &set.head {
             Some(head) if facts.content.is_none() => self.judge_head(head, judge),
-            _ => judge(&set.whole),
+            _ => self.lifting(&set, judge(&set.whole), judge),
         })
+    }
+
+    /// Returns what a person may lift, if nothing but that forbids the question.
+    fn lifting(
+        &self,
+        set: &RuleSet,
+        verdict: Verdict,
+        judge: impl Fn(&Part) -> Verdict,
+    ) -> Verdict {
+        let Some(firm) = set
+            .firm
+            .as_ref()
+            .filter(|_| verdict.outcome == Outcome::Forbidden)
+        else {
+            return verdict;
+        };
+        let rules = set.rules.iter().map(|nth| &self.rules[*nth as usize]);
+        let forbids = rules.filter(|rule| verdict.policies.contains(&rule.id));
+        let ask = |rule: &Rule| {
+            let (policy, question) = (rule.id.clone(), rule.question.clone()?);
+            Some(Ask { policy, question })
+        };
+        let Some(asks) = forbids.map(ask).collect::<Option<Vec<Ask>>>() else {
+            return verdict;
+        };
+        let firm = judge(firm);
+        match firm.outcome {
+            Outcome::Allowed => Verdict {
+                outcome: Outcome::Asked,
+                asks: Some(asks.into()),
+                ..firm
+            },
+            _ => firm,
+        }
     }
 
     /// Judges without the content, if no policy's verdict can depend on it.
@@ -431,6 +465,7 @@ impl Generation {
             outcome,
             policies,
             generation: self.number,
+            asks: None,
         }
     }
 }

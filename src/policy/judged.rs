@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use gateway_audit::Text;
 use gateway_intercept::{Caller, HeldToken, Request, TokenDenied, TokenUse};
 use gateway_message::{named_paths, names_path};
-use gateway_names::{CredentialName, PolicyId};
+use gateway_names::{CredentialName, PolicyId, User};
 use gateway_session::{Bindings, DetectedCredentials, Revocation, Session};
 use http::HeaderMap;
 
@@ -17,7 +17,7 @@ use super::fact::{Fact, OF_FIELDS};
 use super::fault::Fault;
 use super::generation::Generation;
 use super::question::{Facts, KeptFacts, LendQuestion};
-use super::verdict::{Outcome, Verdict};
+use super::verdict::{Ask, Outcome, Verdict};
 
 /// Everything policies can read from one request.
 ///
@@ -28,6 +28,8 @@ pub struct JudgedRequest {
     /// The rules that can apply in the generation that judged it first.
     rules: Option<Arc<ApplicableRules>>,
     fields: OnceLock<Box<HeaderMap>>,
+    /// What a person lifts before it is sent.
+    asks: OnceLock<Arc<[Ask]>>,
 }
 
 static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
@@ -57,6 +59,7 @@ impl JudgedRequest {
             kept: KeptFacts::new(request, session, presented),
             rules: Some(rules),
             fields: OnceLock::new(),
+            asks: OnceLock::new(),
         }
     }
 
@@ -104,11 +107,20 @@ impl JudgedRequest {
     }
 
     /// Returns the policies of another generation that allow the request with its credentials;
-    /// `None` if they deny it, or read a part of it that was not kept.
+    /// `None` if they deny it, ask a person for more, or read a part of it that was not kept.
     pub(super) fn still_allowed_by(&self, generation: &Generation) -> Option<Arc<[PolicyId]>> {
         let is_unkept = self.fields.get().is_none() && self.is_read_by(generation, &OF_FIELDS);
         let verdict = || generation.judge_request(self, self.kept_fields()).ok();
-        Some((!is_unkept).then(verdict)??.policies)
+        let verdict = (!is_unkept).then(verdict)??;
+        let mut asks = verdict.asks.iter().flat_map(|asks| asks.iter());
+        let known = self.asks.get().map_or(&[][..], |asks| asks);
+        asks.all(|ask| known.contains(ask))
+            .then_some(verdict.policies)
+    }
+
+    /// Keeps what a person is asked for. The request is not sent until all of it is lifted.
+    pub(super) fn keep_asks(&self, asks: Arc<[Ask]>) {
+        self.asks.get_or_init(|| asks);
     }
 
     /// Checks that its caller's token allows what these policies allow.
@@ -168,7 +180,21 @@ impl JudgedRequest {
             })
     }
 
-    fn caller(&self) -> Option<&Caller> {
+    /// Returns the user of its caller.
+    pub fn user(&self) -> Option<&User> {
+        self.caller()?.user.as_ref()
+    }
+
+    /// Returns the facts that were read from the content, each with its value, for a person.
+    pub fn content_facts(&self) -> Vec<String> {
+        self.kept
+            .content
+            .get()
+            .map_or_else(Vec::new, ContentFacts::shown)
+    }
+
+    /// Returns the caller of its connection.
+    pub fn caller(&self) -> Option<&Caller> {
         self.rules.as_ref()?.caller.as_deref()
     }
 
@@ -233,7 +259,7 @@ impl Generation {
     }
 
     /// Judges whether the request may be sent, and whether each of its credentials may be lent to
-    /// it.
+    /// it, if a person lifts what the verdict asks for.
     pub(super) fn judge_request(
         &self,
         judged: &JudgedRequest,
@@ -242,8 +268,8 @@ impl Generation {
         let groups = judged.groups(self);
         let facts = judged.facts(&groups, fields);
         let known = judged.asked(&facts);
-        let asked = self.judge(known, None);
-        if !asked.allowed() {
+        let mut asked = self.judge(known, None);
+        if !asked.may_be_lifted() {
             return Err(Refused {
                 verdict: asked,
                 credential: None,
@@ -251,12 +277,13 @@ impl Generation {
         }
         for (nth, (credential, place)) in judged.credential_uses().enumerate() {
             let lent = self.judge(known, Some(LendQuestion { credential, place }));
-            if !lent.allowed() {
+            if !lent.may_be_lifted() {
                 return Err(Refused {
                     verdict: lent,
                     credential: Some(nth),
                 });
             }
+            asked.join(lent);
         }
         Ok(asked)
     }
@@ -277,6 +304,7 @@ pub(super) mod tests {
             kept,
             rules: None,
             fields: OnceLock::new(),
+            asks: OnceLock::new(),
         }
     }
 

@@ -53,4 +53,4 @@ pub use schema::schema_text;
 pub use source::{GRANTED, Problem, Problems, Settings, Source};
 pub use stages::Allowed;
 pub use stages::{Authorized, Decision, Denied, Grant, Objected};
-pub use verdict::Verdict;
+pub use verdict::{Ask, Verdict};

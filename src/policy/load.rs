@@ -96,7 +96,7 @@ impl Loading<'_> {
         at: usize,
         policy: &cedar_policy::Policy,
     ) -> Result<(), Problem> {
-        if let Some(problem) = source.unread_annotation(at, policy) {
+        if let Some(problem) = source.unread_annotation(at, policy, true) {
             return Err(problem);
         }
         let id = self.name((nth, source), at, policy.annotation("id"))?;

@@ -81,7 +81,7 @@ impl Operators {
         }
         let unread = set.policies().find_map(|policy| {
             let at = policy.as_ref().loc().map_or(0, |at| at.start());
-            source.unread_annotation(at, policy)
+            source.unread_annotation(at, policy, false)
         });
         if let Some(unread) = unread {
             return Err(Problems(vec![unread]));

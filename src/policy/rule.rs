@@ -1,6 +1,7 @@
 //! One policy, split for judging: its scope for the index, its conditions for Cedar.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use cedar_policy::pst::{self, Clause, EntityOrSlot};
 use cedar_policy::{
@@ -9,6 +10,7 @@ use cedar_policy::{
 };
 use gateway_names::PolicyId;
 
+use super::fact::Fact;
 use super::reads::{NotRead, Read};
 use super::schema::{Actions, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER};
 use super::split::Conditions;
@@ -29,8 +31,10 @@ pub(super) struct Rule {
     /// The conditions, with an open scope since the index has matched it. Named by the policy's
     /// number.
     pub judged: Policy,
-    /// If the policy reads content: its conditions on the head, as a permit.
+    /// If the policy reads content, or asks about it: its conditions on the head, as a permit.
     pub guard: Option<Guard>,
+    /// The question to the person who may lift it.
+    pub question: Option<Arc<str>>,
 }
 
 /// The part of a policy that can be judged before content is read.
@@ -73,9 +77,14 @@ impl Rule {
         cedar: &Policy,
         body: &pst::Template,
     ) -> Result<Self, NotRead> {
-        let conditions = Conditions::of(body.clauses())?;
+        let mut conditions = Conditions::of(body.clauses())?;
         let (resource, typed) = what(&cedar.resource_constraint());
-        let guard = (!conditions.content.is_empty()).then(|| Guard {
+        let question = cedar.annotation("ask").map(Arc::from);
+        if question.is_some() {
+            // An answer is for this content alone.
+            conditions.reads.facts.insert(Fact::Content);
+        }
+        let guard = (question.is_some() || !conditions.content.is_empty()).then(|| Guard {
             judged: open(number, pst::Effect::Permit, conditions.guard()),
             reads: conditions.head_reads.clone(),
         });
@@ -83,11 +92,12 @@ impl Rule {
             permits: cedar.effect() == Effect::Permit,
             actions: actions(&cedar.action_constraint()).and(typed),
             principal: who(&cedar.principal_constraint()),
-            conditional: !body.clauses().is_empty(),
+            conditional: question.is_some() || !body.clauses().is_empty(),
             judged: open(number, body.effect, conditions.whole()),
             reads: conditions.reads,
             resource,
             guard,
+            question,
             id,
         })
     }

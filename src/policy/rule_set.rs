@@ -33,6 +33,8 @@ pub(super) struct RuleSet {
     pub whole: Part,
     /// The part that can be judged before content is read. `None` if no rule reads content.
     pub head: Option<Head>,
+    /// The rules that no person can lift. `None` if there are no others.
+    pub firm: Option<Part>,
     /// The verdict of rules without conditions, which is the same for every request.
     pub constant: OnceLock<Verdict>,
     /// Whether any rule has a condition.
@@ -92,6 +94,9 @@ impl RuleSet {
                     .map(|guard| (&guard.judged, &guard.reads)),
             ),
         });
+        let lasting = || rules().filter(|rule| rule.question.is_none());
+        let asks = lasting().count() < numbers.len();
+        let firm = asks.then(|| Part::of(lasting().map(|rule| (&rule.judged, &rule.reads))));
         let mut inputs: BTreeSet<Input> = whole.reads.iter().map(|fact| fact.row().input).collect();
         inputs.extend(whole.session.then_some(Input::Session));
         inputs.extend(whole.user.then_some(Input::User));
@@ -108,6 +113,7 @@ impl RuleSet {
             rules: numbers.to_vec(),
             whole,
             head,
+            firm,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use cedar_policy::{Policy, PolicySet};
+use cedar_policy::{Effect, Policy, PolicySet};
 use gateway_files as files;
 
 /// Where the policies are: files, patterns with `*` in their last part, and folders.
@@ -99,18 +99,41 @@ impl Source {
 
     /// Returns the first annotation without effect, of a policy that begins at a byte offset. A
     /// person may have written it to narrow a rule, so it must not be overlooked.
-    pub(super) fn unread_annotation(&self, at: usize, policy: &Policy) -> Option<Problem> {
-        let mut names = policy.annotations().map(|(name, _)| name);
-        let name = names.find(|name| *name != "id")?;
+    pub(super) fn unread_annotation(
+        &self,
+        at: usize,
+        policy: &Policy,
+        asks: bool,
+    ) -> Option<Problem> {
+        let forbids = policy.effect() == Effect::Forbid;
+        let is_read = |name: &str, text: &str| match name {
+            "id" => true,
+            "ask" => asks && forbids && is_question(text),
+            _ => false,
+        };
+        let mut annotations = policy.annotations();
+        let (name, _) = annotations.find(|(name, text)| !is_read(name, text))?;
         let written = self
             .text
             .get(at..)
             .and_then(|text| text.find(&format!("@{name}")));
-        Some(self.problem(
-            at + written.unwrap_or_default(),
-            format!("`@{name}` is an annotation that nothing reads"),
-            Some("`@id(\"…\")` alone is read; write a note as a comment: `// …`".into()),
-        ))
+        let (reason, help) = match (name, forbids) {
+            ("ask", true) if asks => (
+                "`@ask` has no question that a person can read".to_owned(),
+                "write it in one line of at most 280 bytes: `@ask(\"Refund the customer?\")`",
+            ),
+            ("ask", false) if asks => (
+                "`@ask` is on a permit, and a person can lift forbids alone".to_owned(),
+                "permit it, and put `@ask` on a forbid with the same scope and conditions",
+            ),
+            _ => (
+                format!("`@{name}` is an annotation that nothing reads"),
+                "`@id(\"…\")` is read, and `@ask(\"…\")` on a forbid of requests; write a note as a \
+                 comment: `// …`",
+            ),
+        };
+        let at = at + written.unwrap_or_default();
+        Some(self.problem(at, reason, Some(help.into())))
     }
 
     /// Makes a problem at a byte offset.
@@ -122,6 +145,15 @@ impl Source {
     ) -> Problem {
         Lines::of(self).problem(offset, reason, help)
     }
+}
+
+/// Whether a person can read this question in one line of a terminal, as it is compared.
+fn is_question(text: &str) -> bool {
+    let unseen = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    (1..=280).contains(&text.trim().len()) && !text.contains(unseen)
 }
 
 /// The offsets of a source's lines, found once for all of its policies.

@@ -15,7 +15,7 @@ use super::gather::Gathered;
 use super::generation::{Generation, Policies};
 use super::judged::{JudgedRequest, Refused};
 use super::judges::{Case, Heard, Objection, Ruling};
-use super::verdict::Verdict;
+use super::verdict::{Ask, Verdict};
 
 /// Permission to lend one credential to one request, in one place, at one origin. It cannot be
 /// copied or stored.
@@ -37,11 +37,9 @@ impl Grant {
 }
 
 /// The decision about a request.
-///
-/// A future obligation (a person's consent, a budget) would be one more judge.
 #[must_use = "a decision that nobody looks at allows nothing"]
 pub enum Decision {
-    /// The request may be sent, with its credentials.
+    /// The request may be sent with its credentials, once what the verdict asks for is lifted.
     Allow(Authorized),
     /// Policy refuses the request.
     Deny(Box<Denied>),
@@ -136,6 +134,9 @@ impl Policies {
             case.hear()
         };
         let allowed = verdict.as_ref().ok();
+        if let Some(asks) = allowed.and_then(|verdict| verdict.asks.clone()) {
+            judged.keep_asks(asks);
+        }
         let mut heard = hear(Ruling {
             policies: allowed.map(|verdict| verdict.policies.clone()),
             bindings: None,
@@ -273,6 +274,11 @@ impl Authorized {
     /// Returns the grants for the credentials to lend.
     pub fn grants(&self) -> &[Grant] {
         self.allowed.grants()
+    }
+
+    /// Returns the forbids that a person must lift before it is sent.
+    pub fn asks(&self) -> Option<&Arc<[Ask]>> {
+        self.verdict().asks.as_ref()
     }
 
     /// Returns the session it belongs to.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use gateway_audit::{self as audit, Phase, Trail};
-use gateway_credential::{Credentialed, Redactor, Verified};
+use gateway_credential::{Credentialed, Redactor, Settled, Verified};
 use gateway_intercept::strict::ViolationHandle;
 use gateway_intercept::{
     Accepted, Addressed, ConnectionContext, Entry, GATEWAY_NAME, SessionCa, answer_of,
@@ -63,15 +63,16 @@ impl Exchange {
         request: http::Request<Incoming>,
     ) -> Result<Response<AnswerBody>, Ending> {
         let (accepted, route) = self.accept(connection, request)?;
-        let route = self.settle(&accepted, route).await;
+        let route = self.bind_login(&accepted, route).await;
         let identified = self.identify(accepted, &route)?;
         let identified = self.own_page(identified).await?;
         let gathered = self.gather(identified, &route).await?;
         let authorized = self.decide(gathered)?;
         let verified = self.verify(authorized).await?;
-        let verified = self.own_tokens(verified).await?;
-        let channel = self.open(&verified).await?;
-        let credentialed = self.attach(verified).await?;
+        let settled = self.settle(verified).await?;
+        let settled = self.own_tokens(settled).await?;
+        let channel = self.open(&settled).await?;
+        let credentialed = self.attach(settled).await?;
         let forwarded = channel.forward(credentialed).await?;
         Ok(self.answer(forwarded).await?)
     }
@@ -176,7 +177,7 @@ impl Exchange {
             audit::Decision::Deny
         };
         self.trail
-            .decide(word, &verdict.policies, verdict.generation);
+            .decide(word, &verdict.deciding(), verdict.generation);
         self.trail.facts(facts);
         match decision {
             Decision::Allow(authorized) => {
@@ -206,17 +207,17 @@ impl Exchange {
         Ok(verified)
     }
 
-    async fn open(&mut self, verified: &Verified) -> Result<Channel, origin::Error> {
+    async fn open(&mut self, settled: &Settled) -> Result<Channel, origin::Error> {
         let asked = Instant::now();
         let origins = self.worker.origins(&self.snapshot)?;
-        let channel = origins.open(verified).await?;
+        let channel = origins.open(settled).await?;
         self.waited.connected(asked, self.trail.reach(Phase::Open));
         self.trail.dialled(channel.remote(), channel.version());
         Ok(channel)
     }
 
-    async fn attach(&mut self, verified: Verified) -> Result<Credentialed, Refusal> {
-        let credentialed = self.snapshot.credentials.attach(verified).await?;
+    async fn attach(&mut self, settled: Settled) -> Result<Credentialed, Refusal> {
+        let credentialed = self.snapshot.credentials.attach(settled).await?;
         for (credential, place) in credentialed.lent_to() {
             self.trail.lend(credential, place);
         }

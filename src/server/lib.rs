@@ -56,10 +56,12 @@ pub use listener::{ListenerMode, ListenerSlot, SessionListener, SessionNames};
 pub use listening_socket::{BoundSocket, ListeningSocket, SocketKeeper};
 pub use metrics::{Distribution, Metrics};
 pub use ports::{InwardSockets, OpenPort};
-pub use proposals::{Proposal, ProposalState, Proposals, RequestedAccess};
+pub use proposals::{
+    AskFault, AskedRequest, Proposal, ProposalError, ProposalState, Proposals, RequestedAccess,
+};
 pub use recent::RecentRefusals;
 pub use refusal::chain;
 pub use refusal_counts::RefusalCounts;
-pub use shared::SharedState;
+pub use shared::{Notifier, SharedState};
 pub use snapshot::Snapshot;
 pub use worker::Worker;

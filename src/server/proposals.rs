@@ -1,6 +1,9 @@
 //! What workloads propose to be allowed. A proposal changes no permission: a person outside the
 //! sandbox grants or refuses it.
 
+mod ask;
+mod asked;
+
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -12,6 +15,13 @@ use gateway_names::{ExchangeId, SessionId};
 use http::StatusCode;
 use lru::LruCache;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::sync::watch;
+
+use self::asked::Standing;
+pub use self::asked::{AskFault, AskedRequest};
 
 /// How many sessions are remembered. The one that proposed least recently is forgotten first.
 const SESSIONS: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
@@ -21,6 +31,8 @@ const WAITING: usize = 8;
 const UNGRANTED: usize = 32;
 /// How many proposals a session may send in [`WINDOW`], whether or not they are accepted.
 const SENT: usize = 10;
+/// How long somebody who read the list is there to answer.
+const WATCHES: Duration = Duration::from_secs(5);
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// What a workload proposes to be allowed.
@@ -38,6 +50,8 @@ pub struct Proposal {
     pub words: String,
     /// Its state.
     pub state: ProposalState,
+    /// The request itself, if a policy asks a person about it: an answer is for it alone.
+    pub ask: Option<AskedRequest>,
 }
 
 /// The access to allow: a request, or every request to a host.
@@ -60,12 +74,14 @@ gateway_names::words! {
         Granted = "granted",
         /// A person refused it.
         Refused = "refused",
+        /// The one request that a person allowed was sent.
+        Used = "used",
     }
 }
 
 /// Why a proposal is not accepted: the status and the text of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ProposalError(pub(super) StatusCode, pub(super) Cow<'static, str>);
+pub struct ProposalError(pub(super) StatusCode, pub(super) Cow<'static, str>);
 
 impl ProposalError {
     pub(super) const fn new(status: StatusCode, what: &'static str) -> Self {
@@ -90,7 +106,11 @@ const REFUSED: ProposalError = ProposalError::new(
 
 /// The proposals of each session. Bounded, and lost with the process: the audit log keeps the
 /// grants.
-pub struct Proposals(Mutex<LruCache<SessionId, OfSession>>);
+pub struct Proposals {
+    all: Mutex<LruCache<SessionId, OfSession>>,
+    /// When somebody who can answer last read the list.
+    looked: Mutex<Option<Instant>>,
+}
 
 #[derive(Default)]
 struct OfSession {
@@ -102,11 +122,71 @@ impl OfSession {
     fn in_state(&self, state: ProposalState) -> impl Iterator<Item = &Proposal> {
         self.all.iter().filter(move |one| one.state == state)
     }
+
+    /// Counts what the session sends, against its rate limit.
+    fn count(&mut self, now: Instant) -> Result<(), ProposalError> {
+        self.sent
+            .retain(|sent| now.saturating_duration_since(*sent) < WINDOW);
+        if self.sent.len() >= SENT {
+            return Err(TOO_OFTEN);
+        }
+        self.sent.push_back(now);
+        Ok(())
+    }
+
+    /// Makes room for one more, or says that as many wait as may.
+    fn make_room(&mut self) -> Result<(), ProposalError> {
+        let waiting = self.in_state(ProposalState::Waiting).count();
+        let refused = self.in_state(ProposalState::Refused).count();
+        if waiting >= WAITING || waiting + refused >= UNGRANTED {
+            return Err(TOO_MANY);
+        }
+        let is_over =
+            |one: &Proposal| matches!(one.state, ProposalState::Granted | ProposalState::Used);
+        if self.all.len() >= UNGRANTED
+            && let Some(oldest) = self.all.iter().position(is_over)
+        {
+            self.all.remove(oldest);
+        }
+        Ok(())
+    }
+}
+
+impl Proposal {
+    /// Returns it as a person sees it.
+    #[must_use]
+    pub fn view(&self) -> Value {
+        json!({
+            "id": self.id.to_string(),
+            "session": self.session.as_str(),
+            "time": OffsetDateTime::from(self.time).format(&Rfc3339).ok(),
+            "wanted": self.wanted.shown(),
+            "why": self.words,
+            "state": self.state.as_str(),
+            "ask": self.ask.as_ref().map(AskedRequest::view),
+        })
+    }
+
+    /// Returns how one more request stands that an answer is for. A yes is used up by this.
+    fn stands(&mut self) -> Standing {
+        match (self.state, &mut self.ask) {
+            (ProposalState::Waiting, Some(ask)) => ask.join(self.id),
+            (ProposalState::Granted, Some(_)) => {
+                self.state = ProposalState::Used;
+                Standing::Lifted
+            }
+            (ProposalState::Refused, Some(_)) => Standing::Refused(self.id),
+            _ => Standing::Over(self.id),
+        }
+    }
 }
 
 impl Default for Proposals {
     fn default() -> Self {
-        Self(Mutex::new(LruCache::new(SESSIONS)))
+        Self {
+            all: Mutex::new(LruCache::new(SESSIONS)),
+            looked: Mutex::default(),
+        }
     }
 }
 
@@ -139,15 +219,9 @@ impl RequestedAccess {
 impl Proposals {
     /// Counts a proposal that a session sends, against its rate limit.
     pub(super) fn count(&self, session: &SessionId, now: Instant) -> Result<(), ProposalError> {
-        let mut all = self.0.lock();
+        let mut all = self.all.lock();
         let own = all.get_or_insert_mut(session.clone(), OfSession::default);
-        own.sent
-            .retain(|sent| now.saturating_duration_since(*sent) < WINDOW);
-        if own.sent.len() >= SENT {
-            return Err(TOO_OFTEN);
-        }
-        own.sent.push_back(now);
-        Ok(())
+        own.count(now)
     }
 
     /// Records a proposal, then adds it. Returns the proposal that waits, which may be an older one
@@ -157,60 +231,140 @@ impl Proposals {
         proposal: Proposal,
         record: impl FnOnce(&Proposal) -> Result<(), ProposalError>,
     ) -> Result<Proposal, ProposalError> {
-        let mut all = self.0.lock();
+        let mut all = self.all.lock();
         let own = all.get_or_insert_mut(proposal.session.clone(), OfSession::default);
         let wanted = &proposal.wanted;
-        let refused = || own.in_state(ProposalState::Refused);
-        if refused().any(|one| one.wanted.may_be_same(wanted)) {
+        let rules = |state| own.in_state(state).filter(|one| one.ask.is_none());
+        if rules(ProposalState::Refused).any(|one| one.wanted.may_be_same(wanted)) {
             return Err(REFUSED);
         }
-        let waiting = || own.in_state(ProposalState::Waiting);
-        if let Some(same) = waiting().find(|one| one.wanted.is_same(wanted)) {
+        if let Some(same) = rules(ProposalState::Waiting).find(|one| one.wanted.is_same(wanted)) {
             return Ok(same.clone());
         }
-        let waiting = waiting().count();
-        if waiting >= WAITING || waiting + refused().count() >= UNGRANTED {
-            return Err(TOO_MANY);
-        }
+        own.make_room()?;
         record(&proposal)?;
         // An earlier grant may have been withdrawn since.
-        own.all.retain(|one| !one.wanted.is_same(wanted));
-        let granted = |one: &Proposal| one.state == ProposalState::Granted;
-        if own.all.len() >= UNGRANTED
-            && let Some(oldest) = own.all.iter().position(granted)
-        {
-            own.all.remove(oldest);
-        }
+        own.all
+            .retain(|one| one.ask.is_some() || !one.wanted.is_same(wanted));
         own.all.push(proposal.clone());
         Ok(proposal)
     }
 
+    /// Returns how a request stands that a policy asks a person about, which may have been asked
+    /// before. A yes is used up by this. A request that is new is recorded, then waits.
+    fn ask(
+        &self,
+        mut proposal: Proposal,
+        now: Instant,
+        record: impl FnOnce(&Proposal) -> Result<(), ProposalError>,
+    ) -> Result<Standing, ProposalError> {
+        let mut all = self.all.lock();
+        let own = all.get_or_insert_mut(proposal.session.clone(), OfSession::default);
+        let is_over = |one: &Proposal| one.ask.as_ref().is_some_and(|ask| ask.is_over(now));
+        own.all.retain(|one| !is_over(one));
+        let same = |one: &&mut Proposal| {
+            let both = one.ask.as_ref().zip(proposal.ask.as_ref());
+            one.state != ProposalState::Used && both.is_some_and(|(one, other)| one.is_same(other))
+        };
+        if let Some(same) = own.all.iter_mut().find(same) {
+            return Ok(same.stands());
+        }
+        own.count(now)?;
+        let is_left = |one: &Proposal| {
+            let waits = one
+                .ask
+                .as_ref()
+                .filter(|_| one.state == ProposalState::Waiting);
+            waits.is_some_and(|ask| !ask.is_waited_for())
+        };
+        // A request that gave up waiting makes room for one that waits.
+        if own.make_room().is_err()
+            && let Some(oldest) = own.all.iter().position(is_left)
+        {
+            own.all.remove(oldest);
+        }
+        own.make_room()?;
+        record(&proposal)?;
+        let standing = proposal.stands();
+        own.all.push(proposal);
+        Ok(standing)
+    }
+
+    /// Returns how a request stands whose answer has changed. A yes is used up by this.
+    fn taken(
+        &self,
+        (session, id): (&SessionId, ExchangeId),
+        answer: watch::Receiver<()>,
+        nth: usize,
+    ) -> Standing {
+        let mut all = self.all.lock();
+        let mut own = all
+            .peek_mut(session)
+            .into_iter()
+            .flat_map(|own| &mut own.all);
+        match own.find(|one| one.id == id) {
+            Some(one) if one.state == ProposalState::Waiting => Standing::Waits(id, answer, nth),
+            Some(one) => one.stands(),
+            None => Standing::Over(id),
+        }
+    }
+
+    /// Whether an equal request came after the one with this number, to wait for the same answer.
+    fn is_joined_after(&self, (session, id): (&SessionId, ExchangeId), nth: usize) -> bool {
+        let all = self.all.lock();
+        let own = all.peek(session).into_iter().flat_map(|own| &own.all);
+        let mut asks = own
+            .filter(|one| one.id == id)
+            .filter_map(|one| one.ask.as_ref());
+        asks.any(|ask| ask.is_joined_after(nth))
+    }
+
+    /// Notes that somebody who can answer reads the list now.
+    pub fn look(&self) {
+        *self.looked.lock() = Some(Instant::now());
+    }
+
+    /// Whether somebody who can answer has read the list lately.
+    pub(super) fn is_watched(&self) -> bool {
+        self.looked.lock().is_some_and(|at| at.elapsed() < WATCHES)
+    }
+
     /// Forgets the proposals of a session.
     pub(super) fn forget(&self, session: &SessionId) {
-        self.0.lock().pop(session);
+        self.all.lock().pop(session);
     }
 
     /// Returns the proposals of a session, the latest first.
     #[must_use]
     pub fn of(&self, session: &SessionId) -> Vec<Proposal> {
-        let all = self.0.lock();
+        let all = self.all.lock();
         let own = all.peek(session).into_iter().flat_map(|own| &own.all);
         own.rev().cloned().collect()
     }
 
-    /// Returns the proposals of all sessions, each session's latest first.
+    /// Returns the proposals of all sessions that a rule would grant, each session's latest first.
     #[must_use]
     pub fn all(&self) -> Vec<Proposal> {
-        let all = self.0.lock();
+        self.every(|one| one.ask.is_none())
+    }
+
+    /// Returns the requests of all sessions that a policy asks a person about.
+    #[must_use]
+    pub fn asked(&self) -> Vec<Proposal> {
+        self.every(|one| one.ask.is_some())
+    }
+
+    fn every(&self, wanted: impl Fn(&Proposal) -> bool) -> Vec<Proposal> {
+        let all = self.all.lock();
         let each = all.iter().flat_map(|(_, own)| own.all.iter().rev());
-        each.cloned().collect()
+        each.filter(|one| wanted(one)).cloned().collect()
     }
 
     /// Returns the session's proposals that a person refused.
     #[must_use]
     pub fn denied(&self, session: &SessionId) -> Vec<Proposal> {
         let mut own = self.of(session);
-        own.retain(|one| one.state == ProposalState::Refused);
+        own.retain(|one| one.state == ProposalState::Refused && one.ask.is_none());
         own
     }
 
@@ -223,17 +377,21 @@ impl Proposals {
         self.denied(session).into_iter().find(is_of)
     }
 
-    /// Changes the state of a proposal that is in state `from`. Returns the changed proposal;
-    /// `None` if there is none in that state.
+    /// Changes the state of a proposal that is in state `from`, as an operator said. Returns the
+    /// changed proposal; `None` if there is none in that state.
     pub fn settle(
         &self,
         (session, id): (&SessionId, ExchangeId),
         (from, to): (ProposalState, ProposalState),
+        by: Option<&str>,
     ) -> Option<Proposal> {
-        let mut all = self.0.lock();
+        let mut all = self.all.lock();
         let mut own = all.peek_mut(session)?.all.iter_mut();
         let found = own.find(|one| one.state == from && one.id == id)?;
         found.state = to;
+        if let Some(ask) = &mut found.ask {
+            ask.answer(to != ProposalState::Waiting, by);
+        }
         Some(found.clone())
     }
 }
@@ -261,6 +419,7 @@ mod tests {
             },
             words: String::new(),
             state: ProposalState::Waiting,
+            ask: None,
         }
     }
 
@@ -271,7 +430,7 @@ mod tests {
     fn answer(proposals: &Proposals, n: u8, to: ProposalState) -> bool {
         let one = proposal(n);
         let from = ProposalState::Waiting;
-        let settled = proposals.settle((&one.session, one.id), (from, to));
+        let settled = proposals.settle((&one.session, one.id), (from, to), None);
         settled.is_some()
     }
 
@@ -358,7 +517,7 @@ mod tests {
         assert!(answer(&proposals, 1, ProposalState::Refused));
         assert_eq!(proposals.denied(&session).len(), 1);
         let undo = (ProposalState::Refused, ProposalState::Waiting);
-        let undone = proposals.settle(key, undo);
+        let undone = proposals.settle(key, undo, None);
         assert_eq!(undone.unwrap().state, ProposalState::Waiting);
         assert_eq!(take(&proposals, 1).unwrap().id, proposal(1).id);
     }

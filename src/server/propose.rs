@@ -137,13 +137,14 @@ impl Exchange {
             wanted,
             words,
             state: ProposalState::Waiting,
+            ask: None,
         };
         let taken = proposals.take(proposal, |proposal| self.record_proposal(proposal))?;
         Ok(shown(&taken))
     }
 
     /// Records a proposal without the workload's words.
-    fn record_proposal(&self, proposal: &Proposal) -> Result<(), ProposalError> {
+    pub(super) fn record_proposal(&self, proposal: &Proposal) -> Result<(), ProposalError> {
         let subject = format!("{} {}", proposal.id, proposal.wanted.shown());
         let event = Event {
             name: "proposed",
@@ -237,6 +238,7 @@ pub(super) fn shown(one: &Proposal) -> Value {
         "next": match one.state {
             ProposalState::Waiting => "A person outside answers it, with `gateway allow` or `deny`.",
             ProposalState::Granted => "Repeat the request.",
+            ProposalState::Used => "It was sent once; another is asked about anew.",
             ProposalState::Refused => "Do without it, or ask your user.",
         },
     })

@@ -24,6 +24,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Version};
 
 use super::error_format::{ErrorDetails, ErrorFormat};
 use super::guard::Abort;
+use super::proposals::AskFault;
 
 /// The field that names a proxy's error (RFC 9209).
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
@@ -89,6 +90,9 @@ pub enum Refusal {
     /// A judge other than policy objects.
     #[error(transparent)]
     Objected(#[from] Objection),
+    /// A policy asks a person about the request, and none lets it go on.
+    #[error(transparent)]
+    Asked(#[from] AskFault),
 }
 
 impl From<policy::Ungathered> for Refusal {
@@ -127,6 +131,7 @@ impl Refusal {
             Self::ClearText => ReasonCode::ProxyTls,
             Self::Presented(_) => ReasonCode::ProxyAuthentication,
             Self::Objected(objection) => objection.reason(),
+            Self::Asked(why) => why.reason(),
         }
     }
 
@@ -200,6 +205,10 @@ impl Refusal {
     fn next_step(&self, to: &str, id: &str) -> String {
         let usual = self.reason().next_step_for(to, id);
         match self {
+            // The request may have joined an earlier one, by whose id it is answered.
+            Self::Asked(AskFault::Unanswered(_, asked) | AskFault::Refused(asked)) => {
+                self.reason().next_step_for(to, &asked.to_string())
+            }
             Self::Denied(denied) if self.reason() == ReasonCode::PolicyDefaultDeny => {
                 let why = &denied.explanation;
                 match (&why.proposal, &denied.lend) {

@@ -25,6 +25,9 @@ use super::recent::RecentRefusals;
 use super::refusal_counts::RefusalCounts;
 use super::snapshot::Snapshot;
 
+/// Tells a person something, as one JSON document.
+pub type Notifier = Box<dyn Fn(String) + Send + Sync>;
+
 /// What every runtime thread shares.
 pub struct SharedState {
     /// The sessions that may send requests.
@@ -45,6 +48,9 @@ pub struct SharedState {
     pub proposals: Proposals,
     /// Keeps the logins that sessions make. Set where the program is assembled.
     pub captures: OnceLock<Arc<dyn Captures>>,
+    /// Tells a person that a policy asks one. Set where the program is assembled, if it is
+    /// configured.
+    pub notify: OnceLock<Notifier>,
     /// Writes what clients need. Set where the program is assembled.
     pub pages: OnceLock<&'static dyn ClientPages>,
     /// The revoked tokens.
@@ -83,6 +89,7 @@ impl SharedState {
             recent: RecentRefusals::default(),
             proposals: Proposals::default(),
             captures: OnceLock::new(),
+            notify: OnceLock::new(),
             pages: OnceLock::new(),
             tokens: Arc::default(),
             metrics: Arc::default(),

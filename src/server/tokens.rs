@@ -14,7 +14,7 @@ use gateway_body::{Coding, Decoder, Share, Step};
 use gateway_credential::login::{
     AskedTokens, RenewalAnswer, TokenAnswer, TokenLook, UnmappedToken,
 };
-use gateway_credential::{self as credential, AnswerPlan, Minting, Redactor, Verified, preset};
+use gateway_credential::{self as credential, AnswerPlan, Minting, Redactor, Settled, preset};
 use gateway_intercept::Accepted;
 use gateway_message::is_part_of;
 use gateway_names::CredentialName;
@@ -37,7 +37,7 @@ use super::route::OriginRoute;
 impl Exchange {
     /// Binds a login without a host to the first host that its session presents it to, unless
     /// policy forbids the request. The exchange is then judged by the new generation.
-    pub(super) async fn settle(
+    pub(super) async fn bind_login(
         &mut self,
         accepted: &Accepted,
         route: Arc<OriginRoute>,
@@ -71,29 +71,27 @@ impl Exchange {
 
     /// Answers a request to renew or revoke tokens that the session holds phantoms of. No part of
     /// it is sent on.
-    pub(super) async fn own_tokens(&mut self, verified: Verified) -> Result<Verified, Ending> {
-        if verified.asked().is_some() {
+    pub(super) async fn own_tokens(&mut self, settled: Settled) -> Result<Settled, Ending> {
+        if settled.asked().is_some() {
             // Boxed because it is large and rare.
-            Box::pin(self.answer_tokens(verified)).await
+            Box::pin(self.answer_tokens(settled)).await
         } else {
-            Ok(verified)
+            Ok(settled)
         }
     }
 
-    async fn answer_tokens(&mut self, mut verified: Verified) -> Result<Verified, Ending> {
+    async fn answer_tokens(&mut self, mut settled: Settled) -> Result<Settled, Ending> {
         let (credentials, shared) = (&self.snapshot.credentials, &self.worker.shared);
-        let Some(asked) = verified.asked() else {
-            return Ok(verified);
+        let Some(asked) = settled.asked() else {
+            return Ok(settled);
         };
-        let (session, owner) = (verified.session(), |text: &[u8]| {
-            shared.sessions.owner(text)
-        });
+        let (session, owner) = (settled.session(), |text: &[u8]| shared.sessions.owner(text));
         let Some(login) = credentials.presented_login(asked, session, owner)? else {
             let rule = self.snapshot.origins.rule(&asked.endpoint.origin);
             if rule.is_some_and(|rule| rule.passes_tokens) {
-                verified.pass_tokens();
+                settled.pass_tokens();
             }
-            return Ok(verified);
+            return Ok(settled);
         };
         let (status, content) = if asked.revokes {
             if let Some(captures) = shared.captures.get() {

@@ -25,7 +25,8 @@ pub async fn exchange(
         return None;
     };
     let verified = credentials.verify(authorized).await.ok()?;
-    let channel = origins.open(&verified).await.ok()?;
-    let credentialed = credentials.attach(verified).await.ok()?;
+    let settled = verified.settle(&[]).ok()?;
+    let channel = origins.open(&settled).await.ok()?;
+    let credentialed = credentials.attach(settled).await.ok()?;
     channel.forward(credentialed).await.ok()
 }

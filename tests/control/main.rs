@@ -2,6 +2,7 @@
 
 #[path = "../rig/arrivals.rs"]
 mod arrivals;
+mod asks;
 mod bounds;
 #[path = "../rig/certificates.rs"]
 mod certificates;

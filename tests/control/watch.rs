@@ -15,7 +15,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    fn watch(program: &Program, variable: (&str, &str)) -> Self {
+    pub fn watch(program: &Program, variable: (&str, &str)) -> Self {
         Self::of(&command(program.folder.path()), variable)
     }
 

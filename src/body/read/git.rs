@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use gateway_message::RequestHead;
 use gateway_wire::Cursor;
 use gateway_wire::pkt_line::{PktLine, PktMalformed};
 use http::header::CONTENT_TYPE;
@@ -79,6 +80,17 @@ impl Push {
             refs,
             has_side_band: lists.can("side-band-64k"),
         })
+    }
+
+    /// Returns the commands and options of a push, without the objects that their ids bind. `None`
+    /// if it is no push, or they are not here whole.
+    pub fn commands(head: &RequestHead, beginning: &Bytes) -> Option<Bytes> {
+        if !is_push(&head.method, head.target.path(), &head.fields) {
+            return None;
+        }
+        let (mut lists, mut cursor) = (Lists::default(), Cursor::new(beginning));
+        let is_over = lists.walk(&mut cursor, &mut |_| {}).ok()?;
+        is_over.then(|| beginning.slice(..beginning.len() - cursor.rest().len()))
     }
 }
 

@@ -205,6 +205,14 @@ impl Watcher {
                 "there is nothing to allow: this was not refused",
             ));
         }
+        if item.is_asked() {
+            let (mut lines, asked) = (proposals::ask_lines(&item.about), json!({ "id": item.id }));
+            lines.push("Allow this one request, once? [y/N]".to_owned());
+            return self.ask(lines, move |gateway| {
+                gateway.post("/v1/proposals/allow", Some(&asked))?;
+                Ok("the request is allowed, once".to_owned())
+            });
+        }
         let asked = AllowRequest {
             exchange: Some(item.id.clone()).filter(|id| !id.is_empty()),
             ..AllowRequest::default()
@@ -229,11 +237,15 @@ impl Watcher {
         let item = self.view.chosen().filter(|item| item.is_proposal);
         let item = item.ok_or_else(|| Failure::new("choose a proposal first"))?;
         let session = &item.session;
-        let line = format!("Refuse it for as long as session `{session}` lives? [y/N]");
+        let line = if item.is_asked() {
+            "Refuse this request for ten minutes? [y/N]".to_owned()
+        } else {
+            format!("Refuse it for as long as session `{session}` lives? [y/N]")
+        };
         let (text, asked) = (item.text.clone(), json!({ "id": item.id }));
         self.ask(vec![text, line], move |gateway| {
             gateway.post("/v1/proposals/refuse", Some(&asked))?;
-            Ok("the proposal is refused".to_owned())
+            Ok("it is refused".to_owned())
         })
     }
 

@@ -59,7 +59,14 @@ pub(crate) struct WatchItem {
     pub(crate) refused: bool,
     pub(crate) text: String,
     /// The full record or proposal.
-    about: Value,
+    pub(crate) about: Value,
+}
+
+impl WatchItem {
+    /// Whether it is a request that a policy asks about.
+    pub(crate) fn is_asked(&self) -> bool {
+        !self.about["ask"].is_null()
+    }
 }
 
 impl WatchView {
@@ -297,9 +304,14 @@ fn proposed(about: Value) -> WatchItem {
         safe(text("session")),
         safe(text("wanted")),
     );
+    let word = if about["ask"].is_null() {
+        "proposed"
+    } else {
+        "asks"
+    };
     WatchItem {
         key: format!("p{id}"),
-        text: format!("proposed {session:<12} {wanted}  {}", quoted(text("why"))),
+        text: format!("{word:<8} {session:<12} {wanted}  {}", quoted(text("why"))),
         id,
         session,
         is_proposal: true,

@@ -8,14 +8,14 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::backend::{Backend, CommandLine, FIXED_PATH};
 use super::file::blocking;
 use super::material::{Lease, Material};
-use super::{SecretStore, StoreError, StoreFuture};
+use super::{SecretRef, SecretStore, StoreError, StoreFuture};
 use crate::secret::trim_line_end;
 
 /// Programs that print a secret.
@@ -42,7 +42,7 @@ impl SecretStore for CommandStore {
             let Backend::Command(line) = from else {
                 return Err(StoreError::Absent);
             };
-            let printed = tokio::time::timeout(self.deadline, run(line))
+            let printed = tokio::time::timeout(self.deadline, run(line, &[]))
                 .await
                 .map_err(|_| StoreError::TimedOut(self.deadline))??;
             read(printed, line.ttl)
@@ -50,9 +50,21 @@ impl SecretStore for CommandStore {
     }
 }
 
-/// Runs the program and reads its output. If the future is dropped, the program and its children
-/// are killed.
-async fn run(line: &CommandLine) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+/// Runs a program for at most 30 seconds, with these bytes at its standard input.
+///
+/// # Errors
+/// [`StoreError`] if a sandbox could have written it, or if it fails.
+pub async fn tell(program: &SecretRef, input: Vec<u8>) -> Result<(), StoreError> {
+    let Backend::Command(line) = &program.backend else {
+        return Err(StoreError::Absent);
+    };
+    let told = tokio::time::timeout(DEADLINE, run(line, &input)).await;
+    told.map_err(|_| StoreError::TimedOut(DEADLINE))?.map(drop)
+}
+
+/// Runs the program with this input, and reads its output. If the future is dropped, the program
+/// and its children are killed.
+async fn run(line: &CommandLine, input: &[u8]) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     // Checked on each run: a sandbox may have begun since the last one.
     let checked = line.clone();
     blocking(move || Ok(checked.check()?)).await?;
@@ -67,7 +79,11 @@ async fn run(line: &CommandLine) -> Result<Zeroizing<Vec<u8>>, StoreError> {
                 .filter_map(|name| Some((name, std::env::var_os(name)?))),
         )
         .current_dir("/")
-        .stdin(Stdio::null())
+        .stdin(if input.is_empty() {
+            Stdio::null()
+        } else {
+            Stdio::piped()
+        })
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .process_group(0)
@@ -77,6 +93,10 @@ async fn run(line: &CommandLine) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         .map_err(|error| StoreError::Start(error.kind()))?;
     // Declared after the child, so it is dropped first, while the group's number is still ours.
     let group = Group::of(&child);
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that does not read it needs none of it.
+        let _ = stdin.write_all(input).await;
+    }
     let mut printed = Zeroizing::new(Vec::with_capacity(MAX_OUTPUT_BYTES + 1));
     let stdout = child
         .stdout

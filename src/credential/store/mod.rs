@@ -38,6 +38,7 @@ pub(super) use {material::Lease, memory::MemoryStore};
 
 use backend::Backend;
 use command::CommandStore;
+pub use command::tell;
 use env::EnvStore;
 use file::FileStore;
 use gateway_names::SessionId;
