@@ -1,6 +1,6 @@
 //! The table of facts: everything a policy can read from a request, one row per fact. The enum, the
-//! schema, the context, the keys of the decision cache and the table in docs/policy.md are
-//! generated from it.
+//! schema, the context and the table in docs/policy.md are generated from it. The source of a fact
+//! is in `question.rs`.
 
 use std::cell::OnceCell;
 use std::time::UNIX_EPOCH;
@@ -12,7 +12,7 @@ use gateway_message::Scheme;
 use super::fault::Fault;
 use super::multimap::{Fields, Query, content_type};
 use super::path::{any_segments, depth, prefixes, segments};
-use super::question::{Facts, LendQuestion};
+use super::question::{Facts, Input, LendQuestion};
 use super::value::{text, texts};
 
 /// The type of a fact in Cedar.
@@ -48,30 +48,6 @@ pub(super) enum Scope {
     One,
     /// The use of a credential.
     Lend,
-}
-
-/// The part of a request that a fact is made from, for the keys of the decision cache.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Input {
-    /// The host, action and credential use in question, which every key holds.
-    Question,
-    Session,
-    User,
-    Groups,
-    Entry,
-    Clock,
-    Scheme,
-    Port,
-    Method,
-    Path,
-    Query,
-    Fields,
-    ContentType,
-    ContentLength,
-    Content,
-    Upgrade,
-    Credentials,
-    Actions,
 }
 
 /// A row of the table.
