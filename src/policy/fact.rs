@@ -207,21 +207,16 @@ facts! {
 }
 
 /// The facts made from the path.
-pub(super) const OF_PATH: [Fact; 5] = [
-    Fact::Path,
-    Fact::Prefixes,
-    Fact::Segments,
-    Fact::AnySegments,
-    Fact::Depth,
-];
+pub(super) const OF_PATH: [Fact; 5] = {
+    use Fact::{AnySegments, Depth, Path, Prefixes, Segments};
+    [Path, Prefixes, Segments, AnySegments, Depth]
+};
 
 /// The facts made from the fields.
-pub(super) const OF_FIELDS: [Fact; 4] = [
-    Fact::FieldsAny,
-    Fact::FieldsUnique,
-    Fact::FieldsNames,
-    Fact::ContentType,
-];
+pub(super) const OF_FIELDS: [Fact; 4] = {
+    use Fact::{ContentType, FieldsAny, FieldsNames, FieldsUnique};
+    [FieldsAny, FieldsUnique, FieldsNames, ContentType]
+};
 
 impl Fact {
     /// Returns the fact's bit in a set of facts.
@@ -345,6 +340,16 @@ mod tests {
         let rows = FACTS.iter().filter(|row| row.fact.is_of_content());
         let rows: Vec<_> = rows.map(|row| &row.name).skip(1).collect();
         assert_eq!(rows, read);
+    }
+
+    #[test]
+    fn the_facts_of_the_path_and_of_the_fields_are_listed() {
+        let of = |inputs: &[Input]| -> Vec<Fact> {
+            let rows = FACTS.iter().filter(|row| inputs.contains(&row.input));
+            rows.map(|row| row.fact).collect()
+        };
+        assert_eq!(of(&[Input::Path]), OF_PATH);
+        assert_eq!(of(&[Input::Fields, Input::ContentType]), OF_FIELDS);
     }
 
     #[test]
