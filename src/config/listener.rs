@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gateway_credential::SecretRef;
-use gateway_intercept::{Aliases, DoorTls, Evidence, PRESENTED_USER};
+use gateway_intercept::{DoorTls, Evidence, PRESENTED_USER};
 use gateway_names::SessionId;
 
 use super::diagnostic::{Hint, remedy};
@@ -134,14 +134,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         "add `kind = \"proxy\"` or `kind = \"tls\"`");
     require!(section, "address"; "there is nowhere to listen";
         "add `address = \"127.0.0.1:8080\"`");
-    let kinds = [
-        ("proxy", ListenerKind::Proxy),
-        ("tls", ListenerKind::Tls { port: 443 }),
-        ("transparent", ListenerKind::Transparent),
-        ("dns", ListenerKind::Dns),
-        ("base", ListenerKind::Base(Aliases::default())),
-    ];
-    let kind = section.choice("kind", &kinds);
+    let kind = kind::kind(section, base::aliases(section));
     let address = section.get("address", address);
     let mode = section.get("mode", mode);
     let who = evidence::who(section);
@@ -150,7 +143,6 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     } else {
         Some(ListenerSession::default())
     };
-    let port = section.count("port", 1..=65_535);
     let passwords = evidence::passwords(section);
     let jwt = section.inner("jwt", "listener.jwt");
     let jwt = jwt.and_then(|inner| jwt::jwt(&inner));
@@ -158,7 +150,6 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     let tls = tls.and_then(|inner| tls::tls(&inner, &who));
     let groups = section.all("groups", |text| Ok(name(text)?.as_str().to_owned()));
     let any_user = section.is_true("any_user");
-    let aliases = base::aliases(section);
     let (kind, address) = (kind?, address?);
     contradictions(section, &kind, &address);
     match address {
@@ -167,7 +158,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
             warn_in_clear(section, address);
         }
         ListenerAddress::Tcp(_) if evidence::asks_network(&who) => {}
-        ListenerAddress::Tcp(address) => refuse_open(section, &kind, address),
+        ListenerAddress::Tcp(address) => kind::refuse_open(section, &kind, address),
         ListenerAddress::Unix(_) => refuse_uncaptured(section, &kind),
     }
     let mode = mode.unwrap_or(PRIVATE);
@@ -182,13 +173,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
         },
     );
     Some(Listener {
-        kind: match kind {
-            ListenerKind::Tls { port: usual } => ListenerKind::Tls {
-                port: port.unwrap_or(usual),
-            },
-            ListenerKind::Base(_) => ListenerKind::Base(aliases),
-            of_capture => of_capture,
-        },
+        kind,
         address,
         mode,
         session: session?,
@@ -279,38 +264,5 @@ fn refuse_uncaptured(section: &Section<'_, '_>, kind: &ListenerKind) {
         mistake!(section, "address", "a `{kind}` listener cannot listen on a Unix socket";
             "the kernel redirects to an address and port alone";
             "write for example `address = \"127.0.0.1:8080\"`, or `kind = \"proxy\"`");
-    }
-}
-
-/// Refuses a listener that strangers on the network could use as this session.
-///
-/// A transparent or DNS listener may listen anywhere: captured connections are distinguished from
-/// those made to the listener itself, and a synthetic address is useless to strangers.
-fn refuse_open(section: &Section<'_, '_>, kind: &ListenerKind, address: SocketAddr) {
-    let ip = address.ip().to_canonical();
-    match kind {
-        ListenerKind::Proxy if !ip.is_loopback() => {
-            mistake!(section, "address", "a proxy that asks nobody who it is listens beyond loopback";
-                "whoever reaches that address would be this session and spend its credentials";
-                "listen on 127.0.0.1, or add `who = [\"token\"]`, or `who = [\"password\"]` and \
-                 `passwords = {{ agent = \"env:PROXY_PASSWORD\" }}`");
-        }
-        ListenerKind::Base(_) if !ip.is_loopback() => {
-            mistake!(section, "address", "a `base` listener listens beyond loopback";
-                "its clients speak in clear text, and whoever reaches it would be this session";
-                "listen on 127.0.0.1 or on a Unix socket");
-        }
-        ListenerKind::Tls { .. } if ip.is_unspecified() => {
-            mistake!(section, "address", "a `tls` listener listens on every address";
-                "whoever reaches any of this machine's addresses would be this session and spend \
-                 its credentials";
-                "listen on the one address that the sandbox's traffic is redirected to");
-        }
-        ListenerKind::Tls { .. } if !ip.is_loopback() => {
-            warning!(section, "address", "a `tls` listener listens beyond loopback";
-                "whoever reaches that address is this session: TLS clients present no password";
-                "make sure that only the sandbox reaches it");
-        }
-        _ => {}
     }
 }

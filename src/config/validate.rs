@@ -338,20 +338,8 @@ fn unreachable(document: &Document<'_>, config: &Config, spans: &Spans) {
                 "add `[phantoms]` with `env_file = \"phantoms.env\"`");
         }
         for origin in credential.own_origins() {
-            let carried = config
-                .listeners
-                .iter()
-                .any(|listener| match &listener.kind {
-                    ListenerKind::Proxy | ListenerKind::Transparent => true,
-                    ListenerKind::Dns => false,
-                    ListenerKind::Base(aliases) => {
-                        aliases.0.values().any(|alias| origin.matches(alias))
-                    }
-                    ListenerKind::Tls { port } => {
-                        origin.scheme == Scheme::Https && origin.port == *port
-                    }
-                });
-            if !carried {
+            let mut kinds = config.listeners.iter().map(|one| &one.kind);
+            if !kinds.any(|kind| kind.carries(&origin)) {
                 warning!(document, span, "no listener carries {origin} of `{name}`";
                     "its requests have no way in";
                     "add a listener of that port, or correct `origins`");

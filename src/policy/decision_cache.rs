@@ -9,15 +9,11 @@
 use std::num::NonZeroUsize;
 
 use foldhash::quality::RandomState;
-use gateway_names::User;
-use http::header::CONTENT_TYPE;
 use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::decision_key::DecisionKey;
-use super::fact::Input;
-use super::fact_test::FactTests;
-use super::question::{Facts, LendQuestion};
+use super::question::{Facts, Input, LendQuestion};
 use super::rule_set::RuleSet;
 use super::schema::Action;
 use super::verdict::Verdict;
@@ -77,44 +73,13 @@ fn key(set: &RuleSet, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> Opti
         }
     }
     for input in set.inputs.iter() {
-        write(*input, facts, &set.whole.paths, &mut key)?;
+        match input {
+            // Of the path, only the results of the rules' tests.
+            Input::Path => set.whole.paths.write(facts.target.path(), &mut key)?,
+            other => facts.write(*other, &mut key)?,
+        }
     }
     Some(key.finish(MOST_BYTES))
-}
-
-/// Adds an input to a key; of the path, only the results of the rules' tests. `None` if a verdict
-/// that depends on the input is not cached.
-fn write(input: Input, facts: &Facts<'_>, paths: &FactTests, key: &mut DecisionKey) -> Option<()> {
-    match input {
-        // Every key has the question already.
-        Input::Question => {}
-        Input::Session => key.text(facts.session.as_str()),
-        Input::User => key.text(facts.user.map_or("", User::as_str)),
-        Input::Groups => key.texts(facts.groups.iter().map(|group| &**group)),
-        Input::Entry => key.text(facts.entry),
-        Input::Scheme => key.text(facts.scheme.as_str()),
-        Input::Port => key.number(facts.port.into()),
-        Input::Method => key.text(facts.method),
-        Input::Path => paths.write(facts.target.path(), key)?,
-        Input::Query => key.text(facts.target.query().unwrap_or_default()),
-        Input::ContentType => {
-            let lines = facts.fields.get_all(CONTENT_TYPE).iter();
-            lines.for_each(|line| key.bytes(line.as_bytes()));
-            // Marks the end: no text has this length.
-            key.number(u64::MAX);
-        }
-        Input::ContentLength => {
-            key.number(facts.content_length.is_some().into());
-            key.number(facts.content_length.unwrap_or_default());
-        }
-        Input::Upgrade => key.text(facts.upgrade),
-        Input::Credentials => key.texts(facts.credentials.iter().map(|name| name.as_str())),
-        Input::Actions => key.texts(facts.actions.iter().map(String::as_str)),
-        // Without content, only the head of a set is judged, which reads no content.
-        Input::Content if facts.content.is_none() => {}
-        Input::Clock | Input::Fields | Input::Content => return None,
-    }
-    Some(())
 }
 
 /// With [`MOST_BYTES`], all keys together take less than 8 MiB.
@@ -126,7 +91,8 @@ const MOST_POLICIES: usize = 16;
 #[cfg(test)]
 mod tests {
     use gateway_message::{EncodedSlash, RequestTarget, Scheme};
-    use gateway_names::{CredentialName, SessionId};
+    use gateway_names::{CredentialName, SessionId, User};
+    use http::header::CONTENT_TYPE;
 
     use super::*;
     use crate::fact::{FACTS, Scope};

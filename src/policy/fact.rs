@@ -1,6 +1,6 @@
 //! The table of facts: everything a policy can read from a request, one row per fact. The enum, the
-//! schema, the context, the keys of the decision cache and the table in docs/policy.md are
-//! generated from it.
+//! schema, the context and the table in docs/policy.md are generated from it. The source of a fact
+//! is in `question.rs`.
 
 use std::cell::OnceCell;
 use std::time::UNIX_EPOCH;
@@ -12,7 +12,7 @@ use gateway_message::Scheme;
 use super::fault::Fault;
 use super::multimap::{Fields, Query, content_type};
 use super::path::{any_segments, depth, prefixes, segments};
-use super::question::{Facts, LendQuestion};
+use super::question::{Facts, Input, LendQuestion};
 use super::value::{text, texts};
 
 /// The type of a fact in Cedar.
@@ -48,30 +48,6 @@ pub(super) enum Scope {
     One,
     /// The use of a credential.
     Lend,
-}
-
-/// The part of a request that a fact is made from, for the keys of the decision cache.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Input {
-    /// The host, action and credential use in question, which every key holds.
-    Question,
-    Session,
-    User,
-    Groups,
-    Entry,
-    Clock,
-    Scheme,
-    Port,
-    Method,
-    Path,
-    Query,
-    Fields,
-    ContentType,
-    ContentLength,
-    Content,
-    Upgrade,
-    Credentials,
-    Actions,
 }
 
 /// A row of the table.
@@ -231,21 +207,16 @@ facts! {
 }
 
 /// The facts made from the path.
-pub(super) const OF_PATH: [Fact; 5] = [
-    Fact::Path,
-    Fact::Prefixes,
-    Fact::Segments,
-    Fact::AnySegments,
-    Fact::Depth,
-];
+pub(super) const OF_PATH: [Fact; 5] = {
+    use Fact::{AnySegments, Depth, Path, Prefixes, Segments};
+    [Path, Prefixes, Segments, AnySegments, Depth]
+};
 
 /// The facts made from the fields.
-pub(super) const OF_FIELDS: [Fact; 4] = [
-    Fact::FieldsAny,
-    Fact::FieldsUnique,
-    Fact::FieldsNames,
-    Fact::ContentType,
-];
+pub(super) const OF_FIELDS: [Fact; 4] = {
+    use Fact::{ContentType, FieldsAny, FieldsNames, FieldsUnique};
+    [FieldsAny, FieldsUnique, FieldsNames, ContentType]
+};
 
 impl Fact {
     /// Returns the fact's bit in a set of facts.
@@ -369,6 +340,16 @@ mod tests {
         let rows = FACTS.iter().filter(|row| row.fact.is_of_content());
         let rows: Vec<_> = rows.map(|row| &row.name).skip(1).collect();
         assert_eq!(rows, read);
+    }
+
+    #[test]
+    fn the_facts_of_the_path_and_of_the_fields_are_listed() {
+        let of = |inputs: &[Input]| -> Vec<Fact> {
+            let rows = FACTS.iter().filter(|row| inputs.contains(&row.input));
+            rows.map(|row| row.fact).collect()
+        };
+        assert_eq!(of(&[Input::Path]), OF_PATH);
+        assert_eq!(of(&[Input::Fields, Input::ContentType]), OF_FIELDS);
     }
 
     #[test]

@@ -13,9 +13,16 @@ use gateway_names::Map;
 use smallvec::SmallVec;
 
 use super::decision_key::DecisionKey;
-use super::fact::{Fact, Kind, OF_PATH, Reader};
+use super::fact::{Fact, Kind, Reader};
 use super::fault::Fault;
 use super::path::{any_segments, depth, prefixes, segments};
+
+/// The facts of the path whose tests are looked up by its parts. A rule that reads another one has
+/// a verdict for each path.
+pub(super) const LOOKED_UP: [Fact; 4] = {
+    use Fact::{AnySegments, Path, Prefixes, Segments};
+    [Path, Prefixes, Segments, AnySegments]
+};
 
 /// A test of a fact.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -149,7 +156,7 @@ impl FactTests {
         let mut held = Numbers::new();
         self.held_by_path(reader.path(), &mut held)?;
         for (fact, numbers) in &self.has {
-            if OF_PATH.contains(fact) {
+            if LOOKED_UP.contains(fact) {
                 continue;
             }
             each_text(&fact.value(reader)?, |text| {

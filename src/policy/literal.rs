@@ -51,9 +51,7 @@ fn form_fault(fact: Fact, literal: &str) -> Option<&'static str> {
         {
             Some("a method is as HTTP writes it, in upper case: `GET`")
         }
-        Fact::Entry if Entry::named(literal).is_none() => {
-            Some("it is one of `transparent`, `tls`, `connect`, `forward`, `socks`, `base`")
-        }
+        Fact::Entry if Entry::named(literal).is_none() => Some(fact.row().about),
         Fact::Scheme if !["http", "https"].contains(&literal) => Some("it is `http` or `https`"),
         Fact::Segments | Fact::AnySegments if !is_placed(literal) => {
             Some("a segment is written with its place, from 0: `0:repos`")

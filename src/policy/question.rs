@@ -9,9 +9,11 @@ use gateway_intercept::{Entry, Request};
 use gateway_message::{Host, Origin, RequestTarget, Scheme, is_batch, named_paths};
 use gateway_names::{CredentialName, SessionId, User};
 use gateway_session::{CredentialUse, DetectedCredentials, Revocations, Session};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 
 use super::content::ContentFacts;
+use super::decision_key::DecisionKey;
 
 /// The principal of a question.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +69,30 @@ pub struct Facts<'a> {
     pub actions: &'a [String],
 }
 
+/// The part of a request that a fact is made from, for the keys of the decision cache.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Input {
+    /// The host, action and credential use in question, which every key holds.
+    Question,
+    Session,
+    User,
+    Groups,
+    Entry,
+    Clock,
+    Scheme,
+    Port,
+    Method,
+    Path,
+    Query,
+    Fields,
+    ContentType,
+    ContentLength,
+    Content,
+    Upgrade,
+    Credentials,
+    Actions,
+}
+
 impl<'a> Facts<'a> {
     /// Returns the principal.
     #[must_use]
@@ -77,6 +103,41 @@ impl<'a> Facts<'a> {
             user,
             groups,
         }
+    }
+
+    /// Adds an input to a key of the decision cache. `None` if a verdict that depends on the input
+    /// is not cached.
+    pub(super) fn write(&self, input: Input, key: &mut DecisionKey) -> Option<()> {
+        match input {
+            // Every key has the question already.
+            Input::Question => {}
+            Input::Session => key.text(self.session.as_str()),
+            Input::User => key.text(self.user.map_or("", User::as_str)),
+            Input::Groups => key.texts(self.groups.iter().map(|group| &**group)),
+            Input::Entry => key.text(self.entry),
+            Input::Scheme => key.text(self.scheme.as_str()),
+            Input::Port => key.number(self.port.into()),
+            Input::Method => key.text(self.method),
+            Input::Query => key.text(self.target.query().unwrap_or_default()),
+            Input::ContentType => {
+                let lines = self.fields.get_all(CONTENT_TYPE).iter();
+                lines.for_each(|line| key.bytes(line.as_bytes()));
+                // Marks the end: no text has this length.
+                key.number(u64::MAX);
+            }
+            Input::ContentLength => {
+                key.number(self.content_length.is_some().into());
+                key.number(self.content_length.unwrap_or_default());
+            }
+            Input::Upgrade => key.text(self.upgrade),
+            Input::Credentials => key.texts(self.credentials.iter().map(|name| name.as_str())),
+            Input::Actions => key.texts(self.actions.iter().map(String::as_str)),
+            // Without content, only the head of a set is judged, which reads no content.
+            Input::Content if self.content.is_none() => {}
+            // A whole path would be a key that rarely repeats.
+            Input::Clock | Input::Path | Input::Fields | Input::Content => return None,
+        }
+        Some(())
     }
 
     /// Returns the targets that fields name, each with the query of the request. `None` stands for

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use cedar_policy::pst::{BinaryOp, Expr, Literal, Var};
 
 use super::context::Reads;
-use super::fact::{Fact, OF_PATH};
-use super::fact_test::FactTest;
+use super::fact::Fact;
+use super::fact_test::{FactTest, LOOKED_UP};
+use super::question::Input;
 
 /// The facts and entities that an expression reads.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -118,7 +119,7 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
     if let Some(path) = path_of(expr) {
         return take(&path, read);
     }
-    if let Some((fact, tests)) = fact_tests(expr).filter(|(fact, _)| OF_PATH.contains(fact)) {
+    if let Some((fact, tests)) = fact_tests(expr).filter(|(fact, _)| LOOKED_UP.contains(fact)) {
         read.facts.insert(fact);
         read.paths.extend(tests);
         return Ok(());
@@ -219,7 +220,7 @@ pub(super) fn fact_tests(expr: &Expr) -> Option<(Fact, Vec<FactTest>)> {
 fn take(path: &[&str], read: &mut Read) -> Result<(), NotRead> {
     match path {
         ["depth"] => drop(read.paths.insert(FactTest::Depth)),
-        ["path" | "prefixes" | "segments" | "anySegments", ..] => {
+        [name, ..] if Fact::named(name).any(|fact| fact.row().input == Input::Path) => {
             read.paths.insert(FactTest::Whole);
         }
         _ => {}
@@ -293,6 +294,7 @@ const UNKNOWN: NotRead = NotRead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fact::FACTS;
 
     fn read(condition: &str) -> Result<Read, NotRead> {
         let text = format!("permit(principal, action, resource) when {{ {condition} }};");
@@ -309,6 +311,18 @@ mod tests {
 
     fn facts(condition: &str) -> Vec<Fact> {
         read(condition).unwrap().facts.into_iter().collect()
+    }
+
+    #[test]
+    fn every_fact_of_the_path_is_in_the_key_of_a_verdict() {
+        for row in FACTS.iter().filter(|row| row.input == Input::Path) {
+            let read = read(&format!("context.{0} == context.{0}", row.name)).unwrap();
+            let tests: Vec<_> = read.paths.into_iter().collect();
+            match row.fact {
+                Fact::Depth => assert_eq!(tests, [FactTest::Depth]),
+                _ => assert_eq!(tests, [FactTest::Whole], "{}", row.name),
+            }
+        }
     }
 
     #[test]

@@ -12,10 +12,10 @@ use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::context::Reads;
-use super::fact::{Input, Reader, Scope};
+use super::fact::{Reader, Scope};
 use super::fact_test::{FactTest, FactTests};
 use super::index::Target;
-use super::question::{Facts, LendQuestion};
+use super::question::{Facts, Input, LendQuestion};
 use super::reads::{Hierarchy, Read};
 use super::rule::Rule;
 use super::schema::{ACTION, Action, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER, domains, uid};

@@ -271,7 +271,7 @@ pub(super) fn host_fault(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// `GATEWAY_WRITE=1 cargo test --lib policy::schema` writes the generated files.
+    /// `GATEWAY_WRITE=1 cargo test -p gateway-policy schema` writes the generated files.
     #[test]
     fn the_files_say_what_the_table_says() {
         let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));

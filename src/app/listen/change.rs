@@ -1,7 +1,6 @@
 //! Changes the listeners of `serve` at a reload: adds, removes and replaces them.
 
 use std::collections::{HashMap, HashSet};
-use std::mem::discriminant;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::sync::Arc;
@@ -355,18 +354,13 @@ const CUT_WITHIN: Duration = Duration::from_secs(5);
 
 /// Whether the connections of one listener cannot belong to the other.
 fn is_another(one: &Listener, other: &Listener) -> bool {
-    let is_kind = match (&one.kind, &other.kind) {
-        (ListenerKind::Tls { port }, ListenerKind::Tls { port: other }) => port == other,
-        (ListenerKind::Base(one), ListenerKind::Base(other)) => one == other,
-        (one, other) => discriminant(one) == discriminant(other),
-    };
     let is_in_tls = one.tls.is_some() == other.tls.is_some();
     let [jwt, other_jwt] = [one, other].map(|one| {
         let jwt = one.jwt.as_ref()?;
         Some((&jwt.settings, jwt.url()))
     });
     let is_evidence = one.who == other.who && jwt == other_jwt;
-    one.session != other.session || !is_evidence || !is_kind || !is_in_tls
+    one.session != other.session || !is_evidence || one.kind != other.kind || !is_in_tls
 }
 
 /// Returns the socket of a listener's tailnet, and why it identifies no client now, if it fails.

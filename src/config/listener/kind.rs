@@ -5,7 +5,10 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use gateway_intercept::Aliases;
+use gateway_message::{OriginPattern, Scheme};
 use gateway_names::SessionId;
+
+use crate::section::Section;
 
 /// The session of a listener's connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -122,6 +125,16 @@ impl ListenerKind {
         }
     }
 
+    /// Whether a request to this origin can come in.
+    pub(crate) fn carries(&self, origin: &OriginPattern) -> bool {
+        match self {
+            Self::Proxy | Self::Transparent => true,
+            Self::Dns => false,
+            Self::Base(aliases) => aliases.0.values().any(|alias| origin.matches(alias)),
+            Self::Tls { port } => origin.scheme == Scheme::Https && origin.port == *port,
+        }
+    }
+
     /// Returns why its port is not configured; `None` if it is.
     pub(super) fn names_port(&self) -> Option<&'static str> {
         match self {
@@ -131,6 +144,54 @@ impl ListenerKind {
             Self::Dns => Some("a question has no port of an origin"),
             Self::Base(_) => Some("an alias names the port with its origin"),
         }
+    }
+}
+
+/// Reads the kind of a listener, with the port and the aliases that it alone has.
+pub(super) fn kind(section: &Section<'_, '_>, aliases: Aliases) -> Option<ListenerKind> {
+    let port = section.count("port", 1..=65_535);
+    let kinds = [
+        ListenerKind::Proxy,
+        ListenerKind::Tls {
+            port: port.unwrap_or(443),
+        },
+        ListenerKind::Transparent,
+        ListenerKind::Dns,
+        ListenerKind::Base(aliases),
+    ];
+    section.choice("kind", &kinds.map(|kind| (kind.as_str(), kind)))
+}
+
+/// Refuses a listener that strangers on the network could use as this session.
+///
+/// A transparent or DNS listener may listen anywhere: captured connections are distinguished from
+/// those made to the listener itself, and a synthetic address is useless to strangers.
+pub(super) fn refuse_open(section: &Section<'_, '_>, kind: &ListenerKind, address: SocketAddr) {
+    let ip = address.ip().to_canonical();
+    match kind {
+        ListenerKind::Proxy if !ip.is_loopback() => {
+            mistake!(section, "address", "a proxy that asks nobody who it is listens beyond loopback";
+                "whoever reaches that address would be this session and spend its credentials";
+                "listen on 127.0.0.1, or add `who = [\"token\"]`, or `who = [\"password\"]` and \
+                 `passwords = {{ agent = \"env:PROXY_PASSWORD\" }}`");
+        }
+        ListenerKind::Base(_) if !ip.is_loopback() => {
+            mistake!(section, "address", "a `base` listener listens beyond loopback";
+                "its clients speak in clear text, and whoever reaches it would be this session";
+                "listen on 127.0.0.1 or on a Unix socket");
+        }
+        ListenerKind::Tls { .. } if ip.is_unspecified() => {
+            mistake!(section, "address", "a `tls` listener listens on every address";
+                "whoever reaches any of this machine's addresses would be this session and spend \
+                 its credentials";
+                "listen on the one address that the sandbox's traffic is redirected to");
+        }
+        ListenerKind::Tls { .. } if !ip.is_loopback() => {
+            warning!(section, "address", "a `tls` listener listens beyond loopback";
+                "whoever reaches that address is this session: TLS clients present no password";
+                "make sure that only the sandbox reaches it");
+        }
+        _ => {}
     }
 }
 

@@ -64,7 +64,7 @@ impl ClientProxy {
     pub(crate) fn of(connection: &ConnectionContext) -> Option<Self> {
         let reached = match connection.entry {
             Entry::Connect | Entry::Forward | Entry::Socks => connection.reached.as_ref(),
-            Entry::Transparent | Entry::Tls | Entry::Base => return None,
+            _ => return None,
         };
         let caller = connection.caller.as_deref();
         let presents = caller.filter(|caller| caller.presented.is_some());
