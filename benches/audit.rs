@@ -9,7 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use gateway::audit::{Decision, Durability, Length, Log, Phase, Redact, Settings, Text, Trail};
+use gateway::audit::{
+    AuditDecision, Durability, Length, Log, Phase, Redact, Settings, Text, Trail,
+};
 use gateway::names::{CredentialName, ExchangeId, PolicyId, SessionId};
 use memchr::memmem::Finder;
 
@@ -46,7 +48,7 @@ fn fill(trail: &mut Trail, fixed: &Fixed) {
     trail.query("state=open&per_page=50");
     trail.reach(Phase::Identify);
     trail.reach(Phase::Authorize);
-    trail.decide(Decision::Allow, &fixed.policies, 3);
+    trail.decide(AuditDecision::Allow, &fixed.policies, 3);
     trail.lend(&fixed.credential, &Text::new("field authorization"));
     trail.reserve().expect("room");
     trail.reach(Phase::Open);

@@ -10,7 +10,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use criterion::{Criterion, criterion_group, criterion_main};
 use gateway::intercept::dns::answer;
-use gateway::intercept::{CaSettings, SessionCa, Synthetic};
+use gateway::intercept::{AddressPool, CaSettings, SessionCa};
 use gateway::message::Host;
 use gateway::names::SessionId;
 use gateway::wire::dns::Transport;
@@ -56,7 +56,7 @@ fn leaf(c: &mut Criterion) {
 
     // A for api.example.test, as glibc asks it.
     let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03api\x07example\x04test\0\0\x01\0\x01";
-    let mut pool = Synthetic::default();
+    let mut pool = AddressPool::default();
     c.bench_function("dns/answer/allowed", |b| {
         b.iter(|| answer(black_box(query), Transport::Udp, &|_| true, &mut pool));
     });

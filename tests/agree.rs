@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gateway::config::{Config, literal};
-use gateway::launch::environment::Rules;
+use gateway::launch::environment::VariableRules;
 use gateway::session::phantom::Shape;
 
 /// The program in a folder, with the home there and no other variable.
@@ -231,7 +231,7 @@ fn what_begins_like_a_credential_does_so_for_settings_variables_and_phantoms() {
         assert!(literal::known_prefix(&secret), "{prefix}");
         let value = std::ffi::OsStr::from_bytes(secret.as_bytes());
         assert!(
-            !Rules::default().admit("EDITOR".as_ref(), value),
+            !VariableRules::default().admit("EDITOR".as_ref(), value),
             "{prefix}"
         );
         // The prefix stays as it is: nothing of it is drawn.

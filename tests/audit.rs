@@ -12,8 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gateway::audit::{
-    Durability, Error, Event, Expected, Keep, Length, Log, Report, Settings, StoredLog, Trail,
-    find, prune, stored, verify,
+    Durability, Error, Event, ExpectedHeads, Length, Log, Retention, Settings, StoredLog, Trail,
+    VerifyReport, find, prune, stored, verify,
 };
 use gateway::names::ExchangeId;
 use tokio::task::JoinSet;
@@ -54,8 +54,8 @@ fn files(path: &Path) -> Vec<PathBuf> {
     gateway::audit::files(path).expect("readable")
 }
 
-fn checked(path: &Path) -> Report {
-    let report = verify(&files(path), Expected::default()).expect("readable");
+fn checked(path: &Path) -> VerifyReport {
+    let report = verify(&files(path), ExpectedHeads::default()).expect("readable");
     assert!(report.holds(), "{:?}", report.problems);
     report
 }
@@ -155,7 +155,7 @@ fn whatever_was_acknowledged_survives_kill_9() {
         Log::open(&Settings::at(&path)).expect("the log opens again, healed where it was torn");
     let head = log.head();
     drop(log);
-    let report = verify(&files(&path), Expected { base: None, head }).expect("readable");
+    let report = verify(&files(&path), ExpectedHeads { base: None, head }).expect("readable");
     assert!(report.holds(), "{:?}", report.problems);
     let mut text = String::new();
     files(&path)
@@ -333,7 +333,7 @@ fn a_torn_end_is_healed_and_told() {
             } else {
                 last
             };
-            let unhealed = verify(&files(&path), Expected::default()).expect("readable");
+            let unhealed = verify(&files(&path), ExpectedHeads::default()).expect("readable");
             assert!(!unhealed.holds());
             let log = Log::open(&Settings::at(&path)).expect("a healed log");
             answer(&log, 2).expect("room");
@@ -388,7 +388,7 @@ fn a_chain_goes_on_over_restarts_and_rotations() {
     assert_eq!(found.file, path);
     fs::remove_file(first).expect("ours");
     assert!(
-        !verify(&files(&path), Expected::default())
+        !verify(&files(&path), ExpectedHeads::default())
             .expect("readable")
             .holds(),
         "a missing file is noticed"
@@ -439,7 +439,7 @@ fn a_file_that_is_taken_away_is_replaced() {
         std::thread::sleep(Duration::from_millis(20));
     }
     drop(log);
-    let report = verify(&[path, aside], Expected::default()).expect("readable");
+    let report = verify(&[path, aside], ExpectedHeads::default()).expect("readable");
     assert!(report.holds(), "{:?}", report.problems);
     assert_eq!(report.exchanges, number - 1);
 }
@@ -653,11 +653,11 @@ fn what_a_killed_process_left_reserved_is_given_back_and_its_log_keeps_its_age()
         lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("reserved")));
         let about = || fs::metadata(&path).expect("ours");
         // It is in use: nothing is touched.
-        let whole = prune(folder.path(), Keep::default(), false).expect("readable");
+        let whole = prune(folder.path(), Retention::default(), false).expect("readable");
         assert_eq!((whole.given_back, about().blocks() >= 2048), (0, true));
         kill(child);
         let before = about().modified().expect("a time");
-        let pruned = prune(folder.path(), Keep::default(), false).expect("readable");
+        let pruned = prune(folder.path(), Retention::default(), false).expect("readable");
         assert!(pruned.given_back >= 1 << 20, "{pruned:?}");
         assert!(about().blocks() <= 32);
         assert_eq!(about().modified().expect("a time"), before);
@@ -697,9 +697,9 @@ fn prune_removes_whole_closed_logs_and_nothing_else() {
     symlink(&victim, at("link.jsonl")).expect("room");
     symlink(&victim, at("20260101T000000-1.jsonl.00000000000000000999")).expect("room");
     fs::write(at("notes.txt"), "mine").expect("room");
-    let keep = Keep {
+    let keep = Retention {
         within: Some(Duration::from_secs(86_400)),
-        ..Keep::default()
+        ..Retention::default()
     };
     let names = |logs: &[StoredLog]| -> Vec<String> {
         let name = |log: &StoredLog| log.path.file_name().unwrap().to_string_lossy().into_owned();
@@ -745,9 +745,9 @@ fn prune_removes_whole_closed_logs_and_nothing_else() {
         names(&all),
         ["20260101T000000-2.jsonl", "20260101T000000-3.jsonl"]
     );
-    let one = Keep {
+    let one = Retention {
         logs: Some(1),
-        ..Keep::default()
+        ..Retention::default()
     };
     let done = prune(folder.path(), one, false).expect("readable");
     assert_eq!(names(&done.removed), ["20260101T000000-3.jsonl"]);

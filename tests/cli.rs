@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use gateway::audit::{Decision, Length, Log, Redact, Settings, Trail};
+use gateway::audit::{AuditDecision, Length, Log, Redact, Settings, Trail};
 use gateway::names::{ExchangeId, PolicyId, ReasonCode, SessionId};
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ fn log_a_denial_of(path: &Path, target: &str) {
     trail.path(target);
     trail.query("page=secret-value&per=2");
     let policies = [PolicyId::new("guard/no-writes").unwrap()].into();
-    trail.decide(Decision::Deny, &policies, 3);
+    trail.decide(AuditDecision::Deny, &policies, 3);
     trail.refuse(ReasonCode::PolicyForbids);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

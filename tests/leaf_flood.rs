@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use gateway::intercept::{CaSettings, SessionCa, Synthetic};
+use gateway::intercept::{AddressPool, CaSettings, SessionCa};
 use gateway::message::Host;
 use gateway::names::SessionId;
 
@@ -31,7 +31,7 @@ fn flood(is_reached: bool) {
     )
     .unwrap();
     // Each kind of allocation once, before the measure.
-    let (mut pool, mut given) = (Synthetic::default(), 0);
+    let (mut pool, mut given) = (AddressPool::default(), 0);
     for n in 0..64 {
         let host = Host::parse(format!("warm-{n}.test").as_bytes()).unwrap();
         let _ = ca.leaf(&host);

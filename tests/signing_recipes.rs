@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use gateway::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
-use gateway::recipe::{self, KeyForm, Needs, Nonce, Parts};
+use gateway::recipe::{self, ContentNeed, KeyForm, Nonce, Parts};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +62,7 @@ impl Record {
         let (phantoms, secrets) = (texts(&self.parts), texts(others));
         let mut head = self.head();
         let content = Bytes::from(self.content.repeat(self.repeat).into_bytes());
-        let held = (recipe.needs() == Needs::Whole).then(|| content.clone());
+        let held = (recipe.needs() == ContentNeed::Whole).then(|| content.clone());
         let claim = recipe
             .claim(&head)
             .unwrap()

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use gateway_body::fact::{FactType, Location, Plain, spot_in_message};
-use gateway_body::read::{Asked, Protocol};
+use gateway_body::fact::{FactType, Location, PlainContent, spot_in_message};
+use gateway_body::read::{ParsedRequest, Protocol};
 use gateway_body::{Document, Questions};
 use gateway_message::Place;
 use gateway_wire::Cursor;
@@ -42,10 +42,10 @@ fn document(length: usize) -> Vec<u8> {
     serde_json::json!({ "query": query }).to_string().into()
 }
 
-fn plain(content: Vec<u8>) -> Plain {
-    Plain {
+fn plain(content: Vec<u8>) -> PlainContent {
+    PlainContent {
         bytes: content.into(),
-        ..Plain::default()
+        ..PlainContent::default()
     }
 }
 
@@ -140,7 +140,7 @@ fn content(criterion: &mut Criterion) {
         let read = || {
             let mut questions = Questions::default();
             protocol.ask(&mut questions);
-            protocol.read(&Asked {
+            protocol.read(&ParsedRequest {
                 method: &Method::POST,
                 path,
                 upgrades: false,

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use criterion::{Criterion, criterion_group, criterion_main};
 use gateway_message::Host;
 use gateway_names::{CredentialName, PolicyId, SessionId};
-use gateway_token::{Caveat, Door, TokenKey, TokenUse, verify};
+use gateway_token::{Caveat, ConnectionEvidence, TokenKey, TokenUse, verify};
 use http::Method;
 
 const CAVEATS: [&str; 4] = [
@@ -32,7 +32,7 @@ fn a_token_with_four_caveats(criterion: &mut Criterion) {
     let verified = read().unwrap();
     let now = 1_790_000_000;
     let peer: Option<IpAddr> = Some("10.0.0.1".parse().unwrap());
-    let door = Door {
+    let door = ConnectionEvidence {
         peer,
         evidence: &[],
         now,

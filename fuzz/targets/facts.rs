@@ -2,7 +2,7 @@
 //! reads there, once.
 #![no_main]
 
-use gateway_body::fact::{FactType, FactValue, Location, Plain};
+use gateway_body::fact::{FactType, FactValue, Location, PlainContent};
 use gateway_body::{Document, Questions};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
@@ -81,9 +81,9 @@ fn form(content: &[u8]) {
 /// What is read at a place, by type.
 fn facts(kind: &'static str, content: &[u8], location: &Location) -> [Option<FactValue>; 4] {
     let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
-    let plain = Plain {
+    let plain = PlainContent {
         bytes: content.to_vec().into(),
-        ..Plain::default()
+        ..PlainContent::default()
     };
     TYPES.map(|kind| {
         let mut questions = Questions::default();

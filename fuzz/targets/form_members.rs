@@ -2,7 +2,7 @@
 //! reader in a multipart form, is found.
 #![no_main]
 
-use gateway_body::fact::Plain;
+use gateway_body::fact::PlainContent;
 use gateway_body::{Document, FormFault, Member, Questions};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
@@ -29,9 +29,9 @@ fn members(kind: &'static str, content: &[u8], name: &str) -> Result<Vec<Member>
     let is_asked = |asked: &str| asked == name;
     let mut questions = Questions::default();
     questions.members(&is_asked);
-    let content = Plain {
+    let content = PlainContent {
         bytes: content.to_vec().into(),
-        ..Plain::default()
+        ..PlainContent::default()
     };
     Document::read(&fields, "", &content, &questions).members()
 }

@@ -2,18 +2,18 @@
 //! refused, it refuses too, but for names that occur twice.
 #![no_main]
 
-use gateway_message::json::{Json, JsonFault, Value as Read, Wanted};
+use gateway_message::json::{Json, JsonFault, Value as Read, JsonParts};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value};
 
 fuzz_target!(|bytes: &[u8]| {
     let other: Result<Value, _> = serde_json::from_slice(bytes);
-    match Json::read(bytes, &Wanted::whole()) {
+    match Json::read(bytes, &JsonParts::whole()) {
         Ok(json) => {
             let value = value(json.root());
             assert_eq!(Ok(&value), other.as_ref().map_err(|_| ()));
             let written = value.to_string();
-            let again = Json::read(written.as_bytes(), &Wanted::whole());
+            let again = Json::read(written.as_bytes(), &JsonParts::whole());
             assert_eq!(self::value(again.expect("it is JSON").root()), value);
         }
         // Of numbers at the border of what is finite, `serde_json` reads some as the border.

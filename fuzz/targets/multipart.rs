@@ -3,7 +3,7 @@
 #![no_main]
 
 use bytes::Bytes;
-use gateway_body::fact::{Behind, Plain};
+use gateway_body::fact::{FormRemainder, PlainContent};
 use gateway_body::{BodyTransform as _, Document, Member, Questions};
 use gateway_fuzz::ends;
 use http::header::CONTENT_TYPE;
@@ -38,9 +38,9 @@ fn fields() -> HeaderMap {
 
 /// The members of these names; `None` if readers may split the content differently.
 fn members(bytes: &[u8], is_asked: &dyn Fn(&str) -> bool) -> Option<Vec<Member>> {
-    let content = Plain {
+    let content = PlainContent {
         bytes: bytes.to_vec().into(),
-        ..Plain::default()
+        ..PlainContent::default()
     };
     let mut questions = Questions::default();
     questions.members(is_asked);
@@ -56,7 +56,7 @@ fn is_asked(name: &str) -> bool {
 
 /// What passes of content that streams from its first byte; `None` if it is cut off.
 fn streamed(bytes: &[u8], ends: impl IntoIterator<Item = usize>) -> Option<Vec<u8>> {
-    let mut behind = Behind::new(&fields(), b"", Box::new(is_asked))?;
+    let mut behind = FormRemainder::new(&fields(), b"", Box::new(is_asked))?;
     let (mut out, mut start) = (Vec::new(), 0);
     for end in ends {
         let piece = Bytes::copy_from_slice(&bytes[start..end]);

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use gateway_body::fact::{FactValue, Plain};
-use gateway_body::read::{Asked, Protocol, Push};
+use gateway_body::fact::{FactValue, PlainContent};
+use gateway_body::read::{ParsedRequest, Protocol, Push};
 use gateway_body::{Document, Questions};
 use gateway_wire::Cursor;
 use gateway_wire::pkt_line::PktLine;
@@ -50,12 +50,12 @@ fuzz_target!(|bytes: &[u8]| {
 /// The refs of a push by its facts; `None` if they are not read.
 fn refs(bytes: &[u8]) -> Option<BTreeSet<String>> {
     let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(PUSH))]);
-    let content = Plain {
+    let content = PlainContent {
         bytes: bytes.to_vec().into(),
-        ..Plain::default()
+        ..PlainContent::default()
     };
     let questions = Questions::default();
-    let found = Protocol::Git.read(&Asked {
+    let found = Protocol::Git.read(&ParsedRequest {
         method: &Method::POST,
         path: PATH,
         upgrades: false,

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use gateway_body::fact::{FactValue, Plain};
-use gateway_body::read::{Asked, Protocol};
+use gateway_body::fact::{FactValue, PlainContent};
+use gateway_body::read::{ParsedRequest, Protocol};
 use gateway_body::{Document, Questions};
 use graphql_parser::query::{self, Definition, OperationDefinition, Selection, SelectionSet};
 use http::header::CONTENT_TYPE;
@@ -123,14 +123,14 @@ fn sets(protocol: &str, content: &[u8]) -> Option<[BTreeSet<String>; 2]> {
 fn facts(protocol: &str, method: &Method, query: &str, content: &[u8]) -> Vec<Option<FactValue>> {
     let json = HeaderValue::from_static("application/json");
     let fields = HeaderMap::from_iter([(CONTENT_TYPE, json)]);
-    let content = Plain {
+    let content = PlainContent {
         bytes: content.to_vec().into(),
-        ..Plain::default()
+        ..PlainContent::default()
     };
     let protocol: Protocol = protocol.parse().unwrap();
     let mut questions = Questions::default();
     protocol.ask(&mut questions);
-    let found = protocol.read(&Asked {
+    let found = protocol.read(&ParsedRequest {
         method,
         path: "/v1/models/m:x",
         upgrades: false,

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gateway_message::Host;
 use gateway_names::{CredentialName, PolicyId, SessionId};
 use gateway_token::{
-    Caveat, Door, TokenKey, TokenUse, Verified, attenuate, inspect, verify,
+    Caveat, ConnectionEvidence, TokenKey, TokenUse, VerifiedToken, attenuate, inspect, verify,
 };
 use http::Method;
 use libfuzzer_sys::fuzz_target;
@@ -40,7 +40,7 @@ fn caveats(lines: &str) {
     caveats.iter().for_each(spelled);
     let all: Vec<&Caveat> = caveats.iter().collect();
     let Some(all) = minted(&all) else { return };
-    let each: Vec<Verified> = caveats.iter().filter_map(|one| minted(&[one])).collect();
+    let each: Vec<VerifiedToken> = caveats.iter().filter_map(|one| minted(&[one])).collect();
     assert_eq!(admits(&all), each.iter().all(admits), "{caveats:?}");
     for path in ["/", "/repos/octo/one", "/a/../b"] {
         let each = each.iter().all(|one| allows(one, path));
@@ -56,7 +56,7 @@ fn key(number: u8, session: &SessionId) -> Option<TokenKey> {
     Some(TokenKey::derive(&[7; 32], number, session))
 }
 
-fn minted(caveats: &[&Caveat]) -> Option<Verified> {
+fn minted(caveats: &[&Caveat]) -> Option<VerifiedToken> {
     let session = SessionId::new("agent-1").unwrap();
     let end = Caveat::Before(NOW + 60);
     let caveats: Vec<Caveat> = caveats.iter().copied().chain([&end]).cloned().collect();
@@ -64,11 +64,11 @@ fn minted(caveats: &[&Caveat]) -> Option<Verified> {
     Some(verify(token.as_str(), key).unwrap())
 }
 
-fn admits(token: &Verified) -> bool {
+fn admits(token: &VerifiedToken) -> bool {
     let peer = Some([10, 0, 0, 1].into());
     let evidence = &["tag:ci"];
     token
-        .at_connection(&Door {
+        .at_connection(&ConnectionEvidence {
             peer,
             evidence,
             now: NOW,
@@ -76,7 +76,7 @@ fn admits(token: &Verified) -> bool {
         .is_ok()
 }
 
-fn allows(token: &Verified, path: &str) -> bool {
+fn allows(token: &VerifiedToken, path: &str) -> bool {
     let credentials = [CredentialName::new("github").unwrap()];
     let policies = [PolicyId::new("github/read").unwrap()];
     let used = TokenUse {

@@ -3,21 +3,21 @@
 
 use std::time::Duration;
 
-use gateway_audit::{self as audit, Head, Log};
-use gateway_files::{Unfit, UserKind, UserRow, UserTable};
+use gateway_audit::{self as audit, ChainHead, Log};
+use gateway_files::{BadFile, UserKind, UserRow, UserTable};
 
 /// Returns the last known record of a chain.
 ///
 /// # Errors
-/// [`Unfit`] if it cannot be read: a cut end would pass unseen.
-pub fn of(chain: &str) -> Result<Option<Head>, Unfit> {
+/// [`BadFile`] if it cannot be read: a cut end would pass unseen.
+pub fn of(chain: &str) -> Result<Option<ChainHead>, BadFile> {
     let row = table().get(chain)?;
     let text = row.and_then(|row| String::from_utf8(row.content).ok());
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
 /// Stores the last record of a chain. Only a later verification depends on it.
-pub fn keep(chain: &str, head: Head) {
+pub fn keep(chain: &str, head: ChainHead) {
     told(table().put(chain, head.to_string()));
 }
 
@@ -39,7 +39,7 @@ pub fn forget_old(within: Duration) {
     }
 }
 
-fn told(kept: Result<(), Unfit>) {
+fn told(kept: Result<(), BadFile>) {
     if let Err(error) = kept {
         tracing::warn!(%error, "the end of the audit log is not kept apart from it");
     }

@@ -18,22 +18,22 @@ use crate::listen::issuers;
 use crate::process::serving;
 use crate::project::{project, working_directory};
 use crate::reload::generation;
-use crate::reload::source::Applied;
+use crate::reload::source::ReloadOutcome;
 use crate::{Advise as _, App, Code, Context as _, Failure, safe};
-use gateway_config::{Allowed, Hint, state};
+use gateway_config::{Hint, HostPort, state};
 use gateway_control::{
-    About, Control, CreatedSession, MintRequest, MintedToken, Operations, Reloaded, RevocationHits,
-    Unusable, bind_socket,
+    Control, CreatedSession, GatewayInfo, MintRequest, MintedToken, Operations, Reloaded,
+    RevocationHits, Unusable, bind_socket,
 };
 use gateway_files::SocketFile;
-use gateway_grant::{AllowAnswer, AllowRequest, ControlRefusal, Parsed};
+use gateway_grant::{AllowRequest, AllowResponse, ControlRefusal, ParsedHosts};
 use gateway_names::{SecretLabel, SessionId};
 use gateway_server::{ClientEnvironment, chain};
 use gateway_session::{Creation, SessionStatus};
 use gateway_token::PrefixId;
 
 /// The channel for the outcome of each reload.
-pub type TellReload = mpsc::UnboundedSender<Result<Applied, Failure>>;
+pub type TellReload = mpsc::UnboundedSender<Result<ReloadOutcome, Failure>>;
 
 /// The control socket and the metrics port, served until this is dropped.
 pub struct OpenControl {
@@ -155,7 +155,7 @@ fn serve(
 ) -> Result<Option<OpenControl>, Failure> {
     let listener = socket.as_ref().map(SocketFile::listener).transpose();
     let listener = listener.context(NOT_SERVED)?;
-    let about = About {
+    let about = GatewayInfo {
         kind,
         config: app
             .config
@@ -388,7 +388,7 @@ impl Operations for AppOperations {
         })
     }
 
-    async fn rule(&self, asked: AllowRequest) -> Result<AllowAnswer, ControlRefusal> {
+    async fn rule(&self, asked: AllowRequest) -> Result<AllowResponse, ControlRefusal> {
         let app = self.app.clone();
         // A long log takes long to search.
         let find = move || app.grants.rule(&asked, parse_host);
@@ -399,7 +399,7 @@ impl Operations for AppOperations {
         })?
     }
 
-    async fn apply(&self, rule: AllowAnswer) -> Result<AllowAnswer, ControlRefusal> {
+    async fn apply(&self, rule: AllowResponse) -> Result<AllowResponse, ControlRefusal> {
         let apply = |app: Arc<App>| async move {
             let of = granted_for(&app);
             let reload = |rule| async { Ok(app.reload_granting(Some(rule)).await?.generation) };
@@ -424,14 +424,14 @@ fn granted_for(app: &App) -> String {
 }
 
 /// Parses the hosts and the port of a rule.
-pub fn parse_host(text: &str) -> Parsed {
+pub fn parse_host(text: &str) -> ParsedHosts {
     let refused = |hint: Hint| {
         let what = format!("`{}` cannot be allowed", safe(text));
         ControlRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, what)
             .because(hint.why)
             .next(hint.remedy)
     };
-    let allowed = Allowed::parse(text).map_err(refused)?;
+    let allowed = HostPort::parse(text).map_err(refused)?;
     Ok((allowed.host, allowed.port))
 }
 

@@ -9,10 +9,10 @@ use gateway_server::SharedState;
 
 /// The exports of a gateway.
 #[derive(Default)]
-pub struct Exports(Mutex<Running>);
+pub struct Exports(Mutex<RunningExports>);
 
 #[derive(Default)]
-struct Running {
+struct RunningExports {
     /// The exports of the configuration in force.
     live: Vec<Exporter>,
     /// The exports that it no longer has. One without a successor is kept, even when it has ended:
@@ -93,16 +93,16 @@ impl Exports {
 
     /// Ends the exports. All together have a few seconds for what is still to be sent.
     pub fn end(&self) {
-        let over = Running {
+        let over = RunningExports {
             is_over: true,
-            ..Running::default()
+            ..RunningExports::default()
         };
         let mut ended = std::mem::replace(&mut *self.0.lock(), over);
         ended.live.iter_mut().for_each(Exporter::stop);
     }
 }
 
-impl Running {
+impl RunningExports {
     /// Returns the servers of the exports that end.
     fn change(&mut self, config: &Config, ExportChange(mut added): ExportChange) -> Vec<String> {
         let stays = |one: &Exporter| {

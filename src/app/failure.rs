@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use http::StatusCode;
 
 use gateway_config::{ConfigError, Diagnostic, Severity};
-use gateway_files::Unfit;
+use gateway_files::BadFile;
 use gateway_grant::ControlRefusal;
 
 /// Exit codes that do not come from a workload.
@@ -217,8 +217,8 @@ impl From<ControlRefusal> for Failure {
     }
 }
 
-impl From<Unfit> for Failure {
-    fn from(unfit: Unfit) -> Self {
+impl From<BadFile> for Failure {
+    fn from(unfit: BadFile) -> Self {
         let next = unfit.remedy(Path::new("FILE"));
         Self::new(unfit.to_string()).next(next)
     }

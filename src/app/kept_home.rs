@@ -18,8 +18,8 @@ use crate::{Failure, Terminal, safe};
 use gateway_config::state;
 use gateway_files::private_folder;
 use gateway_launch::home_files::HomeFile;
-use gateway_launch::kept::{self, Dropped};
-use gateway_launch::{Kept, MountPlan, Plan, User, exact, removal};
+use gateway_launch::kept::{self, DropReason};
+use gateway_launch::{KeptFolder, LaunchPlan, MountPlan, User, exact, removal};
 
 /// The kept folders of a project's home.
 #[derive(Serialize, Deserialize)]
@@ -43,7 +43,7 @@ impl KeptHome {
     pub fn of(
         profile: Option<&Profile>,
         project: &Path,
-        plan: &Plan,
+        plan: &LaunchPlan,
         shown: &[String],
     ) -> Option<Self> {
         let mut names = profile.map(|profile| profile.keep.clone())?;
@@ -72,7 +72,7 @@ impl KeptHome {
     ///
     /// # Errors
     /// Returns a [`Failure`] if they cannot be created, or would not be private.
-    pub fn prepare(&self, user: User, fresh: bool) -> Result<Vec<Kept>, Failure> {
+    pub fn prepare(&self, user: User, fresh: bool) -> Result<Vec<KeptFolder>, Failure> {
         let failed = |why: String| {
             let place = self.folder.display();
             Failure::new(format!("the agent's home cannot be kept in `{place}`"))
@@ -226,8 +226,8 @@ impl KeptHome {
         };
         for (path, why) in dropped.iter().take(SHOWN) {
             let why = match why {
-                Dropped::Credential => "holds what looks like a credential",
-                Dropped::TooMuch => "is more than is kept",
+                DropReason::Credential => "holds what looks like a credential",
+                DropReason::TooMuch => "is more than is kept",
             };
             let shown = safe(&path.display().to_string());
             note(format!("~/{shown}, which {why}"));
@@ -293,7 +293,7 @@ impl KeptHome {
 
 /// Returns the folder of one kind of kept data for a project: one for the user, and one for each
 /// further user that root runs commands as.
-pub fn place(project: &Path, plan: &Plan, kind: &str) -> Option<PathBuf> {
+pub fn place(project: &Path, plan: &LaunchPlan, kind: &str) -> Option<PathBuf> {
     let granted = state::granted_for(project, None)?;
     let uid = plan.user().uid;
     let name = if rustix::process::geteuid().as_raw() == uid {
@@ -316,10 +316,10 @@ fn copied(names: &[PathBuf], mounts: &MountPlan) -> Vec<PathBuf> {
 }
 
 /// Creates folders of these names that only the command's user can enter.
-pub fn own_folders(folder: &Path, names: &[PathBuf], user: User) -> io::Result<Vec<Kept>> {
+pub fn own_folders(folder: &Path, names: &[PathBuf], user: User) -> io::Result<Vec<KeptFolder>> {
     let make = |name: &PathBuf| {
         let (name, folder) = (name.clone(), folder.join(name));
-        own_folder(&folder, user).map(|()| Kept { name, folder })
+        own_folder(&folder, user).map(|()| KeptFolder { name, folder })
     };
     names.iter().map(make).collect()
 }

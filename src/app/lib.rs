@@ -36,10 +36,10 @@ use tokio::sync::OnceCell;
 
 use crate::exports::Exports;
 use crate::kept_home::KeptHome;
-use crate::listen::listeners::Listening;
+use crate::listen::listeners::LiveListeners;
 use crate::login::captured::SessionLogins;
 use crate::reload::generation;
-use crate::reload::source::{ReadConfig, Reloading, RunsAs};
+use crate::reload::source::{LoadedConfig, ReloadState, RunMode};
 use crate::revocations::KeptRevocations;
 use crate::session::recalled::{OpenedSession, StoredSession};
 use crate::session::store::{Persistence, SessionStore};
@@ -53,7 +53,7 @@ use gateway_launch::JoinSender;
 use gateway_message::Host;
 use gateway_names::{CredentialName, SessionId};
 use gateway_origin::OriginRule;
-use gateway_policy::{Asker, Operators};
+use gateway_policy::{Operators, Requester};
 use gateway_server::{Ids, SharedState, Snapshot, chain};
 use gateway_session::phantom::Phantoms;
 use gateway_session::{Creation, EndReason, Lifetime, Moment, Session, SessionStatus};
@@ -66,13 +66,13 @@ pub struct App {
     /// The settings it was started with. A reload does not change them.
     pub config: Config,
     /// The configuration in force, which a reload starts from.
-    pub reloading: Reloading,
+    pub reloading: ReloadState,
     /// The CAs of live sessions.
     authorities: Mutex<Vec<Weak<SessionCa>>>,
     /// The policies for operators on the control socket.
     pub operators: Arc<ArcSwap<Operators>>,
     /// The listeners of `serve`.
-    pub listening: Listening,
+    pub listening: LiveListeners,
     /// The exports of the log's records.
     pub exports: Exports,
     /// Which sessions outlive the process.
@@ -92,11 +92,11 @@ pub struct App {
 }
 
 /// A session's name and groups, and its owner.
-pub type SessionOf<'a> = (&'a SessionId, &'a [String], Whose<'a>);
+pub type SessionIdentity<'a> = (&'a SessionId, &'a [String], Owner<'a>);
 
 /// The owner of a session.
 #[derive(Clone, Copy)]
-pub enum Whose<'a> {
+pub enum Owner<'a> {
     /// A listener's, or a command's.
     Listener,
     /// A caller's alone.
@@ -105,7 +105,7 @@ pub enum Whose<'a> {
     Operator(&'a Creation),
 }
 
-impl Whose<'_> {
+impl Owner<'_> {
     fn creation(&self) -> Option<&Creation> {
         match self {
             Self::Operator(creation) => Some(creation),
@@ -139,11 +139,11 @@ impl App {
     pub fn new(
         config: Config,
         resolved: ResolvedConfig,
-        runs_as: RunsAs,
+        runs_as: RunMode,
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
         let granted = generation::granted(&config)?;
-        let read = ReadConfig {
+        let read = LoadedConfig {
             sources: generation::sources(&config, &resolved, &granted)?,
             config: Arc::new(config.clone()),
             resolved,
@@ -155,12 +155,12 @@ impl App {
         Ok(Self {
             grants: Grants::new(shared.clone(), files, &granted),
             shared,
-            reloading: Reloading::of(read),
+            reloading: ReloadState::of(read),
             logins: SessionLogins::default(),
             config,
             operators: Arc::new(ArcSwap::from_pointee(Operators::everything())),
             authorities: Mutex::default(),
-            listening: Listening::default(),
+            listening: LiveListeners::default(),
             exports: Exports::default(),
             keeping: Persistence::Nothing,
             kept_home: None,
@@ -208,7 +208,7 @@ impl App {
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
         let snapshot = self.shared.current();
-        let named = [(id, groups, Whose::Listener)];
+        let named = [(id, groups, Owner::Listener)];
         let mut opened = self
             .prepare_and_keep(&snapshot, &self.config, &named)
             .await?;
@@ -226,11 +226,11 @@ impl App {
         &self,
         snapshot: &Snapshot,
         config: &Config,
-        (id, groups, whose): SessionOf<'_>,
+        (id, groups, whose): SessionIdentity<'_>,
     ) -> Result<OpenedSession, Failure> {
         let keeper = self.keeper().await?;
         let mut kept = keeper.recall(id).await?;
-        if let Whose::Caller(_) = whose {
+        if let Owner::Caller(_) = whose {
             kept = kept.of_caller()?;
         }
         let creation = whose.creation().cloned().map(Some);
@@ -260,7 +260,7 @@ impl App {
         &self,
         snapshot: &Snapshot,
         config: &Config,
-        named: &[SessionOf<'_>],
+        named: &[SessionIdentity<'_>],
     ) -> Result<Vec<OpenedSession>, Failure> {
         for _ in 0..TRIES {
             let mut opened = Vec::with_capacity(named.len());
@@ -303,7 +303,7 @@ impl App {
     fn session(
         &self,
         config: &Config,
-        (id, groups, whose): SessionOf<'_>,
+        (id, groups, whose): SessionIdentity<'_>,
         phantoms: Phantoms,
         kept: &StoredSession,
     ) -> Arc<Session> {
@@ -366,7 +366,7 @@ impl App {
         let is_reached = Arc::new(move |host: &Host| {
             let snapshot = shared.look();
             let policies = snapshot.policies.generation();
-            let asker = Asker::of(&asks, caller.as_deref(), policies.number());
+            let asker = Requester::of(&asks, caller.as_deref(), policies.number());
             policies.may_resolve(asker.principal(), host)
         });
         let ca = SessionCa::again(session.id(), &settings, kept.ca().as_ref(), is_reached)
@@ -499,7 +499,7 @@ fn unissued(what: String, error: &IssueFailure) -> Failure {
     Failure::new(what).because(chain(error)).next(next)
 }
 
-fn log(config: &Config, runs_as: RunsAs) -> Result<Log, Failure> {
+fn log(config: &Config, runs_as: RunMode) -> Result<Log, Failure> {
     let path = match &config.audit.path {
         Some(path) => path.clone(),
         None => default_log(runs_as)?,
@@ -524,15 +524,15 @@ pub fn log_settings(config: &Config, path: PathBuf) -> audit::Settings {
 
 /// Returns a new path for each run, since one process writes one chain. The logs of `serve` have
 /// their own names, because `exec` removes old logs of `exec`.
-fn default_log(runs_as: RunsAs) -> Result<PathBuf, Failure> {
+fn default_log(runs_as: RunMode) -> Result<PathBuf, Failure> {
     let directory = config::state::audit_directory().ok_or_else(|| {
         Failure::no_state_folder("there is no place for the audit log")
             .next("name one: `--audit FILE`")
     })?;
     let now = time::OffsetDateTime::now_utc();
     let prefix = match runs_as {
-        RunsAs::Serve => "serve-",
-        RunsAs::Exec => "",
+        RunMode::Serve => "serve-",
+        RunMode::Exec => "",
     };
     let name = format!(
         "{prefix}{}{:02}{:02}T{:02}{:02}{:02}-{}.jsonl",

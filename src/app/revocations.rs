@@ -13,7 +13,7 @@ use gateway_config::Config;
 use gateway_control::RevocationHits;
 use gateway_credential::login::{LoginPlace, TokenKind, file};
 use gateway_credential::{ReferenceMalformed, RevokedSecrets, SecretRef, preset, variable_name};
-use gateway_files::{self as files, Unfit};
+use gateway_files::{self as files, BadFile};
 use gateway_names::SecretLabel;
 use gateway_server::SharedState;
 use gateway_state::{FingerprintKey, KnownOfSecret, RevokedFile, RevokedSecret};
@@ -316,7 +316,7 @@ fn tokens_of(login: &str, key: &FingerprintKey) -> Vec<String> {
 const ROUNDS: usize = 4;
 
 /// Returns the failure that the file of revocations cannot be used.
-pub fn unusable(file: &RevokedFile, unfit: &Unfit) -> Failure {
+pub fn unusable(file: &RevokedFile, unfit: &BadFile) -> Failure {
     let path = file.path().display();
     let what = format!("what is revoked cannot be read or kept in {path}");
     Failure::of(what, unfit).next("mend that file or its folder: every gateway of yours reads it")

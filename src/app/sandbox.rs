@@ -10,7 +10,7 @@ use crate::login::{login_files, run_logins};
 use crate::process::serving;
 use crate::process::signals::Signals;
 use crate::reload::generation::EXEC;
-use crate::reload::source::Applied;
+use crate::reload::source::ReloadOutcome;
 use crate::settings::seeds::Seed;
 use crate::{App, Context as _, Failure, Terminal, control};
 use gateway_config::state;
@@ -19,14 +19,14 @@ use gateway_intercept::{SessionCa, serve_tcp, serve_udp};
 use gateway_launch::enroll::{GatewayEnd, Listeners, Ready};
 use gateway_launch::home_files::HomeFile;
 use gateway_launch::repository::RepositoryCheck;
-use gateway_launch::{First, JoinSender};
+use gateway_launch::{FirstProcess, JoinSender};
 use gateway_names::{SYSTEM_BUNDLES, SessionId};
 use gateway_server::{ListenerMode, SessionListener, Worker, chain};
 use gateway_session::Session;
 
 /// Reports the outcome of a reload after a file changed. The terminal belongs to the command, so
 /// only a refusal is shown.
-pub fn tell(outcome: Result<Applied, Failure>) {
+pub fn tell(outcome: Result<ReloadOutcome, Failure>) {
     match outcome {
         Ok(applied) => tracing::info!("{applied}"),
         Err(failure) => tracing::error!("{failure}"),
@@ -38,7 +38,7 @@ pub async fn start(
     gateway: &GatewayEnd,
     app: &Arc<App>,
     check: &mut Option<RepositoryCheck>,
-) -> Result<(First, Arc<Worker>, Option<control::OpenControl>), Failure> {
+) -> Result<(FirstProcess, Arc<Worker>, Option<control::OpenControl>), Failure> {
     let id = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
     // This precedes the issue of phantoms, which may renew a login.
     app.revocations.begin(&app.shared, &app.config)?;
@@ -60,7 +60,7 @@ pub async fn start(
     // The launcher needs longer to create the sandbox than the setup so far, so wait for it only
     // now.
     let (hello, mut listeners) = gateway.hello().context("the launcher went")?;
-    let first = First::of(hello.pid).context("the sandbox went")?;
+    let first = FirstProcess::of(hello.pid).context("the sandbox went")?;
     ports.serve(&worker, &session, &hello, &mut listeners)?;
     serve_network(app, &worker, &session, &ca, listeners)?;
     // Exports start before anything can reload.
@@ -68,7 +68,7 @@ pub async fn start(
     let control = control::bind(app, "exec")?.serve(app, None)?;
     *check = RepositoryCheck::adopt(std::io::stdout());
     if let Some(check) = check {
-        let sandbox = First::of(hello.pid).context("the sandbox went")?;
+        let sandbox = FirstProcess::of(hello.pid).context("the sandbox went")?;
         check
             .begin(move || sandbox.kill())
             .context("the projects cannot be watched")?;

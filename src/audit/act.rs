@@ -4,7 +4,7 @@ use super::error::Error;
 use super::log::Log;
 use super::record::Record;
 use super::texts::show;
-use super::words::Decision;
+use super::words::AuditDecision;
 use gateway_names::SessionId;
 
 /// An operator's act, or attempt, through the control socket.
@@ -19,7 +19,7 @@ pub struct Act<'a> {
     /// What else the act concerned, such as a policy; never a secret, a phantom or content.
     pub subject: &'a str,
     /// Whether the operator was allowed to act.
-    pub decision: Decision,
+    pub decision: AuditDecision,
     /// Whether the act was not done after all. It also has an earlier record, from before.
     pub failed: bool,
 }
@@ -63,7 +63,7 @@ mod tests {
             operator: "uid:1000",
             session: Some(&session),
             subject: "",
-            decision: Decision::Allow,
+            decision: AuditDecision::Allow,
             failed: false,
         })
         .unwrap();

@@ -31,7 +31,7 @@ pub struct StoredLog {
 
 /// The limits within which a folder's logs are kept. Without a limit, all are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Keep {
+pub struct Retention {
     /// Logs that were written within this time.
     pub within: Option<Duration>,
     /// The newest logs that take this many bytes together.
@@ -42,7 +42,7 @@ pub struct Keep {
 
 /// The outcome of a removal.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Pruned {
+pub struct PruneReport {
     /// The logs that were removed, or would be, the newest first.
     pub removed: Vec<StoredLog>,
     /// Bytes of the kept logs that a crash had left reserved, and that were given back.
@@ -88,8 +88,8 @@ fn stored_but(folder: &Path, left_out: impl Fn(&Path) -> bool) -> Result<Vec<Sto
 ///
 /// # Errors
 /// As [`stored`].
-pub fn prune(folder: &Path, keep: Keep, dry: bool) -> Result<Pruned, Error> {
-    let mut pruned = Pruned::default();
+pub fn prune(folder: &Path, keep: Retention, dry: bool) -> Result<PruneReport, Error> {
+    let mut pruned = PruneReport::default();
     let (mut bytes, now) = (0, SystemTime::now());
     let logs = stored_but(folder, |path| keep.keeps_as_it_is(path, now))?;
     if logs.is_empty() {
@@ -126,7 +126,7 @@ pub fn prune(folder: &Path, keep: Keep, dry: bool) -> Result<Pruned, Error> {
     Ok(pruned)
 }
 
-impl Keep {
+impl Retention {
     /// Whether a log needs neither removal nor repair. Does not open it: there are many logs, and
     /// each `exec` checks all.
     fn keeps_as_it_is(self, path: &Path, now: SystemTime) -> bool {

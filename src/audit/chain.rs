@@ -20,16 +20,16 @@ pub(super) type HexHash = [u8; 64];
 ///
 /// If you keep a copy elsewhere, no change to that record or an earlier one goes unnoticed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Head {
+pub struct ChainHead {
     pub(super) seq: u64,
     pub(super) hash: HexHash,
 }
 
 /// The place of a sealed line in the chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Link<'a> {
+pub(super) struct ChainLink<'a> {
     /// The record's own number and hash.
-    pub(super) head: Head,
+    pub(super) head: ChainHead,
     /// The hash of the record before it.
     pub(super) prev: &'a [u8],
     /// The record's kind.
@@ -56,9 +56,9 @@ pub enum LinkBroken {
 /// The error for a text that is not `SEQ:HASH`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a head is `SEQ:HASH`, a number and 64 lower-case hexadecimal digits")]
-pub struct HeadMalformed(());
+pub struct ChainHeadMalformed(());
 
-impl Head {
+impl ChainHead {
     /// The head with this hash; `None` if the hash is malformed.
     pub(super) fn new(seq: u64, hash: &str) -> Option<Self> {
         let hash = hex_hash(hash.as_bytes())?;
@@ -76,32 +76,32 @@ impl Head {
     }
 }
 
-impl fmt::Display for Head {
+impl fmt::Display for ChainHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.seq, self.hash())
     }
 }
 
-impl fmt::Debug for Head {
+impl fmt::Debug for ChainHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl FromStr for Head {
-    type Err = HeadMalformed;
+impl FromStr for ChainHead {
+    type Err = ChainHeadMalformed;
 
-    fn from_str(text: &str) -> Result<Self, HeadMalformed> {
-        let (seq, hash) = text.split_once(':').ok_or(HeadMalformed(()))?;
-        let seq = seq.parse().map_err(|_| HeadMalformed(()))?;
-        Self::new(seq, hash).ok_or(HeadMalformed(()))
+    fn from_str(text: &str) -> Result<Self, ChainHeadMalformed> {
+        let (seq, hash) = text.split_once(':').ok_or(ChainHeadMalformed(()))?;
+        let seq = seq.parse().map_err(|_| ChainHeadMalformed(()))?;
+        Self::new(seq, hash).ok_or(ChainHeadMalformed(()))
     }
 }
 
 /// Appends one sealed line to `out` and returns its head.
 ///
 /// `record` must be a JSON object that begins with `"kind"`.
-pub(super) fn seal(out: &mut Vec<u8>, before: Option<Head>, record: &[u8]) -> Head {
+pub(super) fn seal(out: &mut Vec<u8>, before: Option<ChainHead>, record: &[u8]) -> ChainHead {
     let seq = before.map_or(0, |head| head.seq + 1);
     let start = out.len();
     out.extend_from_slice(OPENING);
@@ -114,14 +114,14 @@ pub(super) fn seal(out: &mut Vec<u8>, before: Option<Head>, record: &[u8]) -> He
     out.extend_from_slice(HASH);
     out.extend_from_slice(&hash);
     out.extend_from_slice(CLOSING);
-    Head { seq, hash }
+    ChainHead { seq, hash }
 }
 
 /// Checks one line, including its line feed, against its own hash.
 ///
 /// # Errors
 /// [`LinkBroken`] if any byte differs from what was sealed.
-pub(super) fn unseal(line: &[u8]) -> Result<Link<'_>, LinkBroken> {
+pub(super) fn unseal(line: &[u8]) -> Result<ChainLink<'_>, LinkBroken> {
     if line.last() != Some(&b'\n') {
         return Err(LinkBroken::Unterminated);
     }
@@ -152,8 +152,8 @@ pub(super) fn unseal(line: &[u8]) -> Result<Link<'_>, LinkBroken> {
         .iter()
         .position(|&byte| byte == b'"')
         .ok_or(LinkBroken::Malformed)?;
-    Ok(Link {
-        head: Head {
+    Ok(ChainLink {
+        head: ChainHead {
             seq,
             hash: computed,
         },
@@ -220,7 +220,7 @@ mod tests {
             "x:y",
             &head.to_string().to_uppercase().replace('A', "G"),
         ] {
-            assert!(wrong.parse::<Head>().is_err(), "{wrong}");
+            assert!(wrong.parse::<ChainHead>().is_err(), "{wrong}");
         }
     }
 

@@ -14,7 +14,7 @@ use super::chain::MAX_LINE_BYTES;
 use super::error::Error;
 use super::private::{is_at, lock, lock_at, opening, options, private_directory, private_file};
 use super::scan::{Scan, scan};
-use super::sink::{Durable, Short, Sink, write_counted};
+use super::sink::{ShortWrite, Sink, SyncTarget, write_counted};
 
 /// The file that the log appends to. A lock on it keeps other processes out, and shows them that
 /// the log is in use.
@@ -22,7 +22,7 @@ pub(super) struct LogFile {
     path: PathBuf,
     file: Arc<File>,
     directory: Arc<File>,
-    retired: Vec<Arc<dyn Durable>>,
+    retired: Vec<Arc<dyn SyncTarget>>,
     position: u64,
     first_seq: u64,
     rotate_bytes: u64,
@@ -69,7 +69,7 @@ impl LogFile {
         Arc::clone(&self.directory)
     }
 
-    fn current(&self) -> Arc<dyn Durable> {
+    fn current(&self) -> Arc<dyn SyncTarget> {
         Arc::new(OnDisk {
             file: Arc::clone(&self.file),
             path: self.path.clone(),
@@ -129,7 +129,7 @@ pub(super) fn give_back(file: &File) -> io::Result<()> {
 }
 
 impl Sink for LogFile {
-    fn append(&mut self, bytes: &[u8]) -> Result<(), Short> {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), ShortWrite> {
         let done = write_counted(&*self.file, bytes);
         self.position += done
             .as_ref()
@@ -204,7 +204,7 @@ impl Sink for LogFile {
         Ok(())
     }
 
-    fn durable(&mut self) -> Vec<Arc<dyn Durable>> {
+    fn durable(&mut self) -> Vec<Arc<dyn SyncTarget>> {
         let current = self.current();
         self.retired.drain(..).chain([current]).collect()
     }
@@ -215,7 +215,7 @@ struct OnDisk {
     path: PathBuf,
 }
 
-impl Durable for OnDisk {
+impl SyncTarget for OnDisk {
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
@@ -228,7 +228,7 @@ impl Durable for OnDisk {
 /// A directory. Its entries must survive a power loss as well as the files they name.
 struct Directory(Arc<File>);
 
-impl Durable for Directory {
+impl SyncTarget for Directory {
     fn sync(&self) -> io::Result<()> {
         self.0.sync_all()
     }

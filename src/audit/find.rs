@@ -11,7 +11,7 @@ use gateway_names::ExchangeId;
 
 /// The records that a log holds about one exchange.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Found {
+pub struct ExchangeEntry {
     /// The file that holds the record.
     pub file: PathBuf,
     /// The record's line number; the first line is 1.
@@ -31,7 +31,7 @@ pub struct Found {
 ///
 /// # Errors
 /// [`Error::Open`] for the first file that cannot be read.
-pub fn find(paths: &[PathBuf], id: ExchangeId) -> Result<Option<Found>, Error> {
+pub fn find(paths: &[PathBuf], id: ExchangeId) -> Result<Option<ExchangeEntry>, Error> {
     let mark = [b"\"id\":\"".as_slice(), &id.to_hex(), b"\""].concat();
     let finder = memchr::memmem::Finder::new(&mark);
     let (mut exchange, mut end, mut again) = (None, None, 0);
@@ -48,7 +48,7 @@ pub fn find(paths: &[PathBuf], id: ExchangeId) -> Result<Option<Found>, Error> {
             None
         })?;
     }
-    Ok(exchange.map(|(file, line, exchange)| Found {
+    Ok(exchange.map(|(file, line, exchange)| ExchangeEntry {
         file,
         line,
         exchange,

@@ -12,18 +12,18 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::watch;
 
-use super::chain::Head;
+use super::chain::ChainHead;
 use super::error::Error;
 use super::file::LogFile;
-use super::lasting::Lasting;
 use super::record::{Record, Word};
 use super::refusals::{RefusalStop, Refusals};
 use super::scan::Scan;
-use super::share::{Account, Allowance, FreeSpace};
-use super::shared::{Durability, Promise, Shared, keep_synced};
+use super::share::{Allowance, FreeSpace, Usage};
+use super::shared::{Durability, LogState, WriteSettings, keep_synced};
 use super::sink::Sink;
+use super::sync_state::SyncState;
 use super::texts::show;
-use super::writer::{Flushed, Queued, Writer};
+use super::writer::{FlushOutcome, QueuedRecord, Writer};
 use gateway_names::{ExchangeId, ReasonCode, SessionId, User};
 
 /// Where the log is and how durable it is: the audit section of the configuration.
@@ -57,7 +57,7 @@ pub struct Event<'a> {
 
 /// Callers that a listener refused for the same cause as an earlier one.
 #[derive(Clone, Copy, Debug)]
-pub struct RefusedAgain<'a> {
+pub struct RepeatedRefusals<'a> {
     /// The exchange of the earlier caller, which has a record of its own.
     pub first: ExchangeId,
     /// How they connected.
@@ -83,7 +83,7 @@ pub struct Log(Arc<Handle>);
 struct Handle {
     /// The file; `None` in a test's memory.
     path: Option<PathBuf>,
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     syncing: Option<JoinHandle<()>>,
     /// Whether the log has its last record.
     closed: AtomicBool,
@@ -124,7 +124,7 @@ impl Log {
     /// path stays.
     pub fn change(&self, settings: &Settings) {
         let shared = &self.0.shared;
-        *shared.promise.write() = Promise {
+        *shared.promise.write() = WriteSettings {
             sync: settings.sync,
             allowance: settings.allowance,
         };
@@ -147,7 +147,7 @@ impl Log {
     /// detected.
     ///
     /// `None` only if the chain's first record has not been written yet.
-    pub fn head(&self) -> Option<Head> {
+    pub fn head(&self) -> Option<ChainHead> {
         self.0.shared.lock().head
     }
 
@@ -187,7 +187,7 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::event`].
-    pub fn refused_again(&self, of: RefusedAgain<'_>) -> Result<(), Error> {
+    pub fn refused_again(&self, of: RepeatedRefusals<'_>) -> Result<(), Error> {
         let record = Record {
             id: Some(of.first.to_string().into()),
             entry: Some(of.entry.into()),
@@ -205,13 +205,13 @@ impl Log {
     }
 
     /// Whether a session may write one more record.
-    pub(super) fn admit(&self, account: &Account, now: Instant) -> Result<(), Error> {
+    pub(super) fn admit(&self, account: &Usage, now: Instant) -> Result<(), Error> {
         let shared = &self.0.shared;
         account.admit(shared.promise.read().allowance, &shared.disk, now)
     }
 
     /// Charges a session for written bytes.
-    pub(super) fn charge(&self, account: &Account, bytes: u64) {
+    pub(super) fn charge(&self, account: &Usage, bytes: u64) {
         account.charge(bytes, &self.0.shared.disk);
     }
 
@@ -223,7 +223,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Write`], [`Error::Unsynced`]: the count is kept for the next call.
-    pub fn tell_suppressed(&self, session: &SessionId, account: &Account) -> Result<(), Error> {
+    pub fn tell_suppressed(&self, session: &SessionId, account: &Usage) -> Result<(), Error> {
         let count = account.take_suppressed();
         if count == 0 {
             return Ok(());
@@ -246,12 +246,12 @@ impl Log {
     }
 
     /// Adds a record to the next write. [`Log::flushed`] returns the outcome.
-    pub(super) fn queue(&self, record: &Record, refuses: bool) -> Result<Queued, Error> {
+    pub(super) fn queue(&self, record: &Record, refuses: bool) -> Result<QueuedRecord, Error> {
         self.0.shared.with(|writer| writer.queue(record, refuses))
     }
 
     /// The outcome of a queued record. If it is not written yet, writes all queued records.
-    pub(super) fn flushed<'a>(&self, queued: &'a Queued) -> &'a Flushed {
+    pub(super) fn flushed<'a>(&self, queued: &'a QueuedRecord) -> &'a FlushOutcome {
         if queued.flushed.get().is_none() {
             self.0.shared.with(Writer::flush);
         }
@@ -316,14 +316,14 @@ impl Log {
             _ => "resume",
         };
         let writer = Writer::new(sink, chain, past.head, past.torn);
-        let (lasting, _) = watch::channel(Lasting::default());
-        let shared = Arc::new(Shared {
+        let (lasting, _) = watch::channel(SyncState::default());
+        let shared = Arc::new(LogState {
             writer: Mutex::new(writer),
             promised: AtomicU64::new(0),
             room: AtomicU64::new(0),
             wake: Condvar::new(),
             lasting,
-            promise: RwLock::new(Promise { sync, allowance }),
+            promise: RwLock::new(WriteSettings { sync, allowance }),
             disk,
             unrecorded: Arc::default(),
         });

@@ -11,7 +11,7 @@ use super::record::Record;
 use super::scan::Scan;
 use super::share::{Allowance, FreeSpace};
 use super::shared::Durability;
-use super::sink::{Durable, Short, Sink};
+use super::sink::{ShortWrite, Sink, SyncTarget};
 
 impl Log {
     /// Creates a log in memory, and a view through which a test reads it.
@@ -86,7 +86,7 @@ impl Memory {
 }
 
 impl Sink for Memory {
-    fn append(&mut self, bytes: &[u8]) -> Result<(), Short> {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), ShortWrite> {
         let mut contents = self.contents();
         contents.writes += 1;
         let room = contents.room.map_or(bytes.len(), |end| {
@@ -94,7 +94,7 @@ impl Sink for Memory {
         });
         contents.bytes.extend_from_slice(&bytes[..room]);
         if room < bytes.len() {
-            return Err(Short {
+            return Err(ShortWrite {
                 written: room,
                 cause: io::ErrorKind::StorageFull.into(),
             });
@@ -134,12 +134,12 @@ impl Sink for Memory {
 
     fn rotate_at(&mut self, _bytes: u64) {}
 
-    fn durable(&mut self) -> Vec<Arc<dyn Durable>> {
+    fn durable(&mut self) -> Vec<Arc<dyn SyncTarget>> {
         vec![Arc::new(self.clone())]
     }
 }
 
-impl Durable for Memory {
+impl SyncTarget for Memory {
     fn sync(&self) -> io::Result<()> {
         let mut contents = self.contents();
         contents.syncs += 1;

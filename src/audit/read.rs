@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::chain::{Head, MAX_LINE_BYTES, unseal};
+use super::chain::{ChainHead, MAX_LINE_BYTES, unseal};
 use super::error::Error;
 use super::file::files;
 use super::private::opening;
@@ -73,7 +73,7 @@ impl Follower {
     ///
     /// # Errors
     /// [`Error::Open`] if a file cannot be read.
-    pub fn behind(path: &Path, head: Head) -> Result<Option<Self>, Error> {
+    pub fn behind(path: &Path, head: ChainHead) -> Result<Option<Self>, Error> {
         steady(path, |all| {
             for one in all.iter().rev() {
                 let mut file = open(one)?;
@@ -191,7 +191,7 @@ fn first_of(path: &Path) -> Option<u64> {
 }
 
 /// Where a record of a file ends; `None` if the file does not have it.
-fn end_of(mut file: &File, head: Head) -> io::Result<Option<u64>> {
+fn end_of(mut file: &File, head: ChainHead) -> io::Result<Option<u64>> {
     file.rewind()?;
     // Only lines with the hash's digits are hashed.
     let digits = memchr::memmem::Finder::new(head.hash());

@@ -9,7 +9,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 use smol_str::SmolStr;
 
-use super::chain::Head;
+use super::chain::ChainHead;
 use super::encode::{Object, Value, timestamp};
 use super::words::Phase;
 
@@ -109,15 +109,15 @@ Record {
     /// Generation of the policy set.
     generation: Option<u64>,
     /// Credentials lent.
-    lent: Vec<Injected>,
+    lent: Vec<Injection>,
     /// How many loans are not shown.
     lent_more: Option<u64>,
     /// Credential that no policy lent, and where it was.
-    unlent: Option<Injected>,
+    unlent: Option<Injection>,
     /// Credential for which the exchange was refused, and where it or its phantom was.
-    misplaced: Option<Injected>,
+    misplaced: Option<Injection>,
     /// Credentials whose phantoms the content has outside of their places.
-    noted: Vec<Injected>,
+    noted: Vec<Injection>,
     /// How many of these are not shown.
     noted_more: Option<u64>,
     /// Address of the connection to the origin.
@@ -214,8 +214,8 @@ impl Record {
     }
 
     /// The number and the hash of a record that was read; `None` if it is not placed in a chain.
-    pub fn head(&self) -> Option<Head> {
-        Head::new(self.seq, &self.hash)
+    pub fn head(&self) -> Option<ChainHead> {
+        ChainHead::new(self.seq, &self.hash)
     }
 }
 
@@ -233,21 +233,21 @@ impl Serialize for Record {
 /// A credential of an exchange, and where it was.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Injected {
+pub struct Injection {
     /// The credential's name.
     pub credential: Text,
     /// Where the secret was put, or the phantom was seen.
     pub place: Text,
 }
 
-impl Injected {
+impl Injection {
     pub(super) fn new(credential: &CredentialName, place: Text) -> Self {
         let credential = credential.as_str().into();
         Self { credential, place }
     }
 }
 
-impl Value for Injected {
+impl Value for Injection {
     fn is_unset(&self) -> bool {
         false
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::chain::{Head, Link, MAX_LINE_BYTES, unseal};
+use super::chain::{ChainHead, ChainLink, MAX_LINE_BYTES, unseal};
 use super::error::Error;
 use super::private::opening;
 use super::record::Record;
@@ -49,7 +49,7 @@ pub(super) struct Scan {
     /// The number of the file's first record.
     pub(super) first_seq: Option<u64>,
     /// The last valid record.
-    pub(super) head: Option<Head>,
+    pub(super) head: Option<ChainHead>,
     /// The bytes after the last valid record.
     pub(super) torn: Option<Torn>,
     /// The file's length in bytes.
@@ -111,7 +111,7 @@ impl<R: Read> Lines<R> {
 
 impl Piece<'_> {
     /// The line's place in the chain; `None` if it does not match its hash.
-    pub(super) fn link(&self) -> Option<Link<'_>> {
+    pub(super) fn link(&self) -> Option<ChainLink<'_>> {
         unseal(self.bytes).ok().filter(|_| self.at_start)
     }
 
@@ -199,7 +199,7 @@ fn beginning(file: &File) -> io::Result<(Option<String>, Option<u64>)> {
     Ok((chain, first_seq))
 }
 
-fn last_line(file: &File, len: u64) -> io::Result<Option<Head>> {
+fn last_line(file: &File, len: u64) -> io::Result<Option<ChainHead>> {
     let from = len.saturating_sub(MAX_LINE_BYTES as u64);
     let mut window = Vec::new();
     rewound(file, from)?

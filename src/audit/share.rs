@@ -31,13 +31,13 @@ impl Default for Allowance {
 
 /// What one session has written, and how many of its exchanges were refused without a record.
 #[derive(Debug, Default)]
-pub struct Account {
-    written: Mutex<Written>,
+pub struct Usage {
+    written: Mutex<LeakyBucket>,
     suppressed: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Written {
+struct LeakyBucket {
     /// Bytes that have not drained yet.
     level: u64,
     drained: Option<Instant>,
@@ -46,8 +46,8 @@ struct Written {
     since: u64,
 }
 
-impl Account {
-    fn written(&self) -> MutexGuard<'_, Written> {
+impl Usage {
+    fn written(&self) -> MutexGuard<'_, LeakyBucket> {
         self.written.lock()
     }
 
@@ -66,7 +66,7 @@ impl Account {
         if written.level >= allowance.burst {
             return Err(Error::OverRate);
         }
-        let over = |written: &mut Written| written.in_shortage(disk.shortage()) > disk.free();
+        let over = |written: &mut LeakyBucket| written.in_shortage(disk.shortage()) > disk.free();
         if over(&mut written) {
             // The known free space may be a second old.
             disk.look();
@@ -97,7 +97,7 @@ impl Account {
     }
 }
 
-impl Written {
+impl LeakyBucket {
     fn drain(&mut self, allowance: Allowance, now: Instant) {
         let passed = self.drained.map(|then| now.saturating_duration_since(then));
         let drained = passed.map_or(0, |passed| {
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_session_writes_a_burst_and_then_its_rate() {
-        let (account, disk, start) = (Account::default(), FreeSpace::of(None), Instant::now());
+        let (account, disk, start) = (Usage::default(), FreeSpace::of(None), Instant::now());
         let write = |after: u64| {
             let now = start + Duration::from_millis(after);
             let mut count = 0;
@@ -229,10 +229,10 @@ mod tests {
             per_second: 1,
         };
         let (disk, now) = (FreeSpace::of(None), Instant::now());
-        let (greedy, modest) = (Account::default(), Account::default());
+        let (greedy, modest) = (Usage::default(), Usage::default());
         let mut free = 10_000;
         let size = 16_000;
-        let fill = |account: &Account, free: &mut u64| {
+        let fill = |account: &Usage, free: &mut u64| {
             let mut count = 0;
             while *free >= 10 && account.admit(plenty, &disk, now).is_ok() {
                 account.charge(10, &disk);

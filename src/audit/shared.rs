@@ -9,8 +9,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use tokio::sync::watch;
 
-use super::lasting::Lasting;
 use super::share::{Allowance, FreeSpace};
+use super::sync_state::SyncState;
 use super::writer::Writer;
 
 /// When records reach the disk. With either choice, a crash of the process loses none.
@@ -24,12 +24,12 @@ pub enum Durability {
 }
 
 /// The log's promises about records, which may change while it is open.
-pub(super) struct Promise {
+pub(super) struct WriteSettings {
     pub(super) sync: Durability,
     pub(super) allowance: Allowance,
 }
 
-pub(super) struct Shared {
+pub(super) struct LogState {
     pub(super) writer: Mutex<Writer>,
     /// Bytes promised to exchanges in progress.
     pub(super) promised: AtomicU64,
@@ -37,14 +37,14 @@ pub(super) struct Shared {
     /// writes.
     pub(super) room: AtomicU64,
     pub(super) wake: Condvar,
-    pub(super) lasting: watch::Sender<Lasting>,
-    pub(super) promise: RwLock<Promise>,
+    pub(super) lasting: watch::Sender<SyncState>,
+    pub(super) promise: RwLock<WriteSettings>,
     pub(super) disk: FreeSpace,
     /// Each exchange that has no record yet holds a clone.
     pub(super) unrecorded: Arc<()>,
 }
 
-impl Shared {
+impl LogState {
     /// Takes the lock. If a thread panicked while holding it, the chain is either whole or known to
     /// be torn.
     pub(super) fn lock(&self) -> MutexGuard<'_, Writer> {
@@ -72,7 +72,7 @@ impl Shared {
 /// Syncs what was written, until the log closes.
 ///
 /// With [`Durability::Always`], each round covers all records written during the round before.
-pub(super) fn keep_synced(shared: &Shared) {
+pub(super) fn keep_synced(shared: &LogState) {
     let mut writer = shared.lock();
     loop {
         while !writer.dirty && !writer.closing && !writer.unsynced {

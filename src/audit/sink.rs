@@ -8,7 +8,7 @@ use super::error::Error;
 /// Accepts sealed lines, in order, from one writer.
 pub(super) trait Sink: Send {
     /// Appends all the bytes.
-    fn append(&mut self, bytes: &[u8]) -> Result<(), Short>;
+    fn append(&mut self, bytes: &[u8]) -> Result<(), ShortWrite>;
 
     /// The offset of the next byte.
     fn position(&self) -> u64;
@@ -34,11 +34,11 @@ pub(super) trait Sink: Send {
     fn rotate_at(&mut self, bytes: u64);
 
     /// The files and folders to sync, in order, to make everything appended so far durable.
-    fn durable(&mut self) -> Vec<Arc<dyn Durable>>;
+    fn durable(&mut self) -> Vec<Arc<dyn SyncTarget>>;
 }
 
 /// Something that another thread can sync to the disk.
-pub(super) trait Durable: Send + Sync {
+pub(super) trait SyncTarget: Send + Sync {
     /// Returns once everything written before the call survives a power loss.
     fn sync(&self) -> io::Result<()>;
 
@@ -47,26 +47,26 @@ pub(super) trait Durable: Send + Sync {
 }
 
 /// A write that stopped partway.
-pub(super) struct Short {
+pub(super) struct ShortWrite {
     /// How many bytes were written before the failure.
     pub(super) written: usize,
     pub(super) cause: io::Error,
 }
 
 /// Writes all the bytes. On failure, reports how many were written.
-pub(super) fn write_counted(mut out: impl Write, bytes: &[u8]) -> Result<(), Short> {
+pub(super) fn write_counted(mut out: impl Write, bytes: &[u8]) -> Result<(), ShortWrite> {
     let mut written = 0;
     while written < bytes.len() {
         match out.write(&bytes[written..]) {
             Ok(0) => {
-                return Err(Short {
+                return Err(ShortWrite {
                     written,
                     cause: io::ErrorKind::WriteZero.into(),
                 });
             }
             Ok(taken) => written += taken,
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
-            Err(cause) => return Err(Short { written, cause }),
+            Err(cause) => return Err(ShortWrite { written, cause }),
         }
     }
     Ok(())

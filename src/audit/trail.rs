@@ -8,16 +8,16 @@ use http::Version;
 
 use super::error::Error;
 use super::log::Log;
-use super::noted::Noted;
-use super::record::{Injected, Record, Text, Word};
+use super::record::{Injection, Record, Text, Word};
 use super::redact::Redact;
-use super::share::Account;
+use super::seen_credentials::SeenCredentials;
+use super::share::Usage;
 use super::texts::{
     MOST_LISTED, MOST_METHOD, MOST_NAMES, MOST_PATH, is_trace, kept, listed, most_bytes, parameter,
     push, show, texts,
 };
-use super::words::{Decision, End, Length, Outcome, Phase, protocol_name};
-use super::writer::Queued;
+use super::words::{AuditDecision, ExchangeEnd, Length, Outcome, Phase, protocol_name};
+use super::writer::QueuedRecord;
 use gateway_names::{CredentialName, ExchangeId, PolicyId, ReasonCode, SessionId, User};
 
 /// Builds the record of one exchange.
@@ -36,7 +36,7 @@ pub struct Trail {
 struct Draft {
     record: Record,
     redact: Option<Arc<dyn Redact>>,
-    noted: Option<Arc<Noted>>,
+    noted: Option<Arc<SeenCredentials>>,
     phase: Phase,
     began: Instant,
     stage: Stage,
@@ -49,7 +49,7 @@ enum Stage {
     /// Nothing is written yet.
     Open,
     /// The record is written together with others that are ready at the same time.
-    Queued(Length, Queued),
+    Queued(Length, QueuedRecord),
     /// The record is written; the content may still be in transit.
     Answered(Length),
     /// The log rejected the record: the client gets 503.
@@ -210,7 +210,7 @@ impl Trail {
     }
 
     /// Notes policy's decision, the policies behind it and their generation.
-    pub fn decide(&mut self, decision: Decision, policies: &Arc<[PolicyId]>, generation: u64) {
+    pub fn decide(&mut self, decision: AuditDecision, policies: &Arc<[PolicyId]>, generation: u64) {
         self.draft.record.decision = Some(decision.as_str().into());
         self.draft.record.generation = Some(generation);
         (self.draft.record.policies, self.draft.record.policies_more) =
@@ -224,7 +224,7 @@ impl Trail {
 
     /// Notes that a credential was placed in the request.
     pub fn lend(&mut self, credential: &CredentialName, place: &Text) {
-        let lent = Injected::new(credential, place.clone());
+        let lent = Injection::new(credential, place.clone());
         let record = &mut self.draft.record;
         push(&mut record.lent, &mut record.lent_more, MOST_LISTED, lent);
     }
@@ -232,7 +232,7 @@ impl Trail {
     /// Notes that no policy lent a credential to the request.
     pub fn withhold(&mut self, credential: &CredentialName, place: &str) {
         let place = kept(place.as_bytes()).unwrap_or_default();
-        self.draft.record.unlent = Some(Injected::new(credential, place));
+        self.draft.record.unlent = Some(Injection::new(credential, place));
     }
 
     /// Notes a credential or its phantom, and the place where the request may not have it. The
@@ -240,11 +240,11 @@ impl Trail {
     pub fn misplace(&mut self, credential: Option<&CredentialName>, place: String) {
         let credential = credential.map_or("", CredentialName::as_str).into();
         let place = place.into();
-        self.draft.record.misplaced = Some(Injected { credential, place });
+        self.draft.record.misplaced = Some(Injection { credential, place });
     }
 
     /// Adds the noted credentials to each record, as far as they are known then.
-    pub fn tell(&mut self, noted: Arc<Noted>) {
+    pub fn tell(&mut self, noted: Arc<SeenCredentials>) {
         self.draft.noted = Some(noted);
     }
 
@@ -362,7 +362,7 @@ impl Trail {
     /// # Errors
     /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the end is not recorded, and is
     /// counted as lost.
-    pub fn end(&mut self, end: End) -> Result<(), Error> {
+    pub fn end(&mut self, end: ExchangeEnd) -> Result<(), Error> {
         // The outcome of a queued record decides what its `end` record must say.
         let _ = self.written();
         let stage = std::mem::replace(&mut self.draft.stage, Stage::Closed);
@@ -383,7 +383,7 @@ impl Trail {
             Stage::Answered(_) | Stage::Queued(..) => self.write_end(None, end),
             Stage::Unsettled => self.write_end(
                 Some(503),
-                End {
+                ExchangeEnd {
                     outcome: Outcome::Aborted,
                     reason: Some(ReasonCode::AuditUnavailable.as_str()),
                     ..end
@@ -402,7 +402,7 @@ impl Trail {
     }
 
     /// Writes the `end` record. Unless the content was whole, it names the request.
-    fn write_end(&self, status: Option<u16>, end: End) -> Result<(), Error> {
+    fn write_end(&self, status: Option<u16>, end: ExchangeEnd) -> Result<(), Error> {
         let known = &self.draft.record;
         let about = match end.outcome {
             Outcome::Whole => Record::now("end"),
@@ -457,7 +457,7 @@ impl Trail {
     }
 
     /// Whether the record made at the answer already describes this end.
-    fn said_all(&self, length: Length, end: &End) -> bool {
+    fn said_all(&self, length: Length, end: &ExchangeEnd) -> bool {
         let as_announced =
             |said: Option<u64>, counted: Option<u64>| counted.is_none() || counted == said;
         let record = &self.draft.record;
@@ -483,7 +483,7 @@ impl Trail {
         }
     }
 
-    fn account(&self) -> Option<&Account> {
+    fn account(&self) -> Option<&Usage> {
         self.draft.redact.as_ref()?.account()
     }
 }
@@ -494,7 +494,7 @@ impl Drop for Trail {
             Stage::Answered(Length::Known(0)) => Outcome::Whole,
             _ => Outcome::Aborted,
         };
-        let end = End {
+        let end = ExchangeEnd {
             outcome,
             reason: None,
             request_bytes: None,

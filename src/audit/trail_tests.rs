@@ -23,9 +23,9 @@ fn begin(log: &Log) -> Trail {
     Trail::begin(log, ExchangeId::from_bytes([7; 10]), "transparent")
 }
 
-fn end(response_bytes: u64) -> End {
+fn end(response_bytes: u64) -> ExchangeEnd {
     let counted = Some(response_bytes);
-    End {
+    ExchangeEnd {
         outcome: Outcome::Whole,
         reason: None,
         request_bytes: None,
@@ -92,7 +92,7 @@ fn an_answer_writes_all_that_is_known() {
     trail.query("page=2&&acl&key=VALUE");
     trail.reach(Phase::Identify);
     let policy = PolicyId::new("reads").expect("a name");
-    trail.decide(Decision::Allow, &Arc::from([policy]), 4);
+    trail.decide(AuditDecision::Allow, &Arc::from([policy]), 4);
     trail.lend(&name("github"), &"field authorization".into());
     trail.dialled(([192, 0, 2, 1], 443).into(), Version::HTTP_11);
     trail.client(Some(([198, 51, 100, 7], 50_000).into()));
@@ -171,7 +171,7 @@ fn an_end_that_was_announced_needs_no_record() {
 #[test]
 fn an_end_that_was_not_announced_is_recorded() {
     let (log, memory) = log();
-    let cut = End {
+    let cut = ExchangeEnd {
         outcome: Outcome::Cut,
         reason: Some("revoked"),
         ..end(3)
@@ -183,7 +183,7 @@ fn an_end_that_was_not_announced_is_recorded() {
         (Length::Known(5), end(4), "whole"),
         (
             Length::Known(5),
-            End {
+            ExchangeEnd {
                 scrubbed: 1,
                 ..end(5)
             },
@@ -191,7 +191,7 @@ fn an_end_that_was_not_announced_is_recorded() {
         ),
         (
             Length::Known(5),
-            End {
+            ExchangeEnd {
                 request_bytes: Some(1),
                 ..end(5)
             },
@@ -215,7 +215,7 @@ fn an_end_that_was_not_announced_is_recorded() {
 fn what_is_noted_after_the_answer_is_in_the_end_record() {
     let (log, memory) = log();
     for (before, after) in [(&["a"][..], &["a"][..]), (&["a", "a"], &["b", "a"])] {
-        let noted = Arc::new(Noted::of(2));
+        let noted = Arc::new(SeenCredentials::of(2));
         let mut trail = begin(&log);
         trail.tell(noted.clone());
         before.iter().for_each(|one| noted.add(&name(one)));
@@ -274,7 +274,7 @@ fn a_refusal_names_its_reason_and_the_side_at_fault() {
     let (log, memory) = log();
     let mut trail = begin(&log);
     let policy = PolicyId::new("no-deletes").expect("a name");
-    trail.decide(Decision::Deny, &Arc::from([policy]), 1);
+    trail.decide(AuditDecision::Deny, &Arc::from([policy]), 1);
     trail.refuse(ReasonCode::PolicyForbids);
     wait(trail.answer(403, Length::Known(10))).expect("room");
     let record = &of(&memory, "exchange")[0];
@@ -336,7 +336,7 @@ fn a_record_stays_bounded_however_much_is_noted() {
     let policies: Vec<_> = (0..999)
         .map(|n| PolicyId::new(&format!("{n:0128}")).expect("a name"))
         .collect();
-    trail.decide(Decision::Allow, &policies.into(), u64::MAX);
+    trail.decide(AuditDecision::Allow, &policies.into(), u64::MAX);
     for _ in 0..999 {
         trail.lend(&name(&"c".repeat(128)), &"\u{7f}".repeat(9999).into());
     }
@@ -454,7 +454,7 @@ fn a_failed_write_refuses_all_of_its_turn() {
         assert_eq!(ids.len(), 6, "room {room}");
         assert!(turn(&log, 10).iter().all(|(_, done)| done.is_ok()));
         std::fs::write(&paths[0], memory.bytes()).expect("room");
-        let expected = crate::Expected {
+        let expected = crate::ExpectedHeads {
             head: log.head(),
             base: None,
         };
@@ -476,7 +476,7 @@ fn a_write_torn_at_any_byte_heals_to_a_log_that_holds() {
         memory.leave_room(None);
         drop(begin(&log));
         std::fs::write(&paths[0], memory.bytes()).expect("room");
-        let expected = crate::Expected {
+        let expected = crate::ExpectedHeads {
             head: log.head(),
             base: None,
         };

@@ -3,12 +3,12 @@
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use super::chain::Head;
+use super::chain::ChainHead;
 use super::error::Error;
 use super::file::files;
 use super::read::steady;
 use super::record::Record;
-use super::verify::{Expected, Fault, Problem, verify_each};
+use super::verify::{ExpectedHeads, LocatedFault, LogFault, verify_each};
 
 /// A record of a log without faults. Only [`verified`] and [`verified_chain`] make one.
 pub struct VerifiedRecord(Record);
@@ -23,13 +23,13 @@ impl Deref for VerifiedRecord {
 
 /// Why a log yields no verified records.
 #[derive(Debug, thiserror::Error)]
-pub enum Unverified {
+pub enum LogUnverified {
     /// A file cannot be read.
     #[error(transparent)]
     Unreadable(#[from] Error),
     /// Something was changed, removed, inserted or reordered.
     #[error("{0}")]
-    Fault(Problem),
+    Fault(LocatedFault),
 }
 
 /// Reads the log at `path` with its rotated files, and returns the value that `each` built from the
@@ -39,12 +39,12 @@ pub enum Unverified {
 /// of the chain leads to it.
 ///
 /// # Errors
-/// [`Unverified`] with the first fault.
+/// [`LogUnverified`] with the first fault.
 pub fn verified<T: Default>(
     path: &Path,
-    head: Option<Head>,
+    head: Option<ChainHead>,
     each: impl Fn(&mut T, VerifiedRecord),
-) -> Result<T, Unverified> {
+) -> Result<T, LogUnverified> {
     steady(path, |files| whole(files, head, &each))
 }
 
@@ -56,7 +56,7 @@ pub fn verified<T: Default>(
 pub fn verified_chain<T: Default>(
     chain: &[PathBuf],
     each: impl Fn(&mut T, VerifiedRecord),
-) -> Result<T, Unverified> {
+) -> Result<T, LogUnverified> {
     let together =
         |log: &&PathBuf| files(log).is_ok_and(|all| chain.iter().all(|file| all.contains(file)));
     match chain.last().filter(together) {
@@ -67,13 +67,13 @@ pub fn verified_chain<T: Default>(
 
 fn whole<T: Default>(
     files: &[PathBuf],
-    head: Option<Head>,
+    head: Option<ChainHead>,
     each: &impl Fn(&mut T, VerifiedRecord),
-) -> Result<T, Unverified> {
-    let expected = Expected { base: None, head };
-    let is_harmless = |fault: &Fault| match fault {
-        Fault::TornEnd => true,
-        Fault::BeginsLate { .. } => head.is_some(),
+) -> Result<T, LogUnverified> {
+    let expected = ExpectedHeads { base: None, head };
+    let is_harmless = |fault: &LogFault| match fault {
+        LogFault::TornEnd => true,
+        LogFault::BeginsLate { .. } => head.is_some(),
         _ => false,
     };
     let mut made = T::default();
@@ -81,7 +81,7 @@ fn whole<T: Default>(
     let report = verify_each(files, expected, Some(&mut take))?;
     let mut problems = report.problems.into_iter();
     match problems.find(|problem| !is_harmless(&problem.fault)) {
-        Some(problem) => Err(Unverified::Fault(problem)),
+        Some(problem) => Err(LogUnverified::Fault(problem)),
         None => Ok(made),
     }
 }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::{Log, Settings, Trail};
 
-    fn ids(path: &Path, head: Option<Head>) -> Result<Vec<String>, Unverified> {
+    fn ids(path: &Path, head: Option<ChainHead>) -> Result<Vec<String>, LogUnverified> {
         verified(path, head, |all: &mut Vec<String>, record| {
             all.extend(record.id.as_deref().map(str::to_owned));
         })
@@ -128,7 +128,7 @@ mod tests {
             lines[..3].concat(),
         ] {
             std::fs::write(&path, changed).unwrap();
-            assert!(matches!(ids(&path, head), Err(Unverified::Fault(_))));
+            assert!(matches!(ids(&path, head), Err(LogUnverified::Fault(_))));
         }
     }
 }

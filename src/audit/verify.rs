@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::chain::{GENESIS, Head, Link, LinkBroken, unseal};
+use super::chain::{ChainHead, ChainLink, GENESIS, LinkBroken, unseal};
 use super::error::Error;
 use super::private::opening;
 use super::record::Record;
@@ -11,16 +11,16 @@ use super::scan::{Lines, Piece, TORN_END, Torn, find_in, open};
 
 /// What the caller already knows about the log.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Expected {
+pub struct ExpectedHeads {
     /// The last record of files that were archived on purpose: the chain must continue from it.
-    pub base: Option<Head>,
+    pub base: Option<ChainHead>,
     /// A record that must be present, from [`super::Log::head`] or an earlier report.
-    pub head: Option<Head>,
+    pub head: Option<ChainHead>,
 }
 
 /// The result of a verification.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Report {
+pub struct VerifyReport {
     /// The chain's id.
     pub chain: Option<String>,
     /// The number of valid records.
@@ -28,15 +28,15 @@ pub struct Report {
     /// How many of them are exchanges.
     pub exchanges: u64,
     /// The first valid record.
-    pub first: Option<Head>,
+    pub first: Option<ChainHead>,
     /// The last valid record: the head to expect next time.
-    pub last: Option<Head>,
+    pub last: Option<ChainHead>,
     /// Whether that record says that the log ends there.
     pub stopped: bool,
     /// The failures that the log itself reports; at most the first thousand.
     pub recoveries: Vec<Recovery>,
     /// The faults found; at most the first thousand.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<LocatedFault>,
     /// How many recoveries and problems are not listed.
     pub more: u64,
 }
@@ -58,18 +58,18 @@ pub struct Recovery {
 
 /// One fault, and where it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Problem {
+pub struct LocatedFault {
     /// The file.
     pub file: PathBuf,
     /// The line number; the first line is 1.
     pub line: u64,
     /// What is wrong.
-    pub fault: Fault,
+    pub fault: LogFault,
 }
 
 /// What can be wrong with a log.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Fault {
+pub enum LogFault {
     /// A line is not a sealed record, and no `recover` record accounts for it.
     #[error("{0}")]
     Broken(LinkBroken),
@@ -101,20 +101,20 @@ pub enum Fault {
     Unreadable,
     /// The expected record is not in the log.
     #[error("the expected record {0} is not here: the end is missing, or the chain is another")]
-    HeadMissing(Head),
+    HeadMissing(ChainHead),
     /// There are no records.
     #[error("there is no record")]
     Empty,
 }
 
-impl Report {
+impl VerifyReport {
     /// Whether the log is free of faults.
     pub fn holds(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for LocatedFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.file.display(), self.line, self.fault)
     }
@@ -122,26 +122,26 @@ impl fmt::Display for Problem {
 
 /// Verifies the files of one chain, given in any order, in constant memory.
 ///
-/// Without [`Expected::head`], missing records at the very end cannot be detected.
+/// Without [`ExpectedHeads::head`], missing records at the very end cannot be detected.
 ///
 /// # Errors
 /// [`Error::Open`] for the first file that cannot be read. Faults inside a file are in the report.
-pub fn verify(paths: &[PathBuf], expected: Expected) -> Result<Report, Error> {
+pub fn verify(paths: &[PathBuf], expected: ExpectedHeads) -> Result<VerifyReport, Error> {
     verify_each(paths, expected, None)
 }
 
 /// As [`verify`], and passes each record to `each`.
 pub(super) fn verify_each(
     paths: &[PathBuf],
-    expected: Expected,
+    expected: ExpectedHeads,
     each: Option<&mut dyn FnMut(Record)>,
-) -> Result<Report, Error> {
+) -> Result<VerifyReport, Error> {
     let mut verifier = Verifier {
         before: expected.base,
         expected,
         each,
         head_seen: false,
-        report: Report::default(),
+        report: VerifyReport::default(),
     };
     let files = in_order(paths)?;
     for (at, path) in files.iter().enumerate() {
@@ -152,11 +152,11 @@ pub(super) fn verify_each(
 }
 
 struct Verifier<'a> {
-    before: Option<Head>,
-    expected: Expected,
+    before: Option<ChainHead>,
+    expected: ExpectedHeads,
     each: Option<&'a mut dyn FnMut(Record)>,
     head_seen: bool,
-    report: Report,
+    report: VerifyReport,
 }
 
 /// Bytes between two records, without the end mark that the recovery appended.
@@ -181,19 +181,19 @@ impl Verifier<'_> {
         }
         if let Some(gap) = gap {
             let fault = if last && gap.unterminated {
-                Fault::TornEnd
+                LogFault::TornEnd
             } else {
-                Fault::Broken(gap.broken)
+                LogFault::Broken(gap.broken)
             };
             self.problem(path, gap.line, fault);
         }
         Ok(())
     }
 
-    fn record(&mut self, path: &Path, piece: &Piece<'_>, link: &Link<'_>, gap: Option<Gap>) {
+    fn record(&mut self, path: &Path, piece: &Piece<'_>, link: &ChainLink<'_>, gap: Option<Gap>) {
         let recovers = link.kind == b"recover";
         if let Some(gap) = gap.as_ref().filter(|_| !recovers) {
-            self.problem(path, gap.line, Fault::Broken(gap.broken));
+            self.problem(path, gap.line, LogFault::Broken(gap.broken));
         }
         self.follow(path, piece.number, link);
         self.report.records += 1;
@@ -217,23 +217,23 @@ impl Verifier<'_> {
                 }
             }
             Err(_) if recovers || self.each.is_some() => {
-                self.problem(path, piece.number, Fault::Unreadable);
+                self.problem(path, piece.number, LogFault::Unreadable);
             }
             Err(_) => {}
         }
     }
 
-    fn follow(&mut self, path: &Path, line: u64, link: &Link<'_>) {
+    fn follow(&mut self, path: &Path, line: u64, link: &ChainLink<'_>) {
         let found = link.head.seq();
         let first = self.report.first.is_none() && self.expected.base.is_none();
         if first && found != 0 {
-            return self.problem(path, line, Fault::BeginsLate { found });
+            return self.problem(path, line, LogFault::BeginsLate { found });
         }
         let expected = self.before.map_or(0, |head| head.seq() + 1);
         if found != expected {
-            self.problem(path, line, Fault::Sequence { expected, found });
+            self.problem(path, line, LogFault::Sequence { expected, found });
         } else if link.prev != self.before.map_or(GENESIS, |head| head.hash) {
-            self.problem(path, line, Fault::Unlinked);
+            self.problem(path, line, LogFault::Unlinked);
         }
     }
 
@@ -248,7 +248,7 @@ impl Verifier<'_> {
         };
         if !accounted {
             let at = gap.map_or(line, |gap| gap.line);
-            self.problem(path, at, Fault::Unaccounted);
+            self.problem(path, at, LogFault::Unaccounted);
         }
         let recovery = Recovery {
             file: path.to_owned(),
@@ -260,20 +260,20 @@ impl Verifier<'_> {
         push_bounded(&mut self.report.recoveries, recovery, &mut self.report.more);
     }
 
-    fn finish(mut self, last: &Path) -> Report {
+    fn finish(mut self, last: &Path) -> VerifyReport {
         let line = self.report.records;
         if line == 0 {
-            self.problem(last, 1, Fault::Empty);
+            self.problem(last, 1, LogFault::Empty);
         }
-        let Expected { base, head } = self.expected;
+        let ExpectedHeads { base, head } = self.expected;
         if let Some(head) = head.filter(|_| !self.head_seen && base != head) {
-            self.problem(last, line, Fault::HeadMissing(head));
+            self.problem(last, line, LogFault::HeadMissing(head));
         }
         self.report
     }
 
-    fn problem(&mut self, file: &Path, line: u64, fault: Fault) {
-        let problem = Problem {
+    fn problem(&mut self, file: &Path, line: u64, fault: LogFault) {
+        let problem = LocatedFault {
             file: file.to_owned(),
             line,
             fault,
@@ -331,7 +331,7 @@ mod tests {
 
     /// A log with a start, some exchanges, a torn write and its recovery, more exchanges, and a
     /// stop.
-    fn sample() -> (Vec<u8>, Head) {
+    fn sample() -> (Vec<u8>, ChainHead) {
         let (log, memory) = Log::memory(Durability::Batch).expect("a log");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
@@ -351,7 +351,7 @@ mod tests {
         (memory.bytes(), head)
     }
 
-    fn check(parts: &[&[u8]], expected: Expected) -> Report {
+    fn check(parts: &[&[u8]], expected: ExpectedHeads) -> VerifyReport {
         let folder = tempfile::tempdir().expect("a folder");
         let mut paths = Vec::new();
         for (at, bytes) in parts.iter().enumerate() {
@@ -361,8 +361,8 @@ mod tests {
         verify(&paths, expected).expect("readable files")
     }
 
-    fn expecting(head: Head) -> Expected {
-        Expected {
+    fn expecting(head: ChainHead) -> ExpectedHeads {
+        ExpectedHeads {
             head: Some(head),
             base: None,
         }
@@ -405,7 +405,7 @@ mod tests {
                 let mut changed = bytes.clone();
                 changed[at] ^= change;
                 std::fs::write(&paths[0], &changed).expect("room");
-                let report = verify(&paths, Expected::default()).expect("a readable file");
+                let report = verify(&paths, ExpectedHeads::default()).expect("a readable file");
                 assert!(!report.holds(), "byte {at} changed by {change:#x}");
             }
         }
@@ -482,24 +482,24 @@ mod tests {
         let whole = lines(&bytes);
         let (old, new) = (whole[..5].concat(), whole[5..].concat());
         assert!(check(&[&new, &old], expecting(head)).holds());
-        let alone = check(&[&new], Expected::default());
-        assert_eq!(alone.problems[0].fault, Fault::BeginsLate { found: 4 });
-        let base = check(&[&old], Expected::default()).last;
+        let alone = check(&[&new], ExpectedHeads::default());
+        assert_eq!(alone.problems[0].fault, LogFault::BeginsLate { found: 4 });
+        let base = check(&[&old], ExpectedHeads::default()).last;
         assert!(
             check(
                 &[&new],
-                Expected {
+                ExpectedHeads {
                     base,
                     head: Some(head)
                 }
             )
             .holds()
         );
-        let wrong = check(&[&whole[..1].concat()], Expected::default()).last;
+        let wrong = check(&[&whole[..1].concat()], ExpectedHeads::default()).last;
         assert!(
             !check(
                 &[&new],
-                Expected {
+                ExpectedHeads {
                     base: wrong,
                     head: None
                 }
@@ -511,11 +511,11 @@ mod tests {
     #[test]
     fn a_file_without_a_record_does_not_hold() {
         assert_eq!(
-            check(&[b""], Expected::default()).problems[0].fault,
-            Fault::Empty
+            check(&[b""], ExpectedHeads::default()).problems[0].fault,
+            LogFault::Empty
         );
-        assert!(!check(&[b"hello\n"], Expected::default()).holds());
-        assert!(!check(&[&vec![0; 300_000]], Expected::default()).holds());
+        assert!(!check(&[b"hello\n"], ExpectedHeads::default()).holds());
+        assert!(!check(&[&vec![0; 300_000]], ExpectedHeads::default()).holds());
     }
 
     #[test]
@@ -524,10 +524,10 @@ mod tests {
         let mut changed = bytes.clone();
         let second = lines(&bytes)[0].len() + 40;
         changed[second] ^= 1;
-        let report = check(&[&changed], Expected::default());
+        let report = check(&[&changed], ExpectedHeads::default());
         assert_eq!(
             (report.problems[0].line, &report.problems[0].fault),
-            (2, &Fault::Broken(LinkBroken::Hash))
+            (2, &LogFault::Broken(LinkBroken::Hash))
         );
         assert!(
             report.problems[0]

@@ -22,7 +22,7 @@ gateway_names::words! {
 
 gateway_names::words! {
     /// Policy's decision.
-    pub enum Decision {
+    pub enum AuditDecision {
         /// The exchange may proceed.
         Allow = "allow",
         /// The exchange is refused.
@@ -59,7 +59,7 @@ pub enum Length {
 
 /// The end of an exchange, for [`super::Trail::end`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct End {
+pub struct ExchangeEnd {
     /// [`Outcome::Whole`], [`Outcome::Unclosed`], [`Outcome::Cut`] or [`Outcome::Aborted`].
     pub outcome: Outcome,
     /// Why it was cut or aborted, as a reason code.

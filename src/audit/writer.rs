@@ -5,7 +5,7 @@ use std::mem;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::chain::{Head, MAX_LINE_BYTES, seal, unseal};
+use super::chain::{ChainHead, MAX_LINE_BYTES, seal, unseal};
 use super::encode::Value;
 use super::error::Error;
 use super::record::Record;
@@ -18,7 +18,7 @@ pub(super) struct Writer {
     pub(super) sink: Box<dyn Sink>,
     chain: String,
     /// The last record written completely.
-    pub(super) head: Option<Head>,
+    pub(super) head: Option<ChainHead>,
     queue: Queue,
     line: Vec<u8>,
     torn: Option<Torn>,
@@ -45,12 +45,12 @@ struct Queue {
     bytes: Vec<u8>,
     /// The range of each record, and whether it records a refusal.
     records: Vec<(Range<usize>, bool)>,
-    flushed: Arc<OnceLock<Flushed>>,
+    flushed: Arc<OnceLock<FlushOutcome>>,
 }
 
 /// A record that waits for its write.
-pub(super) struct Queued {
-    pub(super) flushed: Arc<OnceLock<Flushed>>,
+pub(super) struct QueuedRecord {
+    pub(super) flushed: Arc<OnceLock<FlushOutcome>>,
     /// The record's index in its write.
     pub(super) place: u64,
     /// Its length.
@@ -58,7 +58,7 @@ pub(super) struct Queued {
 }
 
 /// The outcome of one write.
-pub(super) struct Flushed {
+pub(super) struct FlushOutcome {
     /// The number of its first record.
     pub(super) first: u64,
     /// How many of its records are in the chain now.
@@ -92,7 +92,7 @@ impl Writer {
     pub(super) fn new(
         sink: Box<dyn Sink>,
         chain: String,
-        head: Option<Head>,
+        head: Option<ChainHead>,
         torn: Option<Torn>,
     ) -> Self {
         let failed = torn.is_some().then_some(Cause::Unclean);
@@ -119,7 +119,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::Oversize`] if it would be longer than a verifier reads.
-    pub(super) fn queue(&mut self, record: &Record, refuses: bool) -> Result<Queued, Error> {
+    pub(super) fn queue(&mut self, record: &Record, refuses: bool) -> Result<QueuedRecord, Error> {
         let Queue {
             bytes,
             records,
@@ -133,7 +133,7 @@ impl Writer {
             bytes.truncate(start);
             return Err(Error::Oversize { bytes: line });
         }
-        let queued = Queued {
+        let queued = QueuedRecord {
             flushed: flushed.clone(),
             place: records.len() as u64,
             bytes: made.len() as u64,
@@ -150,7 +150,7 @@ impl Writer {
         let queued = self.queue(record, refuses)?;
         self.flush();
         match queued.flushed.get() {
-            Some(Flushed {
+            Some(FlushOutcome {
                 kept,
                 failed: Some(error),
                 ..
@@ -180,7 +180,7 @@ impl Writer {
                 self.refused.put(&bytes[at]);
             }
         }
-        let _ = flushed.set(Flushed {
+        let _ = flushed.set(FlushOutcome {
             first,
             kept,
             failed,

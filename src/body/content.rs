@@ -13,7 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::read::Prefix;
-use super::{BodyTransform, ContentFault, Held, HoldBudget, HoldFault, Limit, TransformFault};
+use super::{BodyTransform, ContentFault, HeldBody, HoldBudget, HoldFault, Limit, TransformFault};
 
 /// Counts the bytes of content moved in one exchange. Shared between the two directions and the
 /// watchdog.
@@ -86,12 +86,12 @@ impl Meter {
 /// Withholds a request's content until the origin asks for it (`Expect: 100-continue`, RFC 9110
 /// §10.1.1).
 #[derive(Default)]
-pub struct Gate {
+pub struct ContinueGate {
     open: AtomicBool,
     waiting: Mutex<Option<Waker>>,
 }
 
-impl Gate {
+impl ContinueGate {
     /// Lets the content flow.
     pub fn open(&self) {
         self.open.store(true, Ordering::Release);
@@ -123,16 +123,16 @@ impl Gate {
 pub type TrailerFilter = fn(&mut HeaderMap);
 
 /// Sees each piece of content just before it is sent.
-pub type Watch = Box<dyn FnMut(&[u8]) + Send + Sync>;
+pub type PieceObserver = Box<dyn FnMut(&[u8]) + Send + Sync>;
 
 /// The content of one request.
 pub struct Content {
     source: Source,
     meter: Arc<Meter>,
-    gate: Option<Arc<Gate>>,
+    gate: Option<Arc<ContinueGate>>,
     trailers: TrailerFilter,
     transforming: Option<Box<Transforming>>,
-    watch: Option<Watch>,
+    watch: Option<PieceObserver>,
     /// The sent content; `None` if it was more than `keeps`.
     kept: Option<BytesMut>,
     keeps: usize,
@@ -148,9 +148,9 @@ const MOST_KEPT: usize = 64 << 10;
 
 enum Source {
     /// As it arrives, after the part that was buffered.
-    Client(Option<Box<Held>>, Incoming),
+    Client(Option<Box<HeldBody>>, Incoming),
     /// Complete, in memory.
-    Held(Box<Held>),
+    Held(Box<HeldBody>),
 }
 
 /// The transformation or check that the content passes through, and its output so far.
@@ -191,7 +191,7 @@ impl Content {
     }
 
     /// Passes every sent piece to `watch`.
-    pub fn watch(&mut self, watch: Watch) {
+    pub fn watch(&mut self, watch: PieceObserver) {
         self.watch = Some(watch);
     }
 
@@ -229,7 +229,7 @@ impl Content {
     }
 
     /// Puts a closed gate in front of the content.
-    pub fn gated(&mut self) -> Arc<Gate> {
+    pub fn gated(&mut self) -> Arc<ContinueGate> {
         self.gate.get_or_insert_default().clone()
     }
 
@@ -291,7 +291,7 @@ impl Content {
             return Ok(true);
         };
         let begun = ahead.take();
-        let mut held = begun.unwrap_or_else(|| Box::new(Held::new(budget.clone())));
+        let mut held = begun.unwrap_or_else(|| Box::new(HeldBody::new(budget.clone())));
         while let Some(frame) =
             std::future::poll_fn(|cx| Pin::new(&mut *inner).poll_frame(cx)).await
         {
@@ -326,7 +326,7 @@ impl Content {
     }
 
     /// The content, if it is buffered.
-    pub fn held(&self) -> Option<&Held> {
+    pub fn held(&self) -> Option<&HeldBody> {
         match &self.source {
             Source::Held(held) => Some(held),
             Source::Client(..) => None,
@@ -334,7 +334,7 @@ impl Content {
     }
 
     /// The buffered part of the content: all of it, or its beginning.
-    pub fn ahead(&self) -> Option<&Held> {
+    pub fn ahead(&self) -> Option<&HeldBody> {
         match &self.source {
             Source::Held(held) => Some(held),
             Source::Client(ahead, _) => ahead.as_deref(),
@@ -363,7 +363,7 @@ impl Content {
 
     /// Passes every piece after the buffered part through `check`.
     pub fn follow(&mut self, check: Box<dyn BodyTransform>) {
-        self.pass_through(check, self.ahead().map_or(0, Held::len));
+        self.pass_through(check, self.ahead().map_or(0, HeldBody::len));
     }
 
     /// Drops all trailers.

@@ -170,7 +170,7 @@ struct Stage {
     coding: Coding,
     codec: Codec,
     input: Bytes,
-    place: Place,
+    place: StagePosition,
     /// Whether nothing may follow the first member or frame.
     once: bool,
     /// Whether the last call filled its output, so that the codec may hold more.
@@ -180,7 +180,7 @@ struct Stage {
 
 /// The position of a stage in its coded form.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum StagePosition {
     /// Before the first byte.
     Start,
     Inside,
@@ -215,7 +215,7 @@ impl Stage {
             coding,
             codec,
             input: Bytes::new(),
-            place: Place::Start,
+            place: StagePosition::Start,
             once: false,
             full: false,
             scratch: vec![0; Decoder::PIECE].into_boxed_slice(),
@@ -227,7 +227,7 @@ impl Stage {
         while self.full || !self.input.is_empty() {
             self.skip_padding();
             self.enter()?;
-            if self.place == Place::Complete {
+            if self.place == StagePosition::Complete {
                 return Ok(None);
             }
             let written = self.call()?;
@@ -241,7 +241,7 @@ impl Stage {
     /// Skips zeros after a whole member, as gzip does: archives are padded with them. Some origins
     /// write the end of a line there.
     fn skip_padding(&mut self) {
-        if self.place == Place::Complete && self.coding == Coding::Gzip && !self.once {
+        if self.place == StagePosition::Complete && self.coding == Coding::Gzip && !self.once {
             let is_padding = |byte: &&u8| b"\0\r\n".contains(byte);
             let padding = self.input.iter().take_while(is_padding).count();
             let _ = self.input.split_to(padding);
@@ -255,19 +255,19 @@ impl Stage {
             return Ok(());
         };
         match (self.place, &mut self.codec) {
-            (Place::Inside, _) => {}
+            (StagePosition::Inside, _) => {}
             // RFC 7932 §9.1 has no window code 0010001. It starts the large-window format, whose
             // windows reach 1 GiB.
-            (Place::Start, Codec::Brotli(_)) if first & 0x7f == 0x11 => {
+            (StagePosition::Start, Codec::Brotli(_)) if first & 0x7f == 0x11 => {
                 return Err(Error::Corrupt(self.coding));
             }
-            (Place::Start, _) => {}
-            (Place::Complete, _) if self.once => return Err(Error::Trailing(self.coding)),
-            (Place::Complete, Codec::Gzip(codec)) => reset(codec, self.coding)?,
-            (Place::Complete, Codec::Zstd(codec)) => reset(codec, self.coding)?,
-            (Place::Complete, _) => return Err(Error::Trailing(self.coding)),
+            (StagePosition::Start, _) => {}
+            (StagePosition::Complete, _) if self.once => return Err(Error::Trailing(self.coding)),
+            (StagePosition::Complete, Codec::Gzip(codec)) => reset(codec, self.coding)?,
+            (StagePosition::Complete, Codec::Zstd(codec)) => reset(codec, self.coding)?,
+            (StagePosition::Complete, _) => return Err(Error::Trailing(self.coding)),
         }
-        self.place = Place::Inside;
+        self.place = StagePosition::Inside;
         Ok(())
     }
 
@@ -297,7 +297,7 @@ impl Stage {
         let (read, written) = (input.written_len(), output.written_len());
         self.full = !done && output.has_no_spare_space();
         if done {
-            self.place = Place::Complete;
+            self.place = StagePosition::Complete;
         } else if read == 0 && written == 0 && !drain {
             // A codec must not stall while it has both input and space for output.
             return Err(Error::Corrupt(self.coding));
@@ -335,7 +335,7 @@ impl Stage {
     /// Checks that the content did not end inside its coded form. Empty content is complete under
     /// every label.
     fn finish(&mut self) -> Result<(), Error> {
-        if self.place != Place::Inside {
+        if self.place != StagePosition::Inside {
             return Ok(());
         }
         // A flate stream may have ended during a flush, which does not report the end.

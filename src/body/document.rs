@@ -3,27 +3,27 @@
 //! A caller first names the values that it needs ([`Questions`]), so that memory is bounded by
 //! these and not by the content. One pass then finds them, if all readers agree on them.
 
-use gateway_message::json::{Json, JsonFault, Value, Wanted, begins_as_json};
+use gateway_message::json::{Json, JsonFault, JsonParts, Value, begins_as_json};
 use gateway_message::{FormName, Place};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
 use crate::fact::{
-    ContentKind, FactType, FactValue, Location, Pairs, Part, Plain, Spot, Unclear, is_text, json,
-    multipart_fact, multipart_parts, of_string, of_text,
+    AmbiguousJson, ContentKind, FactType, FactValue, Location, Pairs, Part, PlainContent,
+    ValueSpan, is_text, json, multipart_fact, multipart_parts, of_string, of_text,
 };
 use crate::{FormFault, FormKind, Member};
 
 /// The values that are needed from a document.
 #[derive(Default)]
 pub struct Questions<'a> {
-    json: Wanted<'a>,
+    json: JsonParts<'a>,
     names: Vec<FormName>,
-    is_asked: Option<&'a IsAsked<'a>>,
+    is_asked: Option<&'a NameFilter<'a>>,
 }
 
 /// Whether members of this name are asked for.
-type IsAsked<'a> = dyn Fn(&str) -> bool + 'a;
+type NameFilter<'a> = dyn Fn(&str) -> bool + 'a;
 
 impl<'a> Questions<'a> {
     /// Asks for a fact.
@@ -41,7 +41,7 @@ impl<'a> Questions<'a> {
     }
 
     /// The selection of values in a JSON document.
-    pub(crate) fn json(&mut self) -> &mut Wanted<'a> {
+    pub(crate) fn json(&mut self) -> &mut JsonParts<'a> {
         &mut self.json
     }
 
@@ -55,7 +55,7 @@ impl<'a> Questions<'a> {
     }
 
     /// Asks for the outermost members whose names `is_asked` accepts.
-    pub fn members(&mut self, is_asked: &'a IsAsked<'a>) {
+    pub fn members(&mut self, is_asked: &'a NameFilter<'a>) {
         self.json.asked(is_asked);
         self.is_asked = Some(is_asked);
     }
@@ -65,8 +65,8 @@ impl<'a> Questions<'a> {
 pub struct Document<'c> {
     fields: &'c HeaderMap,
     query: &'c str,
-    content: &'c Plain,
-    is_asked: Option<&'c IsAsked<'c>>,
+    content: &'c PlainContent,
+    is_asked: Option<&'c NameFilter<'c>>,
     kind: Option<FormKind>,
     /// The declared format, if every reader understands the declaration alike.
     declared: Option<ContentKind>,
@@ -80,10 +80,10 @@ impl<'c> Document<'c> {
     pub fn read(
         fields: &'c HeaderMap,
         query: &'c str,
-        content: &'c Plain,
+        content: &'c PlainContent,
         questions: &'c Questions<'c>,
     ) -> Self {
-        let Plain { bytes, streams, .. } = content;
+        let PlainContent { bytes, streams, .. } = content;
         let kind = FormKind::of_decoded(fields).ok().flatten();
         let is_json = match kind {
             Some(FormKind::Json) => true,
@@ -128,7 +128,7 @@ impl<'c> Document<'c> {
     }
 
     /// The content that was read.
-    pub fn content(&self) -> &'c Plain {
+    pub fn content(&self) -> &'c PlainContent {
         self.content
     }
 
@@ -143,7 +143,7 @@ impl<'c> Document<'c> {
                 of_text(text, kind)
             }
             Location::Multipart(name) => {
-                let Plain { bytes, coded, .. } = self.content;
+                let PlainContent { bytes, coded, .. } = self.content;
                 let at = multipart_fact(self.query, name, self.parts.as_deref()?)?;
                 let text = std::str::from_utf8(&bytes[at]).ok();
                 of_text(text.filter(|_| coded.is_empty())?, kind)
@@ -156,14 +156,14 @@ impl<'c> Document<'c> {
     /// kind, that readers may disagree about.
     ///
     /// # Errors
-    /// [`Unclear`] if the place is in JSON, and the content is JSON that readers may disagree
+    /// [`AmbiguousJson`] if the place is in JSON, and the content is JSON that readers may disagree
     /// about.
-    pub fn spot(&self, place: &Place) -> Result<Option<Spot>, Unclear> {
+    pub fn spot(&self, place: &Place) -> Result<Option<ValueSpan>, AmbiguousJson> {
         match place {
             Place::Form(name) => Ok(self.pairs_declared().and_then(|pairs| {
                 let (text, at) = pairs.one(name)?;
                 of_string(text)?;
-                Some(Spot::exact(at, Some(text.to_owned())))
+                Some(ValueSpan::exact(at, Some(text.to_owned())))
             })),
             Place::Multipart(name) => {
                 let mut named = self.parts.iter().flatten();
@@ -172,15 +172,15 @@ impl<'c> Document<'c> {
                     return Ok(None);
                 };
                 let at = one.value.clone();
-                Ok(at.map(|at| Spot::exact(at, self.part_text(one))))
+                Ok(at.map(|at| ValueSpan::exact(at, self.part_text(one))))
             }
             Place::Json(pointer) => match (&self.json, self.declared) {
                 (Some(Ok(json)), Some(ContentKind::Json)) => {
                     json::spot(json.root(), pointer, self.query)
                 }
-                (Some(Err(_)), Some(ContentKind::Json)) => Err(Unclear),
+                (Some(Err(_)), Some(ContentKind::Json)) => Err(AmbiguousJson),
                 // Some readers ignore the type.
-                _ if begins_as_json(&self.content.bytes) => Err(Unclear),
+                _ if begins_as_json(&self.content.bytes) => Err(AmbiguousJson),
                 _ => Ok(None),
             },
             _ => Ok(None),
@@ -216,7 +216,7 @@ impl<'c> Document<'c> {
         pairs.members(is_asked).collect()
     }
 
-    fn members_of_parts(&self, is_asked: &IsAsked<'_>) -> Result<Vec<Member>, FormFault> {
+    fn members_of_parts(&self, is_asked: &NameFilter<'_>) -> Result<Vec<Member>, FormFault> {
         let parts = self.parts.as_ref().ok_or(FormFault::Disputed)?;
         let asked = parts.iter().filter_map(|part| {
             let value = self.part_text(part);
@@ -300,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    use crate::read::{Asked, Protocol};
+    use crate::read::{ParsedRequest, Protocol};
 
     // How many JSON documents this thread read.
     thread_local!(static WALKS: Cell<usize> = const { Cell::new(0) });
@@ -312,9 +312,9 @@ mod tests {
     #[test]
     fn a_place_two_facts_a_protocol_and_members_are_found_in_one_walk() {
         let content = br#"{"method":"tools/call","params":{"name":"pay","arguments":{"sum":7,"to":"x"}},"token":"t"}"#;
-        let content = Plain {
+        let content = PlainContent {
             bytes: content.to_vec().into(),
-            ..Plain::default()
+            ..PlainContent::default()
         };
         let json = HeaderValue::from_static("application/json");
         let fields = HeaderMap::from_iter([(CONTENT_TYPE, json)]);
@@ -330,7 +330,7 @@ mod tests {
             Protocol::ask_argument(pointer, *kind, &mut questions);
         }
         let document = Document::read(&fields, "", &content, &questions);
-        let asked = Asked {
+        let asked = ParsedRequest {
             method: &Method::POST,
             path: "/mcp",
             upgrades: false,

@@ -142,14 +142,14 @@ impl Drop for Share {
 }
 
 /// Buffered content: its pieces in order, and its share of the budget until it is dropped.
-pub struct Held {
+pub struct HeldBody {
     pub(super) pieces: VecDeque<Bytes>,
     pub(super) trailers: Option<HeaderMap>,
     length: usize,
     budget: Arc<HoldBudget>,
 }
 
-impl Held {
+impl HeldBody {
     pub(super) fn new(budget: Arc<HoldBudget>) -> Self {
         Self {
             pieces: VecDeque::new(),
@@ -254,7 +254,7 @@ const SMALL: usize = 4 * 1024;
 /// The most bytes in joined pieces.
 const JOINED: usize = 64 * 1024;
 
-impl Drop for Held {
+impl Drop for HeldBody {
     fn drop(&mut self) {
         self.budget.give_back(self.length);
     }
@@ -272,7 +272,7 @@ mod tests {
                 .map(|n| n.to_le_bytes()[0])
                 .collect::<Vec<u8>>(),
         );
-        let mut held = Held::new(budget);
+        let mut held = HeldBody::new(budget);
         let (small, large) = came.split_at(200_000);
         for at in 0..small.len() {
             held.take(came.slice(at..=at)).unwrap();
@@ -290,9 +290,9 @@ mod tests {
     #[test]
     fn held_content_is_bounded_all_together_and_gives_its_room_back() {
         let budget = HoldBudget::new(Limit::bytes(10));
-        let mut one = Held::new(budget.clone());
+        let mut one = HeldBody::new(budget.clone());
         one.take(Bytes::from_static(b"123456")).unwrap();
-        let mut two = Held::new(budget.clone());
+        let mut two = HeldBody::new(budget.clone());
         let busy = two.take(Bytes::from_static(b"12345"));
         assert!(matches!(busy, Err(HoldFault::Busy)));
         drop(two);
@@ -317,12 +317,12 @@ mod tests {
         let all = HoldBudget::new(Limit::bytes(100));
         let (greedy, modest) = (all.part(), all.part());
         let piece = |bytes: usize| Bytes::from(vec![0; bytes]);
-        let mut most = Held::new(greedy.clone());
+        let mut most = HeldBody::new(greedy.clone());
         most.take(piece(50)).unwrap();
         let mut over = Share::of(greedy.clone());
         assert!(matches!(over.set(1), Err(HoldFault::Busy)));
         drop(over);
-        let mut other = Held::new(modest.clone());
+        let mut other = HeldBody::new(modest.clone());
         other.take(piece(25)).unwrap();
         assert!(matches!(
             Share::of(modest.clone()).set(1),
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!((greedy.taken(), modest.taken(), all.taken()), (50, 25, 87));
         drop((most, other, third));
         assert_eq!((greedy.taken(), modest.taken(), all.taken()), (0, 0, 0));
-        let mut again = Held::new(modest);
+        let mut again = HeldBody::new(modest);
         again.take(piece(50)).unwrap();
     }
 }

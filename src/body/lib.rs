@@ -28,7 +28,7 @@ pub use decode::{DecodeBody, DecodeFault};
 pub use decompress::{Decoder, Step};
 pub use document::{Document, Questions};
 pub use form::{FormFault, FormKind, Member};
-pub use hold::{Held, HoldBudget, HoldFault, Share};
+pub use hold::{HeldBody, HoldBudget, HoldFault, Share};
 pub use limit::Limit;
 #[cfg(any(test, feature = "test-support"))]
 pub use mock::MockBody;

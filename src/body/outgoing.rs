@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::content::Gate;
+use super::content::ContinueGate;
 use super::{Content, ContentFault};
 
 /// Content for a connection to send. A clone is the sender's handle to the same content.
@@ -30,7 +30,7 @@ impl Outgoing {
     }
 
     /// Puts a closed gate in front of the content, if there is any.
-    pub fn gated(&self) -> Option<Arc<Gate>> {
+    pub fn gated(&self) -> Option<Arc<ContinueGate>> {
         let mut content = self.content();
         let content = content.as_mut().filter(|content| !content.is_empty())?;
         Some(content.gated())

@@ -19,8 +19,8 @@ use crate::cli::last_run::LastRun;
 use crate::cli::operate::gateways::{ChosenGateway, Gateway};
 use crate::cli::proposals;
 use crate::cli::why::Why;
-use crate::config::{self, Allowed};
-use crate::grant::{AllowAnswer, AllowRequest, GrantedFile};
+use crate::config::{self, HostPort};
+use crate::grant::{AllowRequest, AllowResponse, GrantedFile};
 use crate::names::SessionId;
 use crate::policy::generate;
 
@@ -169,7 +169,7 @@ impl Allow {
             return Ok(Code::Failed);
         }
         let seconds = self.lasts.map(|lasts| lasts.as_secs());
-        let rule = AllowAnswer::new(policy, &file, seconds);
+        let rule = AllowResponse::new(policy, &file, seconds);
         let add = file.add(&rule.policy, rule.until, &folder);
         serving::runtime()?.block_on(add)?;
         let (folder, until) = (safe(&folder), ends(rule.until));
@@ -206,7 +206,7 @@ fn print(policy: &str, terminal: &Terminal) {
 }
 
 /// Returns the warnings about a rule that precede the question.
-fn careful(rule: &AllowAnswer, asked: &AllowRequest) -> Vec<String> {
+fn careful(rule: &AllowResponse, asked: &AllowRequest) -> Vec<String> {
     let mut told = Vec::new();
     if rule.policy.len() > SEEN_WHOLE {
         let begins: Vec<&str> = rule.policy.lines().take(HEAD).map(str::trim).collect();
@@ -216,7 +216,7 @@ fn careful(rule: &AllowAnswer, asked: &AllowRequest) -> Vec<String> {
     told.extend(rule.needs.as_deref().map(safe));
     let before = |denied: &String| format!("{} was refused to this session before", safe(denied));
     told.extend(rule.denied.iter().map(before));
-    if asked.host.as_deref().is_some_and(Allowed::leaves_out_path) {
+    if asked.host.as_deref().is_some_and(HostPort::leaves_out_path) {
         let whole = "every path of the host would be allowed: a rule for one request is that of \
                      its id, and one for some paths is a policy of your own";
         told.push(whole.to_owned());
@@ -254,7 +254,7 @@ fn is_id(text: &str) -> bool {
 }
 
 /// Requests a rule, or its application.
-pub(super) fn ask(gateway: &Gateway, asked: &AllowRequest) -> Result<AllowAnswer, Failure> {
+pub(super) fn ask(gateway: &Gateway, asked: &AllowRequest) -> Result<AllowResponse, Failure> {
     let answer = gateway.post("/v1/policies/allow", Some(&json!(asked)))?;
     serde_json::from_value(answer)
         .map_err(|error| Failure::of("the gateway's answer cannot be read", &error))

@@ -15,7 +15,7 @@ use crate::credential::ConfiguredCredential;
 use crate::credential::preset::{self, PresetCredential};
 use crate::message::OriginPattern;
 use crate::names::{CredentialName, SessionId};
-use crate::policy::{Asker, Generation, HostScope};
+use crate::policy::{Generation, HostScope, Requester};
 use crate::session::{Binding, Role};
 
 /// The access and the credentials of a run.
@@ -30,17 +30,17 @@ pub(super) struct ConfigSummary {
 
 /// The policies of a run, and its principals: the session in its groups, and with every user and
 /// group that rules name.
-struct Judge {
+struct RunPolicies {
     policies: Arc<Generation>,
-    askers: Vec<Asker>,
+    askers: Vec<Requester>,
 }
 
-impl Judge {
+impl RunPolicies {
     fn of(config: &Config, resolved: &ResolvedConfig, in_any: bool) -> Result<Self, Failure> {
         let policies = generation::of_exec(config, resolved)?;
         let session = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
         let own = config.groups.iter().map(|group| group.as_str().into());
-        let mut askers = vec![Asker {
+        let mut askers = vec![Requester {
             session: session.clone(),
             user: None,
             groups: own.collect(),
@@ -81,7 +81,7 @@ impl ConfigSummary {
     /// # Errors
     /// Returns a [`Failure`] if its policies or credentials are refused.
     pub(super) fn of(config: &Config, resolved: &ResolvedConfig) -> Result<Self, Failure> {
-        Ok(Judge::of(config, resolved, false)?.summary(resolved))
+        Ok(RunPolicies::of(config, resolved, false)?.summary(resolved))
     }
 
     /// Returns the hosts by name.
@@ -99,7 +99,7 @@ struct NextRun {
     config: Config,
     /// The known secrets that it may lend.
     names: BTreeSet<CredentialName>,
-    judge: Judge,
+    judge: RunPolicies,
     summary: ConfigSummary,
 }
 
@@ -111,7 +111,7 @@ impl NextRun {
         let shell = ShellLoans::of(None, &SecretAnswers::of(&project)?);
         let resolved = ResolvedConfig::of(&config, &shell)?;
         // A flag may put a run into any group.
-        let judge = Judge::of(&config, &resolved, true)?;
+        let judge = RunPolicies::of(&config, &resolved, true)?;
         Ok(Self {
             summary: judge.summary(&resolved),
             names: shell.names(&config)?.unwrap_or_default(),
@@ -122,9 +122,9 @@ impl NextRun {
 }
 
 /// The effects that a person consents to: those of the next run with a file, by named lines.
-pub(super) struct Consented(Vec<(&'static str, String)>);
+pub(super) struct ConsentEffects(Vec<(&'static str, String)>);
 
-impl Consented {
+impl ConsentEffects {
     /// Determines the effects of the next run with this configuration, without those of flags and
     /// of an agent's profile.
     ///

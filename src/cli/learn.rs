@@ -23,7 +23,7 @@ use crate::config::Config;
 
 /// What a run that is learned from may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Learn {
+pub enum LearnMode {
     /// What it may reach anyway: the rest is refused, and proposed
     Refuse,
     /// Any host, for this run alone; credentials go where they always go

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::app::reload::generation;
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::settings::shell_secrets::ShellLoans;
-use crate::audit::{Found, Record};
+use crate::audit::{ExchangeEntry, Record};
 use crate::cli::log::logs;
 use crate::cli::log::logs::Chain;
 use crate::cli::operate::gateways::{ChosenGateway, Gateway};
@@ -32,7 +32,7 @@ pub(super) struct Remedy {
 impl Remedy {
     /// Finds the remedy for a request. Its gateway is asked if it still runs and no configuration
     /// is named: it knows its settings, and has verified its log.
-    pub(super) fn of(found: &Found, chain: &Chain, config: Option<&Config>) -> Self {
+    pub(super) fn of(found: &ExchangeEntry, chain: &Chain, config: Option<&Config>) -> Self {
         let (policy, why_not) = match local(&found.exchange, config) {
             Ok(None) => return Self::default(),
             Ok(policy) => (policy, None),
@@ -52,7 +52,7 @@ impl Remedy {
     }
 
     /// Asks the gateway that writes the log, if it runs.
-    fn of_gateway(found: &Found) -> Option<Self> {
+    fn of_gateway(found: &ExchangeEntry) -> Option<Self> {
         let log = found.file.canonicalize().ok()?;
         let all = ChosenGateway::default().find().ok()?;
         let gateway = all.iter().find(|gateway| writes(gateway, &log))?;
@@ -108,7 +108,7 @@ fn local(record: &Record, config: Option<&Config>) -> Result<Option<String>, Str
 
 /// Returns why no policy is proposed: the log fails verification, lacks this exact record, or shows
 /// that a person refused the request.
-fn unproved(found: &Found, chain: &Chain) -> Option<String> {
+fn unproved(found: &ExchangeEntry, chain: &Chain) -> Option<String> {
     let id = found.exchange.id.as_deref().unwrap_or_default();
     let (record, denied) = match logs::told(chain, id) {
         Ok(told) => told,

@@ -17,11 +17,11 @@ use crate::app::process::signals::Signals;
 use crate::app::process::thread::Thread;
 use crate::app::process::{logging, serving};
 use crate::app::reload::generation;
-use crate::app::reload::source::{Applied, ConfigSource, RunsAs};
+use crate::app::reload::source::{ConfigSource, ReloadOutcome, RunMode};
 use crate::app::session::store::Persistence;
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::settings::shell_secrets::ShellLoans;
-use crate::app::terminal::standard_error::InBackground;
+use crate::app::terminal::standard_error::BackgroundOutput;
 use crate::app::{App, Code, Context as _, Failure, RunFlags, Terminal};
 use crate::cli::refusal_lines::RefusalLines;
 use crate::config::{Config, Listener, SandboxFlags, state};
@@ -57,7 +57,7 @@ impl Serve {
                 .because(error.to_string())
         })?;
         // This precedes everything that it must outlive.
-        let _written = InBackground::start().context("standard error cannot be written")?;
+        let _written = BackgroundOutput::start().context("standard error cannot be written")?;
         let runtime = serving::runtime()?;
         let signals = {
             let _entered = runtime.enter();
@@ -78,13 +78,13 @@ impl Serve {
             project: None,
             open: false,
             granted: config.granted.clone(),
-            runs_as: RunsAs::Serve,
+            runs_as: RunMode::Serve,
         };
-        let app = App::new(config, resolved, RunsAs::Serve, Vec::new())?
+        let app = App::new(config, resolved, RunMode::Serve, Vec::new())?
             .obeying(state::revoked_file())
             .keeping(Persistence::Listeners)
             .reloading_from(source);
-        let served = Served {
+        let served = ServeRun {
             app: &app,
             terminal,
             signals,
@@ -164,7 +164,7 @@ fn next_step(listeners: &[Listener]) -> Option<String> {
 }
 
 /// A `serve` with its addresses.
-struct Served<'a> {
+struct ServeRun<'a> {
     app: &'a Arc<App>,
     terminal: &'a Terminal,
     signals: Signals,
@@ -172,7 +172,7 @@ struct Served<'a> {
     quiet: bool,
 }
 
-impl Served<'_> {
+impl ServeRun<'_> {
     async fn run(mut self, bound: Vec<BoundListener>) -> Result<Code, Failure> {
         let app = self.app;
         let mut others = Vec::new();
@@ -239,7 +239,7 @@ impl Served<'_> {
     async fn wait(
         &mut self,
         tell: TellReload,
-        mut told: UnboundedReceiver<Result<Applied, Failure>>,
+        mut told: UnboundedReceiver<Result<ReloadOutcome, Failure>>,
     ) {
         let tell = move |outcome| drop(tell.send(outcome));
         tokio::spawn(self.app.clone().watch(tell));
@@ -265,7 +265,7 @@ impl Served<'_> {
     }
 
     /// Prints the outcome of a reload.
-    fn show(&self, outcome: Result<Applied, Failure>) {
+    fn show(&self, outcome: Result<ReloadOutcome, Failure>) {
         match outcome {
             Ok(applied) => self.terminal.note(format!("gateway: {applied}")),
             Err(failure) => self.terminal.fail(&failure),

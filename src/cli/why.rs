@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::audit::{Found, Injected, Record, Text, find, read};
+use crate::audit::{ExchangeEntry, Injection, Record, Text, find, read};
 use crate::config::Config;
 use crate::config::keys::nearest;
 use crate::names::{ExchangeId, ReasonCode};
@@ -108,7 +108,7 @@ impl Why {
     ///
     /// # Errors
     /// Returns a [`Failure`] if the id is invalid, no log contains it, or the log does not verify.
-    pub(super) fn find_in_whole_log(&self, terminal: &Terminal) -> Result<Found, Failure> {
+    pub(super) fn find_in_whole_log(&self, terminal: &Terminal) -> Result<ExchangeEntry, Failure> {
         let (found, chain) = self.search(terminal)?;
         let (record, _) = logs::told(&chain, found.exchange.id.as_deref().unwrap_or_default())?;
         match record {
@@ -118,7 +118,7 @@ impl Why {
     }
 
     /// Returns the record of the exchange, and the log that contains it.
-    fn search(&self, terminal: &Terminal) -> Result<(Found, Chain), Failure> {
+    fn search(&self, terminal: &Terminal) -> Result<(ExchangeEntry, Chain), Failure> {
         if let Some(id) = self.id.as_deref().filter(|id| !is_beginning(id)) {
             exchange_id(id)?;
         }
@@ -249,7 +249,7 @@ pub(super) fn exchange_id(text: &str) -> Result<ExchangeId, Failure> {
 }
 
 /// Returns everything as one document: the records, the next step, and the policy to allow it.
-fn document(found: &Found, remedy: &Remedy) -> Result<Value, Failure> {
+fn document(found: &ExchangeEntry, remedy: &Remedy) -> Result<Value, Failure> {
     let mut document = serde_json::to_value(found)
         .map_err(|error| Failure::of("the record cannot be written", &error))?;
     let record = &found.exchange;
@@ -261,7 +261,7 @@ fn document(found: &Found, remedy: &Remedy) -> Result<Value, Failure> {
     Ok(document)
 }
 
-fn print(terminal: &Terminal, found: &Found, remedy: &Remedy) {
+fn print(terminal: &Terminal, found: &ExchangeEntry, remedy: &Remedy) {
     let record = &found.exchange;
     print_request(terminal, record);
     let bold = |part: &str, rest: String| {
@@ -273,7 +273,7 @@ fn print(terminal: &Terminal, found: &Found, remedy: &Remedy) {
         let all: Vec<_> = all.iter().map(|one| safe(one)).collect();
         (!all.is_empty()).then(|| what.replace("{}", &all.join(", ")))
     };
-    let loan = |what: &str, one: &Injected| {
+    let loan = |what: &str, one: &Injection| {
         let (credential, place) = (safe(&one.credential), safe(&one.place));
         format!("{what} {credential} in {place}")
     };

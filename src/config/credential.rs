@@ -2,7 +2,7 @@
 
 use gateway_credential::SecretRef;
 use gateway_credential::preset::{self, PresetCredential};
-use gateway_message::{EncodedSlash, OriginPattern, Place, RequestTarget, Taken};
+use gateway_message::{AcceptedCredential, EncodedSlash, OriginPattern, Place, RequestTarget};
 use gateway_names::CredentialName;
 use gateway_session::phantom::Shape;
 use gateway_session::{Foreign, When};
@@ -38,7 +38,7 @@ pub struct Credential {
     /// The treatment of another credential in one of its places.
     pub foreign: Foreign,
     /// Further places where its origins accept credentials. `None` means those of the preset.
-    pub takes: Option<Vec<Taken>>,
+    pub takes: Option<Vec<AcceptedCredential>>,
     /// Cookies that may go to its origins, beyond those of the places and the preset.
     pub cookies: Vec<String>,
     /// The methods that it is lent to. If empty, all.
@@ -164,7 +164,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
     let whens = [("phantom", When::Phantom), ("always", When::Always)];
     let foreigns = [("refuse", Foreign::Refuse), ("strip", Foreign::Strip)];
     let example = "write for example `query:token`, `header:deploy-token` or `path:/hooks/*`";
-    let takes = section.all("takes", parsed::<Taken>(example));
+    let takes = section.all("takes", parsed::<AcceptedCredential>(example));
     let is_whole = name.is_some() && from.is_some();
     let name = name.or_else(|| CredentialName::new("unnamed").ok())?;
     let named = Credential::named(name, from.unwrap_or_else(|| SecretRef::env("")));

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use gateway_files::Unfit;
+use gateway_files::BadFile;
 use gateway_policy::Problems;
 
 /// Why a value is not accepted, and what to write instead.
@@ -100,7 +100,7 @@ impl Hint {
     }
 
     /// Explains why a file cannot be read.
-    pub(super) fn of(unfit: &Unfit, path: &Path) -> Self {
+    pub(super) fn of(unfit: &BadFile, path: &Path) -> Self {
         Self::new(unfit.to_string(), unfit.remedy(path))
     }
 }

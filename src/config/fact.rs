@@ -3,8 +3,8 @@
 
 use gateway_body::fact::{FactType, Location};
 use gateway_body::read::Protocol;
-use gateway_message::{OriginPattern, Route};
-use gateway_policy::{ContentFact, Endpoint, FactName};
+use gateway_message::OriginPattern;
+use gateway_policy::{ContentFact, FactName, ProtocolEndpoint};
 
 use super::network;
 use super::section::{Section, parsed};
@@ -36,14 +36,14 @@ pub(super) fn fact(section: &Section<'_, '_>) -> Option<ContentFact> {
     Some(fact)
 }
 
-pub(super) fn endpoint(section: &Section<'_, '_>) -> Option<Endpoint> {
+pub(super) fn endpoint(section: &Section<'_, '_>) -> Option<ProtocolEndpoint> {
     require!(section, "as"; "a protocol is not guessed"; "add `as = \"graphql\"`");
     require!(section, "origins"; "content is read for the origins that are named alone";
         "add `origins = [\"https://api.example.com\"]`");
     let protocol = section.get("as", parsed::<Protocol>("write one of them"));
     let origins = origins(section);
-    let route = section.get("path", parsed::<Route>("write for example `/graphql`"));
-    Some(Endpoint {
+    let route = section.get("path", parsed("write for example `/graphql`"));
+    Some(ProtocolEndpoint {
         protocol: protocol?,
         origins,
         routes: route.into_iter().collect(),

@@ -23,7 +23,7 @@ use super::section::characters;
 use super::signing::SigningCredential;
 use super::sigv4;
 use super::variable::sandbox_variable;
-use super::{Allowed, Config, ConfigError, port, sandbox, state, validate};
+use super::{Config, ConfigError, HostPort, port, sandbox, state, validate};
 
 /// The groups of flags in the help, in their order there.
 pub const REACH: &str = "What it may reach";
@@ -58,8 +58,8 @@ pub struct Flags {
     /// Restrict --aws to these S3 buckets, or to a prefix in one
     #[arg(long = "bucket", value_name = "NAME[/PREFIX]", help_heading = REACH)]
     pub buckets: Vec<String>,
-    /// Allow a host, or `*.DOMAIN`; port 443 unless named. `http://HOST` allows it in clear text, on
-    /// port 80 unless named, where no credential goes
+    /// Allow a host, or `*.DOMAIN`; port 443 unless named. `http://HOST` allows it in clear text,
+    /// on port 80 unless named, where no credential goes
     #[arg(long, value_name = "[http://]HOST[:PORT]", help_heading = REACH)]
     pub allow: Vec<String>,
     /// Add a Cedar policy file, or a pattern such as `policies/*.cedar`
@@ -238,7 +238,7 @@ impl Flags {
                 config.warnings.push(path_is_left_out(&origin));
             }
             let (host, port) = (origin.hosts.clone(), origin.port);
-            config.allow.push(Allowed { host, port });
+            config.allow.push(HostPort { host, port });
             if origin.scheme == Scheme::Http {
                 clear_text(config, origin);
             }
@@ -333,7 +333,7 @@ impl Line {
         &self,
         text: &str,
         known: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<(Credential, Option<Allowed>), Hint> {
+    ) -> Result<(Credential, Option<HostPort>), Hint> {
         let (bound, kept) = match text.split_once('=') {
             Some((bound, kept)) => (bound, Some(kept)),
             None => (text, None),
@@ -376,7 +376,7 @@ impl Line {
             hosts: host.clone(),
             port,
         });
-        Ok((credential, Some(Allowed { host, port })))
+        Ok((credential, Some(HostPort { host, port })))
     }
 }
 

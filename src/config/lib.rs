@@ -66,7 +66,7 @@ use gateway_export::ExportSettings;
 use gateway_message::{HostPattern, Scheme};
 use gateway_origin::resolve::ResolverSettings;
 use gateway_policy as policy;
-use gateway_policy::{Declared, Endpoint};
+use gateway_policy::{Declared, ProtocolEndpoint};
 use gateway_server::Limits;
 
 /// Every setting, validated as a whole.
@@ -125,14 +125,14 @@ pub struct Config {
     /// The file that phantoms are written to, for the workload.
     pub phantoms: PhantomFile,
     /// Hosts that flags and the file allow, for any method and path.
-    pub allow: Vec<Allowed>,
+    pub allow: Vec<HostPort>,
     /// Presets that flags and the file name. Their hosts are allowed, and their variables hold
     /// phantoms.
     pub presets: Vec<String>,
     /// Whether a person lets this run reach any host, to learn its needs.
     pub open: bool,
     /// Hosts that an agent's profile needs.
-    pub offered: Vec<Allowed>,
+    pub offered: Vec<HostPort>,
     /// Presets of an agent's profile.
     pub offered_presets: Vec<String>,
     /// Presets of an agent's profile whose hosts it reaches only if their keys are lent.
@@ -160,7 +160,7 @@ impl Config {
     pub fn declared(&self) -> Declared {
         let mut declared = self.facts.clone();
         for known in preset::endpoints() {
-            declared.add_endpoint(Endpoint {
+            declared.add_endpoint(ProtocolEndpoint {
                 protocol: known.protocol,
                 origins: known.origins.clone(),
                 routes: known.paths.clone(),
@@ -174,7 +174,7 @@ impl Config {
         {
             let known = own.preset.as_deref().and_then(preset::named);
             for known in known.iter().flat_map(|preset| &preset.endpoints) {
-                declared.add_endpoint(Endpoint {
+                declared.add_endpoint(ProtocolEndpoint {
                     protocol: known.protocol,
                     origins: own.origins.clone(),
                     routes: known.paths.clone(),
@@ -192,14 +192,14 @@ impl Config {
 
 /// Allows every request to one port of a host or of the names below a domain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Allowed {
+pub struct HostPort {
     /// The hosts.
     pub host: HostPattern,
     /// The port.
     pub port: u16,
 }
 
-impl Allowed {
+impl HostPort {
     /// Whether a text names a path, which [`Self::parse`] leaves out.
     pub fn leaves_out_path(text: &str) -> bool {
         network::has_path(text)

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gateway_credential::SecretRef;
-use gateway_intercept::{DoorTls, Evidence, PRESENTED_USER};
+use gateway_intercept::{Evidence, PRESENTED_USER, ProxyTls};
 use gateway_names::SessionId;
 
 use super::diagnostic::{Hint, remedy};
@@ -68,7 +68,7 @@ impl Listener {
 
     /// Returns the TLS of a proxy, if it has one.
     #[must_use]
-    pub fn door(&self) -> Option<Arc<DoorTls>> {
+    pub fn door(&self) -> Option<Arc<ProxyTls>> {
         self.tls.as_ref().map(|tls| tls.door.clone())
     }
 
@@ -165,7 +165,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     evidence::check(
         section,
         &kind,
-        &evidence::Asked {
+        &evidence::ListenerContext {
             address: &address,
             mode,
             session: session.as_ref(),

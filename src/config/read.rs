@@ -17,7 +17,7 @@ use super::literal::shown;
 use super::section::Section;
 use super::validate::{self, Spans};
 use super::{
-    AllOrigins, Allowed, Config, ConfigError, control, credential, export, fact, listener, login,
+    AllOrigins, Config, ConfigError, HostPort, control, credential, export, fact, listener, login,
     origin, reference, sandbox, settings, state, vault, via,
 };
 
@@ -213,8 +213,8 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
 }
 
 /// Reads the hosts of `[policy] allow`, and warns if the path of a URL is left out.
-fn allowed(section: &Section<'_, '_>) -> Vec<Allowed> {
-    let read = |text: &str| Ok((Allowed::parse(text)?, Allowed::leaves_out_path(text)));
+fn allowed(section: &Section<'_, '_>) -> Vec<HostPort> {
+    let read = |text: &str| Ok((HostPort::parse(text)?, HostPort::leaves_out_path(text)));
     let hosts = section.each("allow", read).into_iter().map(|one| {
         let (span, (allowed, leaves_out_path)) = (one.span(), one.into_inner());
         if leaves_out_path {

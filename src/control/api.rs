@@ -12,7 +12,7 @@ use gateway_grant::{AllowRequest, ControlRefusal};
 use gateway_names::SecretLabel;
 use gateway_policy::Operation;
 use gateway_server::chain;
-use gateway_session::{EndReason, HasEnded, SessionStatus};
+use gateway_session::{EndReason, SessionEnded, SessionStatus};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, TRANSFER_ENCODING};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
@@ -28,7 +28,7 @@ use super::events::Events;
 use super::exposition;
 use super::operations::{EndRequest, EnterRequest, MintRequest, Operations};
 use super::recording::OperatorAct;
-use super::route::{self, Endpoint, Routed};
+use super::route::{self, Endpoint, RouteMatch};
 use super::server::{Control, Peer};
 use super::view::{GatewayView, SessionView};
 
@@ -50,7 +50,7 @@ pub(super) enum Content {
     Stream(Box<Events>),
 }
 
-pub(super) type Answered = Result<Response<Content>, ControlRefusal>;
+pub(super) type ApiResult = Result<Response<Content>, ControlRefusal>;
 
 impl<O: Operations> Control<O> {
     /// Answers one call.
@@ -68,7 +68,7 @@ impl<O: Operations> Control<O> {
         response
     }
 
-    async fn call(&self, request: Request<Incoming>, peer: Peer) -> Answered {
+    async fn call(&self, request: Request<Incoming>, peer: Peer) -> ApiResult {
         let (head, content) = request.into_parts();
         refuse_browsers(&head.headers, peer)?;
         let named = head.uri.authority();
@@ -118,7 +118,7 @@ impl<O: Operations> Control<O> {
     }
 
     /// Returns the metrics. The page holds its permit until it is written.
-    async fn metrics(&self) -> Answered {
+    async fn metrics(&self) -> ApiResult {
         let place = self.pages.clone().try_acquire_owned();
         let place = place.map_err(|_| {
             let what = "too many read the metrics now";
@@ -134,7 +134,7 @@ impl<O: Operations> Control<O> {
     }
 
     /// Checks the policies for operators. Records a refused act.
-    async fn authorize(&self, called: &Routed, peer: Peer) -> Result<(), ControlRefusal> {
+    async fn authorize(&self, called: &RouteMatch, peer: Peer) -> Result<(), ControlRefusal> {
         let (route, session) = (called.route, called.session.as_ref());
         let (Some(operation), Peer::User(uid)) = (route.operation, peer) else {
             let offered = route.on_port || peer != Peer::Port;
@@ -180,7 +180,7 @@ impl<O: Operations> Control<O> {
         document(&GatewayView::of(&self.about, &self.shared, listeners))
     }
 
-    async fn ready(&self) -> Answered {
+    async fn ready(&self) -> ApiResult {
         if self.shared.draining.is_cancelled() {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             return Err(ControlRefusal::new(status, "the gateway stops"));
@@ -203,14 +203,14 @@ impl<O: Operations> Control<O> {
         document(&json!({ "sessions": views }))
     }
 
-    fn session(&self, called: &Routed) -> Answered {
+    fn session(&self, called: &RouteMatch) -> ApiResult {
         let id = called.session.as_ref();
         let found = id.and_then(|id| self.shared.sessions.get(id));
         let session = found.ok_or_else(unknown_session)?;
         Ok(document(&SessionView::of(&session, &self.shared)))
     }
 
-    fn environment(&self, called: &Routed) -> Answered {
+    fn environment(&self, called: &RouteMatch) -> ApiResult {
         let id = called.session.as_ref().ok_or_else(unknown_session)?;
         self.shared.sessions.get(id).ok_or_else(unknown_session)?;
         Ok(document(&self.operations.environment(id)?))
@@ -218,7 +218,7 @@ impl<O: Operations> Control<O> {
 
     /// Pauses, resumes or ends a session, and stores its status for the next start. Pausing and
     /// ending take effect first, even if they cannot be recorded or stored.
-    async fn change(&self, called: &Routed, content: &Bytes, peer: Peer) -> Answered {
+    async fn change(&self, called: &RouteMatch, content: &Bytes, peer: Peer) -> ApiResult {
         let asked: EndRequest = if content.is_empty() {
             EndRequest::default()
         } else {
@@ -234,11 +234,11 @@ impl<O: Operations> Control<O> {
         let sessions = &self.shared.sessions;
         let session = sessions.get(id).ok_or_else(unknown_session)?;
         let operation = called.route.operation.ok_or_else(unknown_session)?;
-        let ended = |ended: HasEnded| {
+        let ended = |ended: SessionEnded| {
             let refusal = ControlRefusal::new(StatusCode::CONFLICT, ended.to_string());
             match ended {
-                HasEnded::Idle => refusal.next(format!("gateway session resume {id}")),
-                HasEnded::ForGood => refusal,
+                SessionEnded::Idle => refusal.next(format!("gateway session resume {id}")),
+                SessionEnded::ForGood => refusal,
             }
         };
         let may_change = match called.route.endpoint {
@@ -291,7 +291,7 @@ impl<O: Operations> Control<O> {
     }
 
     /// Lets a further command into the session's sandbox.
-    async fn enter(&self, called: &Routed, content: &Bytes, peer: Peer) -> Answered {
+    async fn enter(&self, called: &RouteMatch, content: &Bytes, peer: Peer) -> ApiResult {
         let asked: EnterRequest = serde_json::from_slice(content).map_err(|error| {
             bad("the content does not name a socket").because(error.to_string())
         })?;
@@ -313,7 +313,7 @@ impl<O: Operations> Control<O> {
         Ok(document(&json!({ "session": id.as_str() })))
     }
 
-    async fn reload(&self, peer: Peer) -> Answered {
+    async fn reload(&self, peer: Peer) -> ApiResult {
         let act = OperatorAct::new(peer, Operation::Reload, None, "");
         self.record(&act).await?;
         let reloaded = self.operations.reload().await;
@@ -322,7 +322,7 @@ impl<O: Operations> Control<O> {
 
     /// Revokes a secret, and stores that. The revocation takes effect first, even if it cannot be
     /// recorded or stored.
-    async fn revoke(&self, called: &Routed, peer: Peer) -> Answered {
+    async fn revoke(&self, called: &RouteMatch, peer: Peer) -> ApiResult {
         let label = called.secret.as_ref().ok_or_else(unknown_credential)?;
         let severed = self.shared.revoke(label);
         let name = label.as_str();
@@ -353,7 +353,7 @@ impl<O: Operations> Control<O> {
         })))
     }
 
-    async fn restore(&self, called: &Routed, peer: Peer) -> Answered {
+    async fn restore(&self, called: &RouteMatch, peer: Peer) -> ApiResult {
         let label = called.secret.as_ref().ok_or_else(unknown_credential)?;
         let name = label.as_str();
         let act = OperatorAct::new(peer, Operation::CredentialRestore, None, name);
@@ -367,7 +367,7 @@ impl<O: Operations> Control<O> {
     }
 
     /// Mints a token, and records its id before the token is returned.
-    async fn mint_token(&self, called: &Routed, content: &Bytes, peer: Peer) -> Answered {
+    async fn mint_token(&self, called: &RouteMatch, content: &Bytes, peer: Peer) -> ApiResult {
         let asked: MintRequest = serde_json::from_slice(content).map_err(|error| {
             bad("the content does not say what the token is for").because(error.to_string())
         })?;
@@ -389,7 +389,7 @@ impl<O: Operations> Control<O> {
 
     /// Revokes a token, and stores that. The revocation takes effect first, even if it cannot be
     /// recorded or stored.
-    async fn revoke_token(&self, called: &Routed, peer: Peer) -> Answered {
+    async fn revoke_token(&self, called: &RouteMatch, peer: Peer) -> ApiResult {
         let none = || not_found(StatusCode::NOT_FOUND);
         let id = called.token.ok_or_else(none)?;
         self.shared.revoke_tokens(&BTreeSet::from([id]));
@@ -411,7 +411,7 @@ impl<O: Operations> Control<O> {
         Ok(document(&json!({ "token": text })))
     }
 
-    async fn allow(&self, content: &Bytes, peer: Peer) -> Answered {
+    async fn allow(&self, content: &Bytes, peer: Peer) -> ApiResult {
         let asked: AllowRequest = serde_json::from_slice(content).map_err(|error| {
             bad("the content does not say what to allow").because(error.to_string())
         })?;
@@ -431,7 +431,7 @@ impl<O: Operations> Control<O> {
         Ok(document(&self.followed(&act, applied).await?))
     }
 
-    async fn events(&self) -> Answered {
+    async fn events(&self) -> ApiResult {
         let unavailable = |why: String| {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             ControlRefusal::new(status, "the records cannot be followed").because(why)

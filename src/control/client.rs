@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 
 /// Why a gateway did not answer.
 #[derive(Debug, thiserror::Error)]
-pub enum Unanswered {
+pub enum ControlFailure {
     /// No process serves the socket, or it may not be used.
     #[error("nobody answers at `{}`", path.display())]
     Unreachable {
@@ -94,27 +94,27 @@ impl Client {
     /// Makes a call with JSON content, and returns the status and the JSON of the response.
     ///
     /// # Errors
-    /// [`Unanswered`] by cause.
+    /// [`ControlFailure`] by cause.
     pub async fn call(
         &self,
         method: Method,
         path: &str,
         content: Option<&Value>,
-    ) -> Result<(StatusCode, Value), Unanswered> {
+    ) -> Result<(StatusCode, Value), ControlFailure> {
         let answering = async {
             let answer = self.send(method, path, content).await?;
             read(answer).await
         };
         let answered = tokio::time::timeout(self.within, answering).await;
-        answered.map_err(|_| Unanswered::Late(self.within))?
+        answered.map_err(|_| ControlFailure::Late(self.within))?
     }
 
     /// Follows the records of the audit log: returns the stream, or the response of a gateway that
     /// refuses.
     ///
     /// # Errors
-    /// [`Unanswered`] by cause.
-    pub async fn follow(&self) -> Result<Result<Incoming, (StatusCode, Value)>, Unanswered> {
+    /// [`ControlFailure`] by cause.
+    pub async fn follow(&self) -> Result<Result<Incoming, (StatusCode, Value)>, ControlFailure> {
         let answer = self.send(Method::GET, "/v1/events", None).await?;
         if answer.status() == StatusCode::OK {
             return Ok(Ok(answer.into_body()));
@@ -127,27 +127,27 @@ impl Client {
         method: Method,
         path: &str,
         content: Option<&Value>,
-    ) -> Result<Response<Incoming>, Unanswered> {
-        let unreachable = |source| Unanswered::Unreachable {
+    ) -> Result<Response<Incoming>, ControlFailure> {
+        let unreachable = |source| ControlFailure::Unreachable {
             path: self.path.clone(),
             source,
         };
         let stream = UnixStream::connect(&self.path).await.map_err(unreachable)?;
         let uid = stream.peer_cred().map_err(unreachable)?.uid();
         if !self.any_owner && !gateway_files::trusted(uid) {
-            return Err(Unanswered::Stranger {
+            return Err(ControlFailure::Stranger {
                 path: self.path.clone(),
                 uid,
             });
         }
         let io = TokioIo::new(stream);
         let handshake = hyper::client::conn::http1::handshake(io).await;
-        let (mut sender, connection) = handshake.map_err(Unanswered::Closed)?;
+        let (mut sender, connection) = handshake.map_err(ControlFailure::Closed)?;
         tokio::spawn(connection);
         let text = content.map(Value::to_string).unwrap_or_default();
         let mut request = Request::new(Full::new(Bytes::from(text)));
         *request.method_mut() = method;
-        *request.uri_mut() = path.parse().map_err(|_| Unanswered::Unreadable)?;
+        *request.uri_mut() = path.parse().map_err(|_| ControlFailure::Unreadable)?;
         let fields = request.headers_mut();
         fields.insert(HOST, HeaderValue::from_static("gateway"));
         if let Some(key) = &self.key {
@@ -159,18 +159,18 @@ impl Client {
         sender
             .send_request(request)
             .await
-            .map_err(Unanswered::Closed)
+            .map_err(ControlFailure::Closed)
     }
 }
 
 /// Reads a response of JSON.
-async fn read(answer: Response<Incoming>) -> Result<(StatusCode, Value), Unanswered> {
+async fn read(answer: Response<Incoming>) -> Result<(StatusCode, Value), ControlFailure> {
     let status = answer.status();
     let content = Limited::new(answer.into_body(), MOST_CONTENT)
         .collect()
         .await;
-    let text = content.map_err(|_| Unanswered::Unreadable)?.to_bytes();
-    let value = serde_json::from_slice(&text).map_err(|_| Unanswered::Unreadable)?;
+    let text = content.map_err(|_| ControlFailure::Unreadable)?.to_bytes();
+    let value = serde_json::from_slice(&text).map_err(|_| ControlFailure::Unreadable)?;
     Ok((status, value))
 }
 

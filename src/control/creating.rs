@@ -7,17 +7,17 @@ use bytes::Bytes;
 use gateway_grant::ControlRefusal;
 use gateway_names::{SessionId, hex};
 use gateway_policy::Operation;
-use gateway_session::{Creation, SessionRequest};
+use gateway_session::{Creation, SessionSpec};
 use http::HeaderMap;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::api::{Answered, bad, document, unknown_session};
+use super::api::{ApiResult, bad, document, unknown_session};
 use super::operations::{MintRequest, MintedToken, Operations};
 use super::recording::OperatorAct;
-use super::route::Routed;
+use super::route::RouteMatch;
 use super::server::{Control, Peer};
 
 impl<O: Operations> Control<O> {
@@ -27,8 +27,8 @@ impl<O: Operations> Control<O> {
         fields: &HeaderMap,
         content: &Bytes,
         peer: Peer,
-    ) -> Answered {
-        let request: SessionRequest = serde_json::from_slice(content).map_err(|error| {
+    ) -> ApiResult {
+        let request: SessionSpec = serde_json::from_slice(content).map_err(|error| {
             bad("the content does not say what session is to be made").because(error.to_string())
         })?;
         let key = key(fields)?.map(|key| digest(peer, &key));
@@ -65,10 +65,10 @@ impl<O: Operations> Control<O> {
     /// Extends a session that was created so, and mints a token that lives as long.
     pub(super) async fn extend_session(
         &self,
-        called: &Routed,
+        called: &RouteMatch,
         content: &Bytes,
         peer: Peer,
-    ) -> Answered {
+    ) -> ApiResult {
         let asked: MintRequest = serde_json::from_slice(content).map_err(|error| {
             bad("the content does not say for how long").because(error.to_string())
         })?;

@@ -19,11 +19,11 @@ mod server;
 mod socket;
 mod view;
 
-pub use client::{Client, Unanswered};
+pub use client::{Client, ControlFailure};
 pub use operations::{
     CreatedSession, MintRequest, MintedToken, Operations, Reloaded, RevocationHits,
 };
-pub use route::{ROUTES, Route};
+pub use route::{ApiRoute, ROUTES};
 pub use server::{Control, serve, serve_metrics};
 pub use socket::{Unusable, bind_socket, sockets};
-pub use view::About;
+pub use view::GatewayInfo;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use gateway_grant::{AllowAnswer, AllowRequest, ControlRefusal};
+use gateway_grant::{AllowRequest, AllowResponse, ControlRefusal};
 use gateway_names::{SecretLabel, SessionId};
 use gateway_server::ClientEnvironment;
 use gateway_session::{Creation, SessionStatus};
@@ -91,13 +91,13 @@ pub trait Operations: Send + Sync + 'static {
     fn rule(
         &self,
         asked: AllowRequest,
-    ) -> impl Future<Output = Result<AllowAnswer, ControlRefusal>> + Send;
+    ) -> impl Future<Output = Result<AllowResponse, ControlRefusal>> + Send;
 
     /// Applies a rule that was found.
     fn apply(
         &self,
-        rule: AllowAnswer,
-    ) -> impl Future<Output = Result<AllowAnswer, ControlRefusal>> + Send;
+        rule: AllowResponse,
+    ) -> impl Future<Output = Result<AllowResponse, ControlRefusal>> + Send;
 
     /// Connects a session's sandbox with a caller's socket.
     fn enter(

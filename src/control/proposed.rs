@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::api::{Answered, bad, document};
+use super::api::{ApiResult, bad, document};
 use super::operations::Operations;
 use super::recording::OperatorAct;
 use super::server::{Control, Peer};
@@ -26,7 +26,7 @@ struct AnsweredProposal {
 }
 
 impl<O: Operations> Control<O> {
-    pub(super) async fn proposals(&self) -> Answered {
+    pub(super) async fn proposals(&self) -> ApiResult {
         let shared = self.shared.clone();
         let views = self.beside(move || {
             let (asked, all) = (shared.proposals.asked(), shared.proposals.all());
@@ -42,7 +42,7 @@ impl<O: Operations> Control<O> {
     }
 
     /// Allows one request that a policy asks about, once.
-    pub(super) async fn allow_asked(&self, content: &Bytes, peer: Peer) -> Answered {
+    pub(super) async fn allow_asked(&self, content: &Bytes, peer: Peer) -> ApiResult {
         let asked = read(content)?;
         let to = (ProposalState::Waiting, ProposalState::Granted);
         let shared = self.shared.clone();
@@ -56,7 +56,7 @@ impl<O: Operations> Control<O> {
         .await
     }
 
-    pub(super) async fn refuse_proposal(&self, content: &Bytes, peer: Peer) -> Answered {
+    pub(super) async fn refuse_proposal(&self, content: &Bytes, peer: Peer) -> ApiResult {
         let asked = read(content)?;
         let (to, word) = if asked.undo {
             ((ProposalState::Refused, ProposalState::Waiting), "undo ")
@@ -82,7 +82,7 @@ impl<O: Operations> Control<O> {
         (from, to): (ProposalState, ProposalState),
         (word, operation): (&str, Operation),
         peer: Peer,
-    ) -> Answered {
+    ) -> ApiResult {
         let is_it = |one: &Proposal| one.state == from && one.id.to_string() == id;
         let one = all.into_iter().find(is_it).ok_or_else(|| unknown(from))?;
         let subject = format!("{word}{} {}", one.id, one.wanted.shown());

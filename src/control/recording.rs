@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use gateway_audit::{self as audit, Act, Decision, Log};
+use gateway_audit::{self as audit, Act, AuditDecision, Log};
 use gateway_grant::ControlRefusal;
 use gateway_names::SessionId;
 use gateway_policy::Operation;
@@ -23,7 +23,7 @@ pub(super) struct OperatorAct {
     operator: String,
     session: Option<SessionId>,
     subject: String,
-    decision: Decision,
+    decision: AuditDecision,
 }
 
 impl OperatorAct {
@@ -39,13 +39,13 @@ impl OperatorAct {
             operator: peer.to_string(),
             session: session.cloned(),
             subject: subject.to_owned(),
-            decision: Decision::Allow,
+            decision: AuditDecision::Allow,
         }
     }
 
     /// Returns the act as a refused one.
     pub(super) fn refused(self) -> Self {
-        let decision = Decision::Deny;
+        let decision = AuditDecision::Deny;
         Self { decision, ..self }
     }
 

@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 
 /// One route.
 #[derive(Debug)]
-pub struct Route {
+pub struct ApiRoute {
     /// The method.
     pub method: Method,
     /// The path; `{id}` stands for a session's id, `{name}` for a secret's label, `{token}` for a
@@ -27,8 +27,8 @@ pub struct Route {
 }
 
 /// The route of a request, with the names in its path.
-pub(super) struct Routed {
-    pub(super) route: &'static Route,
+pub(super) struct RouteMatch {
+    pub(super) route: &'static ApiRoute,
     pub(super) session: Option<SessionId>,
     /// The label of the secret in its path.
     pub(super) secret: Option<SecretLabel>,
@@ -48,9 +48,9 @@ macro_rules! routes {
         }
 
         /// Every route.
-        pub static ROUTES: [Route; 24] = [$({
+        pub static ROUTES: [ApiRoute; 24] = [$({
             const OPERATION: Option<Operation> = $operation;
-            Route {
+            ApiRoute {
                 method: Method::$method,
                 path: $path,
                 about: $about,
@@ -120,7 +120,7 @@ routes! {
 ///
 /// # Errors
 /// 404 if no route has the path, 405 if none has it with this method.
-pub(super) fn find(method: &Method, path: &str) -> Result<Routed, StatusCode> {
+pub(super) fn find(method: &Method, path: &str) -> Result<RouteMatch, StatusCode> {
     let mut missing = StatusCode::NOT_FOUND;
     for route in &ROUTES {
         let Some(routed) = matches(route, path) else {
@@ -143,8 +143,8 @@ pub(super) fn methods(path: &str) -> String {
 
 /// Returns the route with the names in a path, if the path fits. A name stands there
 /// percent-encoded, because it may hold `/`.
-fn matches(route: &'static Route, path: &str) -> Option<Routed> {
-    let mut routed = Routed {
+fn matches(route: &'static ApiRoute, path: &str) -> Option<RouteMatch> {
+    let mut routed = RouteMatch {
         route,
         session: None,
         secret: None,

@@ -21,11 +21,11 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use super::operations::Operations;
-use super::view::About;
+use super::view::GatewayInfo;
 
 /// What the control socket serves.
 pub struct Control<O> {
-    pub(super) about: About,
+    pub(super) about: GatewayInfo,
     pub(super) shared: Arc<SharedState>,
     pub(super) operators: Arc<ArcSwap<Operators>>,
     pub(super) operations: O,
@@ -58,7 +58,7 @@ impl fmt::Display for Peer {
 impl<O: Operations> Control<O> {
     /// Serves this gateway to the operators that the current policies permit.
     pub fn new(
-        about: About,
+        about: GatewayInfo,
         shared: Arc<SharedState>,
         operators: Arc<ArcSwap<Operators>>,
         operations: O,

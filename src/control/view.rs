@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 
 /// The facts about the gateway that are fixed at its start.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct GatewayInfo {
     /// `serve` or `exec`.
     pub kind: &'static str,
     /// The configuration file, if there is one.
@@ -99,7 +99,7 @@ pub(super) struct SessionView {
 
 impl<'a> GatewayView<'a> {
     pub(super) fn of(
-        about: &'a About,
+        about: &'a GatewayInfo,
         shared: &'a SharedState,
         listeners: Vec<(String, String)>,
     ) -> Self {

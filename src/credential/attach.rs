@@ -16,7 +16,7 @@ use http::{HeaderName, HeaderValue, Method};
 use super::credentialed::{AnswerPlan, Credentialed};
 use super::credentials::Credentials;
 use super::error::Error;
-use super::fetch::{Fetched, have_expired, leased};
+use super::fetch::{FetchedSecrets, have_expired, leased};
 use super::inject::content::inject_in_content;
 use super::inject::messages::InjectMessages;
 use super::inject::{AttachFailure, inject};
@@ -149,7 +149,7 @@ impl Credentials {
         &self,
         request: &mut Request,
         uses: impl Iterator<Item = &'u CredentialUse>,
-        fetched: &Fetched,
+        fetched: &FetchedSecrets,
     ) -> Result<(), Error> {
         let mut in_content = Vec::new();
         for one in uses {
@@ -177,7 +177,7 @@ impl Credentials {
         session: &Arc<Session>,
         lend: &CredentialUse,
         proof: Box<dyn VerifiedSignature>,
-        fetched: &Fetched,
+        fetched: &FetchedSecrets,
     ) -> Result<Vec<Vec<u8>>, Error> {
         let temporary = match lend.claimed().and_then(|claimed| claimed.temporary()) {
             Some((minted, names)) => {
@@ -207,7 +207,7 @@ impl Credentials {
 }
 
 /// The tokens of logins among the fetched secrets.
-fn of_logins(fetched: Fetched) -> Vec<CachedSecret> {
+fn of_logins(fetched: FetchedSecrets) -> Vec<CachedSecret> {
     let all = fetched.into_iter().map(|(_, cached)| cached);
     all.filter(|cached| cached.login().is_some()).collect()
 }
@@ -216,7 +216,7 @@ fn of_logins(fetched: Fetched) -> Vec<CachedSecret> {
 fn messages(
     request: &Request,
     allowed: &Allowed,
-    fetched: &Fetched,
+    fetched: &FetchedSecrets,
 ) -> Option<Box<InjectMessages>> {
     request.upgrade.as_ref()?;
     let search = allowed.here().in_messages(&request.head)?;

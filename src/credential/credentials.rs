@@ -18,7 +18,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use super::buffer_limits::BufferLimits;
 use super::configured::ConfiguredCredential;
 use super::error::Error;
-use super::inject::Prepared;
+use super::inject::FieldValues;
 use super::login::KnownLogins;
 use super::revocation::{RevokedSecrets, SecretPlaces};
 use super::secret::Secret;
@@ -31,12 +31,12 @@ pub struct Credentials {
     stores: Stores,
     slots: Vec<CredentialSlot>,
     holding: BufferLimits,
-    exposed: Arc<Exposed>,
+    exposed: Arc<ExposureState>,
     logins: KnownLogins,
 }
 
 /// The state about responses that all generations of credentials share.
-struct Exposed {
+struct ExposureState {
     /// The sessions whose responses are searched for secrets.
     to: Mutex<Vec<Weak<Session>>>,
     /// The key that stand-ins are derived from, for secrets without a phantom in the session;
@@ -48,7 +48,7 @@ struct Exposed {
     places: Mutex<SecretPlaces>,
 }
 
-impl Exposed {
+impl ExposureState {
     /// Returns the revocations of each credential, which are those of its own place and of its
     /// parts' places, and the history of the values read at its place.
     fn revocations(&self, all: &[ConfiguredCredential]) -> Vec<(Revocations, Arc<SecretHistory>)> {
@@ -102,7 +102,7 @@ impl Exposed {
 /// secret.
 pub(super) struct CredentialSlot {
     pub(super) source: SecretSource,
-    pub(super) ready: ArcSwapOption<Prepared>,
+    pub(super) ready: ArcSwapOption<FieldValues>,
     pub(super) history: Arc<CredentialHistory>,
     /// The values that were read at its place and compared with the revoked ones.
     noted: Arc<SecretHistory>,
@@ -186,7 +186,7 @@ impl Credentials {
         stored: Vec<ConfiguredCredential>,
         stores: &Stores,
     ) -> Result<Self, BindingMalformed> {
-        let exposed = Arc::new(Exposed {
+        let exposed = Arc::new(ExposureState {
             to: Mutex::default(),
             strangers: PhantomKey::random().ok(),
             former: RwLock::default(),
@@ -255,7 +255,7 @@ impl Credentials {
     fn with(
         stored: Vec<ConfiguredCredential>,
         stores: &Stores,
-        exposed: Arc<Exposed>,
+        exposed: Arc<ExposureState>,
         history: impl Fn(&ConfiguredCredential) -> Option<Arc<CredentialHistory>>,
     ) -> Result<Self, BindingMalformed> {
         let slot = |(stored, noted): (&ConfiguredCredential, _)| CredentialSlot {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::credentials::Credentials;
 use super::error::Error;
-use super::fetch::Fetched;
+use super::fetch::FetchedSecrets;
 use super::issue::is_optional;
 use super::redactor::Redactor;
 use super::scrub;
@@ -100,7 +100,7 @@ impl Credentials {
     pub(super) async fn fetch_bound(
         &self,
         here: &OriginBindings,
-        lent: &Fetched,
+        lent: &FetchedSecrets,
     ) -> Result<BoundSecrets, Error> {
         let (mut bound, mut awaited) = (Vec::new(), Vec::new());
         for index in here.positions() {

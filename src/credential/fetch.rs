@@ -12,7 +12,7 @@ use super::secret::SecretUnsafe;
 use super::store::CachedSecret;
 
 /// The fetched secrets, each with its credential's name.
-pub(super) type Fetched = Vec<(CredentialName, CachedSecret)>;
+pub(super) type FetchedSecrets = Vec<(CredentialName, CachedSecret)>;
 
 impl Credentials {
     /// Fetches the secret of each grant, and the other parts of a signing credential.
@@ -21,7 +21,7 @@ impl Credentials {
         origin: &Origin,
         session: &Session,
         grants: &[Grant],
-    ) -> Result<Fetched, Error> {
+    ) -> Result<FetchedSecrets, Error> {
         let mut fetched = Vec::with_capacity(grants.len());
         for grant in grants {
             // INVARIANT: a grant names the origin that it was given for; policy made both from one
@@ -62,7 +62,7 @@ impl Credentials {
         &self,
         (name, index): (&CredentialName, usize),
         session: &Session,
-        fetched: &mut Fetched,
+        fetched: &mut FetchedSecrets,
     ) -> Result<(), Error> {
         let slot = self.slot(index)?;
         let source = &slot.source;
@@ -83,7 +83,7 @@ impl Credentials {
 /// # Errors
 /// [`Error::Unknown`] if it was not fetched.
 pub(super) fn leased<'l>(
-    fetched: &'l Fetched,
+    fetched: &'l FetchedSecrets,
     name: &CredentialName,
 ) -> Result<&'l CachedSecret, Error> {
     let mut all = fetched.iter();
@@ -92,13 +92,13 @@ pub(super) fn leased<'l>(
 }
 
 /// Whether a fetched secret may no longer be used.
-pub(super) fn have_expired(fetched: &Fetched) -> bool {
+pub(super) fn have_expired(fetched: &FetchedSecrets) -> bool {
     let mut ends = fetched.iter().filter_map(|(_, lease)| lease.expires);
     ends.any(|end| Instant::now() >= end)
 }
 
 /// Checks that the secrets fetched for a signature do not equal the session's phantoms by chance.
-fn unlike_phantoms(session: &Session, fetched: &Fetched) -> Result<(), Error> {
+fn unlike_phantoms(session: &Session, fetched: &FetchedSecrets) -> Result<(), Error> {
     let phantoms = session.phantoms();
     for (name, lease) in fetched {
         let phantom = phantoms.of(name).ok_or(Error::Unknown)?;

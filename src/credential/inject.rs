@@ -33,7 +33,7 @@ gateway_names::faults! {
 }
 
 /// The field values built from one secret, by place. They are cached, because building is costly.
-pub(super) struct Prepared {
+pub(super) struct FieldValues {
     secret: Arc<Secret>,
     values: Vec<Option<HeaderValue>>,
 }
@@ -52,7 +52,7 @@ pub fn inject(
     target: &mut RequestTarget,
     lend: &CredentialUse,
     secret: &Arc<Secret>,
-    ready: &ArcSwapOption<Prepared>,
+    ready: &ArcSwapOption<FieldValues>,
 ) -> Result<(), AttachFailure> {
     // The session never saw a renewed secret, nor one with a declared shape. If the phantom equals
     // the secret by chance, stop here.
@@ -87,7 +87,7 @@ pub fn inject(
 fn prepared(
     lend: &CredentialUse,
     secret: &Arc<Secret>,
-    ready: &ArcSwapOption<Prepared>,
+    ready: &ArcSwapOption<FieldValues>,
 ) -> Result<HeaderValue, AttachFailure> {
     let place = lend.place_index();
     let known = ready.load();
@@ -102,7 +102,7 @@ fn prepared(
     let values = lend.places().iter();
     let values: Vec<_> = values.map(|place| field_value(place, secret)).collect();
     let value = values[place].clone();
-    ready.store(Some(Arc::new(Prepared {
+    ready.store(Some(Arc::new(FieldValues {
         secret: Arc::clone(secret),
         values,
     })));

@@ -49,7 +49,7 @@ pub use scrub::{
 };
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{
-    CachedSecret, DEFAULT_SERVICE, Forgotten, HttpAnswer, HttpClient, KeySource, LoginMethod,
+    CachedSecret, DEFAULT_SERVICE, ForgetOutcome, HttpAnswer, HttpClient, KeySource, LoginMethod,
     LoginSettings, Logins, ReferenceMalformed, RowLogin, SecretRef, SecretSource, StoreError,
     StoreFuture, Stores, Unavailable, UnreadRow, Vault, VaultLogin, VaultSettings, tell, unfit,
     variable_name,

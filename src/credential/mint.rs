@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use super::credentials::Credentials;
 use super::error::{Error, MintFailure};
-use super::login::{AskedTokens, UnmappedToken};
+use super::login::{OAuthRequest, UnmappedToken};
 use super::search_snapshot::TemporarySecrets;
 use super::secret::Secret;
 
@@ -38,7 +38,7 @@ pub enum Minting {
         /// The session that receives them.
         session: Arc<Session>,
         /// The request for the tokens.
-        asked: Box<AskedTokens>,
+        asked: Box<OAuthRequest>,
     },
 }
 

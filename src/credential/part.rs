@@ -33,7 +33,7 @@ impl DrawnPart {
 
     fn in_letters(secret: &[u8], letters: Range<usize>) -> Option<Self> {
         let text = &secret[letters.clone()];
-        let kinds = Kinds::of(text);
+        let kinds = CharacterCounts::of(text);
         let bits = kinds.bits()?.min(bits_within(text));
         if bits * text.len() as f64 <= LEAST_BITS || kinds.reads_as_words(text) {
             return None;
@@ -62,7 +62,7 @@ impl DrawnPart {
 /// the `SK` of `SK` and hexadecimal digits.
 fn bits_within(text: &[u8]) -> f64 {
     let within = text.get(BY_CHANCE..text.len().saturating_sub(BY_CHANCE));
-    let bits = within.and_then(|within| Kinds::of(within).bits());
+    let bits = within.and_then(|within| CharacterCounts::of(within).bits());
     bits.unwrap_or(f64::INFINITY)
 }
 
@@ -140,7 +140,7 @@ fn rows_of_digits(secret: &[u8], letters: &Range<usize>, least: usize) -> Vec<Ra
 
 /// The number of characters of each kind.
 #[derive(Default)]
-struct Kinds {
+struct CharacterCounts {
     digits: usize,
     lower: usize,
     upper: usize,
@@ -148,7 +148,7 @@ struct Kinds {
     hex: [usize; 2],
 }
 
-impl Kinds {
+impl CharacterCounts {
     fn of(text: &[u8]) -> Self {
         let mut kinds = Self::default();
         for byte in text {

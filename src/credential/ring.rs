@@ -77,7 +77,7 @@ pub fn read_secret(prompt: &str) -> Result<Zeroizing<Vec<u8>>, RingError> {
     let stdin = std::io::stdin();
     let hidden = stdin.is_terminal();
     let quiet = if hidden {
-        Some(Quiet::begin(prompt)?)
+        Some(EchoOff::begin(prompt)?)
     } else {
         None
     };
@@ -107,11 +107,11 @@ pub fn read_secret(prompt: &str) -> Result<Zeroizing<Vec<u8>>, RingError> {
 
 /// A terminal without echo, restored on drop. Ctrl-C arrives as a byte, so it cannot skip the
 /// restoration.
-struct Quiet {
+struct EchoOff {
     before: Termios,
 }
 
-impl Quiet {
+impl EchoOff {
     fn begin(prompt: &str) -> Result<Self, RingError> {
         let stdin = std::io::stdin();
         let before = tcgetattr(&stdin).map_err(failed)?;
@@ -128,7 +128,7 @@ impl Quiet {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for EchoOff {
     fn drop(&mut self) {
         // Nothing can be done if the terminal is gone.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, &self.before);

@@ -46,10 +46,10 @@ pub(super) use needles::SharedNeedles;
 use search::{Echo, Scan};
 
 /// Original bytes that were already passed on. Rarely used, so it is small when empty.
-type Past = Box<Zeroizing<Vec<u8>>>;
+type PassedBytes = Box<Zeroizing<Vec<u8>>>;
 
 /// Returns the session's search if it has changed. A secret may be lent or renewed during a stream.
-pub(crate) type Newer = Box<dyn FnMut() -> Option<Arc<EchoSearch>> + Send + Sync>;
+pub(crate) type SearchUpdate = Box<dyn FnMut() -> Option<Arc<EchoSearch>> + Send + Sync>;
 
 /// Replaces echoes in one stream of bytes, however it is split.
 ///
@@ -57,13 +57,13 @@ pub(crate) type Newer = Box<dyn FnMut() -> Option<Arc<EchoSearch>> + Send + Sync
 /// of a secret.
 pub struct Scrubber {
     search: Arc<EchoSearch>,
-    newer: Option<Newer>,
+    newer: Option<SearchUpdate>,
     /// The original bytes from which the search continues.
     held: Bytes,
     /// How many of the held bytes were passed on anyway.
     shown: usize,
     /// The original bytes just before the held ones, in case a piece began there.
-    past: Past,
+    past: PassedBytes,
     /// For how many more bytes pieces are searched for; [`usize::MAX`] means no limit.
     fine: usize,
     /// Echoes that extend into the held bytes.
@@ -81,7 +81,7 @@ impl Scrubber {
             newer: None,
             held: Bytes::new(),
             shown: 0,
-            past: Past::default(),
+            past: PassedBytes::default(),
             fine: FINE,
             open: Vec::new(),
             replaced: 0,
@@ -99,7 +99,7 @@ impl Scrubber {
     }
 
     /// Searches later bytes with the session's search at that time.
-    pub(crate) fn following(mut self, newer: Newer) -> Self {
+    pub(crate) fn following(mut self, newer: SearchUpdate) -> Self {
         self.newer = Some(newer);
         self
     }

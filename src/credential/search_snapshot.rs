@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::error::Error;
-use super::fetch::Fetched;
+use super::fetch::FetchedSecrets;
 use super::guesses::Guesses;
 use super::scrub::{EchoSearch, SecretForms};
 use super::secret::{Secret, mask};
@@ -79,7 +79,7 @@ pub(super) struct TemporarySecrets {
 /// The secrets to search a response for, and the reasons.
 pub(super) struct Wanted<'r> {
     /// The secrets that the request is lent.
-    pub(super) lent: &'r Fetched,
+    pub(super) lent: &'r FetchedSecrets,
     /// The other secrets that are bound to its origin.
     pub(super) bound: BoundSecrets,
     /// Whether a response that cannot be searched is refused.

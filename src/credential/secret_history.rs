@@ -13,9 +13,9 @@ use super::secret::Secret;
 
 /// The secrets from a store, the latest last.
 #[derive(Default)]
-pub(super) struct SecretHistory(Mutex<Vec<One>>);
+pub(super) struct SecretHistory(Mutex<Vec<SecretVersion>>);
 
-struct One {
+struct SecretVersion {
     secret: Arc<Secret>,
     /// The end of its lease. For a replaced secret, no earlier than its replacement.
     ends: Option<Instant>,
@@ -53,7 +53,7 @@ impl SecretHistory {
         if let Some(last) = given.last_mut() {
             last.ends = Some(last.ends.map_or(now, |ends| ends.max(now)));
         }
-        given.push(One {
+        given.push(SecretVersion {
             secret: secret.clone(),
             ends,
             told: Arc::default(),
@@ -84,9 +84,9 @@ impl SecretHistory {
 
 /// Drops old secrets: those that ended long ago and are not among the latest, and the oldest beyond
 /// the byte limit. The latest secret always stays.
-fn prune(given: &mut Vec<One>, now: Instant) {
+fn prune(given: &mut Vec<SecretVersion>, now: Instant) {
     let mut bytes = 0;
-    let is_kept = |(late, one): (usize, &One)| {
+    let is_kept = |(late, one): (usize, &SecretVersion)| {
         bytes += one.secret.expose().len();
         let lately = one.ends.is_none_or(|ends| now < ends + LOOKED_FOR);
         late == 0 || bytes <= MOST_BYTES && (late < MOST_LATEST || lately)

@@ -27,10 +27,10 @@ impl Signature {
 
 /// The latest signatures of a session.
 #[derive(Default)]
-pub(super) struct Signatures(Mutex<Late>);
+pub(super) struct Signatures(Mutex<RecentSignatures>);
 
 #[derive(Default)]
-struct Late {
+struct RecentSignatures {
     signatures: VecDeque<(Instant, Arc<Signature>)>,
     /// The number of all signatures so far.
     number: u64,

@@ -12,14 +12,14 @@ use gateway_session::{ParsedSignature, PartTexts, Revocation, Session, VerifiedS
 use super::buffer_limits::BufferLimits;
 use super::credentials::Credentials;
 use super::error::Error;
-use super::login::AskedTokens;
+use super::login::OAuthRequest;
 
 /// An authorized request. If one of our credentials signs it, its signature was made with the
 /// session's phantom.
 pub struct Verified {
     pub(super) authorized: Authorized,
     pub(super) proof: Option<SignedGrant>,
-    pub(super) asked: Option<Box<AskedTokens>>,
+    pub(super) asked: Option<Box<OAuthRequest>>,
 }
 
 /// A verified request for which a person lifted everything that the policies ask a person for.
@@ -93,7 +93,7 @@ impl Settled {
     }
 
     /// Returns the request for tokens, if this is one.
-    pub fn asked(&self) -> Option<&AskedTokens> {
+    pub fn asked(&self) -> Option<&OAuthRequest> {
         self.0.asked.as_deref()
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use gateway_audit::{Head, Record};
+use gateway_audit::{ChainHead, Record};
 use http::StatusCode;
 
 use super::settings::{ExportFormat, ExportSettings};
@@ -13,7 +13,7 @@ pub(super) struct Batch {
     /// How many records there are.
     pub(super) records: u64,
     /// The head of the last record.
-    pub(super) last: Head,
+    pub(super) last: ChainHead,
     pub(super) requests: VecDeque<ExportRequest>,
     /// The status with which the server refused one of the requests for good.
     pub(super) refused: Option<StatusCode>,

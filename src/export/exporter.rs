@@ -8,8 +8,8 @@ use gateway_origin::{StoreClient, StoreWay};
 use gateway_server::ExportCounts;
 use tokio::sync::{oneshot, watch};
 
-use super::position::{ExportPosition, Reached};
-use super::sending::{ExportPhase, Sending};
+use super::position::{ExportPosition, Progress};
+use super::sender::{ExportPhase, ExportSender};
 use super::settings::ExportSettings;
 
 /// An export that is prepared or under way. On drop, the records that remain have a few seconds.
@@ -18,22 +18,22 @@ pub struct Exporter {
     way: StoreWay,
     counts: Arc<ExportCounts>,
     /// Starts the thread's work. If the sender is dropped, the export never begins.
-    go: Option<oneshot::Sender<Option<Before>>>,
+    go: Option<oneshot::Sender<Option<PreviousExport>>>,
     phase: watch::Sender<ExportPhase>,
     /// How far it came, once it has ended. The export that follows it takes this.
-    reached: Option<oneshot::Receiver<Reached>>,
+    reached: Option<oneshot::Receiver<Progress>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// The state that an export takes over from the previous one to the same destination.
-struct Before {
-    reached: oneshot::Receiver<Reached>,
+struct PreviousExport {
+    reached: oneshot::Receiver<Progress>,
     counts: Arc<ExportCounts>,
 }
 
 /// Why an export cannot begin.
 #[derive(Debug, thiserror::Error)]
-pub enum NotExported {
+pub enum ExportFailure {
     /// The log cannot be followed.
     #[error(transparent)]
     Log(#[from] gateway_audit::Error),
@@ -52,20 +52,20 @@ impl Exporter {
     /// the log.
     ///
     /// # Errors
-    /// [`NotExported`] by cause.
+    /// [`ExportFailure`] by cause.
     pub fn prepare(
         settings: ExportSettings,
         (log, resumes): (&Log, bool),
         way: StoreWay,
-    ) -> Result<Option<Self>, NotExported> {
+    ) -> Result<Option<Self>, ExportFailure> {
         let Some(path) = log.path() else {
             return Ok(None);
         };
         let follower = Follower::at_end(path)?;
-        let last = log.head().map_or(Reached::Nothing, Reached::Record);
+        let last = log.head().map_or(Progress::Nothing, Progress::Record);
         let position = resumes.then(|| ExportPosition::of(path, &settings));
         let (phase, watched) = watch::channel(ExportPhase::Runs);
-        let sending = Sending::new(settings.clone(), log, (follower, last), position, watched);
+        let sending = ExportSender::new(settings.clone(), log, (follower, last), position, watched);
         let counts = sending.counts.clone();
         let (go, gone) = oneshot::channel();
         let (tell_reached, reached) = oneshot::channel();
@@ -82,7 +82,7 @@ impl Exporter {
         };
         let thread = std::thread::Builder::new().name("export".to_owned());
         let thread = thread.spawn(run)?;
-        let ended = |_| NotExported::Client("its thread ended".to_owned());
+        let ended = |_| ExportFailure::Client("its thread ended".to_owned());
         told.recv().map_err(ended)??;
         Ok(Some(Self {
             settings,
@@ -101,7 +101,7 @@ impl Exporter {
         let before = before.and_then(|before| {
             before.turn(ExportPhase::HandsOver);
             let (reached, counts) = (before.reached.take()?, before.counts.clone());
-            Some(Before { reached, counts })
+            Some(PreviousExport { reached, counts })
         });
         if let Some(before) = &before {
             self.counts = before.counts.clone();
@@ -174,7 +174,7 @@ impl Drop for Exporter {
 fn client(
     settings: &ExportSettings,
     way: StoreWay,
-) -> Result<(tokio::runtime::Runtime, StoreClient), NotExported> {
+) -> Result<(tokio::runtime::Runtime, StoreClient), ExportFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -183,16 +183,16 @@ fn client(
         let servers = vec![settings.server.clone()];
         StoreClient::new(servers, settings.roots.clone(), None, way)
     };
-    let client = client.map_err(|error| NotExported::Client(gateway_server::chain(&error)))?;
+    let client = client.map_err(|error| ExportFailure::Client(gateway_server::chain(&error)))?;
     Ok((runtime, client))
 }
 
 /// Waits for the start, sends until the end, and reports how far the export came.
 async fn live(
-    mut sending: Sending,
+    mut sending: ExportSender,
     client: StoreClient,
-    gone: oneshot::Receiver<Option<Before>>,
-    tell: oneshot::Sender<Reached>,
+    gone: oneshot::Receiver<Option<PreviousExport>>,
+    tell: oneshot::Sender<Progress>,
 ) {
     let Ok(before) = gone.await else {
         return;

@@ -13,9 +13,9 @@ mod exporter;
 mod ocsf;
 mod otlp;
 mod position;
-mod sending;
+mod sender;
 mod settings;
 
-pub use exporter::{Exporter, NotExported};
+pub use exporter::{ExportFailure, Exporter};
 pub use ocsf::event;
 pub use settings::{ExportFormat, ExportSettings};

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gateway_audit::Head;
+use gateway_audit::ChainHead;
 use gateway_files::replace_private;
 use gateway_names::hex;
 use sha2::{Digest as _, Sha256};
@@ -13,14 +13,14 @@ use super::settings::ExportSettings;
 
 /// How far an export has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reached {
+pub(super) enum Progress {
     /// No record is known to be sent.
     Nothing,
     /// Everything up to this record was sent, or refused for good.
-    Record(Head),
+    Record(ChainHead),
 }
 
-impl Reached {
+impl Progress {
     /// The number of the next record to send.
     pub(super) fn next(self) -> u64 {
         match self {
@@ -56,7 +56,7 @@ impl ExportPosition {
 
     /// Returns how far the export came; `None` without a file. A file that cannot be read is
     /// logged, and everything is sent again: no record may be missed.
-    pub(super) fn kept(&self) -> Option<Reached> {
+    pub(super) fn kept(&self) -> Option<Progress> {
         let read = fs::read_to_string(&self.path);
         if let Err(error) = &read
             && error.kind() == io::ErrorKind::NotFound
@@ -68,12 +68,12 @@ impl ExportPosition {
             let path = self.path.display();
             tracing::warn!(%path, "how far the export came cannot be read, so all is sent again");
         }
-        Some(known.map_or(Reached::Nothing, Reached::Record))
+        Some(known.map_or(Progress::Nothing, Progress::Record))
     }
 
     /// Writes the last record that was sent. Without it, records are sent twice or missed after a
     /// restart, so the first of several failures is logged.
-    pub(super) fn keep(&mut self, last: Head) {
+    pub(super) fn keep(&mut self, last: ChainHead) {
         let error = match replace_private(&self.path, format!("{last}\n").as_bytes()) {
             Ok(()) => return self.fails = false,
             Err(error) => error,

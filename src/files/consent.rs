@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::bad_file::BadFile;
 use super::kept::{UserKind, UserTable};
 use super::state_folder::real;
-use super::unfit::Unfit;
 
 /// A person's decision about one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,8 +45,8 @@ impl Consent {
     /// Returns the decision about a file; `None` without one.
     ///
     /// # Errors
-    /// Returns [`Unfit`] if it cannot be read: an unread decision may restrict something.
-    pub fn of(path: &Path) -> Result<Option<Self>, Unfit> {
+    /// Returns [`BadFile`] if it cannot be read: an unread decision may restrict something.
+    pub fn of(path: &Path) -> Result<Option<Self>, BadFile> {
         kept().read(path)
     }
 
@@ -54,7 +54,7 @@ impl Consent {
     ///
     /// # Errors
     /// As [`Consent::of`].
-    pub fn all() -> Result<BTreeMap<PathBuf, Self>, Unfit> {
+    pub fn all() -> Result<BTreeMap<PathBuf, Self>, BadFile> {
         let kept = kept();
         let rows = kept.rows()?;
         let all = rows.values().map(|row| kept.understood(row));
@@ -65,16 +65,16 @@ impl Consent {
     /// Keeps this decision, in place of an earlier one.
     ///
     /// # Errors
-    /// Returns [`Unfit`] if it cannot be written.
-    pub fn keep(&self) -> Result<(), Unfit> {
+    /// Returns [`BadFile`] if it cannot be written.
+    pub fn keep(&self) -> Result<(), BadFile> {
         kept().keep(&self.path, self)
     }
 
     /// Forgets the decision about a file. Returns whether there was one.
     ///
     /// # Errors
-    /// Returns [`Unfit`] if it cannot be written.
-    pub fn forget(path: &Path) -> Result<bool, Unfit> {
+    /// Returns [`BadFile`] if it cannot be written.
+    pub fn forget(path: &Path) -> Result<bool, BadFile> {
         kept().remove(path)
     }
 
@@ -88,7 +88,7 @@ impl Consent {
 ///
 /// # Errors
 /// As [`Consent::of`].
-pub fn allowed_files() -> Result<Vec<PathBuf>, Unfit> {
+pub fn allowed_files() -> Result<Vec<PathBuf>, BadFile> {
     let mut all = Consent::all()?;
     all.retain(|_, consent| consent.choice == Choice::Allowed);
     Ok(all.into_keys().collect())
@@ -98,7 +98,7 @@ pub fn allowed_files() -> Result<Vec<PathBuf>, Unfit> {
 ///
 /// # Errors
 /// As [`Consent::of`].
-pub fn allowed_in(folder: &Path) -> Result<Vec<PathBuf>, Unfit> {
+pub fn allowed_in(folder: &Path) -> Result<Vec<PathBuf>, BadFile> {
     let folder = real(folder);
     let mut files = allowed_files()?;
     files.retain(|path| path.parent() == Some(&folder));

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use super::bad_file::BadFile;
 use super::private::{check_private, create_private, private_folder, put_aside, with_end};
-use super::unfit::Unfit;
 
 /// The schema of a database.
 pub struct Schema {
@@ -40,9 +40,9 @@ impl Schema {
     /// its name only once it has all its tables, so a file without them was cut off.
     ///
     /// # Errors
-    /// [`Unfit`] if others may read or replace it, if it is damaged, or if a gateway of another
+    /// [`BadFile`] if others may read or replace it, if it is damaged, or if a gateway of another
     /// version wrote it.
-    pub fn open(&self, path: &Path) -> Result<Connection, Unfit> {
+    pub fn open(&self, path: &Path) -> Result<Connection, BadFile> {
         let (image, known) = self.image()?;
         if let Some(folder) = path.parent() {
             private_folder(folder)?;
@@ -61,11 +61,11 @@ impl Schema {
         let is_logged = log.is_ok_and(|log| log.len() > 0);
         let is_cut = path.metadata()?.len() % page != 0 && !is_logged;
         if is_cut || found == 0 {
-            return Err(Unfit::Damaged("it is cut off"));
+            return Err(BadFile::Damaged("it is cut off"));
         }
         known_version("it", found, self.version)?;
         if tables(&look)? != *known {
-            return Err(Unfit::Damaged("its tables are not the gateway's"));
+            return Err(BadFile::Damaged("its tables are not the gateway's"));
         }
         drop(look);
         Ok(connection)
@@ -79,8 +79,8 @@ impl Schema {
     pub fn open_anew(
         &self,
         path: &Path,
-        may_go: impl Fn(&Unfit) -> bool,
-    ) -> Result<(Connection, Option<PathBuf>), Unfit> {
+        may_go: impl Fn(&BadFile) -> bool,
+    ) -> Result<(Connection, Option<PathBuf>), BadFile> {
         match self.open(path) {
             Err(unfit) if may_go(&unfit) => {}
             opened => return Ok((opened?, None)),
@@ -98,7 +98,7 @@ impl Schema {
     }
 
     /// Returns the bytes of a new database, and its tables.
-    fn image(&self) -> Result<&(Vec<u8>, Tables), Unfit> {
+    fn image(&self) -> Result<&(Vec<u8>, Tables), BadFile> {
         if let Some(made) = self.new.0.get() {
             return Ok(made);
         }
@@ -110,8 +110,8 @@ impl Schema {
     /// Returns a database that ends with its connection.
     ///
     /// # Errors
-    /// [`Unfit::Database`].
-    pub fn in_memory(&self) -> Result<Connection, Unfit> {
+    /// [`BadFile::Database`].
+    pub fn in_memory(&self) -> Result<Connection, BadFile> {
         let known = Connection::open_in_memory()?;
         known.execute_batch(self.tables)?;
         known.pragma_update(None, "user_version", self.version)?;
@@ -122,8 +122,8 @@ impl Schema {
 /// Connects to an existing database, of any version.
 ///
 /// # Errors
-/// [`Unfit`] if it cannot be opened.
-pub fn reached(path: &Path) -> Result<Connection, Unfit> {
+/// [`BadFile`] if it cannot be opened.
+pub fn reached(path: &Path) -> Result<Connection, BadFile> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
@@ -147,17 +147,17 @@ pub fn reached(path: &Path) -> Result<Connection, Unfit> {
 /// Refuses every version but this one. An earlier version does not show whether a row was changed.
 ///
 /// # Errors
-/// [`Unfit::Version`].
-pub fn known_version(what: &'static str, found: u32, known: u32) -> Result<(), Unfit> {
+/// [`BadFile::Version`].
+pub fn known_version(what: &'static str, found: u32, known: u32) -> Result<(), BadFile> {
     if found == known {
         Ok(())
     } else {
-        Err(Unfit::Version { what, found, known })
+        Err(BadFile::Version { what, found, known })
     }
 }
 
 /// Returns the declaration of every table and index in a database.
-fn tables(connection: &Connection) -> Result<Tables, Unfit> {
+fn tables(connection: &Connection) -> Result<Tables, BadFile> {
     let mut all = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name")?;
     let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
-use super::unfit::Replaceable;
+use super::bad_file::Replaceable;
 
 /// Checks that no folder on a file's path lets every user replace the file.
 ///

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use gateway_launch::program;
 
+use super::bad_file::{BadFile, Replaceable};
 use super::consent::{Choice, Consent};
 use super::text::shown;
-use super::unfit::{Replaceable, Unfit};
 use super::written::check_written;
 
 thread_local! {
@@ -29,8 +29,8 @@ pub fn to_show<T>(done: impl FnOnce() -> T) -> T {
 /// written the file, its text must be exactly the text that a person allowed.
 ///
 /// # Errors
-/// Returns the cause as [`Unfit`].
-pub fn read(path: &Path, most_mib: u64) -> Result<String, Unfit> {
+/// Returns the cause as [`BadFile`].
+pub fn read(path: &Path, most_mib: u64) -> Result<String, BadFile> {
     let text = shown(path, most_mib)?;
     if !ONLY_SHOWN.get() {
         judge(path, &text)?;
@@ -44,7 +44,7 @@ pub fn unallowed(paths: impl IntoIterator<Item = PathBuf>) -> BTreeMap<PathBuf, 
     let found = paths.into_iter().filter_map(|path| {
         let text = shown(&path, LARGEST_MIB).ok()?;
         match judge(&path, &text) {
-            Err(Unfit::NotAllowed { real, .. }) => Some((real, text)),
+            Err(BadFile::NotAllowed { real, .. }) => Some((real, text)),
             _ => None,
         }
     });
@@ -54,7 +54,7 @@ pub fn unallowed(paths: impl IntoIterator<Item = PathBuf>) -> BTreeMap<PathBuf, 
 /// The largest size of a policy file.
 const LARGEST_MIB: u64 = 16;
 
-fn judge(path: &Path, text: &str) -> Result<(), Unfit> {
+fn judge(path: &Path, text: &str) -> Result<(), BadFile> {
     let path = std::path::absolute(path)?;
     let Err(why) = check_written(&path) else {
         return Ok(());
@@ -69,7 +69,7 @@ fn judge(path: &Path, text: &str) -> Result<(), Unfit> {
     let consent = Consent::of(&real)?;
     match consent.filter(|_| !is_led) {
         Some(consent) if consent.allows(text) => Ok(()),
-        consent => Err(Unfit::NotAllowed {
+        consent => Err(BadFile::NotAllowed {
             why,
             real,
             changed: consent.is_some_and(|one| one.choice == Choice::Allowed),

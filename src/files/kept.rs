@@ -13,10 +13,10 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::bad_file::BadFile;
 use super::database::{NewDatabase, Schema, known_version};
 use super::private::{ASIDE, private_folder, put_aside, with_end};
 use super::state_folder::{real, state_directory};
-use super::unfit::Unfit;
 
 /// A table of a user's database.
 #[derive(Debug, Clone)]
@@ -71,7 +71,7 @@ impl UserTable {
 
     /// Returns a file that may hold rows that were not read: a database that was put aside, or the
     /// note of an earlier gateway.
-    pub fn unread(&self) -> Option<Unfit> {
+    pub fn unread(&self) -> Option<BadFile> {
         let database = self.database.as_ref()?;
         let note = in_state(database, EARLIER[0]);
         let is_there = |path: &PathBuf| match path.symlink_metadata() {
@@ -80,14 +80,14 @@ impl UserTable {
         };
         let aside = [database, &note].map(|path| with_end(path, ASIDE));
         let found = aside.into_iter().chain([note]).find(is_there);
-        found.map(Unfit::Unread)
+        found.map(BadFile::Unread)
     }
 
     /// Returns all rows: none without a database.
     ///
     /// # Errors
-    /// [`Unfit`] if they cannot be read: an unread row may restrict something.
-    pub fn rows(&self) -> Result<UserRows, Unfit> {
+    /// [`BadFile`] if they cannot be read: an unread row may restrict something.
+    pub fn rows(&self) -> Result<UserRows, BadFile> {
         self.named(None)
     }
 
@@ -95,7 +95,7 @@ impl UserTable {
     ///
     /// # Errors
     /// As [`UserTable::rows`].
-    pub fn get(&self, name: impl AsRef<OsStr>) -> Result<Option<UserRow>, Unfit> {
+    pub fn get(&self, name: impl AsRef<OsStr>) -> Result<Option<UserRow>, BadFile> {
         let name = name.as_ref().as_encoded_bytes();
         Ok(self.named(Some(name))?.remove(name))
     }
@@ -104,7 +104,7 @@ impl UserTable {
     ///
     /// # Errors
     /// As [`UserTable::rows`], also if the row cannot be decoded.
-    pub fn read<T: DeserializeOwned>(&self, name: impl AsRef<OsStr>) -> Result<Option<T>, Unfit> {
+    pub fn read<T: DeserializeOwned>(&self, name: impl AsRef<OsStr>) -> Result<Option<T>, BadFile> {
         let row = self.get(name)?;
         row.map(|row| self.understood(&row)).transpose()
     }
@@ -112,18 +112,18 @@ impl UserTable {
     /// Decodes a row.
     ///
     /// # Errors
-    /// [`Unfit`] if it cannot be decoded.
-    pub fn understood<T: DeserializeOwned>(&self, row: &UserRow) -> Result<T, Unfit> {
+    /// [`BadFile`] if it cannot be decoded.
+    pub fn understood<T: DeserializeOwned>(&self, row: &UserRow) -> Result<T, BadFile> {
         let anew = self.kind.anew;
         let read = serde_json::from_slice(&row.content);
-        self.told(read.map_err(|why| Unfit::Row { why, anew }))
+        self.told(read.map_err(|why| BadFile::Row { why, anew }))
     }
 
     /// Changes the rows, one process at a time. The change is on the disk when this returns.
     ///
     /// # Errors
-    /// [`Unfit`] if the rows cannot be read or written. Nothing has changed then.
-    pub fn change<T>(&self, change: impl FnOnce(&mut UserRows) -> T) -> Result<T, Unfit> {
+    /// [`BadFile`] if the rows cannot be read or written. Nothing has changed then.
+    pub fn change<T>(&self, change: impl FnOnce(&mut UserRows) -> T) -> Result<T, BadFile> {
         self.told((|| {
             let nowhere = || io::Error::other("neither HOME nor XDG_STATE_HOME names a folder");
             let mut connection = connected(self.database.as_ref().ok_or_else(nowhere)?)?;
@@ -151,7 +151,7 @@ impl UserTable {
     ///
     /// # Errors
     /// As [`UserTable::change`].
-    pub fn put(&self, name: impl AsRef<OsStr>, content: impl Into<Vec<u8>>) -> Result<(), Unfit> {
+    pub fn put(&self, name: impl AsRef<OsStr>, content: impl Into<Vec<u8>>) -> Result<(), BadFile> {
         let (name, written) = (name.as_ref().as_encoded_bytes(), SystemTime::now());
         let content = content.into();
         self.change(|rows| drop(rows.insert(name.to_owned(), UserRow { content, written })))
@@ -161,7 +161,7 @@ impl UserTable {
     ///
     /// # Errors
     /// As [`UserTable::change`].
-    pub fn keep(&self, name: impl AsRef<OsStr>, said: &impl Serialize) -> Result<(), Unfit> {
+    pub fn keep(&self, name: impl AsRef<OsStr>, said: &impl Serialize) -> Result<(), BadFile> {
         self.put(name, serde_json::to_vec(said).map_err(io::Error::from)?)
     }
 
@@ -169,18 +169,18 @@ impl UserTable {
     ///
     /// # Errors
     /// As [`UserTable::change`].
-    pub fn remove(&self, name: impl AsRef<OsStr>) -> Result<bool, Unfit> {
+    pub fn remove(&self, name: impl AsRef<OsStr>) -> Result<bool, BadFile> {
         self.change(|rows| rows.remove(name.as_ref().as_encoded_bytes()).is_some())
     }
 
-    fn named(&self, name: Option<&[u8]>) -> Result<UserRows, Unfit> {
+    fn named(&self, name: Option<&[u8]>) -> Result<UserRows, BadFile> {
         self.told((|| match &self.database {
             Some(database) if database.try_exists()? => self.found(&connected(database)?, name),
             _ => Ok(UserRows::new()),
         })())
     }
 
-    fn found(&self, connection: &Connection, name: Option<&[u8]>) -> Result<UserRows, Unfit> {
+    fn found(&self, connection: &Connection, name: Option<&[u8]>) -> Result<UserRows, BadFile> {
         let mut rows = connection.prepare(FIND)?;
         let mut rows = rows.query(params![self.kind.name, name])?;
         let mut all = UserRows::new();
@@ -194,8 +194,8 @@ impl UserTable {
     }
 
     /// Adds to an error which table could not be read or kept, and the path of its database.
-    fn told<T>(&self, done: Result<T, Unfit>) -> Result<T, Unfit> {
-        done.map_err(|why| Unfit::Kept {
+    fn told<T>(&self, done: Result<T, BadFile>) -> Result<T, BadFile> {
+        done.map_err(|why| BadFile::Kept {
             what: self.kind.what,
             at: self.database().to_owned(),
             why: Box::new(why),
@@ -211,7 +211,7 @@ pub fn user_database() -> Option<PathBuf> {
 
 /// Opens the database. A database that cannot be read at all is put aside first, as are the files
 /// of an earlier gateway.
-fn connected(database: &Path) -> Result<Connection, Unfit> {
+fn connected(database: &Path) -> Result<Connection, BadFile> {
     let folder = database.parent().unwrap_or(Path::new("/"));
     private_folder(folder).map_err(|why| why.of_folder(folder))?;
     if database.symlink_metadata().is_err() {
@@ -224,7 +224,7 @@ fn connected(database: &Path) -> Result<Connection, Unfit> {
             put_aside(&path)?.iter().for_each(|aside| tell(aside));
         }
     }
-    let (connection, aside) = USER.open_anew(database, Unfit::is_lost)?;
+    let (connection, aside) = USER.open_anew(database, BadFile::is_lost)?;
     aside.iter().for_each(|aside| tell(aside));
     Ok(connection)
 }

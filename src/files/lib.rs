@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
+mod bad_file;
 mod consent;
 mod database;
 mod folders;
@@ -13,9 +14,9 @@ mod private;
 mod socket;
 mod state_folder;
 mod text;
-mod unfit;
 mod written;
 
+pub use bad_file::{BadFile, Replaceable, WritableEntry};
 pub use consent::{Choice, Consent, allowed_files, allowed_in};
 pub use database::{NewDatabase, Schema, known_version, reached};
 pub use folders::{check_folders, trusted};
@@ -28,5 +29,4 @@ pub use private::{
 pub use socket::{SocketFault, SocketFile, is_live, is_socket};
 pub use state_folder::{absolute, granted_directory, home, real, state_directory};
 pub use text::{open, shown, traced};
-pub use unfit::{Replaceable, Unfit, WritableEntry};
 pub use written::{check_program, check_written, note_writable};

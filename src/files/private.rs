@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags, statx};
 use zeroize::Zeroizing;
 
+use super::bad_file::BadFile;
 use super::folders::{check_folders, trusted};
-use super::unfit::Unfit;
 
 /// Creates a folder of mode 0700 with its parents, unless it exists, and checks that no other user
 /// may replace its entries.
@@ -20,12 +20,12 @@ use super::unfit::Unfit;
 /// there that the user cannot change.
 ///
 /// # Errors
-/// Returns the cause as [`Unfit`].
-pub fn private_folder(path: &Path) -> Result<(), Unfit> {
+/// Returns the cause as [`BadFile`].
+pub fn private_folder(path: &Path) -> Result<(), BadFile> {
     let known = path.ancestors().find_map(|at| std::fs::metadata(at).ok());
     let owner = known.map_or(0, |about| about.uid());
     if !trusted(owner) {
-        return Err(Unfit::Owner(owner));
+        return Err(BadFile::Owner(owner));
     }
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     Ok(check_folders(path)?)
@@ -34,11 +34,11 @@ pub fn private_folder(path: &Path) -> Result<(), Unfit> {
 /// Checks that a file is regular and this user's, and that no other user may read or replace it.
 ///
 /// # Errors
-/// Returns the cause as [`Unfit`].
-pub fn check_private(path: &Path) -> Result<(), Unfit> {
+/// Returns the cause as [`BadFile`].
+pub fn check_private(path: &Path) -> Result<(), BadFile> {
     let about = std::fs::symlink_metadata(path)?;
     if !about.is_file() {
-        return Err(Unfit::Irregular);
+        return Err(BadFile::Irregular);
     }
     check_folders(path)?;
     private(about.uid(), about.mode())
@@ -210,13 +210,13 @@ fn beside<T>(
 
 /// Checks that a file is this user's and private. A file of root is refused too: the gateway could
 /// not keep it as it is.
-fn private(owner: u32, mode: u32) -> Result<(), Unfit> {
+fn private(owner: u32, mode: u32) -> Result<(), BadFile> {
     if owner != rustix::process::geteuid().as_raw() {
-        return Err(Unfit::Owner(owner));
+        return Err(BadFile::Owner(owner));
     }
     match mode & 0o077 {
         0 => Ok(()),
-        _ => Err(Unfit::Exposed(mode & 0o777)),
+        _ => Err(BadFile::Exposed(mode & 0o777)),
     }
 }
 
@@ -244,18 +244,18 @@ mod tests {
         create_private(&path, b"x").unwrap();
         for mode in [0o640, 0o604, 0o620, 0o601] {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            assert!(matches!(check_private(&path), Err(Unfit::Exposed(_))));
+            assert!(matches!(check_private(&path), Err(BadFile::Exposed(_))));
         }
         let open = folder.path().join("open");
         std::fs::create_dir(&open).unwrap();
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(matches!(
             private_folder(&open.join("state")),
-            Err(Unfit::Replaceable(_))
+            Err(BadFile::Replaceable(_))
         ));
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(matches!(check_private(&link), Err(Unfit::Irregular)));
+        assert!(matches!(check_private(&link), Err(BadFile::Irregular)));
         assert!(!create_private(&link, b"y").unwrap());
     }
 }

@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use super::bad_file::Replaceable;
 use super::folders::{STICKY, check_folders};
-use super::unfit::Replaceable;
 
 /// Why a socket cannot be made.
 #[derive(Debug, thiserror::Error)]

@@ -7,8 +7,8 @@ use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use super::bad_file::BadFile;
 use super::folders::{check_folders, trusted};
-use super::unfit::Unfit;
 
 thread_local! {
     /// The files that this thread read, while [`traced`] runs.
@@ -33,17 +33,17 @@ pub fn traced<T>(done: impl FnOnce() -> T) -> (T, BTreeSet<PathBuf>) {
 /// whether it may take effect.
 ///
 /// # Errors
-/// Returns the cause as [`Unfit`].
-pub fn shown(path: &Path, most_mib: u64) -> Result<String, Unfit> {
+/// Returns the cause as [`BadFile`].
+pub fn shown(path: &Path, most_mib: u64) -> Result<String, BadFile> {
     TRACED.with_borrow_mut(|traced| traced.as_mut().map(|all| all.insert(path.to_owned())));
     let (file, about) = open(path)?;
     if about.mode() & 0o002 != 0 {
-        return Err(Unfit::Writable);
+        return Err(BadFile::Writable);
     }
     let mut text = String::new();
     let most = most_mib << 20;
     if file.take(most + 1).read_to_string(&mut text)? as u64 > most {
-        return Err(Unfit::Large(most_mib));
+        return Err(BadFile::Large(most_mib));
     }
     Ok(text)
 }
@@ -52,8 +52,8 @@ pub fn shown(path: &Path, most_mib: u64) -> Result<String, Unfit> {
 /// replace.
 ///
 /// # Errors
-/// Returns the cause as [`Unfit`].
-pub fn open(path: &Path) -> Result<(File, Metadata), Unfit> {
+/// Returns the cause as [`BadFile`].
+pub fn open(path: &Path) -> Result<(File, Metadata), BadFile> {
     // Non-blocking, so that a pipe cannot block the reader.
     let mut options = OpenOptions::new();
     let file = options
@@ -62,10 +62,10 @@ pub fn open(path: &Path) -> Result<(File, Metadata), Unfit> {
         .open(path)?;
     let about = file.metadata()?;
     if !about.is_file() {
-        return Err(Unfit::Irregular);
+        return Err(BadFile::Irregular);
     }
     if !trusted(about.uid()) {
-        return Err(Unfit::Owner(about.uid()));
+        return Err(BadFile::Owner(about.uid()));
     }
     check_folders(path)?;
     Ok((file, about))

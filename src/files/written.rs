@@ -13,9 +13,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gateway_launch::program;
 
+use super::bad_file::{BadFile, Replaceable, WritableEntry};
 use super::kept::{UserKind, UserRow, UserRows, UserTable};
 use super::state_folder::home;
-use super::unfit::{Replaceable, Unfit, WritableEntry};
 
 /// Records that a command is about to start which may write to these folders.
 ///
@@ -23,8 +23,8 @@ use super::unfit::{Replaceable, Unfit, WritableEntry};
 /// other. If the same record is younger than an hour, nothing is written.
 ///
 /// # Errors
-/// Returns the cause as [`Unfit`], also if the command could change the record.
-pub fn note_writable(folders: &[PathBuf]) -> Result<(), Unfit> {
+/// Returns the cause as [`BadFile`], also if the command could change the record.
+pub fn note_writable(folders: &[PathBuf]) -> Result<(), BadFile> {
     let (table, now) = (table(), SystemTime::now());
     let entry = table.database().to_owned();
     if let Some(folder) = folders.iter().find(|folder| entry.starts_with(folder)) {
@@ -200,10 +200,10 @@ impl Folder {
         (name, row)
     }
 
-    fn all(rows: &UserRows) -> Result<Vec<Self>, Unfit> {
+    fn all(rows: &UserRows) -> Result<Vec<Self>, BadFile> {
         let folders = rows.iter().map(|(name, row)| Self::of_row(name, row));
         let folders = folders.collect::<Option<_>>();
-        folders.ok_or(Unfit::Damaged("a folder of an earlier run has no path"))
+        folders.ok_or(BadFile::Damaged("a folder of an earlier run has no path"))
     }
 
     fn of_row(name: &[u8], row: &UserRow) -> Option<Self> {
@@ -255,7 +255,7 @@ impl FolderIdentity {
     }
 }
 
-fn known() -> Result<Vec<Folder>, Unfit> {
+fn known() -> Result<Vec<Folder>, BadFile> {
     let table = table();
     // The rows are read first: the database may be put aside just now.
     let known = Folder::all(&table.rows()?)?;

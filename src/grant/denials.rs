@@ -8,7 +8,7 @@ use gateway_audit::{Record, VerifiedRecord};
 use gateway_message::{Authority, Origin, Scheme};
 use gateway_names::{CredentialName, SessionId};
 use gateway_policy::{
-    Asker, Declared, Generation, Operation, OwnedFacts, Policies, Principal, Source,
+    Declared, Generation, Operation, OwnedFacts, Policies, Principal, Requester, Source,
 };
 use gateway_server::{Proposal, ProposalState, RequestedAccess};
 
@@ -225,7 +225,7 @@ impl Grants {
             return false;
         };
         let generation = self.shared.current().policies.current();
-        let asker = Asker::of(&session, None, u64::MAX);
+        let asker = Requester::of(&session, None, u64::MAX);
         let request = match record {
             Some(record) => request::of_record(record),
             None => request::of_access(&one.session, &one.wanted),

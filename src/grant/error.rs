@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gateway_files::Unfit;
+use gateway_files::BadFile;
 use gateway_server::chain;
 use http::StatusCode;
 
@@ -56,7 +56,7 @@ impl ControlRefusal {
         Self::unavailable("the granted rules cannot be kept").because(chain(error))
     }
 
-    pub(super) fn unread(path: &Path, unfit: &Unfit) -> Self {
+    pub(super) fn unread(path: &Path, unfit: &BadFile) -> Self {
         let what = format!("the granted rules in {} cannot be read", path.display());
         let next = unfit.remedy(path);
         Self::unavailable(what).because(chain(unfit)).next(next)

@@ -18,4 +18,4 @@ pub use error::ControlRefusal;
 pub use file::{GrantedFile, GrantedRule, leave_out_ended};
 pub use grants::Grants;
 pub use observed::ObservedAccess;
-pub use rule::{AllowAnswer, AllowRequest, Parsed};
+pub use rule::{AllowRequest, AllowResponse, ParsedHosts};

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use gateway_audit::{self as audit, Injected, Record, Unverified, VerifiedRecord};
+use gateway_audit::{self as audit, Injection, LogUnverified, Record, VerifiedRecord};
 use gateway_intercept::GATEWAY_NAME;
 use gateway_message::{Host, Origin};
 use gateway_names::{CredentialName, ReasonCode};
@@ -59,11 +59,11 @@ impl ObservedAccess {
             }
         });
         read.map_err(|why| match why {
-            Unverified::Unreadable(error) => {
+            LogUnverified::Unreadable(error) => {
                 ControlRefusal::unavailable("the log of the run cannot be read")
                     .because(chain(&error))
             }
-            Unverified::Fault(problem) => {
+            LogUnverified::Fault(problem) => {
                 ControlRefusal::unavailable("the log of the run does not hold")
                     .because(format!("{problem}, so nothing is proposed after it"))
                     .next("see `gateway log verify`, move the log away, and run the command again")
@@ -269,7 +269,7 @@ fn put<T: Ord>(all: &mut BTreeSet<T>, one: T) {
 fn refuse(
     refused: &mut Vec<(OwnedFacts, NamedLoan)>,
     unclear: &mut BTreeSet<(String, Origin)>,
-    (record, loan, origin): (&Record, &Injected, &Origin),
+    (record, loan, origin): (&Record, &Injection, &Origin),
 ) {
     let request = request::of_record(record);
     let requests = request.and_then(|request| request::in_each_spelling(&request));
@@ -480,7 +480,7 @@ mod tests {
     #[test]
     fn what_no_rule_gives_and_what_was_only_wanted_is_in_comments() {
         let mut wanted = record("a.test", "GET", "/", Some("policy_default_deny"));
-        wanted.unlent = Some(Injected {
+        wanted.unlent = Some(Injection {
             credential: "key".into(),
             place: "header:authorization:Bearer".into(),
         });
@@ -508,7 +508,7 @@ mod tests {
 
     #[test]
     fn a_loan_is_a_rule_for_its_requests_and_none_for_those_that_were_refused_it() {
-        let key = || Injected {
+        let key = || Injection {
             credential: "key".into(),
             place: "header:authorization:Bearer".into(),
         };

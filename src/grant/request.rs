@@ -1,13 +1,13 @@
 //! Requests that are judged again, read back from the audit log or proposed by a workload; and the
 //! rule for a logged refusal, without asking a gateway.
 
-use gateway_audit::{Injected, Record};
+use gateway_audit::{Injection, Record};
 use gateway_credential::preset;
-use gateway_message::route::spellings;
+use gateway_message::path_pattern::spellings;
 use gateway_message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
 use gateway_names::{CredentialName, ReasonCode, SessionId, User};
 use gateway_origin::OriginSettings;
-use gateway_policy::{Asker, Explanation, Generation, OwnedFacts, Policies, Verdict, generate};
+use gateway_policy::{Explanation, Generation, OwnedFacts, Policies, Requester, Verdict, generate};
 use gateway_server::{RequestedAccess, floor};
 
 /// Reads a record back into canonical types. `None` if it was refused before policy saw it.
@@ -105,7 +105,7 @@ pub(super) fn in_each_spelling(request: &OwnedFacts) -> Option<Vec<OwnedFacts>> 
 
 /// Whether policies permit now what was refused for want of a rule: the request, and the loan that
 /// it was refused; or some request to the host, if it was refused as a whole.
-pub fn is_allowed(record: &Record, generation: &Generation, asker: &Asker) -> bool {
+pub fn is_allowed(record: &Record, generation: &Generation, asker: &Requester) -> bool {
     if let Some(mut request) = of_record(record) {
         request.groups = asker.groups.to_vec();
         let lent =
@@ -129,7 +129,7 @@ pub fn asked(generation: &Generation, request: &OwnedFacts) -> (Verdict, Explana
 pub fn lent(
     generation: &Generation,
     request: &OwnedFacts,
-    unlent: &Injected,
+    unlent: &Injection,
 ) -> Option<(Verdict, Explanation)> {
     let credential = CredentialName::new(&unlent.credential).ok()?;
     let (facts, place) = (request.facts(), unlent.place.as_str());

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use gateway_audit::{self as audit, Injected, Record, Unverified, VerifiedRecord};
+use gateway_audit::{self as audit, Injection, LogUnverified, Record, VerifiedRecord};
 use gateway_message::{Host, HostPattern, Origin, Scheme};
 use gateway_names::{CredentialName, ReasonCode, SessionId, User};
-use gateway_policy::{Asker, OwnedFacts, Source, generate};
+use gateway_policy::{OwnedFacts, Requester, Source, generate};
 use gateway_server::{Proposal, chain, floor};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ pub struct AllowRequest {
 
 /// A rule that allows the request.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct AllowAnswer {
+pub struct AllowResponse {
     /// The rule, in Cedar.
     pub policy: String,
     /// Whether it is in force now.
@@ -63,7 +63,7 @@ pub struct AllowAnswer {
     pub needs: Option<String>,
 }
 
-impl AllowAnswer {
+impl AllowResponse {
     /// Returns a rule that is not in force yet, and expires after so many seconds, if given.
     pub fn new(policy: String, file: &GrantedFile, seconds: Option<u64>) -> Self {
         let now = OffsetDateTime::now_utc().unix_timestamp();
@@ -81,7 +81,7 @@ impl AllowAnswer {
 }
 
 /// The hosts and the port that an operator names, parsed as in the configuration.
-pub type Parsed = Result<(HostPattern, u16), ControlRefusal>;
+pub type ParsedHosts = Result<(HostPattern, u16), ControlRefusal>;
 
 /// A rule, the refused proposals that it would permit, and the further need of its host.
 type NewRule = (String, Vec<Proposal>, Option<String>);
@@ -102,8 +102,8 @@ impl Grants {
     pub fn rule(
         &self,
         asked: &AllowRequest,
-        parse: impl Fn(&str) -> Parsed,
-    ) -> Result<AllowAnswer, ControlRefusal> {
+        parse: impl Fn(&str) -> ParsedHosts,
+    ) -> Result<AllowResponse, ControlRefusal> {
         let whom = match (asked.user.as_deref(), asked.group.as_deref()) {
             (None, None) => None,
             (Some(user), None) => Some(("User", user)),
@@ -148,11 +148,11 @@ impl Grants {
                 generate::for_whom(&policy, whom)
             }
         };
-        Ok(AllowAnswer {
+        Ok(AllowResponse {
             generation: self.shared.look().number(),
             denied: denied.iter().map(|one| one.wanted.shown()).collect(),
             needs,
-            ..AllowAnswer::new(policy, self.file()?, asked.seconds)
+            ..AllowResponse::new(policy, self.file()?, asked.seconds)
         })
     }
 
@@ -298,10 +298,10 @@ impl Grants {
             }
         });
         read.map_err(|why| match why {
-            Unverified::Unreadable(error) => {
+            LogUnverified::Unreadable(error) => {
                 ControlRefusal::unavailable("the audit log cannot be read").because(chain(&error))
             }
-            Unverified::Fault(problem) => {
+            LogUnverified::Fault(problem) => {
                 ControlRefusal::unavailable("the audit log does not hold")
                     .because(format!("{problem}, so no rule is made from it"))
                     .next("see `gateway log verify`, or name the host: `gateway allow HOST`")
@@ -313,7 +313,7 @@ impl Grants {
     fn of_refusal(
         &self,
         record: &Record,
-        parse: impl Fn(&str) -> Parsed,
+        parse: impl Fn(&str) -> ParsedHosts,
         is_for_others: bool,
     ) -> Result<NewRule, ControlRefusal> {
         let reason = record.reason.as_deref().unwrap_or_default();
@@ -350,7 +350,7 @@ impl Grants {
     /// Whether the policies in force permit to the session what it was refused.
     fn is_allowed(&self, record: &Record, session: &SessionId) -> bool {
         let live = self.shared.sessions.get(session);
-        let asker = Asker {
+        let asker = Requester {
             session: session.clone(),
             user: record.user.as_deref().and_then(User::new),
             groups: live
@@ -367,7 +367,7 @@ impl Grants {
         &self,
         id: &SessionId,
         mut request: OwnedFacts,
-        unlent: Option<&Injected>,
+        unlent: Option<&Injection>,
     ) -> Result<NewRule, ControlRefusal> {
         let access = request::access(&request);
         self.above_floor(&access.to)?;
@@ -402,10 +402,10 @@ impl Grants {
     /// Returns that the file cannot be written, or the error of `reload`.
     pub async fn apply<E, F>(
         &self,
-        rule: AllowAnswer,
+        rule: AllowResponse,
         of: &str,
         reload: impl FnOnce(Source) -> F,
-    ) -> Result<AllowAnswer, E>
+    ) -> Result<AllowResponse, E>
     where
         E: From<ControlRefusal>,
         F: Future<Output = Result<u64, E>>,
@@ -414,7 +414,7 @@ impl Grants {
         let changed = file.add(&rule.policy, rule.until, of).await?;
         let applied = reload(Source::new("the rule", &rule.policy)).await;
         let generation = applied.inspect_err(|_| changed.undo())?;
-        Ok(AllowAnswer {
+        Ok(AllowResponse {
             applied: true,
             generation,
             ..rule

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gateway_body::{Content, Meter};
 use gateway_message::{
-    self as message, Disagreement, FieldsMalformed, MethodRefused, Origin, Reading, RequestHead,
-    RequestTarget, TargetMalformed, fields, method,
+    self as message, Disagreement, FieldsMalformed, MethodRefused, Origin, OriginQuirks,
+    RequestHead, RequestTarget, TargetMalformed, fields, method,
 };
 use http::header::{AUTHORIZATION, EXPECT, HOST, SEC_WEBSOCKET_KEY};
 use http::{HeaderMap, HeaderValue, Method, Uri, Version};
@@ -133,7 +133,7 @@ impl Accepted {
     /// [`Rejected`] by cause; nothing was sent anywhere.
     pub fn read(
         addressed: Addressed,
-        reading: Reading,
+        reading: OriginQuirks,
         meter: Arc<Meter>,
     ) -> Result<Self, Rejected> {
         let Addressed {
@@ -185,7 +185,7 @@ impl Accepted {
 }
 
 /// Returns the canonical target. It must not make the origin use another method or other fields.
-fn target(uri: &Uri, reading: Reading) -> Result<RequestTarget, Rejected> {
+fn target(uri: &Uri, reading: OriginQuirks) -> Result<RequestTarget, Rejected> {
     let path = uri.path_and_query().ok_or(Disagreement::TargetForm)?;
     let target = RequestTarget::from_parsed(path, reading.slashes)?;
     if target.overrides_method() {
@@ -245,7 +245,7 @@ fn upgrade(
     };
     let mut nonce = [0; 16];
     getrandom::fill(&mut nonce).map_err(|_| Rejected::Upgrade)?;
-    let expected = websocket::Expected::prepare(&mut parts.headers, nonce);
+    let expected = websocket::ExpectedHandshake::prepare(&mut parts.headers, nonce);
     Ok(Some(Box::new(Upgrade {
         on,
         accept,

@@ -9,7 +9,7 @@ use rustls::ServerConfig;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use time::OffsetDateTime;
 
-use super::leaves::{self, IsReached, Leaves};
+use super::leaves::{self, Leaves, ReachFilter};
 use super::mint::{CaError, CaSettings, KeptCa, Mint, MintRefused};
 
 /// The CA of one session, its leaves, and the TLS server configuration that presents them.
@@ -30,7 +30,7 @@ impl SessionCa {
     pub fn new(
         session: &SessionId,
         settings: &CaSettings,
-        is_reached: IsReached,
+        is_reached: ReachFilter,
     ) -> Result<Self, CaError> {
         Self::again(session, settings, None, is_reached)
     }
@@ -43,7 +43,7 @@ impl SessionCa {
         session: &SessionId,
         settings: &CaSettings,
         kept: Option<&KeptCa>,
-        is_reached: IsReached,
+        is_reached: ReachFilter,
     ) -> Result<Self, CaError> {
         let mint = Mint::new(session, settings, kept, OffsetDateTime::now_utc())?;
         let leaves = Arc::new(Leaves::new(mint, settings, is_reached));

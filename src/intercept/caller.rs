@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gateway_names::{ReasonCode, User};
 
-use super::evidence::{Held, HeldToken, Presented};
+use super::evidence::{HeldToken, LiveEvidence, Presented};
 
 /// The caller of a connection, as its evidence shows: a user, if any, and groups. Policy reads both
 /// in addition to the session, which the evidence selects.
@@ -20,13 +20,13 @@ pub struct Caller {
     /// The credentials that the client repeats with each request in absolute-form.
     pub presented: Option<Presented>,
     /// The evidence that shows the caller; the connection ends when any of it does.
-    pub holds: Vec<Arc<dyn Held>>,
+    pub holds: Vec<Arc<dyn LiveEvidence>>,
     /// Whether the caller was ended, whatever the evidence.
     pub over: AtomicBool,
 }
 
 /// A caller that other evidence shows is evidence itself: a token counts only while it holds.
-impl Held for Caller {
+impl LiveEvidence for Caller {
     fn holds(&self) -> bool {
         !self.is_over()
     }
@@ -69,7 +69,7 @@ impl Caller {
             groups: shown.map(|one| one.groups.clone()).unwrap_or_default(),
             token: Some(Arc::new(token)),
             presented: Some(presented),
-            holds: beside.into_iter().map(|one| one as Arc<dyn Held>).collect(),
+            holds: beside.into_iter().map(|one| one as _).collect(),
             ..Self::default()
         }
     }

@@ -18,8 +18,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
 use tokio_rustls::server::TlsStream;
 
-use super::door::DoorTls;
 use super::prefixed::Prefixed;
+use super::proxy_tls::ProxyTls;
 
 /// The stream of an accepted connection.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub enum ClientStream {
     /// Over a Unix socket.
     Unix(UnixStream),
     /// Inside the TLS of a proxy, over TCP or a Unix socket.
-    Tls(Box<DoorStream>),
+    Tls(Box<TlsClient>),
     /// An HTTP/2 stream that CONNECT opened, inside that TLS.
     Http2(Box<Http2Stream>),
 }
@@ -63,15 +63,15 @@ impl Http2Left {
 }
 
 /// A client inside the TLS of a proxy.
-pub struct DoorStream {
+pub struct TlsClient {
     pub(super) stream: TlsStream<Prefixed<ClientStream>>,
     /// The current TLS settings of its proxy.
-    pub(super) door: Arc<ArcSwap<DoorTls>>,
+    pub(super) door: Arc<ArcSwap<ProxyTls>>,
     /// The settings under which the client's handshake was done.
-    pub(super) by: Arc<DoorTls>,
+    pub(super) by: Arc<ProxyTls>,
 }
 
-impl DoorStream {
+impl TlsClient {
     /// Returns the client's certificate chain.
     pub(super) fn certificates(&self) -> Option<&[CertificateDer<'static>]> {
         self.stream.get_ref().1.peer_certificates()
@@ -102,7 +102,7 @@ impl ClientStream {
     /// Whether the client negotiated HTTP/2 with the proxy.
     #[must_use]
     pub fn is_http2(&self) -> bool {
-        let chosen = |door: &DoorStream| door.stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let chosen = |door: &TlsClient| door.stream.get_ref().1.alpn_protocol() == Some(b"h2");
         matches!(self, Self::Tls(door) if chosen(door))
     }
 
@@ -151,7 +151,7 @@ impl ClientStream {
     }
 }
 
-gateway_names::concealed!(DoorStream);
+gateway_names::concealed!(TlsClient);
 
 macro_rules! each {
     ($stream:expr, $inner:ident => $call:expr) => {

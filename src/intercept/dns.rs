@@ -10,7 +10,7 @@ use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA};
 use hickory_proto::rr::{DNSClass, RData, RecordType};
 
-use super::synthetic::{Addresses, GATEWAY, GATEWAY_NAME, Synthetic};
+use super::synthetic::{AddressPair, AddressPool, GATEWAY, GATEWAY_NAME};
 
 /// The outcome of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub fn answer(
     query: &[u8],
     transport: Transport,
     allowed: &dyn Fn(&Host) -> bool,
-    pool: &mut Synthetic,
+    pool: &mut AddressPool,
 ) -> Answer {
     let (verdict, reply) = match read(query, transport) {
         Ok(message) => return judge(&message, allowed, pool),
@@ -71,7 +71,7 @@ pub fn answer(
     }
 }
 
-fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Synthetic) -> Answer {
+fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut AddressPool) -> Answer {
     let question = &message.queries[0];
     let kind = question.query_type();
     if message.edns.as_ref().is_some_and(|edns| edns.version() > 0) {
@@ -124,7 +124,7 @@ fn no_such_name(message: &Message, host: Option<Host>) -> Answer {
 
 /// Answers a query for a name that no policy reaches. Types other than addresses have no data,
 /// since the name exists.
-fn unlisted(message: &Message, host: Host, pool: &mut Synthetic) -> Answer {
+fn unlisted(message: &Message, host: Host, pool: &mut AddressPool) -> Answer {
     let top = host.domains().last();
     let is_nowhere = top.is_some_and(|top| NOWHERE.contains(&top));
     match pool.unlisted(&host).filter(|_| !is_nowhere) {
@@ -133,7 +133,7 @@ fn unlisted(message: &Message, host: Host, pool: &mut Synthetic) -> Answer {
     }
 }
 
-fn addressed(message: &Message, addresses: Addresses, verdict: DnsVerdict, host: Host) -> Answer {
+fn addressed(message: &Message, addresses: AddressPair, verdict: DnsVerdict, host: Host) -> Answer {
     let (verdict, data) = match message.queries[0].query_type() {
         RecordType::A => (verdict, Some(RData::A(A(addresses.v4)))),
         RecordType::AAAA => (verdict, Some(RData::AAAA(AAAA(addresses.v6)))),
@@ -144,10 +144,10 @@ fn addressed(message: &Message, addresses: Addresses, verdict: DnsVerdict, host:
 }
 
 /// Returns the addresses of `localhost` (RFC 6761 §6.3) and of the gateway's own name.
-fn local(host: &Host) -> Option<Addresses> {
+fn local(host: &Host) -> Option<AddressPair> {
     match host.as_str() {
         GATEWAY_NAME => Some(GATEWAY),
-        _ if host.domains().last() == Some("localhost") => Some(Addresses {
+        _ if host.domains().last() == Some("localhost") => Some(AddressPair {
             v4: Ipv4Addr::LOCALHOST,
             v6: Ipv6Addr::LOCALHOST,
         }),

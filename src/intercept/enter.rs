@@ -6,14 +6,14 @@ use arc_swap::ArcSwap;
 use rustls::CertificateError as Fault;
 use tokio_rustls::TlsAcceptor;
 
-use super::client_stream::{ClientStream, DoorStream};
-use super::door::DoorTls;
+use super::client_stream::{ClientStream, TlsClient};
 use super::first::FirstBytes;
 use super::hello::{HandshakeError, cause};
 use super::prefixed::Prefixed;
+use super::proxy_tls::ProxyTls;
 
 /// Why the handshake with a client failed.
-pub enum DoorRefused {
+pub enum TlsRefused {
     /// The client speaks HTTP in clear text, and can be answered.
     Http(Prefixed<ClientStream>),
     /// The client speaks another protocol in clear text.
@@ -27,32 +27,32 @@ pub enum DoorRefused {
 /// Does the TLS handshake with a client; refuses a client that speaks in clear text at once.
 ///
 /// # Errors
-/// [`DoorRefused`] by cause. The caller must set a time limit.
+/// [`TlsRefused`] by cause. The caller must set a time limit.
 pub async fn enter(
     stream: ClientStream,
-    door: &Arc<ArcSwap<DoorTls>>,
-) -> Result<ClientStream, DoorRefused> {
+    door: &Arc<ArcSwap<ProxyTls>>,
+) -> Result<ClientStream, TlsRefused> {
     let mut io = Prefixed::new(stream);
     match FirstBytes::read(&mut io).await {
         Ok(Some(FirstBytes::Tls)) => {}
-        Ok(Some(FirstBytes::Http)) => return Err(DoorRefused::Http(io)),
-        Ok(Some(FirstBytes::Foreign(_))) => return Err(DoorRefused::Clear),
-        Ok(None) => return Err(DoorRefused::Handshake(HandshakeError::Left)),
-        Err(error) => return Err(DoorRefused::Handshake(cause(error))),
+        Ok(Some(FirstBytes::Http)) => return Err(TlsRefused::Http(io)),
+        Ok(Some(FirstBytes::Foreign(_))) => return Err(TlsRefused::Clear),
+        Ok(None) => return Err(TlsRefused::Handshake(HandshakeError::Left)),
+        Err(error) => return Err(TlsRefused::Handshake(cause(error))),
     }
     let by = door.load_full();
     let accepting = TlsAcceptor::from(by.config.clone()).accept(io);
     let stream = accepting.await.map_err(|error| match cause(error) {
         HandshakeError::Tls(rustls::Error::InvalidCertificate(fault)) => {
-            DoorRefused::Certificate(of_certificate(&fault))
+            TlsRefused::Certificate(of_certificate(&fault))
         }
         HandshakeError::Tls(rustls::Error::NoCertificatesPresented) => {
-            DoorRefused::Certificate("no certificate was presented")
+            TlsRefused::Certificate("no certificate was presented")
         }
-        error => DoorRefused::Handshake(error),
+        error => TlsRefused::Handshake(error),
     })?;
     let door = door.clone();
-    Ok(ClientStream::Tls(Box::new(DoorStream { stream, door, by })))
+    Ok(ClientStream::Tls(Box::new(TlsClient { stream, door, by })))
 }
 
 /// Returns what is wrong with a client's certificate.

@@ -26,7 +26,7 @@ const FIRST_HEAD: usize = 64 << 10;
 const ITSELF_PORT: u16 = 3128;
 
 /// The kind of request from a client of the proxy port.
-pub enum Asked {
+pub enum Opening {
     /// A CONNECT tunnel.
     Connect {
         /// The target.
@@ -63,14 +63,14 @@ gateway_names::faults! {
 /// [`OpeningRefused`] by cause. The caller must set a time limit.
 pub async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
     io: &mut Prefixed<IO>,
-) -> Result<Asked, OpeningRefused> {
+) -> Result<Opening, OpeningRefused> {
     if !io.ensure(1).await? {
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     }
     match io.ahead()[0] {
-        5 => Ok(Asked::Socks(socks::negotiate(io, None).await?)),
+        5 => Ok(Opening::Socks(socks::negotiate(io, None).await?)),
         b'C' => connect(io).await,
-        _ => Ok(Asked::Requests),
+        _ => Ok(Opening::Requests),
     }
 }
 
@@ -163,18 +163,18 @@ pub fn forget_head<IO>(io: &mut Prefixed<IO>) -> bool {
 
 async fn connect<IO: AsyncRead + AsyncWrite + Unpin>(
     io: &mut Prefixed<IO>,
-) -> Result<Asked, OpeningRefused> {
+) -> Result<Opening, OpeningRefused> {
     loop {
         if let Some(head) = parse_head(io.ahead())? {
             if head.method != b"CONNECT" {
-                return Ok(Asked::Requests);
+                return Ok(Opening::Requests);
             }
             let is_host = |name: &[u8]| name.eq_ignore_ascii_case(b"host");
             let hosts = head.fields().filter(|(name, _)| is_host(name));
             let target = target(head.target, hosts.map(|(_, value)| value))?;
             let length = head.length;
             io.consume(length);
-            return Ok(Asked::Connect {
+            return Ok(Opening::Connect {
                 to: target,
                 is_answered: false,
             });

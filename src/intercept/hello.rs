@@ -34,7 +34,7 @@ pub enum Destination<'a> {
 
 /// A client's TLS connection, terminated here.
 #[derive(Debug)]
-pub struct Terminated<IO> {
+pub struct TerminatedTls<IO> {
     /// The connection after the handshake.
     pub stream: TlsStream<IO>,
     /// The host that the client believes it is connected to: its SNI, or the address that it
@@ -141,7 +141,7 @@ pub async fn terminate<IO>(
     destination: Destination<'_>,
     deadline: Instant,
     said: &mut Option<Host>,
-) -> Result<Terminated<IO>, HandshakeError>
+) -> Result<TerminatedTls<IO>, HandshakeError>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
@@ -155,7 +155,7 @@ async fn handshake<IO>(
     ca: &SessionCa,
     destination: Destination<'_>,
     said: &mut Option<Host>,
-) -> Result<Terminated<IO>, HandshakeError>
+) -> Result<TerminatedTls<IO>, HandshakeError>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
@@ -181,7 +181,7 @@ where
         .await
         .map_err(cause)?;
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    Ok(Terminated {
+    Ok(TerminatedTls {
         stream,
         host: chosen.host,
         named_by_sni: chosen.named_by_sni,
@@ -189,7 +189,7 @@ where
     })
 }
 
-struct Chosen {
+struct ChosenHost {
     host: Host,
     named_by_sni: bool,
     config: Arc<ServerConfig>,
@@ -201,7 +201,7 @@ fn choose(
     ca: &SessionCa,
     destination: Destination<'_>,
     said: &mut Option<Host>,
-) -> Result<Chosen, HandshakeError> {
+) -> Result<ChosenHost, HandshakeError> {
     if let Some(mut offered) = hello.alpn()
         && !offered.any(|protocol| protocol == b"h2" || protocol == b"http/1.1")
     {
@@ -221,7 +221,7 @@ fn choose(
                 return Err(HandshakeError::NoSni);
             }
             ca.leaf(&sni).map_err(HandshakeError::Mint)?;
-            Ok(Chosen {
+            Ok(ChosenHost {
                 host: sni,
                 named_by_sni: true,
                 config: ca.server_config(),
@@ -239,7 +239,7 @@ fn choose(
 }
 
 /// Returns a leaf for an address, for a client that sends no server name.
-fn unnamed(host: Host, ca: &SessionCa) -> Result<Chosen, HandshakeError> {
+fn unnamed(host: Host, ca: &SessionCa) -> Result<ChosenHost, HandshakeError> {
     let leaf = ca.leaf(&host).map_err(|refused| match refused {
         MintRefused::OutsideConstraints => HandshakeError::NoSni,
         other => HandshakeError::Mint(other),
@@ -247,7 +247,7 @@ fn unnamed(host: Host, ca: &SessionCa) -> Result<Chosen, HandshakeError> {
     let config = ca
         .server_config_without_sni(leaf)
         .map_err(HandshakeError::Tls)?;
-    Ok(Chosen {
+    Ok(ChosenHost {
         host,
         named_by_sni: false,
         config,
@@ -259,7 +259,7 @@ async fn read_hello<IO: AsyncRead + Unpin>(io: &mut IO) -> Result<Accepted, Hell
     let mut reader = HelloReader::default();
     poll_fn(|cx| {
         loop {
-            let mut source = Polled { io: &mut *io, cx };
+            let mut source = PolledReader { io: &mut *io, cx };
             match reader.read(&mut source) {
                 Ok(None) => {}
                 Ok(Some(accepted)) => return Poll::Ready(Ok(accepted)),
@@ -274,12 +274,12 @@ async fn read_hello<IO: AsyncRead + Unpin>(io: &mut IO) -> Result<Accepted, Hell
 }
 
 /// A reader for rustls over a socket that is being polled.
-struct Polled<'a, 'b, IO> {
+struct PolledReader<'a, 'b, IO> {
     io: &'a mut IO,
     cx: &'a mut Context<'b>,
 }
 
-impl<IO: AsyncRead + Unpin> Read for Polled<'_, '_, IO> {
+impl<IO: AsyncRead + Unpin> Read for PolledReader<'_, '_, IO> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut buffer = ReadBuf::new(buffer);
         match Pin::new(&mut *self.io).poll_read(self.cx, &mut buffer) {

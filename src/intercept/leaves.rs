@@ -27,12 +27,12 @@ pub fn leaves_minted() -> u64 {
 static MINTED: AtomicU64 = AtomicU64::new(0);
 
 /// Whether some policy could permit a request to a host.
-pub type IsReached = Arc<dyn Fn(&Host) -> bool + Send + Sync>;
+pub type ReachFilter = Arc<dyn Fn(&Host) -> bool + Send + Sync>;
 
 /// A bounded cache of leaves in front of the [`Mint`].
 pub(super) struct Leaves {
     mint: Mint,
-    is_reached: IsReached,
+    is_reached: ReachFilter,
     // Minting takes about 20 µs, so it happens under the lock, and no name is minted twice at once.
     cache: Mutex<LeafCache>,
     /// For hosts that no policy reaches: their requests are refused in TLS, with an explanation.
@@ -72,7 +72,7 @@ impl Leaf {
 }
 
 impl Leaves {
-    pub(super) fn new(mint: Mint, settings: &CaSettings, is_reached: IsReached) -> Self {
+    pub(super) fn new(mint: Mint, settings: &CaSettings, is_reached: ReachFilter) -> Self {
         let (burst, per_second) = (settings.mint_burst, settings.mint_per_second);
         let cache = LeafCache::new(settings.leaves_kept.max(1), burst, per_second);
         Self {

@@ -13,7 +13,6 @@ mod client_stream;
 mod connection;
 mod destination;
 pub mod dns;
-mod door;
 mod enter;
 mod evidence;
 pub mod explicit;
@@ -25,6 +24,7 @@ mod mint;
 pub mod nss;
 pub mod paced;
 pub mod prefixed;
+mod proxy_tls;
 mod request;
 pub mod responder;
 pub mod socks;
@@ -39,17 +39,17 @@ pub use caller::{Caller, CallerRefused};
 pub use client_stream::ClientStream;
 pub use connection::{ConnectionContext, Entry, authority_of};
 pub use destination::{is_of_this_machine, original_destination};
-pub use door::{DoorMalformed, DoorSettings, DoorTls, is_over};
-pub use enter::{DoorRefused, enter};
+pub use enter::{TlsRefused, enter};
 pub use evidence::{
     ClientVerifier, Evidence, HeldToken, JwtKeys, JwtSettings, JwtVerifier, KEY_NUMBER,
-    PRESENTED_USER, Passwords, PeerUsers, Presented, PresentedDenied, RevokedTokens,
-    TAILNET_SOCKET, Tailnet, Taken, TokenDenied, TokenPeer, TokenVerifier, UserPassword,
+    PRESENTED_USER, Passwords, PeerUsers, Presented, PresentedDenied, Proof, RevokedTokens,
+    TAILNET_SOCKET, Tailnet, TokenDenied, TokenPeer, TokenVerifier, UserPassword,
 };
 pub use gateway_token::TokenUse;
 pub use hello::{Destination, terminate};
 pub use leaves::leaves_minted;
 pub use mint::{CaSettings, KeptCa};
+pub use proxy_tls::{ProxyTls, ProxyTlsMalformed, ProxyTlsSettings, is_over};
 pub use request::{Request, Upgrade};
 pub use responder::{Responder, UdpQuestions, converse, serve_tcp, serve_udp};
-pub use synthetic::{GATEWAY_NAME, Synthetic, is_synthetic};
+pub use synthetic::{AddressPool, GATEWAY_NAME, is_synthetic};

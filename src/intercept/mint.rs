@@ -87,7 +87,7 @@ gateway_names::faults! {
 
 /// Signs the certificates of a session with its CA's key.
 pub(super) struct Mint {
-    root: Root,
+    root: CaCertificate,
     issuer: Issuer<'static, Key>,
     leaf_key: Key,
     leaf_key_id: Vec<u8>,
@@ -109,7 +109,7 @@ pub struct KeptCa {
 }
 
 /// A CA's certificate, and its validity.
-struct Root {
+struct CaCertificate {
     pem: String,
     not_before: OffsetDateTime,
     not_after: OffsetDateTime,
@@ -134,9 +134,9 @@ impl Mint {
             None => Key::generate().ok_or(CaError::Random)?,
         };
         let params = root_params(session, settings, &key, now)?;
-        let root = match kept.and_then(|kept| Root::kept(kept, now)) {
+        let root = match kept.and_then(|kept| CaCertificate::kept(kept, now)) {
             Some(root) => root,
-            None => Root::sign(&params, &key)?,
+            None => CaCertificate::sign(&params, &key)?,
         };
         let leaf_key = leaf_key()?;
         Ok(Self {
@@ -220,7 +220,7 @@ impl Mint {
     }
 }
 
-impl Root {
+impl CaCertificate {
     fn sign(params: &CertificateParams, key: &Key) -> Result<Self, CaError> {
         let certificate = params.self_signed(key).map_err(CaError::Encoding)?;
         Ok(Self {

@@ -22,7 +22,7 @@ use tokio::task::coop::consume_budget;
 use super::budget::Budget;
 
 /// The connection underneath HTTP/2.
-pub struct Paced<IO> {
+pub struct PacedStream<IO> {
     io: IO,
     frames: Frames,
     idle: Budget,
@@ -35,14 +35,14 @@ pub struct Paced<IO> {
     between_frames: bool,
     /// Whether too many frames have arrived.
     over: bool,
-    flooded: Flooded,
+    flooded: FloodFlag,
 }
 
 /// Whether the connection was ended because of idle frames.
 #[derive(Debug, Clone, Default)]
-pub struct Flooded(Arc<AtomicBool>);
+pub struct FloodFlag(Arc<AtomicBool>);
 
-impl Flooded {
+impl FloodFlag {
     /// Whether the connection was ended.
     #[must_use]
     pub fn is_so(&self) -> bool {
@@ -50,10 +50,10 @@ impl Flooded {
     }
 }
 
-impl<IO> Paced<IO> {
+impl<IO> PacedStream<IO> {
     /// Wraps a connection from its first byte, the client's preface; `flooded` later tells whether
     /// it was ended.
-    pub fn new(io: IO, flooded: Flooded) -> Self {
+    pub fn new(io: IO, flooded: FloodFlag) -> Self {
         Self {
             io,
             frames: Frames::default(),
@@ -67,7 +67,7 @@ impl<IO> Paced<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> Paced<IO> {
+impl<IO: AsyncWrite + Unpin> PacedStream<IO> {
     /// Sends GOAWAY, if the connection accepts it at once, and ends the connection.
     fn end(&mut self, cx: &mut Context<'_>) -> io::Error {
         if !self.flooded.0.swap(true, Ordering::Relaxed) && self.between_frames {
@@ -82,7 +82,7 @@ impl<IO: AsyncWrite + Unpin> Paced<IO> {
     }
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<IO> {
+impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for PacedStream<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -140,7 +140,7 @@ fn read_up_to<'a>(
     Poll::Ready(Ok(&out.filled()[before..]))
 }
 
-impl<IO> Paced<IO> {
+impl<IO> PacedStream<IO> {
     fn earn(&mut self, frames: u32) {
         self.earned = self.earned.saturating_add(frames).min(MOST_EARNED);
     }
@@ -156,7 +156,7 @@ impl<IO> Paced<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Paced<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for PacedStream<IO> {
     delegated!(is_vectored poll_flush poll_shutdown);
 
     fn poll_write(
@@ -189,7 +189,7 @@ struct Frames {
 
 /// The frames that a piece of the client's bytes contained.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
+struct FrameCounts {
     frames: u32,
     requests: u32,
     /// How many idle frames there were.
@@ -206,8 +206,8 @@ impl Default for Frames {
 }
 
 impl Frames {
-    fn see(&mut self, bytes: &[u8]) -> Seen {
-        let (mut seen, mut cursor) = (Seen::default(), Cursor::new(bytes));
+    fn see(&mut self, bytes: &[u8]) -> FrameCounts {
+        let (mut seen, mut cursor) = (FrameCounts::default(), Cursor::new(bytes));
         while !cursor.rest().is_empty() {
             cursor.payload(&mut self.skip);
             let head =
@@ -287,14 +287,14 @@ mod tests {
         ]);
         for size in 1..bytes.len() {
             let mut frames = Frames::default();
-            let mut all = Seen::default();
+            let mut all = FrameCounts::default();
             for piece in bytes.chunks(size) {
                 let seen = frames.see(piece);
                 all.frames += seen.frames;
                 all.requests += seen.requests;
                 all.idle += seen.idle;
             }
-            let wanted = Seen {
+            let wanted = FrameCounts {
                 frames: 8,
                 requests: 1,
                 idle: 5,
@@ -308,8 +308,8 @@ mod tests {
         // PRIORITY, and RST_STREAM of closed streams, which the parser does not count.
         for idle in [frame(2, 0, 5), frame(3, 0, 4)] {
             let (mut client, ours) = tokio::io::duplex(1 << 20);
-            let flooded = Flooded::default();
-            let mut paced = Paced::new(ours, flooded.clone());
+            let flooded = FloodFlag::default();
+            let mut paced = PacedStream::new(ours, flooded.clone());
             client
                 .write_all(&connection(&vec![idle; 10_000]))
                 .await
@@ -328,7 +328,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_answers_what_it_gets_by_updates_of_its_windows_goes_on() {
         let (mut client, ours) = tokio::io::duplex(1 << 20);
-        let mut paced = Paced::new(ours, Flooded::default());
+        let mut paced = PacedStream::new(ours, FloodFlag::default());
         client.write_all(&connection(&[])).await.unwrap();
         paced.read_exact(&mut [0; PREFACE]).await.unwrap();
         for _ in 0..10_000 {
@@ -343,7 +343,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_of_small_frames_leaves_others_their_turn() {
         let (mut client, ours) = tokio::io::duplex(1 << 20);
-        let mut paced = Paced::new(ours, Flooded::default());
+        let mut paced = PacedStream::new(ours, FloodFlag::default());
         client
             .write_all(&connection(&vec![frame(DATA, 0, 1); 100_000]))
             .await

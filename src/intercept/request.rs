@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gateway_audit::Noted;
+use gateway_audit::SeenCredentials;
 use gateway_body::read::Prefix;
 use gateway_body::{Content, HoldBudget, HoldFault, Limit, Meter, digest};
 use gateway_message::RequestHead;
@@ -29,7 +29,7 @@ pub struct Request {
     /// Counts the bytes of content that moved.
     pub meter: Arc<Meter>,
     /// Where phantoms in the content are noted, if the content is searched.
-    pub noted: Option<Arc<Noted>>,
+    pub noted: Option<Arc<SeenCredentials>>,
     /// The protocol that the client wants to switch to.
     pub upgrade: Option<Box<Upgrade>>,
 }
@@ -41,7 +41,7 @@ pub struct Upgrade {
     /// The accept value that the client expects, or `None` for an extended CONNECT (RFC 8441).
     pub accept: Option<String>,
     /// What the origin's response must contain.
-    pub expected: websocket::Expected,
+    pub expected: websocket::ExpectedHandshake,
 }
 
 impl Request {

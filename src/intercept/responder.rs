@@ -19,19 +19,19 @@ use super::budget::Budget;
 use super::caller::{Caller, CallerRefused};
 use super::dns::{Answer, answer};
 use super::evidence::{HeldInterface, by_interface};
-use super::synthetic::Synthetic;
+use super::synthetic::AddressPool;
 
 /// Whether a name gets an answer, since some policy could permit this caller a request to it.
-pub type MayResolve = Box<dyn Fn(&Host, Option<&Caller>) -> bool + Send + Sync>;
+pub type ResolveFilter = Box<dyn Fn(&Host, Option<&Caller>) -> bool + Send + Sync>;
 
 /// Is called with each answer, for counters and audit. Must be fast.
-pub type Observe = Box<dyn Fn(&Answer) + Send + Sync>;
+pub type AnswerObserver = Box<dyn Fn(&Answer) + Send + Sync>;
 
 /// The state of a session's DNS server, shared by its UDP and TCP tasks and by later connections.
 pub struct Responder {
-    allowed: MayResolve,
-    observe: Observe,
-    pool: Mutex<Synthetic>,
+    allowed: ResolveFilter,
+    observe: AnswerObserver,
+    pool: Mutex<AddressPool>,
     budget: Mutex<Budget>,
     deadline: Duration,
 }
@@ -39,7 +39,7 @@ pub struct Responder {
 impl Responder {
     /// Creates a server that answers the names that `allowed` accepts, from `pool`.
     #[must_use]
-    pub fn new(pool: Synthetic, allowed: MayResolve, observe: Observe) -> Self {
+    pub fn new(pool: AddressPool, allowed: ResolveFilter, observe: AnswerObserver) -> Self {
         let budget = Budget::new(QUESTIONS_BURST, QUESTIONS_PER_SECOND, Instant::now());
         Self {
             allowed,
@@ -81,7 +81,7 @@ impl Responder {
     }
 
     /// After a panic under the lock, at most one name lacks an address, so the pool stays in use.
-    fn pool(&self) -> MutexGuard<'_, Synthetic> {
+    fn pool(&self) -> MutexGuard<'_, AddressPool> {
         self.pool.lock()
     }
 }

@@ -15,10 +15,10 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use super::prefixed::Prefixed;
 
 /// Checks a user and a password.
-pub type Accepts<'a> = dyn Fn(&[u8], &[u8]) -> Checking<'a> + Sync + 'a;
+pub type PasswordCheck<'a> = dyn Fn(&[u8], &[u8]) -> PasswordResult<'a> + Sync + 'a;
 
 /// Resolves to whether they are right.
-pub type Checking<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
+pub type PasswordResult<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
 gateway_names::faults! {
     /// Why the negotiation ended before a tunnel.
@@ -45,7 +45,7 @@ gateway_names::faults! {
 /// [`Error`] by cause; the client was answered by then.
 pub async fn negotiate<IO: AsyncRead + AsyncWrite + Unpin>(
     io: &mut Prefixed<IO>,
-    accepts: Option<&Accepts<'_>>,
+    accepts: Option<&PasswordCheck<'_>>,
 ) -> Result<SocksTarget, Error> {
     greet(io, accepts).await?;
     let (reply, error) = match message(io, SocksRequest::read).await? {
@@ -113,7 +113,7 @@ async fn message<IO: AsyncRead + Unpin, T>(
 
 async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
     io: &mut Prefixed<IO>,
-    accepts: Option<&Accepts<'_>>,
+    accepts: Option<&PasswordCheck<'_>>,
 ) -> Result<(), Error> {
     let wanted = match accepts {
         Some(_) => USER_PASSWORD,
@@ -148,11 +148,11 @@ mod tests {
             client.write_all(sent).await.unwrap();
             client.shutdown().await.unwrap();
             let mut io = Prefixed::new(server);
-            let accepts = |user: &[u8], given: &[u8]| -> Checking<'_> {
+            let accepts = |user: &[u8], given: &[u8]| -> PasswordResult<'_> {
                 let is_it = user == b"agent" && Some(given) == password;
                 Box::pin(std::future::ready(is_it))
             };
-            let accepts: Option<&Accepts<'_>> = if password.is_some() {
+            let accepts: Option<&PasswordCheck<'_>> = if password.is_some() {
                 Some(&accepts)
             } else {
                 None

@@ -12,7 +12,7 @@ use gateway_message::Host;
 /// Both are bounded: the first `capacity` names get addresses and later ones get none, so no name
 /// ever loses its address to another. Names that no policy reaches have a bound of their own.
 #[derive(Debug)]
-pub struct Synthetic {
+pub struct AddressPool {
     capacity: usize,
     /// How many names that no policy reaches may have an address of their own; `None` if such a
     /// name has no address at all.
@@ -24,7 +24,7 @@ pub struct Synthetic {
 
 /// The pair of addresses of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Addresses {
+pub struct AddressPair {
     /// The address for A queries.
     pub v4: Ipv4Addr,
     /// The address for AAAA queries.
@@ -34,11 +34,11 @@ pub struct Addresses {
 /// The gateway's own name inside a sandbox.
 pub const GATEWAY_NAME: &str = "gateway.internal";
 /// The address of `gateway.internal`.
-pub const GATEWAY: Addresses = addresses(1);
+pub const GATEWAY: AddressPair = addresses(1);
 /// The address that names without one of their own share, if no policy reaches them.
-const UNLISTED: Addresses = addresses(2);
+const UNLISTED: AddressPair = addresses(2);
 
-impl Synthetic {
+impl AddressPool {
     /// Creates a pool for up to `capacity` names, at most 131,056.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
@@ -64,7 +64,7 @@ impl Synthetic {
 
     /// Returns the addresses of a name, the same each time; `None` if the pool is full or the host
     /// is an address.
-    pub fn addresses(&mut self, host: &Host) -> Option<Addresses> {
+    pub fn addresses(&mut self, host: &Host) -> Option<AddressPair> {
         if host.ip().is_some() {
             return None;
         }
@@ -81,7 +81,7 @@ impl Synthetic {
     ///
     /// Once these names have used up their share, further ones share one address: TLS and HTTP name
     /// the host again. They never take an address from a name that a policy reaches.
-    pub fn unlisted(&mut self, host: &Host) -> Option<Addresses> {
+    pub fn unlisted(&mut self, host: &Host) -> Option<AddressPair> {
         let most = self.unlisted_capacity?;
         if let Some(slot) = self.slots.get(host) {
             return Some(addresses(*slot));
@@ -93,7 +93,7 @@ impl Synthetic {
         self.take(host)
     }
 
-    fn take(&mut self, host: &Host) -> Option<Addresses> {
+    fn take(&mut self, host: &Host) -> Option<AddressPair> {
         let slot = RESERVED + u32::try_from(self.names.len()).ok()?;
         self.names.push(host.clone());
         self.slots.insert(host.clone(), slot);
@@ -108,7 +108,7 @@ impl Synthetic {
     }
 }
 
-impl Default for Synthetic {
+impl Default for AddressPool {
     /// Allows 16,384 names: at most a few megabytes.
     fn default() -> Self {
         Self::new(16_384)
@@ -124,9 +124,9 @@ pub fn is_synthetic(address: IpAddr) -> bool {
     }
 }
 
-const fn addresses(slot: u32) -> Addresses {
+const fn addresses(slot: u32) -> AddressPair {
     let [a, b] = [(slot >> 16) as u16, slot as u16];
-    Addresses {
+    AddressPair {
         v4: Ipv4Addr::from_bits(V4_BASE.to_bits() | slot),
         v6: Ipv6Addr::new(V6_PREFIX, 0, 0, 0, 0, 0, a, b),
     }
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_name_keeps_its_addresses_and_they_lead_back_to_it() {
-        let mut pool = Synthetic::default();
+        let mut pool = AddressPool::default();
         let a = pool.addresses(&host("api.github.com")).unwrap();
         let b = pool.addresses(&host("example.com")).unwrap();
         assert_ne!(a.v4, b.v4);
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_full_pool_takes_no_new_name_and_keeps_the_old_ones() {
-        let mut pool = Synthetic::new(2);
+        let mut pool = AddressPool::new(2);
         let first = pool.addresses(&host("a.test"));
         assert!(pool.addresses(&host("b.test")).is_some());
         assert_eq!(pool.addresses(&host("c.test")), None);
@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn names_that_no_policy_reaches_have_a_share_of_their_own() {
-        assert_eq!(Synthetic::new(2).unlisted(&host("evil.test")), None);
-        let mut pool = Synthetic::new(2).explaining();
+        assert_eq!(AddressPool::new(2).unlisted(&host("evil.test")), None);
+        let mut pool = AddressPool::new(2).explaining();
         let first = pool.unlisted(&host("evil.test"));
         for n in 0..UNLISTED_MAX {
             pool.unlisted(&host(&format!("h{n}.evil.test")));
@@ -211,12 +211,12 @@ mod tests {
 
     #[test]
     fn an_address_gets_no_synthetic_address() {
-        assert_eq!(Synthetic::default().addresses(&host("192.0.2.1")), None);
+        assert_eq!(AddressPool::default().addresses(&host("192.0.2.1")), None);
     }
 
     #[test]
     fn the_last_slot_is_inside_the_range_and_is_no_broadcast_address() {
-        let mut pool = Synthetic::new(usize::MAX);
+        let mut pool = AddressPool::new(usize::MAX);
         let mut last = None;
         for n in 0..CAPACITY_MAX {
             last = pool.addresses(&host(&format!("h{n}.test")));
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_reserved_and_the_foreign_addresses_have_no_name() {
-        let mut pool = Synthetic::default();
+        let mut pool = AddressPool::default();
         pool.addresses(&host("a.test"));
         for ip in [
             "198.18.0.0",
@@ -250,7 +250,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_address_is_looked_up_without_a_panic(bits: u128, v4: u32) {
-            let mut pool = Synthetic::new(4);
+            let mut pool = AddressPool::new(4);
             pool.addresses(&host("a.test"));
             let _ = pool.name(Ipv6Addr::from_bits(bits).into());
             let _ = pool.name(Ipv4Addr::from_bits(v4).into());

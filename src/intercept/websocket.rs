@@ -11,12 +11,12 @@ use http::{HeaderMap, HeaderValue};
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// What the origin's response must contain for the handshake to be valid.
-pub struct Expected {
+pub struct ExpectedHandshake {
     accept: String,
     protocols: Vec<String>,
 }
 
-impl Expected {
+impl ExpectedHandshake {
     /// Prepares the request's fields for the origin, and returns what to expect in the response.
     ///
     /// Sets a fresh key, and removes extensions, because a compressed stream could not be scrubbed.
@@ -99,7 +99,7 @@ mod tests {
             ("sec-websocket-protocol", "chat, superchat"),
             ("sec-websocket-extensions", "x"),
         ]);
-        let expected = Expected::prepare(&mut offered, [7; 16]);
+        let expected = ExpectedHandshake::prepare(&mut offered, [7; 16]);
         assert!(!offered.contains_key("sec-websocket-extensions"));
         let accept = accept_of(offered["sec-websocket-key"].as_bytes());
         let good = [("sec-websocket-accept", accept.as_str())];

@@ -9,7 +9,7 @@ use rustix::mount::MountFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 
 /// The limits that the user chose; `None` for the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::io;
 use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreated, Scope};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 use super::{filter, syscall};
 
 /// Gives up every capability of this process, and every way to regain one.

@@ -7,7 +7,7 @@ use gateway_names::real_path;
 use rustix::mount::MountFlags;
 
 use super::bounds::MemoryBound;
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 use super::mount_plan::MountPlan;
 use super::tree::Tree;
 

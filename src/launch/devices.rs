@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::mount::MountFlags;
 
 use super::bounds::MemoryBound;
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 use super::tree::{Tree, put_part};
 
 /// The host's device nodes that are kept. They are held open, because a user namespace cannot

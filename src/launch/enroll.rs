@@ -1,11 +1,11 @@
 //! The launcher's protocol: what the launcher passes to the gateway, and what the gateway returns
 //! for the sandbox.
 //!
-//! Two messages over one `SOCK_SEQPACKET` socket pair: the launcher's [`Hello`], with the listening
-//! sockets that it created inside the sandbox, and the gateway's answer, [`Ready`] or a refusal. A
-//! packet is one JSON object; content that may be larger travels in a sealed memory file with it.
-//! After that, the socket carries only connections of callers that run a further command (`join`),
-//! and its end of file tells each side that the other has gone. All calls block.
+//! Two messages over one `SOCK_SEQPACKET` socket pair: the launcher's [`SandboxHello`], with the
+//! listening sockets that it created inside the sandbox, and the gateway's answer, [`Ready`] or a
+//! refusal. A packet is one JSON object; content that may be larger travels in a sealed memory file
+//! with it. After that, the socket carries only connections of callers that run a further command
+//! (`join`), and its end of file tells each side that the other has gone. All calls block.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -66,7 +66,7 @@ pub enum Capture {
 
 /// The launcher's description of the sandbox that it has created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hello {
+pub struct SandboxHello {
     /// The protocol version of the launcher, see [`VERSION`].
     pub version: u32,
     /// The process number of the sandbox's first process in the launcher's PID namespace.
@@ -92,7 +92,7 @@ pub struct Listeners {
     /// Receives DNS queries for port 53 of any address. Packet-info is on, and a response must be
     /// sent from the address that was queried, with interface index 0.
     pub dns_udp: OwnedFd,
-    /// Accept TCP connections to the ports of [`Hello::host_ports`], in that order.
+    /// Accept TCP connections to the ports of [`SandboxHello::host_ports`], in that order.
     pub host_ports: Vec<OwnedFd>,
     /// Unconnected TCP sockets, for connections to the command's servers.
     pub inward: Vec<OwnedFd>,
@@ -186,7 +186,7 @@ impl LauncherEnd {
     ///
     /// # Errors
     /// [`Error::Gone`] if the gateway has gone, [`Error::Io`] otherwise.
-    pub fn hello(&self, hello: &Hello, listeners: &Listeners) -> Result<(), Error> {
+    pub fn hello(&self, hello: &SandboxHello, listeners: &Listeners) -> Result<(), Error> {
         send_packet(self.socket.as_fd(), hello, &listeners.all())
     }
 
@@ -215,8 +215,8 @@ impl GatewayEnd {
     /// # Errors
     /// [`Error::Gone`] if the launcher gave up, [`Error::Version`] if it has another version (which
     /// it has then been sent).
-    pub fn hello(&self) -> Result<(Hello, Listeners), Error> {
-        let (hello, fds) = receive_packet::<Hello>(self.0.as_fd())?;
+    pub fn hello(&self) -> Result<(SandboxHello, Listeners), Error> {
+        let (hello, fds) = receive_packet::<SandboxHello>(self.0.as_fd())?;
         if hello.version != VERSION {
             self.refuse(&format!(
                 "launcher speaks version {}, gateway {VERSION}",
@@ -507,8 +507,8 @@ mod tests {
         }
     }
 
-    fn hello() -> Hello {
-        Hello {
+    fn hello() -> SandboxHello {
+        SandboxHello {
             version: VERSION,
             pid: 7,
             uid: 1000,
@@ -566,7 +566,7 @@ mod tests {
         let (launcher, gateway) = pair().unwrap();
         launcher
             .hello(
-                &Hello {
+                &SandboxHello {
                     version: 99,
                     ..hello()
                 },

@@ -14,14 +14,14 @@ use super::{detect, list, passed};
 
 /// What the user chose about variables, beyond the built-in list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rules {
+pub struct VariableRules {
     /// Passed unchanged. Names may end in `*`.
     pub allow: Vec<String>,
     /// Variables of known secrets: no name that ends in `*` passes them.
     pub secrets: Vec<String>,
 }
 
-impl Rules {
+impl VariableRules {
     /// Returns whether a variable reaches the command.
     pub fn admit(&self, name: &OsStr, value: &OsStr) -> bool {
         let Some(name) = name.to_str() else {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn admits(name: &str, value: &str) -> bool {
-        Rules::default().admit(name.as_ref(), value.as_ref())
+        VariableRules::default().admit(name.as_ref(), value.as_ref())
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
         for name in ["FOO", "GITHUB_TOKEN", "path", "PATH_", "", "A=B"] {
             assert!(!admits(name, "x"), "{name}");
         }
-        assert!(!Rules::default().admit(OsStr::from_bytes(b"LC_\xff"), "x".as_ref()));
+        assert!(!VariableRules::default().admit(OsStr::from_bytes(b"LC_\xff"), "x".as_ref()));
     }
 
     #[test]
@@ -148,9 +148,9 @@ mod tests {
 
     #[test]
     fn what_the_person_names_passes_as_it_is() {
-        let rules = Rules {
+        let rules = VariableRules {
             allow: vec!["MY_*".into(), "EDITOR".into()],
-            ..Rules::default()
+            ..VariableRules::default()
         };
         assert!(rules.admit("MY_TOKEN".as_ref(), "ghp_0123456789".as_ref()));
         assert!(rules.admit("EDITOR".as_ref(), "ghp_0123456789".as_ref()));
@@ -169,9 +169,9 @@ mod tests {
             "MINE",
         ];
         let variables = variables.map(|name| (name.into(), "x".into())).into_iter();
-        let rules = Rules {
+        let rules = VariableRules {
             allow: vec!["MINE".into()],
-            ..Rules::default()
+            ..VariableRules::default()
         };
         let empty = ("NOTHING".into(), "".into());
         assert_eq!(
@@ -208,7 +208,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_name_and_value_make_the_rules_panic(name: Vec<u8>, value: Vec<u8>) {
-            let _ = Rules::default().admit(OsStr::from_bytes(&name), OsStr::from_bytes(&value));
+            let _ = VariableRules::default().admit(OsStr::from_bytes(&name), OsStr::from_bytes(&value));
         }
     }
 }

@@ -101,12 +101,12 @@ mod tests {
     use std::os::unix::ffi::OsStringExt as _;
     use std::path::{Path, PathBuf};
 
-    use crate::request::Kept;
+    use crate::request::KeptFolder;
 
     #[test]
     fn a_path_of_any_bytes_stays_what_it_is() {
         let odd = OsString::from_vec((1..=255).collect());
-        let kept = Kept {
+        let kept = KeptFolder {
             name: PathBuf::from(&odd),
             folder: Path::new("/").join(&odd),
         };

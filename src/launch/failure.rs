@@ -116,7 +116,7 @@ impl fmt::Display for Failure {
 }
 
 /// Names the step at which a call failed.
-pub trait At<T> {
+pub trait AtStep<T> {
     /// Turns an I/O error into a [`Failure`] of this step and object.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ pub trait At<T> {
     fn at(self, step: Step, detail: impl Into<String>) -> Result<T, Failure>;
 }
 
-impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+impl<T, E: Into<io::Error>> AtStep<T> for Result<T, E> {
     fn at(self, step: Step, detail: impl Into<String>) -> Result<T, Failure> {
         self.map_err(|error| Failure::of(step, error, detail))
     }

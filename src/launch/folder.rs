@@ -14,19 +14,19 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use crate::leave::Leave;
+use crate::temporary_mode::TemporaryMode;
 
 /// The purpose of opening a folder. If the owner, or the command as the owner, removed the
 /// permission for it, the permission is added for as long as the folder is open.
 #[derive(Clone, Copy)]
-pub enum To {
+pub enum FolderAccess {
     /// List it, and look at its entries.
     Read,
     /// Change it, too.
     Change,
 }
 
-impl To {
+impl FolderAccess {
     fn needed(self) -> (Access, Mode) {
         match self {
             Self::Read => (Access::READ_OK | Access::EXEC_OK, Mode::RUSR | Mode::XUSR),
@@ -41,7 +41,7 @@ impl To {
 /// An open folder.
 pub struct Folder {
     // Declared before the descriptor, so that the mode is restored while the folder is open.
-    _given: Option<Leave>,
+    _given: Option<TemporaryMode>,
     file: OwnedFd,
 }
 
@@ -50,7 +50,7 @@ impl Folder {
     ///
     /// # Errors
     /// The kernel's error, also if a link leads there.
-    pub fn open(project: &Path, path: &Path, to: To) -> io::Result<Self> {
+    pub fn open(project: &Path, path: &Path, to: FolderAccess) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // A project is a path without links. A command must have put a link in it since.
         let no_link = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -72,18 +72,18 @@ impl Folder {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(Errno::INVAL.into());
         };
-        Ok((Self::open(project, parent, To::Change)?, name))
+        Ok((Self::open(project, parent, FolderAccess::Change)?, name))
     }
 
     /// Opens a folder in this one.
     ///
     /// # Errors
     /// As [`Folder::open`].
-    pub fn child(&self, name: impl Arg + Copy, to: To) -> io::Result<Self> {
+    pub fn child(&self, name: impl Arg + Copy, to: FolderAccess) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = |how| rustix::fs::openat(&self.file, name, flags | how, Mode::empty());
         // A search opens many folders, and any user may read nearly all of them.
-        if matches!(to, To::Read)
+        if matches!(to, FolderAccess::Read)
             && let Ok(file) = open(OFlags::RDONLY)
             && is_for_all(&file)
         {
@@ -92,11 +92,11 @@ impl Folder {
         Self::of(open(OFlags::PATH)?, to)
     }
 
-    fn of(known: OwnedFd, to: To) -> io::Result<Self> {
+    fn of(known: OwnedFd, to: FolderAccess) -> io::Result<Self> {
         let (access, needed) = to.needed();
         let lacks = rustix::fs::accessat(&known, ".", access, AtFlags::EACCESS).is_err();
         // If the permission cannot be added, the open below fails and is reported.
-        let given = lacks.then(|| Leave::on(&known, needed)).flatten();
+        let given = lacks.then(|| TemporaryMode::on(&known, needed)).flatten();
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&known, ".", flags, Mode::empty());
         Ok(Self {
@@ -159,7 +159,7 @@ impl Folder {
         match rename() {
             // A folder must itself be writable to be moved.
             Err(Errno::ACCESS) => {
-                let _given = self.child(name, To::Change)?;
+                let _given = self.child(name, FolderAccess::Change)?;
                 Ok(rename()?)
             }
             done => Ok(done?),

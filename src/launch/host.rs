@@ -14,17 +14,17 @@ use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::error::Error;
 use super::exit::Exit;
-use super::failure::{At, Failure, Step};
-use super::init::{self, Order, Report, Sandbox};
-use super::prepare::Plan;
+use super::failure::{AtStep, Failure, Step};
+use super::init::{self, InitOrder, InitReport, Sandbox};
+use super::prepare::LaunchPlan;
 use super::repository::Renewal;
 use super::streams::Streams;
-use super::syscall::{self, Arrived, FORWARDED, Side, SignalSet};
+use super::syscall::{self, FORWARDED, ForkResult, ReceivedSignal, SignalSet};
 use super::terminal::Terminal;
 use super::wait::{fired, timespec};
-use super::watch::Watch;
+use super::watch::NameWatch;
 use super::{environment, join, program, refuse};
-use crate::enroll::{self, Hello, LauncherEnd, Listeners, receive_packet, send_packet};
+use crate::enroll::{self, LauncherEnd, Listeners, SandboxHello, receive_packet, send_packet};
 
 /// Creates the sandbox, runs the command in it, and returns how it ended.
 ///
@@ -37,18 +37,18 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
     let (mask, arrivals) = signals.block().at(Step::Prepare, "signals")?;
     let mut streams = Streams::open(sandbox.plan.user())?;
     // Before the sandbox is created, so that nothing changes unseen.
-    let watch = Watch::begin(&sandbox.plan.mounts)?;
+    let watch = NameWatch::begin(&sandbox.plan.mounts)?;
     let (ours, theirs) = enroll::packet_pair().map_err(Error::Gateway)?;
     if sandbox.plan.identity.is_other() {
         // Otherwise the sandbox would keep root's groups, and could not drop them itself.
         rustix::thread::set_thread_groups(&[]).at(Step::User, "drop groups")?;
     }
     let (pid, pidfd) = match syscall::clone_into_namespaces().at(Step::Namespaces, "clone3")? {
-        Side::Child => {
+        ForkResult::Child => {
             drop((ours, gateway, arrivals, watch));
             init::live(&sandbox, &streams, theirs, &mask)
         }
-        Side::Parent { pid, pidfd } => (pid, pidfd),
+        ForkResult::Parent { pid, pidfd } => (pid, pidfd),
     };
     drop(theirs);
     streams.keep_own_ends();
@@ -93,8 +93,8 @@ struct Launcher {
     gateway: LauncherEnd,
     /// The directories to search for the command.
     search: Option<OsString>,
-    plan: Plan,
-    watch: Option<Watch>,
+    plan: LaunchPlan,
+    watch: Option<NameWatch>,
     /// Set once the command runs, if a part of the projects is guarded.
     renewal: Option<Renewal>,
     /// When the gateway must have answered; `None` while no answer is due.
@@ -150,7 +150,7 @@ impl Launcher {
                 .watch
                 .as_ref()
                 .filter(|_| ready.watch)
-                .and_then(Watch::uncovered)
+                .and_then(NameWatch::uncovered)
             {
                 let uncovered = Error::Uncovered(path.to_owned());
                 self.init.end();
@@ -233,10 +233,10 @@ impl Launcher {
         let Some(control) = &self.control else {
             return Ok(());
         };
-        let received = match receive_packet::<Report>(control.as_fd()) {
+        let received = match receive_packet::<InitReport>(control.as_fd()) {
             // It ended before it read an order. The kernel reports that before the process's last
             // message.
-            Err(enroll::Error::Gone) => receive_packet::<Report>(control.as_fd()),
+            Err(enroll::Error::Gone) => receive_packet::<InitReport>(control.as_fd()),
             received => received,
         };
         let (report, files) = match received {
@@ -248,16 +248,16 @@ impl Launcher {
             Err(error) => return Err(Failure::new(Step::Process, error.to_string()).into()),
         };
         match report {
-            Report::WantsMaps => {
+            InitReport::WantsMaps => {
                 self.plan
                     .identity
                     .write_maps(&self.init.pid.as_raw_nonzero().to_string())?;
-                self.order(&Order::Mapped, &[])
+                self.order(&InitOrder::Mapped, &[])
             }
-            Report::Listening { capture, ipv6 } => {
+            InitReport::Listening { capture, ipv6 } => {
                 let uid = self.plan.user().uid;
                 let pid = self.init.pid.as_raw_nonzero().get();
-                let hello = Hello {
+                let hello = SandboxHello {
                     version: enroll::VERSION,
                     pid,
                     uid,
@@ -267,22 +267,22 @@ impl Launcher {
                 };
                 self.introduce(&hello, files)
             }
-            Report::Started => self.begin(files),
-            Report::Stopped(signal) => {
+            InitReport::Started => self.begin(files),
+            InitReport::Stopped(signal) => {
                 self.follow_into_stop(signal);
                 Ok(())
             }
-            Report::Ended(status) => {
+            InitReport::Ended(status) => {
                 self.ended = Some(status);
                 Ok(())
             }
-            Report::Failed(failure) => Err(failure.into()),
-            Report::NotExecuted(errno) => Err(self.not_executed(errno)),
+            InitReport::Failed(failure) => Err(failure.into()),
+            InitReport::NotExecuted(errno) => Err(self.not_executed(errno)),
         }
     }
 
     /// Passes the listeners to the gateway.
-    fn introduce(&mut self, hello: &Hello, files: Vec<OwnedFd>) -> Result<(), Error> {
+    fn introduce(&mut self, hello: &SandboxHello, files: Vec<OwnedFd>) -> Result<(), Error> {
         let listeners = Listeners::of(files, hello.host_ports.len())
             .ok_or_else(|| Failure::new(Step::Handoff, "listeners are missing"))?;
         refuse::own_network(&listeners)?;
@@ -297,7 +297,7 @@ impl Launcher {
         self.answer_due = None;
         let answer = self.gateway.answer().map_err(Error::Gateway)?;
         self.served = true;
-        self.order(&Order::Proceed, &[answer.as_fd()])
+        self.order(&InitOrder::Proceed, &[answer.as_fd()])
     }
 
     /// Passes on a connection that the gateway admits. If it sends anything else, it has ended.
@@ -305,7 +305,7 @@ impl Launcher {
         match join::receive(self.gateway.as_fd()) {
             None => self.stop_command(),
             Some(caller) if self.command.is_some() => {
-                self.order(&Order::Enter, &[caller.as_fd()])?;
+                self.order(&InitOrder::Enter, &[caller.as_fd()])?;
             }
             // Closed, so that the caller learns that there is no command yet.
             Some(_) => {}
@@ -354,7 +354,7 @@ impl Launcher {
         if !guarded.guards.is_empty() {
             self.renewal = Renewal::of(self.init.pid, [users, mounts], guarded);
         }
-        self.order(&Order::Run, &[])
+        self.order(&InitOrder::Run, &[])
     }
 
     /// Lends the terminal to a command that stopped because it wants the terminal. Otherwise stops
@@ -378,8 +378,8 @@ impl Launcher {
     }
 
     /// Forwards a signal. Before the command exists, it ends the launch instead.
-    fn forward(&self, arrived: Arrived) -> Option<Exit> {
-        let Arrived {
+    fn forward(&self, arrived: ReceivedSignal) -> Option<Exit> {
+        let ReceivedSignal {
             signal,
             from_kernel,
         } = arrived;
@@ -446,7 +446,7 @@ impl Launcher {
         command.map(OsString::as_os_str).unwrap_or_default()
     }
 
-    fn order(&self, order: &Order, files: &[BorrowedFd<'_>]) -> Result<(), Error> {
+    fn order(&self, order: &InitOrder, files: &[BorrowedFd<'_>]) -> Result<(), Error> {
         let Some(control) = &self.control else {
             return Ok(());
         };

@@ -8,7 +8,7 @@ use rustix::process::{Gid, Uid};
 use rustix::thread::CapabilitiesSecureBits;
 use serde::{Deserialize, Serialize};
 
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 
 /// A user and a group, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,14 +21,14 @@ pub struct User {
 
 /// The user that runs the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Identity {
+pub enum CommandUser {
     /// The caller, an ordinary user.
     Own(User),
     /// A user other than the caller, who is root.
     Other(User),
 }
 
-impl Identity {
+impl CommandUser {
     /// Chooses the user. An ordinary user stays the same; root becomes `wanted`, or the user who
     /// called `sudo`, or `nobody`.
     ///
@@ -205,36 +205,36 @@ mod tests {
     #[test]
     fn an_ordinary_user_stays_themselves() {
         assert_eq!(
-            Identity::choose_as(ANN, None, Some(BOB)).unwrap(),
-            Identity::Own(ANN)
+            CommandUser::choose_as(ANN, None, Some(BOB)).unwrap(),
+            CommandUser::Own(ANN)
         );
-        assert!(Identity::choose_as(ANN, Some(BOB), None).is_err());
+        assert!(CommandUser::choose_as(ANN, Some(BOB), None).is_err());
     }
 
     #[test]
     fn root_becomes_the_wanted_user_or_who_called_sudo_or_nobody() {
         assert_eq!(
-            Identity::choose_as(ROOT, Some(BOB), Some(ANN)).unwrap(),
-            Identity::Other(BOB)
+            CommandUser::choose_as(ROOT, Some(BOB), Some(ANN)).unwrap(),
+            CommandUser::Other(BOB)
         );
         assert_eq!(
-            Identity::choose_as(ROOT, None, Some(ANN)).unwrap(),
-            Identity::Other(ANN)
+            CommandUser::choose_as(ROOT, None, Some(ANN)).unwrap(),
+            CommandUser::Other(ANN)
         );
         assert_eq!(
-            Identity::choose_as(ROOT, None, Some(ROOT)).unwrap(),
-            Identity::Other(NOBODY)
+            CommandUser::choose_as(ROOT, None, Some(ROOT)).unwrap(),
+            CommandUser::Other(NOBODY)
         );
         assert_eq!(
-            Identity::choose_as(ROOT, None, None).unwrap(),
-            Identity::Other(NOBODY)
+            CommandUser::choose_as(ROOT, None, None).unwrap(),
+            CommandUser::Other(NOBODY)
         );
     }
 
     #[test]
     fn the_command_is_never_root() {
-        assert!(Identity::choose_as(ROOT, Some(ROOT), None).is_err());
-        assert!(Identity::choose_as(ROOT, Some(User { uid: 1000, gid: 0 }), None).is_err());
+        assert!(CommandUser::choose_as(ROOT, Some(ROOT), None).is_err());
+        assert!(CommandUser::choose_as(ROOT, Some(User { uid: 1000, gid: 0 }), None).is_err());
     }
 
     #[test]

@@ -14,19 +14,19 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::bounds;
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 use super::join::JoinedCommands;
 use super::paths::enter_first;
-use super::prepare::Plan;
+use super::prepare::LaunchPlan;
 use super::streams::Streams;
-use super::syscall::{Side, SignalSet};
+use super::syscall::{ForkResult, SignalSet};
 use super::wait::fired;
 use super::{command, confine, environment, kept_home, mounts, network, syscall, trust};
 use crate::enroll::{self, Capture, Ready, SealedReady, receive_packet, send_packet};
 
 /// What the first process reports to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Report {
+pub enum InitReport {
     /// It needs its user maps written from outside.
     WantsMaps,
     /// The network is set up; its sockets are with the packet.
@@ -51,7 +51,7 @@ pub enum Report {
 
 /// What the launcher sends to the first process.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Order {
+pub enum InitOrder {
     /// The maps are written.
     Mapped,
     /// The gateway serves; its answer is with the packet.
@@ -66,7 +66,7 @@ pub enum Order {
 #[derive(Debug)]
 pub struct Sandbox {
     /// The plan to carry out.
-    pub plan: Plan,
+    pub plan: LaunchPlan,
     /// The program as an open file, if it is not found by the first argument.
     pub program: Option<OwnedFd>,
     /// The variables for the command, scrubbed.
@@ -81,7 +81,7 @@ pub struct Sandbox {
 pub fn live(sandbox: &Sandbox, streams: &Streams, control: OwnedFd, mask: &SignalSet) -> ! {
     let Err(failure) =
         arrange_files(sandbox, streams, &control).and_then(|program| run(sandbox, program, mask));
-    let _ = send_packet(CONTROL, &Report::Failed(failure), &[]);
+    let _ = send_packet(CONTROL, &InitReport::Failed(failure), &[]);
     syscall::exit_now(125)
 }
 
@@ -129,8 +129,8 @@ fn run(
     die_with_the_launcher()?;
     let kept = mounts::HostTrees::take(&sandbox.plan.mounts);
     if sandbox.plan.identity.is_other() {
-        report(&Report::WantsMaps, &[])?;
-        await_order(|order| matches!(order, Order::Mapped))?;
+        report(&InitReport::WantsMaps, &[])?;
+        await_order(|order| matches!(order, InitOrder::Mapped))?;
         sandbox.plan.identity.become_user()?;
         die_with_the_launcher()?;
     } else {
@@ -195,12 +195,12 @@ fn die_with_the_launcher() -> Result<(), Failure> {
 fn hand_over(network: network::Network) -> Result<(), Failure> {
     // Closes this process's copies: the gateway's death must close the last ones.
     let (capture, ipv6) = (network.capture, network.ipv6);
-    let listening = Report::Listening { capture, ipv6 };
+    let listening = InitReport::Listening { capture, ipv6 };
     report(&listening, &network.listeners.all())
 }
 
 fn await_ready() -> Result<Ready, Failure> {
-    let mut files = await_order(|order| matches!(order, Order::Proceed))?;
+    let mut files = await_order(|order| matches!(order, InitOrder::Proceed))?;
     let file = files
         .pop()
         .ok_or_else(|| Failure::new(Step::Handoff, "the gateway's answer is missing"))?;
@@ -260,13 +260,13 @@ fn start(
     let (gate, opener) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).at(Step::Process, "gate")?;
     let (pid, pidfd) = match syscall::fork().at(Step::Process, "fork")? {
-        Side::Child => {
+        ForkResult::Child => {
             drop(opener);
             let Err(failure) = become_command(sandbox, program, variables, mask, &gate);
-            let _ = send_packet(CONTROL, &Report::Failed(failure), &[]);
+            let _ = send_packet(CONTROL, &InitReport::Failed(failure), &[]);
             syscall::exit_now(125);
         }
-        Side::Parent { pid, pidfd } => (pid, pidfd),
+        ForkResult::Parent { pid, pidfd } => (pid, pidfd),
     };
     if sandbox.terminal {
         // Both sides do this, so that it is done before either needs it.
@@ -279,9 +279,9 @@ fn start(
         .at(Step::Process, "not dumpable")?;
     die_with_the_launcher()?;
     let handles = [&pidfd, &namespaces[0], &namespaces[1]].map(AsFd::as_fd);
-    report(&Report::Started, &handles)?;
+    report(&InitReport::Started, &handles)?;
     drop((pidfd, gate, namespaces));
-    await_order(|order| matches!(order, Order::Run))?;
+    await_order(|order| matches!(order, InitOrder::Run))?;
     rustix::io::write(&opener, b"!").at(Step::Process, "gate")?;
     drop(opener);
     let joined = JoinedCommands {
@@ -310,9 +310,9 @@ fn watch(command: i32, mut joined: JoinedCommands<'_>) -> Result<Never, Failure>
         while let Some((pid, status)) = syscall::reap().at(Step::Process, "wait")? {
             match (pid == command, libc::WIFSTOPPED(status)) {
                 (false, _) => joined.reaped(pid, status),
-                (true, true) => report(&Report::Stopped(libc::WSTOPSIG(status)), &[])?,
+                (true, true) => report(&InitReport::Stopped(libc::WSTOPSIG(status)), &[])?,
                 (true, false) => {
-                    report(&Report::Ended(status), &[])?;
+                    report(&InitReport::Ended(status), &[])?;
                     // With the first process, the kernel ends all others.
                     syscall::exit_now(0);
                 }
@@ -330,12 +330,12 @@ fn watch(command: i32, mut joined: JoinedCommands<'_>) -> Result<Never, Failure>
 
 /// Accepts a connection from the launcher.
 fn admit(joined: &mut JoinedCommands<'_>) -> Result<(), Failure> {
-    match receive_packet::<Order>(CONTROL) {
+    match receive_packet::<InitOrder>(CONTROL) {
         // The command can lower this process's limit of descriptors. That shuts out only further
         // commands.
         Err(enroll::Error::Malformed(_)) => Ok(()),
         received => {
-            let mut files = ordered(received, |order| matches!(order, Order::Enter))?;
+            let mut files = ordered(received, |order| matches!(order, InitOrder::Enter))?;
             files.pop().into_iter().for_each(|one| joined.admit(one));
             Ok(())
         }
@@ -387,24 +387,24 @@ fn become_command(
         },
     };
     report(
-        &Report::NotExecuted(error.raw_os_error().unwrap_or(libc::EIO)),
+        &InitReport::NotExecuted(error.raw_os_error().unwrap_or(libc::EIO)),
         &[],
     )?;
     syscall::exit_now(127)
 }
 
-fn report(report: &Report, fds: &[BorrowedFd<'_>]) -> Result<(), Failure> {
+fn report(report: &InitReport, fds: &[BorrowedFd<'_>]) -> Result<(), Failure> {
     send_packet(CONTROL, report, fds)
         .map_err(|error| Failure::new(Step::Process, error.to_string()))
 }
 
-fn await_order(expected: impl Fn(&Order) -> bool) -> Result<Vec<OwnedFd>, Failure> {
+fn await_order(expected: impl Fn(&InitOrder) -> bool) -> Result<Vec<OwnedFd>, Failure> {
     ordered(receive_packet(CONTROL), expected)
 }
 
 fn ordered(
-    received: Result<(Order, Vec<OwnedFd>), enroll::Error>,
-    expected: impl Fn(&Order) -> bool,
+    received: Result<(InitOrder, Vec<OwnedFd>), enroll::Error>,
+    expected: impl Fn(&InitOrder) -> bool,
 ) -> Result<Vec<OwnedFd>, Failure> {
     match received {
         Ok((order, files)) if expected(&order) => Ok(files),

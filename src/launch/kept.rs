@@ -18,7 +18,7 @@ use super::{detect, hide, repository};
 
 /// Why a file was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dropped {
+pub enum DropReason {
     /// It looks like a credential, or holds one.
     Credential,
     /// The folder would be too large with it.
@@ -33,7 +33,7 @@ pub enum Dropped {
 /// # Errors
 /// The error of the first folder that cannot be searched, file that cannot be removed, or
 /// repository that cannot be put off.
-pub fn sweep(folder: &Path, ours: &[String]) -> io::Result<Vec<(PathBuf, Dropped)>> {
+pub fn sweep(folder: &Path, ours: &[String]) -> io::Result<Vec<(PathBuf, DropReason)>> {
     let mut sweep = Sweep {
         ours,
         bytes: 0,
@@ -51,7 +51,7 @@ struct Sweep<'a> {
     bytes: u64,
     /// How many entries are kept.
     entries: usize,
-    dropped: Vec<(PathBuf, Dropped)>,
+    dropped: Vec<(PathBuf, DropReason)>,
 }
 
 impl Sweep<'_> {
@@ -92,7 +92,7 @@ impl Sweep<'_> {
             FileType::Directory => return Err(too_large(&path)),
             _ if self.entries > MOST_ENTRIES => {
                 remove(folder, name)?;
-                self.dropped.push((path, Dropped::TooMuch));
+                self.dropped.push((path, DropReason::TooMuch));
                 // Up to here, files are dropped one by one; beyond, the whole folder is forgotten.
                 if self.dropped.len() > MOST_ENTRIES {
                     return Err(too_large(Path::new("")));
@@ -101,13 +101,13 @@ impl Sweep<'_> {
             FileType::Symlink => {}
             FileType::RegularFile if self.bytes.saturating_add(size) > MOST_BYTES => {
                 remove(folder, name)?;
-                self.dropped.push((path, Dropped::TooMuch));
+                self.dropped.push((path, DropReason::TooMuch));
             }
             FileType::RegularFile => {
                 self.bytes += size;
                 if !self.is_clean(folder, name, &path)? {
                     remove(folder, name)?;
-                    self.dropped.push((path, Dropped::Credential));
+                    self.dropped.push((path, DropReason::Credential));
                 }
             }
             _ => remove(folder, name)?,
@@ -213,12 +213,12 @@ mod tests {
         )
         .unwrap();
         let swept = sweep(home.path(), &[OURS.to_owned()]).unwrap();
-        assert_eq!(swept, [(".codex/x/log".into(), Dropped::Credential)]);
+        assert_eq!(swept, [(".codex/x/log".into(), DropReason::Credential)]);
         assert!(at(".codex/auth.json").exists() && at(".codex/x/notes").exists());
         assert!(outside.path().join("own").exists());
         // Without its phantom, the file of credentials is removed.
         let swept = sweep(home.path(), &[]).unwrap();
-        assert_eq!(swept, [(".codex/auth.json".into(), Dropped::Credential)]);
+        assert_eq!(swept, [(".codex/auth.json".into(), DropReason::Credential)]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 use super::home_files::HomeFile;
 use super::mount_plan::MountPlan;
 use super::overlay::{self, Layers};
@@ -20,7 +20,7 @@ use super::paths::below;
 use super::tree::{NODEV, NOSUID, RDONLY, Tree};
 
 /// A place in a kept folder: the open directory that it is in, and its name.
-pub(super) struct Place {
+pub(super) struct KeptPlace {
     directory: OwnedFd,
     name: PathBuf,
 }
@@ -28,7 +28,7 @@ pub(super) struct Place {
 /// Takes the folders, while this process can still reach them.
 pub(super) fn take(plan: &MountPlan) -> Result<Vec<Tree>, Failure> {
     let home = plan.home.path();
-    let take = |kept: &super::request::Kept| {
+    let take = |kept: &super::request::KeptFolder| {
         Tree::take_from(&kept.folder, &home.join(&kept.name))
             .at(Step::Mounts, kept.folder.display().to_string())
     };
@@ -46,7 +46,7 @@ pub(super) fn put(kept: &[Tree], stage: &Path) -> Result<(), Failure> {
 }
 
 /// Opens the directory above a path that is to be shown in a kept folder.
-pub(super) fn place(plan: &MountPlan, seen: &Path, stage: &Path) -> io::Result<Place> {
+pub(super) fn place(plan: &MountPlan, seen: &Path, stage: &Path) -> io::Result<KeptPlace> {
     let roots = plan
         .kept
         .iter()
@@ -57,10 +57,10 @@ pub(super) fn place(plan: &MountPlan, seen: &Path, stage: &Path) -> io::Result<P
     let root = root.ok_or(io::ErrorKind::InvalidInput)?;
     let directory = open(CWD, below(stage, &root).as_os_str())?;
     let within = seen.strip_prefix(&root).map_err(io::Error::other)?;
-    Place::within(directory, within)
+    KeptPlace::within(directory, within)
 }
 
-impl Place {
+impl KeptPlace {
     /// Opens the directory above a path, below an open directory.
     fn within(mut directory: OwnedFd, path: &Path) -> io::Result<Self> {
         for part in path.parent().into_iter().flat_map(Path::iter) {
@@ -129,7 +129,7 @@ pub(super) fn write(files: &[HomeFile], plan: &MountPlan) -> Result<(), Failure>
         if plan.in_project(&path) {
             continue;
         }
-        let within = |directory| Place::within(directory, &file.path);
+        let within = |directory| KeptPlace::within(directory, &file.path);
         let written = open(CWD, home.as_os_str())
             .and_then(within)
             .and_then(|place| place.replace(&file.content[..]));

@@ -41,7 +41,6 @@ mod init;
 mod join;
 pub mod kept;
 mod kept_home;
-mod leave;
 mod list;
 mod mount_plan;
 mod mount_request;
@@ -67,6 +66,7 @@ pub mod service;
 pub mod sidecar;
 mod streams;
 mod syscall;
+mod temporary_mode;
 mod terminal;
 pub mod tools;
 mod tree;
@@ -84,15 +84,15 @@ pub use identity::{User, UserUnknown};
 pub use join::{JoinError, JoinListener, JoinSender};
 pub use mount_plan::{Home, MountPlan};
 pub use network::{ADDRESS_V4, ADDRESS_V6};
-pub use prepare::Plan;
+pub use prepare::LaunchPlan;
 pub use project::project_of;
 pub use reexec::{SUBCOMMAND, reexec, resume};
-pub use request::{Kept, Launch};
+pub use request::{KeptFolder, Launch};
 pub use streams::LostOutput;
 pub use syscall::unsent;
-pub use wait::{First, Waited, await_child, await_end};
+pub use wait::{FirstProcess, WaitStatus, await_child, await_end};
 
-use failure::At;
+use failure::AtStep;
 use terminal::Terminal;
 
 /// Creates the sandbox that was planned, runs the command in it, and returns how it ended.
@@ -101,7 +101,7 @@ use terminal::Terminal;
 ///
 /// # Errors
 /// [`Error`] if the command was never started; see [`Error::exit_code`] and [`Error::advice`].
-pub fn run(plan: Plan, gateway: LauncherEnd) -> Result<Exit, Error> {
+pub fn run(plan: LaunchPlan, gateway: LauncherEnd) -> Result<Exit, Error> {
     let program = if plan.launch.own_program {
         Some(OwnedFd::from(
             File::open("/proc/self/exe").at(Step::Prepare, "/proc/self/exe")?,
@@ -120,7 +120,7 @@ pub fn run(plan: Plan, gateway: LauncherEnd) -> Result<Exit, Error> {
 }
 
 /// Returns the command's scrubbed variables, without the caller's own if another user runs it.
-fn variables(plan: &Plan) -> Vec<(OsString, OsString)> {
+fn variables(plan: &LaunchPlan) -> Vec<(OsString, OsString)> {
     let mut variables = plan.launch.environment.scrub(std::env::vars_os());
     if plan.identity.is_other() {
         variables.retain(|(name, _)| !OF_THE_CALLER.split(' ').any(|known| name == known));

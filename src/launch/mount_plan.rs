@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::failure::{Failure, Step};
 use super::mount_request::MountRequest;
 use super::repository::Repositories;
-use super::request::Kept;
+use super::request::KeptFolder;
 use super::{exact, hide, program, tools, view};
 
 /// The resulting file system. Paths that it does not name do not exist in the sandbox.
@@ -30,7 +30,7 @@ pub struct MountPlan {
     #[serde(with = "exact::list")]
     pub seen_in_home: Vec<PathBuf>,
     /// Folders of the home directory that outlive the sandbox.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<KeptFolder>,
     /// Files to make in the home directory unless it shows them, by path relative to it.
     pub files: BTreeMap<PathBuf, String>,
     /// The paths that the user or the gateway hides, absolute.

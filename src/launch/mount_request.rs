@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use gateway_names::real_path;
 
-use super::failure::{At, Failure, Step};
-use super::identity::{Identity, User};
+use super::failure::{AtStep, Failure, Step};
+use super::identity::{CommandUser, User};
 use super::paths::by_name;
 use super::repository::outside;
 use super::request::Launch;
@@ -36,7 +36,7 @@ impl MountRequest {
     ///
     /// # Errors
     /// A [`Step::Prepare`] failure if a path to show does not exist.
-    pub fn of(launch: &Launch, identity: Identity) -> Result<Self, Failure> {
+    pub fn of(launch: &Launch, identity: CommandUser) -> Result<Self, Failure> {
         let (home, other_homes) = homes(identity);
         let projects = real("--write", &launch.projects)?;
         let working_directory = std::env::current_dir().at(Step::Prepare, "working directory")?;
@@ -65,12 +65,12 @@ impl MountRequest {
 
 /// Returns the home directory of the user that runs the command, and those of others that this
 /// process could see.
-fn homes(identity: Identity) -> (Option<PathBuf>, Vec<PathBuf>) {
+fn homes(identity: CommandUser) -> (Option<PathBuf>, Vec<PathBuf>) {
     let user = identity.user();
     let from_environment = std::env::var_os("HOME").map(PathBuf::from);
     let wanted = match identity {
-        Identity::Own(_) => from_environment.clone(),
-        Identity::Other(_) => user.home(),
+        CommandUser::Own(_) => from_environment.clone(),
+        CommandUser::Other(_) => user.home(),
     };
     let is_own = |home: &PathBuf| {
         std::fs::metadata(home).is_ok_and(|found| found.is_dir() && found.uid() == user.uid)

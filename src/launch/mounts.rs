@@ -16,7 +16,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use super::bounds::MemoryBound;
 use super::cover::cover;
 use super::devices::Devices;
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 use super::mount_plan::{Home, MountPlan};
 use super::overlay::{self, Layers};
 use super::paths::below;

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 use super::netlink::{ACK, Batch, CREATE, EXCL};
 use super::ports::{BACKLOG, DNS_PORT, Ports, TCP_PORT};
 use super::{ruleset, syscall};

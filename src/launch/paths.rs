@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use gateway_names::real_path;
 
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 
 /// Returns the path of a name in its real directory; the name itself may be a link. Returns `None`
 /// if there is no such directory.

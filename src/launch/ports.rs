@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 use super::syscall;
 
 /// The ports that connect a sandbox with the host's loopback.

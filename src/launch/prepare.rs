@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Error;
 use super::failure::{Failure, Step};
-use super::identity::{Identity, User};
+use super::identity::{CommandUser, User};
 use super::mount_plan::MountPlan;
 use super::mount_request::MountRequest;
 use super::request::Launch;
@@ -14,22 +14,22 @@ use super::{project, repository, watch};
 
 /// A launch in which everything is decided, before anything is created.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Plan {
+pub struct LaunchPlan {
     /// The user that runs the command.
-    pub(super) identity: Identity,
+    pub(super) identity: CommandUser,
     /// The file system.
     pub mounts: MountPlan,
     /// The command, and its bounds. Its files are decided in `mounts`.
     pub(super) launch: Launch,
 }
 
-impl Plan {
+impl LaunchPlan {
     /// Chooses the user that runs the command, and plans the file system.
     ///
     /// # Errors
     /// A failure that names the path that cannot be shown, hidden or guarded.
     pub fn of(launch: Launch) -> Result<Self, Error> {
-        let identity = Identity::choose(launch.user, User::who_called_sudo())?;
+        let identity = CommandUser::choose(launch.user, User::who_called_sudo())?;
         let mut mounts = MountPlan::new(MountRequest::of(&launch, identity)?)?;
         mounts.forget_what_is_not_there();
         refuse_links_of_the_command(&launch, &mounts)?;
@@ -65,7 +65,7 @@ impl Plan {
     /// Hides further folders of the gateway, in which the command may make no file.
     ///
     /// # Errors
-    /// As [`Plan::of`].
+    /// As [`LaunchPlan::of`].
     pub fn hide(&mut self, folders: Vec<PathBuf>) -> Result<(), Error> {
         self.mounts.hide_own_folders(folders)?;
         Ok(refuse_to_show_what_is_hidden(&self.mounts)?)

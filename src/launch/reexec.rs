@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::prepare::Plan;
+use super::prepare::LaunchPlan;
 use super::{command, sealed, syscall};
 use crate::enroll::LauncherEnd;
 
@@ -13,7 +13,7 @@ use crate::enroll::LauncherEnd;
 ///
 /// The new image has only the variables that the command may have, so its memory contains no secret
 /// of the user's. Returns only if that fails.
-pub fn reexec(plan: &Plan, gateway: LauncherEnd) -> io::Error {
+pub fn reexec(plan: &LaunchPlan, gateway: LauncherEnd) -> io::Error {
     let passed = plan.launch.environment.scrub(std::env::vars_os());
     match pass_on(plan, gateway) {
         Err(error) => error,
@@ -37,7 +37,7 @@ pub fn reexec(plan: &Plan, gateway: LauncherEnd) -> io::Error {
 ///
 /// # Errors
 /// `InvalidInput` if they are not such arguments.
-pub fn resume(arguments: &[OsString]) -> io::Result<(Plan, LauncherEnd)> {
+pub fn resume(arguments: &[OsString]) -> io::Result<(LaunchPlan, LauncherEnd)> {
     let [socket, plan, process] = arguments else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -49,7 +49,7 @@ pub fn resume(arguments: &[OsString]) -> io::Result<(Plan, LauncherEnd)> {
 
 /// Creates the two files that the new image inherits: the socket, and the plan. Returns them with
 /// the number of the gateway process.
-fn pass_on(plan: &Plan, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedFd, Option<i32>)> {
+fn pass_on(plan: &LaunchPlan, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedFd, Option<i32>)> {
     let process = gateway.process();
     let socket = OwnedFd::from(gateway);
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::empty())?;

@@ -2,7 +2,7 @@
 
 use rustix::net::{AddressFamily, SocketType};
 
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 use super::syscall;
 use crate::enroll::Listeners;
 

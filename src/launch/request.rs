@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::bounds::Bounds;
-use super::environment::Rules;
+use super::environment::VariableRules;
 use super::exact;
 use super::identity::User;
 use super::ports::Ports;
@@ -15,7 +15,7 @@ use crate::enroll::Capture;
 
 /// A folder of the command's home directory that outlives the sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct KeptFolder {
     /// Its path, relative to the home directory.
     #[serde(with = "exact::one")]
     pub name: PathBuf,
@@ -46,7 +46,7 @@ pub struct Launch {
     /// Further sets of the home directory, by name, if the user has one.
     pub sets: Vec<String>,
     /// Folders of the home directory that outlive the sandbox.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<KeptFolder>,
     /// Files that the command gets in its home directory unless the home shows them, by path
     /// relative to it.
     pub files: BTreeMap<PathBuf, String>,
@@ -65,7 +65,7 @@ pub struct Launch {
     /// absolute.
     pub read_only: Vec<PathBuf>,
     /// Which variables pass, beyond the built-in list.
-    pub environment: Rules,
+    pub environment: VariableRules,
     /// How much of the machine's resources the sandbox may use.
     pub bounds: Bounds,
     /// The user that runs the command. Root only; `None`: the user who called `sudo`, or `nobody`.

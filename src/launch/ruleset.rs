@@ -6,7 +6,7 @@
 
 use std::io;
 
-use super::sidecar::nft::{self, Chain, FAMILIES, Hook, Is, Part, Table};
+use super::sidecar::nft::{self, Chain, Expr, FAMILIES, Hook, Op, Table};
 use crate::enroll::Capture;
 
 /// Installs the rules into the caller's network namespace.
@@ -37,12 +37,12 @@ pub fn install(capture: Capture, tcp_port: u16) -> io::Result<()> {
 }
 
 /// Returns the rules for captured packets: TCP of either family, except DNS and loopback traffic.
-fn taken(so: impl Fn(i32) -> Vec<Part>) -> Vec<Vec<Part>> {
+fn taken(so: impl Fn(i32) -> Vec<Expr>) -> Vec<Vec<Expr>> {
     let rule = |family| {
         let mut rule = vec![
             nft::family(family),
-            nft::protocol(Is::Equal, libc::IPPROTO_TCP),
-            nft::to_port(Is::Different, DNS_PORT),
+            nft::protocol(Op::Equal, libc::IPPROTO_TCP),
+            nft::to_port(Op::Different, DNS_PORT),
             nft::not_to_loopback(family),
         ];
         rule.extend(so(family));
@@ -57,8 +57,8 @@ fn refuse_the_rest() -> Chain {
     let udp = |family| {
         vec![
             nft::family(family),
-            nft::protocol(Is::Equal, libc::IPPROTO_UDP),
-            nft::to_port(Is::Different, DNS_PORT),
+            nft::protocol(Op::Equal, libc::IPPROTO_UDP),
+            nft::to_port(Op::Different, DNS_PORT),
             // Responses from the gateway's own socket come from port 53.
             nft::not_from_port(DNS_PORT),
             nft::not_to_loopback(family),
@@ -71,7 +71,7 @@ fn refuse_the_rest() -> Chain {
         libc::IPPROTO_ICMP,
         libc::IPPROTO_ICMPV6,
     ];
-    let mut other = known.map(|one| nft::protocol(Is::Different, one)).to_vec();
+    let mut other = known.map(|one| nft::protocol(Op::Different, one)).to_vec();
     other.push(nft::reject());
     let mut rules = FAMILIES.map(udp).to_vec();
     rules.push(other);

@@ -14,7 +14,7 @@ use super::{refuse, syscall};
 
 /// The sockets and addresses that the service manager passed.
 #[derive(Debug, Default)]
-pub struct Passed {
+pub struct PassedSockets {
     /// The sockets with their names, in the order of the socket unit.
     pub sockets: Vec<(String, OwnedFd)>,
     /// The address of the socket that receives notifications.
@@ -31,13 +31,13 @@ pub struct Passed {
 /// # Errors
 /// `InvalidInput` if a variable is malformed; `EBADF` if a socket that the variables announce is
 /// not open. Also an error if this process has more than one thread.
-pub fn take() -> io::Result<Passed> {
+pub fn take() -> io::Result<PassedSockets> {
     refuse::threads().map_err(|failure| invalid(&failure))?;
     let variables = VARIABLES.map(take_variable);
     let [sockets, names, sockets_of, notify, watchdog, watchdog_of] = &variables;
-    let mut passed = Passed {
+    let mut passed = PassedSockets {
         notify: notify.clone().filter(|address| !address.is_empty()),
-        ..Passed::default()
+        ..PassedSockets::default()
     };
     // Variables for another process were inherited by mistake.
     if sockets_of.is_some() && is_this_process(sockets_of)? {

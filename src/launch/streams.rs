@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Gid, Uid};
 
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 use super::identity::User;
 
 /// The streams to copy, and the command's ends.

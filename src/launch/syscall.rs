@@ -10,7 +10,7 @@ use rustix::process::{Pid, WaitOptions};
 
 /// Which process returned from [`clone_into_namespaces`] or [`fork`].
 #[derive(Debug)]
-pub enum Side {
+pub enum ForkResult {
     /// The new process.
     Child,
     /// The old process, with the number and a handle of the new one.
@@ -29,7 +29,7 @@ pub enum Side {
 /// # Errors
 /// `EPERM` or `ENOSPC` if user namespaces are refused. `ENOSYS` before Linux 5.3 or under a
 /// container's filter.
-pub fn clone_into_namespaces() -> io::Result<Side> {
+pub fn clone_into_namespaces() -> io::Result<ForkResult> {
     let namespaces = libc::CLONE_NEWUSER
         | libc::CLONE_NEWNS
         | libc::CLONE_NEWPID
@@ -44,11 +44,11 @@ pub fn clone_into_namespaces() -> io::Result<Side> {
 ///
 /// # Errors
 /// `EAGAIN` at a process limit.
-pub fn fork() -> io::Result<Side> {
+pub fn fork() -> io::Result<ForkResult> {
     clone(0)
 }
 
-fn clone(flags: u64) -> io::Result<Side> {
+fn clone(flags: u64) -> io::Result<ForkResult> {
     let mut pidfd: RawFd = -1;
     // SAFETY: `clone_args` is plain data, for which all zeroes is valid.
     let mut arguments: libc::clone_args = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -61,12 +61,12 @@ fn clone(flags: u64) -> io::Result<Side> {
     // held by a thread that is not copied.
     let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size) })?;
     if pid == 0 {
-        return Ok(Side::Child);
+        return Ok(ForkResult::Child);
     }
     // SAFETY: the kernel has just written a new descriptor there, which nothing else owns.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     let pid = Pid::from_raw(pid as i32).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
-    Ok(Side::Parent { pid, pidfd })
+    Ok(ForkResult::Parent { pid, pidfd })
 }
 
 /// Ends this process at once, running no destructor and flushing nothing.
@@ -294,7 +294,7 @@ impl SignalSet {
 
 /// One signal read from a [`SignalSet::block`].
 #[derive(Clone, Copy, Debug)]
-pub struct Arrived {
+pub struct ReceivedSignal {
     /// Its number.
     pub signal: i32,
     /// Whether the kernel itself sent it: a key at the terminal, sent to the whole foreground
@@ -303,13 +303,13 @@ pub struct Arrived {
 }
 
 /// Reads one pending signal; `None` if there is none.
-pub fn next_signal(descriptor: &OwnedFd) -> Option<Arrived> {
+pub fn next_signal(descriptor: &OwnedFd) -> Option<ReceivedSignal> {
     let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
     let bytes = rustix::io::read(descriptor, &mut info[..]).ok()?;
     // struct signalfd_siginfo begins: u32 signo, i32 errno, i32 code
     let signal = i32::from_ne_bytes(*info[..bytes].first_chunk()?);
     let code = i32::from_ne_bytes(*info[8..bytes].first_chunk()?);
-    Some(Arrived {
+    Some(ReceivedSignal {
         signal,
         from_kernel: code == libc::SI_KERNEL,
     })

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 use super::paths::below;
 use super::syscall;
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::mount::MountFlags;
 
 use super::bounds::MemoryBound;
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 use super::mount_plan::MountPlan;
 use super::paths::lexical;
 use super::tree::{bind, make_directories};

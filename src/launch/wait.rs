@@ -8,14 +8,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::exit::Exit;
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 use super::syscall;
 
 /// A handle on a sandbox's first process. When it ends, all others end.
 #[derive(Debug)]
-pub struct First(OwnedFd);
+pub struct FirstProcess(OwnedFd);
 
-impl First {
+impl FirstProcess {
     /// Opens a handle by process number. The process must not have been reaped.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl First {
 }
 
 /// Waits until no process of the sandbox is left, for at most `within`.
-pub fn await_end(first: &First, within: Duration) {
+pub fn await_end(first: &FirstProcess, within: Duration) {
     let timeout = timespec(within);
     // The first process dies with the launcher, so nothing needs to be done if this takes longer.
     let _ = poll(&mut [PollFd::new(&first.0, PollFlags::IN)], Some(&timeout));
@@ -42,7 +42,7 @@ pub fn await_end(first: &First, within: Duration) {
 
 /// How a wait for a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited {
+pub enum WaitStatus {
     /// The child ended, in this way.
     Ended(Exit),
     /// It is no child of this process, or was waited for before.
@@ -52,22 +52,22 @@ pub enum Waited {
 }
 
 /// Waits until a child of this process has ended and is reaped, for at most `within`.
-pub fn await_child(child: i32, within: Duration) -> Waited {
+pub fn await_child(child: i32, within: Duration) -> WaitStatus {
     let until = Instant::now() + within;
     let ends = syscall::SignalSet::of(&[libc::SIGCHLD]);
     // Blocked before the first check, so that an end between a check and the wait is not missed.
     let (Some(child), Ok((before, arrivals))) = (Pid::from_raw(child), ends.block()) else {
-        return Waited::Unknown;
+        return WaitStatus::Unknown;
     };
     let waited = loop {
         match waitpid(Some(child), WaitOptions::NOHANG) {
-            Ok(Some((_, status))) => break Waited::Ended(Exit::from_status(status.as_raw())),
+            Ok(Some((_, status))) => break WaitStatus::Ended(Exit::from_status(status.as_raw())),
             Ok(None) => {}
-            Err(_) => break Waited::Unknown,
+            Err(_) => break WaitStatus::Unknown,
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            break Waited::Runs;
+            break WaitStatus::Runs;
         }
         let timeout = timespec(left);
         // Whether or not an event came, the next check decides.

@@ -14,27 +14,27 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-use super::failure::{At, Failure, Step};
+use super::failure::{AtStep, Failure, Step};
 use super::mount_plan::MountPlan;
 use super::paths::by_name;
 
 /// What a name refers to: the device and the inode.
-type Meaning = (u64, u64);
+type DeviceAndInode = (u64, u64);
 
 /// The names that are hidden in projects, and what they referred to at the start.
 #[derive(Debug)]
-pub struct Watch {
+pub struct NameWatch {
     events: OwnedFd,
-    names: Vec<(PathBuf, Meaning)>,
+    names: Vec<(PathBuf, DeviceAndInode)>,
 }
 
-impl Watch {
+impl NameWatch {
     /// Starts to watch; `None` if nothing is hidden in a project.
     ///
     /// # Errors
     /// A [`Step::Hide`] failure: without watching, hiding is not good enough to start.
     pub fn begin(plan: &MountPlan) -> Result<Option<Self>, Failure> {
-        let names: Vec<(PathBuf, Meaning)> = hidden_in_projects(plan)
+        let names: Vec<(PathBuf, DeviceAndInode)> = hidden_in_projects(plan)
             .filter_map(|path| Some((path.to_owned(), meaning(path)?)))
             .collect();
         if names.is_empty() {
@@ -76,7 +76,7 @@ impl Watch {
     pub fn uncovered(&self) -> Option<&Path> {
         let mut buffer = [0; 4096];
         while rustix::io::read(&self.events, &mut buffer[..]).is_ok_and(|bytes| bytes > 0) {}
-        let changed = |(path, before): &&(PathBuf, Meaning)| meaning(path) != Some(*before);
+        let changed = |(path, before): &&(PathBuf, DeviceAndInode)| meaning(path) != Some(*before);
         let (path, _) = self.names.iter().find(changed)?;
         Some(path)
     }
@@ -110,7 +110,7 @@ fn hidden_in_projects(plan: &MountPlan) -> impl Iterator<Item = &Path> {
     hidden.filter(|path| plan.in_project(path))
 }
 
-fn meaning(path: &Path) -> Option<Meaning> {
+fn meaning(path: &Path) -> Option<DeviceAndInode> {
     let found = std::fs::symlink_metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }

@@ -2,7 +2,7 @@
 
 use super::host::Host;
 use super::parameter::folded_parameters;
-use super::route::segments;
+use super::path_pattern::segments;
 use super::target::RequestTarget;
 
 /// Whether origins are known to accept batch requests at this target, whatever the host.

@@ -11,13 +11,13 @@ use std::ops::Range;
 use memchr::memchr2;
 
 use super::folded;
-pub use wanted::{MOST_TEXTS, Wanted, Watch};
+pub use wanted::{DeepNames, JsonParts, MOST_TEXTS};
 
 /// A parsed document. Only the wanted values are kept.
 #[derive(Debug)]
 pub struct Json<'t> {
     text: &'t str,
-    root: Kept,
+    root: Node,
     is_seen: bool,
 }
 
@@ -37,17 +37,17 @@ pub enum JsonFault {
 
 /// A kept value, with the kept values below it.
 #[derive(Debug)]
-struct Kept {
+struct Node {
     at: Range<usize>,
-    members: Vec<(String, Kept)>,
-    elements: Vec<(usize, Kept)>,
+    members: Vec<(String, Node)>,
+    elements: Vec<(usize, Node)>,
 }
 
 /// A value of a document.
 #[derive(Debug, Clone, Copy)]
 pub struct Value<'j> {
     text: &'j str,
-    kept: &'j Kept,
+    kept: &'j Node,
 }
 
 impl<'t> Json<'t> {
@@ -55,7 +55,7 @@ impl<'t> Json<'t> {
     ///
     /// # Errors
     /// [`JsonFault`]
-    pub fn read(text: &'t [u8], wanted: &Wanted<'_>) -> Result<Self, JsonFault> {
+    pub fn read(text: &'t [u8], wanted: &JsonParts<'_>) -> Result<Self, JsonFault> {
         let text = std::str::from_utf8(text);
         let text = text.map_err(|error| JsonFault::Malformed(error.valid_up_to()))?;
         let mut walk = Walk {
@@ -178,7 +178,7 @@ struct Walk<'w> {
     open_names: usize,
     /// How many values and names are kept.
     kept: usize,
-    watch: Option<&'w Watch>,
+    watch: Option<&'w DeepNames>,
     is_seen: bool,
 }
 
@@ -214,7 +214,7 @@ impl<'w> Walk<'w> {
     }
 
     /// Reads the value that begins here. `is_watched` says whether it is below a watched name.
-    fn value(&mut self, wanted: &[&Wanted<'_>], is_watched: bool) -> Result<Kept, JsonFault> {
+    fn value(&mut self, wanted: &[&JsonParts<'_>], is_watched: bool) -> Result<Node, JsonFault> {
         let start = self.at;
         let (mut members, mut elements) = (Vec::new(), Vec::new());
         match self.next() {
@@ -226,7 +226,7 @@ impl<'w> Walk<'w> {
             Some(b'n') => self.expect("null")?,
             _ => self.number()?,
         }
-        Ok(Kept {
+        Ok(Node {
             at: start..self.at,
             members,
             elements,
@@ -263,9 +263,9 @@ impl<'w> Walk<'w> {
 
     fn list(
         &mut self,
-        wanted: &[&Wanted<'_>],
+        wanted: &[&JsonParts<'_>],
         is_watched: bool,
-    ) -> Result<Vec<(usize, Kept)>, JsonFault> {
+    ) -> Result<Vec<(usize, Node)>, JsonFault> {
         let mut kept = Vec::new();
         if self.takes(b']') {
             return Ok(kept);
@@ -290,9 +290,9 @@ impl<'w> Walk<'w> {
 
     fn object(
         &mut self,
-        wanted: &[&Wanted<'_>],
+        wanted: &[&JsonParts<'_>],
         is_watched: bool,
-    ) -> Result<Vec<(String, Kept)>, JsonFault> {
+    ) -> Result<Vec<(String, Node)>, JsonFault> {
         let (mut kept, mut names) = (Vec::new(), Vec::new());
         if self.takes(b'}') {
             return Ok(kept);

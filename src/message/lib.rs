@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
+mod accepted_credential;
 pub mod agree;
 mod authority;
 mod batch;
@@ -19,16 +20,19 @@ pub mod method;
 mod named_path;
 pub mod pairs;
 mod parameter;
+pub mod path_pattern;
 mod path_place;
 mod pattern;
 mod place;
 mod range;
-pub mod route;
 mod suffix;
-mod taken;
 mod target;
 mod target_form;
 
+pub use accepted_credential::{
+    AcceptedCredential, AcceptedMalformed, AcceptedPart, credential_protocol,
+    is_credential_parameter, sounds_like_credential,
+};
 pub use agree::{ConnectionClaims, Disagreement, agree};
 pub use authority::{Authority, AuthorityMalformed};
 pub use batch::is_batch;
@@ -38,15 +42,11 @@ pub use host::{Host, HostMalformed};
 pub use method::MethodRefused;
 pub use named_path::{named_paths, names_path};
 pub use parameter::{folded, folded_parameter, folded_parameters, in_lower_case, parameter_names};
+pub use path_pattern::PathPattern;
 pub use pattern::{HostPattern, OriginPattern, PatternMalformed};
 pub use place::Place;
-pub use range::{ByteRange, Part, is_part_of};
-pub use route::Route;
-pub use suffix::{Shared, shared};
-pub use taken::{
-    Taken, TakenMalformed, TakenPart, credential_protocol, is_credential_parameter,
-    sounds_like_credential,
-};
+pub use range::{ByteRange, RangePart, is_part_of};
+pub use suffix::{SuffixOwner, shared};
 pub use target::{LENT, RequestTarget};
 pub use target_form::{EncodedSlash, TargetMalformed};
 
@@ -116,7 +116,7 @@ pub struct RequestHead {
 
 /// How an origin is known to read requests differently from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reading {
+pub struct OriginQuirks {
     /// What an encoded slash in a path means.
     pub slashes: EncodedSlash,
     /// Whether field names may contain `_` and `.`.

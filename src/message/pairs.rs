@@ -24,7 +24,7 @@ pub fn form_text(raw: &str) -> Cow<'_, str> {
 
 /// A decoded name or value.
 #[derive(Debug)]
-pub struct Decoded {
+pub struct DecodedText {
     /// The text, in which `%u0061` is read as ASP does. Bytes that are not UTF-8 stay `%XX`, in
     /// upper case.
     pub text: String,
@@ -33,7 +33,7 @@ pub struct Decoded {
 }
 
 /// Percent-decodes a name or value. `plus` is the byte that `+` stands for.
-pub fn decoded(raw: &[u8], plus: u8) -> Decoded {
+pub fn decoded(raw: &[u8], plus: u8) -> DecodedText {
     let raw: Vec<u8> = raw
         .iter()
         .map(|byte| if *byte == b'+' { plus } else { *byte })
@@ -42,7 +42,7 @@ pub fn decoded(raw: &[u8], plus: u8) -> Decoded {
     let is_escape =
         |rest: &[u8]| matches!(rest, [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
     let whole = raw.split(|byte| *byte == b'%').skip(1).all(is_escape);
-    Decoded {
+    DecodedText {
         clear: whole && std::str::from_utf8(&bytes).is_ok(),
         text: as_text(&bytes),
     }

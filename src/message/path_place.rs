@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::route::segments;
+use super::path_pattern::segments;
 use super::target::{LENT, RequestTarget};
 use super::target_form::EncodedSlash;
 
@@ -42,8 +42,8 @@ impl PathPlace {
         found
     }
 
-    /// The range of the place in the reading of the most lenient origin, as in [`super::Route`].
-    /// `None` if that is empty or `{}`.
+    /// The range of the place in the reading of the most lenient origin, as in
+    /// [`super::PathPattern`]. `None` if that is empty or `{}`.
     pub fn loosely(&self, path: &str) -> Option<Range<usize>> {
         let mut there = segments(path);
         for wanted in self.0[1..].split('/') {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-use super::suffix::{Shared, shared};
+use super::suffix::{SuffixOwner, shared};
 use super::{Authority, AuthorityMalformed, Host, Origin, Scheme};
 
 /// A pattern of origins: a scheme, one host or all names below a domain, and a port.
@@ -154,7 +154,7 @@ impl HostPattern {
         match (below, host.ip(), shared(host.as_str())) {
             (false, ..) => Ok((Self::Exact(host), port)),
             (true, Some(_), _) => Err(PatternMalformed::Address),
-            (true, None, Some(Shared::Registry)) => Err(PatternMalformed::Registry(host)),
+            (true, None, Some(SuffixOwner::Registry)) => Err(PatternMalformed::Registry(host)),
             (true, None, _) => Ok((Self::Below(host), port)),
         }
     }

@@ -15,7 +15,7 @@ pub enum ByteRange {
 
 /// The client's part of a response with a margin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct RangePart {
     /// How many bytes come before the client's part.
     pub skip: u64,
     /// Its length in bytes; 0 if the content has no byte of the range.
@@ -57,7 +57,7 @@ impl ByteRange {
     /// Finds the range in a response with partial content, and rewrites the fields for it alone.
     ///
     /// `None` if the response does not say which bytes it has, or begins after the range does.
-    pub fn of_answer(self, fields: &mut HeaderMap) -> Option<Part> {
+    pub fn of_answer(self, fields: &mut HeaderMap) -> Option<RangePart> {
         let (from, to, total) = content_range(fields)?;
         let (first, last) = match self {
             Self::From(first, last) => (first, last.map_or(to, |last| last.min(to))),
@@ -66,7 +66,7 @@ impl ByteRange {
         if from > first || from > to {
             return None;
         }
-        let part = Part {
+        let part = RangePart {
             skip: first - from,
             length: (last + 1).saturating_sub(first),
         };

@@ -2,7 +2,7 @@
 
 /// Who gives out names below a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shared {
+pub enum SuffixOwner {
     /// A registry, as below `com` or `co.uk`.
     Registry,
     /// A service, as below `github.io`.
@@ -10,19 +10,19 @@ pub enum Shared {
 }
 
 /// Whether anyone can have a name directly below a domain, given in canonical form.
-pub fn shared(domain: &str) -> Option<Shared> {
+pub fn shared(domain: &str) -> Option<SuffixOwner> {
     if !domain.contains('.') {
-        return Some(Shared::Registry);
+        return Some(SuffixOwner::Registry);
     }
     if domain == BUCKETS {
-        return Some(Shared::Service);
+        return Some(SuffixOwner::Service);
     }
     // Where the list has `*.domain`, every name below the domain is a suffix itself.
     let below = format!("any-label.{domain}");
     let kind = kind_of(domain).or_else(|| kind_of(&below))?;
     Some(match kind {
-        psl::Type::Icann => Shared::Registry,
-        psl::Type::Private => Shared::Service,
+        psl::Type::Icann => SuffixOwner::Registry,
+        psl::Type::Private => SuffixOwner::Service,
     })
 }
 
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn registries_and_services_are_told_apart_and_a_domain_of_ones_own_is_neither() {
         for domain in ["com", "test", "co.uk", "xn--55qx5d.cn", "kobe.jp"] {
-            assert_eq!(shared(domain), Some(Shared::Registry), "{domain}");
+            assert_eq!(shared(domain), Some(SuffixOwner::Registry), "{domain}");
         }
         for domain in [
             "amazonaws.com",
@@ -66,7 +66,7 @@ mod tests {
             "web.app",
             "workers.dev",
         ] {
-            assert_eq!(shared(domain), Some(Shared::Service), "{domain}");
+            assert_eq!(shared(domain), Some(SuffixOwner::Service), "{domain}");
         }
         for domain in ["example.com", "bbc.co.uk", "corp.test", "me.github.io"] {
             assert_eq!(shared(domain), None, "{domain}");

@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, utf8_percent_encode};
 use super::canonical::{canonical, is_plain, may_stand_in_query};
 use super::pairs::{ESCAPED, form_text};
 use super::parameter::parameter_names;
-use super::route::other_readings;
+use super::path_pattern::other_readings;
 use super::target_form::{EncodedSlash, TargetMalformed};
 
 /// A canonical origin-form target: an absolute path and an optional query.

@@ -16,13 +16,13 @@ use hyper::upgrade::OnUpgrade;
 use super::Error;
 use super::dialer::Dialer;
 use super::no_answer::SendFailure;
-use super::origin_body::{ContentEnd, OriginBody, Return};
+use super::origin_body::{ContentEnd, OriginBody, PoolReturn};
 use super::pool::{Pool, PoolKey};
 use super::request::written;
 use super::resolve::{Resolve, ResolverUnusable, StubResolver};
 use super::rule::OriginSettings;
 use super::sender::{Sender, StreamSlot};
-use super::tls::{Carried, Configurations};
+use super::tls::{Configurations, UsableVersions};
 use super::vet::vet;
 
 /// The origin side of one runtime thread, with the settings of one generation.
@@ -31,7 +31,7 @@ pub struct Origins(Arc<Dialer>);
 /// A connection to exactly the authorized origin, for exactly one identity.
 pub struct Channel {
     key: Arc<PoolKey>,
-    carried: Carried,
+    carried: UsableVersions,
     sender: Sender,
     dialer: Arc<Dialer>,
     remote: SocketAddr,
@@ -122,9 +122,9 @@ impl Origins {
             generation: settled.generation(),
         });
         let carried = match settled.is_upgrade() {
-            _ if head.needs_http2() => Carried::ByHttp2,
-            true => Carried::ByHttp1,
-            false => Carried::ByAny,
+            _ if head.needs_http2() => UsableVersions::ByHttp2,
+            true => UsableVersions::ByHttp1,
+            false => UsableVersions::ByAny,
         };
         if key.origin.scheme == Scheme::Http {
             self.may_be_clear(&key.origin)?;
@@ -151,14 +151,14 @@ impl Origins {
     async fn channel(
         &self,
         key: Arc<PoolKey>,
-        carried: Carried,
+        carried: UsableVersions,
         revocations: &[Arc<Revocation>],
     ) -> Result<Channel, Error> {
         if let Some(open) = self.pooled(&key, carried).await {
             return Ok(open);
         }
         let carried = match carried {
-            Carried::ByAny if self.0.pool.asks_http1(&key) => Carried::ByHttp1,
+            UsableVersions::ByAny if self.0.pool.asks_http1(&key) => UsableVersions::ByHttp1,
             carried => carried,
         };
         if self.0.is_shared(&key, carried) {
@@ -173,7 +173,7 @@ impl Origins {
     async fn dial_in_turn(
         &self,
         key: Arc<PoolKey>,
-        carried: Carried,
+        carried: UsableVersions,
         revocations: &[Arc<Revocation>],
     ) -> Result<Channel, Error> {
         let turn = self.0.pool.turn(&key);
@@ -195,7 +195,7 @@ impl Origins {
     }
 
     /// Returns an open connection from the pool.
-    async fn pooled(&self, key: &Arc<PoolKey>, carried: Carried) -> Option<Channel> {
+    async fn pooled(&self, key: &Arc<PoolKey>, carried: UsableVersions) -> Option<Channel> {
         let pool = &self.0.pool;
         let channel = |sender, remote| Channel {
             key: key.clone(),
@@ -205,12 +205,12 @@ impl Origins {
             remote,
             reused: true,
         };
-        if carried != Carried::ByHttp1
+        if carried != UsableVersions::ByHttp1
             && let Some((sender, stream, remote)) = pool.share(key)
         {
             return Some(channel(Sender::Http2(sender, stream), remote));
         }
-        while carried != Carried::ByHttp2
+        while carried != UsableVersions::ByHttp2
             && let Some(mut idle) = pool.take(key)
         {
             if idle.requests.ready().await.is_ok() {
@@ -237,7 +237,7 @@ impl Channel {
     async fn dial(
         dialer: Arc<Dialer>,
         key: Arc<PoolKey>,
-        carried: Carried,
+        carried: UsableVersions,
         revocations: &[Arc<Revocation>],
         shared: bool,
     ) -> Result<Self, Error> {
@@ -287,7 +287,7 @@ impl Channel {
                 };
                 if why.asks_http1() {
                     dialer.pool.ask_http1(&key);
-                    carried = Carried::ByHttp1;
+                    carried = UsableVersions::ByHttp1;
                 }
                 // Not shared, so that no other stream comes before this one.
                 let another = Self::dial(dialer, key, carried, judged.revocations(), false).await?;
@@ -350,7 +350,7 @@ impl Channel {
         content.keep_no_more();
         let (back, stream) = match sender {
             Sender::Http1(http1) => {
-                let back = Return {
+                let back = PoolReturn {
                     http1,
                     key: self.key,
                     dialer: self.dialer,
@@ -420,7 +420,7 @@ fn content_end(response: &Response<Incoming>) -> ContentEnd {
 /// A response, and the values that are kept until the content has ended.
 struct OriginAnswer {
     response: Response<Incoming>,
-    back: Option<Return>,
+    back: Option<PoolReturn>,
     stream: Option<StreamSlot>,
     remote: SocketAddr,
 }

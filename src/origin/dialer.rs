@@ -6,13 +6,13 @@ use std::sync::Arc;
 use gateway_message::Scheme;
 use gateway_session::Revocation;
 
-use super::carrier::Carrier;
 use super::ignore_write_errors::IgnoreWriteErrors;
 use super::pool::{Pool, PoolKey};
 use super::resolve::Resolve;
 use super::rule::OriginSettings;
 use super::sender::{Sender, http1_over, http2_over};
-use super::tls::{Carried, Configurations, Offer};
+use super::severable_socket::SeverableSocket;
+use super::tls::{AlpnOffer, Configurations, UsableVersions};
 use super::{Error, dial};
 
 /// The dialer of one runtime thread.
@@ -29,7 +29,7 @@ impl Dialer {
     pub(super) async fn dial(
         &self,
         key: &Arc<PoolKey>,
-        carried: Carried,
+        carried: UsableVersions,
         revocations: &[Arc<Revocation>],
         shared: bool,
     ) -> Result<(Sender, SocketAddr), Error> {
@@ -40,7 +40,7 @@ impl Dialer {
         let remote = stream
             .peer_addr()
             .map_err(|error| Error::Unreachable(Some(error)))?;
-        let stream = Carrier::new(stream, revocations)?;
+        let stream = SeverableSocket::new(stream, revocations)?;
         let sender = match key.origin.scheme {
             Scheme::Http => http1_over(IgnoreWriteErrors::new(stream), &key.origin, remote).await?,
             Scheme::Https => self.secure(stream, remote, key, carried, index).await?,
@@ -53,22 +53,22 @@ impl Dialer {
     }
 
     /// Returns the protocols to offer for an exchange, under the rule at this index.
-    fn offer(&self, rule: Option<usize>, carried: Carried) -> Offer {
+    fn offer(&self, rule: Option<usize>, carried: UsableVersions) -> AlpnOffer {
         let protocol = rule.map(|index| self.settings.at(index).0.protocol);
-        Offer::choose(protocol.unwrap_or_default(), carried)
+        AlpnOffer::choose(protocol.unwrap_or_default(), carried)
     }
 
     /// Whether other exchanges can use a connection that is dialled for this exchange.
-    pub(super) fn is_shared(&self, key: &PoolKey, carried: Carried) -> bool {
-        self.offer(self.settings.index(&key.origin), carried) != Offer::Http1
+    pub(super) fn is_shared(&self, key: &PoolKey, carried: UsableVersions) -> bool {
+        self.offer(self.settings.index(&key.origin), carried) != AlpnOffer::Http1
     }
 
     async fn secure(
         &self,
-        stream: Carrier,
+        stream: SeverableSocket,
         remote: SocketAddr,
         key: &PoolKey,
-        carried: Carried,
+        carried: UsableVersions,
         rule: Option<usize>,
     ) -> Result<Sender, Error> {
         let offer = self.offer(rule, carried);
@@ -79,11 +79,11 @@ impl Dialer {
         let stream =
             dial::handshake(stream, &key.origin.authority.host, config, &self.settings).await?;
         match (stream.get_ref().1.alpn_protocol(), offer) {
-            (Some(b"h2"), Offer::Http2 | Offer::Both) => {
+            (Some(b"h2"), AlpnOffer::Http2 | AlpnOffer::Both) => {
                 let (sender, stream) = http2_over(stream).await?;
                 Ok(Sender::Http2(sender, stream))
             }
-            (Some(b"http/1.1") | None, Offer::Http1 | Offer::Both) => {
+            (Some(b"http/1.1") | None, AlpnOffer::Http1 | AlpnOffer::Both) => {
                 http1_over(stream, &key.origin, remote).await
             }
             _ => Err(Error::Protocol),

@@ -3,12 +3,10 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
-mod answers;
-mod carrier;
+mod answer_cache;
 mod channel;
 mod dial;
 mod dialer;
-mod heard;
 mod ignore_write_errors;
 mod name_servers;
 mod no_answer;
@@ -19,8 +17,10 @@ mod reach;
 mod remote;
 mod request;
 pub mod resolve;
+mod response_progress;
 pub mod rule;
 mod sender;
+mod severable_socket;
 mod stores;
 mod system_file;
 mod tls;

@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::answers::{Family, FamilyAnswer};
+use super::answer_cache::{Family, FamilyAnswer};
 
 /// How long a name server has before the next one is queried as well. A dead server thus delays a
 /// request by less than a tenth of a second in all.
@@ -118,12 +118,12 @@ impl NameServers {
         for server in &self.0 {
             let standing = server.standing(now);
             let list = match standing {
-                Standing::Silent => &mut silent,
-                Standing::Answers | Standing::OnTrial => &mut plan,
+                ServerState::Silent => &mut silent,
+                ServerState::Answers | ServerState::OnTrial => &mut plan,
             };
             let head_start = match standing {
-                Standing::OnTrial => Duration::ZERO,
-                Standing::Answers | Standing::Silent => HEAD_START,
+                ServerState::OnTrial => Duration::ZERO,
+                ServerState::Answers | ServerState::Silent => HEAD_START,
             };
             list.push((Arc::clone(server), head_start));
         }
@@ -203,7 +203,7 @@ impl Drop for OpenQueries {
 
 /// The recent behaviour of a name server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum ServerState {
     /// It was not silent recently.
     Answers,
     /// It was silent recently.
@@ -214,11 +214,11 @@ enum Standing {
 
 struct NameServer {
     resolver: TokioResolver,
-    history: Mutex<History>,
+    history: Mutex<ServerHistory>,
 }
 
 #[derive(Default)]
-struct History {
+struct ServerHistory {
     heard: Option<Instant>,
     silent: Option<Instant>,
     /// Whether a check of the server is under way.
@@ -251,7 +251,7 @@ impl NameServer {
             Family::V6 => RecordType::AAAA,
             Family::V4 => RecordType::A,
         };
-        let waiting = Waiting::new(&self);
+        let waiting = PendingQuery::new(&self);
         let answered = self.resolver.lookup(name, kind).await;
         match &answered {
             Err(NetError::Timeout) => drop(waiting),
@@ -266,7 +266,7 @@ impl NameServer {
     /// The owner of a name can leave its queries unanswered, so a silent query for that name proves
     /// nothing. The check queries the root, which every resolver knows.
     async fn check(self: Arc<Self>) {
-        let waiting = Waiting::new(&self);
+        let waiting = PendingQuery::new(&self);
         let root = self.resolver.lookup(".", RecordType::NS);
         match timeout(PATIENCE, root).await {
             Ok(Err(NetError::Timeout | NetError::Io(_) | NetError::NoConnections)) | Err(_) => {
@@ -289,15 +289,15 @@ impl NameServer {
         }
     }
 
-    fn standing(&self, now: Instant) -> Standing {
+    fn standing(&self, now: Instant) -> ServerState {
         let mut past = self.history.lock();
         match past.silent {
-            None => Standing::Answers,
-            Some(since) if now < since + LAST_FOR => Standing::Silent,
+            None => ServerState::Answers,
+            Some(since) if now < since + LAST_FOR => ServerState::Silent,
             Some(_) => {
                 // Only one query at a time tries the server.
                 past.silent = Some(now);
-                Standing::OnTrial
+                ServerState::OnTrial
             }
         }
     }
@@ -327,13 +327,13 @@ fn read(answered: Result<Lookup, NetError>) -> Result<FamilyAnswer, NetError> {
 }
 
 /// A query under way. If it is dropped unanswered after a while, the server is checked.
-struct Waiting<'a> {
+struct PendingQuery<'a> {
     server: &'a Arc<NameServer>,
     since: Instant,
     over: bool,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> PendingQuery<'a> {
     fn new(server: &'a Arc<NameServer>) -> Self {
         Self {
             server,
@@ -358,7 +358,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PendingQuery<'_> {
     fn drop(&mut self) {
         if !self.over && self.since.elapsed() >= PATIENCE {
             self.server.suspect(self.since);

@@ -6,7 +6,7 @@ use http::Method;
 
 /// Whether a request without a response may be sent again, judged by its connection alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeat {
+pub enum Retry {
     /// The origin may have processed it.
     Never,
     /// The origin has not processed it: nothing was written, or the origin said so (RFC 9113 §8.7).
@@ -18,7 +18,7 @@ pub enum Repeat {
     OnlyIfReused,
 }
 
-impl Repeat {
+impl Retry {
     fn said(self) -> &'static str {
         match self {
             Self::Never => "the origin gave up the request without an answer",
@@ -34,7 +34,7 @@ impl Repeat {
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .repeat.said())]
 pub struct NoAnswer {
-    repeat: Repeat,
+    repeat: Retry,
     is_harmless: bool,
     is_reused: bool,
     source: hyper::Error,
@@ -49,15 +49,15 @@ impl NoAnswer {
     /// Whether the gateway itself sends the request again, if its content is still complete.
     pub(super) fn is_repeated(&self) -> bool {
         match self.repeat {
-            Repeat::Never => false,
-            Repeat::OnAnotherConnection | Repeat::OverHttp1 => true,
-            Repeat::OnlyIfReused => self.is_reused && self.is_harmless,
+            Retry::Never => false,
+            Retry::OnAnotherConnection | Retry::OverHttp1 => true,
+            Retry::OnlyIfReused => self.is_reused && self.is_harmless,
         }
     }
 
     /// Whether the origin requires HTTP/1.1.
     pub(super) fn asks_http1(&self) -> bool {
-        self.repeat == Repeat::OverHttp1
+        self.repeat == Retry::OverHttp1
     }
 }
 
@@ -78,40 +78,40 @@ impl SendFailure {
             repeat,
             // RFC 9110 §9.2.2.
             is_harmless: method.is_idempotent()
-                || matches!(repeat, Repeat::OnAnotherConnection | Repeat::OverHttp1),
+                || matches!(repeat, Retry::OnAnotherConnection | Retry::OverHttp1),
             is_reused: self.is_reused,
             source: self.source,
         }
     }
 
-    fn repeat(&self) -> Repeat {
+    fn repeat(&self) -> Retry {
         if self.is_unwritten {
-            return Repeat::OnAnotherConnection;
+            return Retry::OnAnotherConnection;
         }
         if !self.is_http2 {
-            return Repeat::OnlyIfReused;
+            return Retry::OnlyIfReused;
         }
         match self.source.source().and_then(|cause| cause.downcast_ref()) {
             Some(error) => of_stream(error),
             // The connection ended while the stream waited for its turn.
-            None if self.source.is_user() => Repeat::OnAnotherConnection,
-            None => Repeat::OnlyIfReused,
+            None if self.source.is_user() => Retry::OnAnotherConnection,
+            None => Retry::OnlyIfReused,
         }
     }
 }
 
 /// Judges the error of a stream. h2 gives a stream the error of a GOAWAY only if the stream is
 /// above the origin's last one, or was not sent.
-fn of_stream(error: &h2::Error) -> Repeat {
+fn of_stream(error: &h2::Error) -> Retry {
     let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
     if error.is_remote() && error.reason() == Some(h2::Reason::HTTP_1_1_REQUIRED) {
-        return Repeat::OverHttp1;
+        return Retry::OverHttp1;
     }
     if error.is_remote() && (is_refused || error.is_go_away()) {
-        Repeat::OnAnotherConnection
+        Retry::OnAnotherConnection
     } else if error.is_io() {
-        Repeat::OnlyIfReused
+        Retry::OnlyIfReused
     } else {
-        Repeat::Never
+        Retry::Never
     }
 }

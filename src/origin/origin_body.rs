@@ -17,7 +17,7 @@ use super::pool::PoolKey;
 use super::sender::{Http1, StreamSlot};
 
 /// The values with which an HTTP/1.1 connection returns to the pool.
-pub(super) struct Return {
+pub(super) struct PoolReturn {
     pub(super) http1: Box<Http1>,
     pub(super) key: Arc<PoolKey>,
     pub(super) dialer: Arc<Dialer>,
@@ -33,7 +33,7 @@ pub struct OriginBody {
     looked_at: VecDeque<Result<Frame<Bytes>, hyper::Error>>,
     ended: bool,
     end: ContentEnd,
-    back: Option<Return>,
+    back: Option<PoolReturn>,
     /// Kept for as long as the stream is in use.
     _stream: Option<StreamSlot>,
 }
@@ -53,7 +53,7 @@ impl OriginBody {
     pub(super) fn new(
         inner: Incoming,
         end: ContentEnd,
-        back: Option<Return>,
+        back: Option<PoolReturn>,
         stream: Option<StreamSlot>,
     ) -> Self {
         Self {
@@ -144,7 +144,8 @@ impl Body for OriginBody {
 ///
 /// | direction | over with |
 /// |---|---|
-/// | request | no content; the last byte of its length; a last piece that says so; trailers; `None` |
+/// | request | no content; the last byte of its length; a last piece that says so; trailers; `None`
+/// |
 /// | response | no content; the last byte of its length; trailers; `None` |
 ///
 /// The connection is closed if the response ends before the request, or if either fails.

@@ -9,7 +9,7 @@ use http::{Method, Request, StatusCode, Uri, Version};
 use http_body::Body as _;
 
 use super::Error;
-use super::heard::Heard;
+use super::response_progress::ResponseProgress;
 use super::sender::host_field;
 
 /// How long a request's content waits for the origin's 100. RFC 9110 §10.1.1: a client may not wait
@@ -23,7 +23,7 @@ pub(super) fn written(
     content: Outgoing,
     upgrade: bool,
     host: Option<&HeaderValue>,
-    heard: &Heard,
+    heard: &ResponseProgress,
 ) -> Result<Request<Outgoing>, Error> {
     let http1 = host.is_some();
     if !http1 {

@@ -17,11 +17,11 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::answers::{Answers, Recalled};
+use super::answer_cache::{AnswerCache, CachedAnswer};
 use super::name_servers::NameServers;
-use super::system_file::{SystemFile, Unread};
+use super::system_file::{FileError, SystemFile};
 
-pub use super::answers::Family;
+pub use super::answer_cache::Family;
 
 /// A lookup in progress.
 pub type Resolution<'a> =
@@ -73,7 +73,7 @@ impl Default for ResolverSettings {
 pub struct StubResolver {
     hosts: Option<SystemFile<Hosts>>,
     servers: Servers,
-    answers: Mutex<Answers>,
+    answers: Mutex<AnswerCache>,
 }
 
 enum Servers {
@@ -84,7 +84,7 @@ enum Servers {
 /// The system's resolver configuration cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the resolver could not be set up; name servers can be given as `[resolver] servers`")]
-pub struct ResolverUnusable(#[source] Unread);
+pub struct ResolverUnusable(#[source] FileError);
 
 impl StubResolver {
     /// Returns a resolver with these settings.
@@ -99,14 +99,14 @@ impl StubResolver {
             let servers = NameServers::at(&settings.servers);
             servers
                 .map(|servers| Servers::Given(Arc::new(servers)))
-                .map_err(Unread::from)
+                .map_err(FileError::from)
         };
         let hosts = settings.hosts_file.then_some("/etc/hosts");
         let hosts = hosts.map(|path| SystemFile::open(path, hosts_file));
         Ok(Self {
             hosts: hosts.transpose().map_err(ResolverUnusable)?,
             servers: servers.map_err(ResolverUnusable)?,
-            answers: Mutex::new(Answers::new(settings.stale)),
+            answers: Mutex::new(AnswerCache::new(settings.stale)),
         })
     }
 
@@ -141,15 +141,15 @@ impl StubResolver {
         }
         let recalled = self.answers.lock().recall(name, family, Instant::now());
         let patience = match recalled {
-            Recalled::Addresses(addresses) => return Ok(addresses),
-            Recalled::Silence => return Err(Unresolved(Some(Unread::from(SILENT)))),
-            Recalled::Nothing { stale: true } => STALE_PATIENCE,
-            Recalled::Nothing { stale: false } => PATIENCE,
+            CachedAnswer::Addresses(addresses) => return Ok(addresses),
+            CachedAnswer::Silence => return Err(Unresolved(Some(FileError::from(SILENT)))),
+            CachedAnswer::Nothing { stale: true } => STALE_PATIENCE,
+            CachedAnswer::Nothing { stale: false } => PATIENCE,
         };
         let error = match timeout(patience, self.ask(name, family)).await {
             Ok(Ok(addresses)) => return Ok(addresses),
             Ok(Err(error)) => error,
-            Err(_) => Unread::from(SILENT),
+            Err(_) => FileError::from(SILENT),
         };
         let mut answers = self.answers.lock();
         let stale = answers.unanswered(name, family, SILENCE, Instant::now());
@@ -157,10 +157,10 @@ impl StubResolver {
     }
 
     /// Queries the name servers, and keeps their answer.
-    async fn ask(&self, name: &str, family: Family) -> Result<Vec<IpAddr>, Unread> {
+    async fn ask(&self, name: &str, family: Family) -> Result<Vec<IpAddr>, FileError> {
         let servers = match &self.servers {
             Servers::Given(servers) => Arc::clone(servers),
-            Servers::Systems(file) => file.current().ok_or(Unread::from(NO_SERVERS))?,
+            Servers::Systems(file) => file.current().ok_or(FileError::from(NO_SERVERS))?,
         };
         // The final dot disables the search list: a name is resolved as it was authorized, never
         // with a suffix.
@@ -183,12 +183,12 @@ impl Resolve for StubResolver {
     }
 }
 
-fn system_servers(path: &Path) -> Result<NameServers, Unread> {
+fn system_servers(path: &Path) -> Result<NameServers, FileError> {
     Ok(NameServers::of_resolv_conf(&std::fs::read(path)?)?)
 }
 
 /// Reads a hosts file. A missing file lists no name.
-fn hosts_file(path: &Path) -> Result<Hosts, Unread> {
+fn hosts_file(path: &Path) -> Result<Hosts, FileError> {
     let mut hosts = Hosts::default();
     match std::fs::read(path) {
         // A comment may be in any encoding.

@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Error;
-use super::heard::{ANSWER_FIELDS, Heard, noted};
+use super::response_progress::{ANSWER_FIELDS, ResponseProgress, noted};
 
 /// How many bytes of one response an HTTP/2 origin may send before the client reads them.
 const STREAM_WINDOW: u32 = 512 << 10;
@@ -40,7 +40,7 @@ pub(super) struct Http1 {
     pub(super) requests: http1::SendRequest<Outgoing>,
     /// The `Host` of its origin, made once.
     host: HeaderValue,
-    heard: Heard,
+    heard: ResponseProgress,
     /// The address that was dialled.
     pub(super) remote: SocketAddr,
 }
@@ -55,10 +55,10 @@ impl Sender {
     }
 
     /// Returns the notes of what is read in response to the next request.
-    pub(super) fn heard(&self) -> Heard {
+    pub(super) fn heard(&self) -> ResponseProgress {
         match self {
             Self::Http1(http1) => http1.heard.clone(),
-            Self::Http2(..) => Heard::default(),
+            Self::Http2(..) => ResponseProgress::default(),
         }
     }
 
@@ -101,7 +101,7 @@ pub(super) async fn http1_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'stati
     remote: SocketAddr,
 ) -> Result<Sender, Error> {
     let host = host_field(origin)?;
-    let heard = Heard::default();
+    let heard = ResponseProgress::default();
     let (requests, connection) = http1::Builder::new()
         .max_header_size(ANSWER_HEAD)
         .max_headers(ANSWER_FIELDS)

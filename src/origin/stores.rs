@@ -30,7 +30,7 @@ use super::rule::{
     ClientIdentity, KeyUnreadable, OriginDefaults, OriginProtocol, OriginRule, OriginSettings,
     UpstreamProxy,
 };
-use super::tls::{self, Offer};
+use super::tls::{self, AlpnOffer};
 use super::{Error, chain, dial, reach, upstream};
 
 /// A client for the servers of one store. It keeps no connection, because it is used only every few
@@ -99,12 +99,12 @@ impl StoreClient {
         identity: Option<ClientIdentity>,
         way: StoreWay,
     ) -> Result<Self, StoreClientUnusable> {
-        Self::offering(Offer::Http1, servers, roots, (identity, way))
+        Self::offering(AlpnOffer::Http1, servers, roots, (identity, way))
     }
 
     /// Returns the same for servers that speak this protocol.
     pub(super) fn offering(
-        offer: Offer,
+        offer: AlpnOffer,
         servers: Vec<Origin>,
         roots: Vec<CertificateDer<'static>>,
         (identity, way): (Option<ClientIdentity>, StoreWay),

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 /// Why the file cannot be used.
-pub(super) type Unread = Box<dyn Error + Send + Sync>;
+pub(super) type FileError = Box<dyn Error + Send + Sync>;
 
 /// The parsed content of a file, kept current.
 pub(super) struct SystemFile<T> {
     path: &'static Path,
-    read: fn(&Path) -> Result<T, Unread>,
+    read: fn(&Path) -> Result<T, FileError>,
     seen: Mutex<LastRead<T>>,
 }
 
@@ -30,8 +30,8 @@ impl<T> SystemFile<T> {
     /// Reads the file. A file that does not exist yet is read once it appears.
     pub(super) fn open(
         path: &'static str,
-        read: fn(&Path) -> Result<T, Unread>,
-    ) -> Result<Self, Unread> {
+        read: fn(&Path) -> Result<T, FileError>,
+    ) -> Result<Self, FileError> {
         let path = Path::new(path);
         let stamp = stamp(path);
         let says = match read(path) {

@@ -24,19 +24,19 @@ pub(super) struct Configurations {
 struct TlsKey {
     identity: Identity,
     rule: Option<usize>,
-    offer: Offer,
+    offer: AlpnOffer,
 }
 
 /// The protocols offered by ALPN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Offer {
+pub(super) enum AlpnOffer {
     Http1,
     Http2,
     /// HTTP/2 first.
     Both,
 }
 
-impl Offer {
+impl AlpnOffer {
     fn names(self) -> Vec<Vec<u8>> {
         match self {
             Self::Http1 => vec![b"http/1.1".to_vec()],
@@ -46,11 +46,11 @@ impl Offer {
     }
 
     /// Chooses HTTP/1.1, unless the rule says otherwise or the exchange needs HTTP/2 (ADR 10).
-    pub(super) fn choose(protocol: OriginProtocol, carrier: Carried) -> Self {
+    pub(super) fn choose(protocol: OriginProtocol, carrier: UsableVersions) -> Self {
         match (protocol, carrier) {
-            (_, Carried::ByHttp1) | (OriginProtocol::Http1, _) => Self::Http1,
-            (OriginProtocol::Auto, Carried::ByAny) => Self::Http1,
-            (OriginProtocol::Auto, Carried::ByHttp2) => Self::Both,
+            (_, UsableVersions::ByHttp1) | (OriginProtocol::Http1, _) => Self::Http1,
+            (OriginProtocol::Auto, UsableVersions::ByAny) => Self::Http1,
+            (OriginProtocol::Auto, UsableVersions::ByHttp2) => Self::Both,
             (OriginProtocol::Http2, _) => Self::Http2,
         }
     }
@@ -58,7 +58,7 @@ impl Offer {
 
 /// The HTTP versions that can carry an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Carried {
+pub(super) enum UsableVersions {
     ByAny,
     /// The client asked for an upgrade, or the origin required HTTP/1.1 (RFC 9113 §7).
     ByHttp1,
@@ -83,7 +83,7 @@ impl Configurations {
         settings: &OriginSettings,
         identity: &Identity,
         rule: Option<usize>,
-        offer: Offer,
+        offer: AlpnOffer,
     ) -> Result<Arc<ClientConfig>, Error> {
         let key = TlsKey {
             identity: identity.clone(),
@@ -107,7 +107,7 @@ impl Configurations {
 pub(super) fn configure(
     settings: &OriginSettings,
     rule: Option<usize>,
-    offer: Offer,
+    offer: AlpnOffer,
 ) -> Result<ClientConfig, Error> {
     let (rule, key) = match rule.map(|index| settings.at(index)) {
         Some((rule, key)) => (Some(rule), key),

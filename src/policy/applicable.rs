@@ -53,12 +53,12 @@ impl KnownRules {
 
 /// The facts of a question, with the applicable rules of this session and host, if they are known.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct AskedFacts<'a> {
     pub(super) facts: &'a Facts<'a>,
     pub(super) rules: Option<&'a ApplicableRules>,
 }
 
-impl<'a> From<&'a Facts<'a>> for Asked<'a> {
+impl<'a> From<&'a Facts<'a>> for AskedFacts<'a> {
     fn from(facts: &'a Facts<'a>) -> Self {
         Self { facts, rules: None }
     }

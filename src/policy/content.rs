@@ -6,10 +6,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use cedar_policy::{Expression, RestrictedExpression};
-use gateway_body::fact::{FactType, FactValue, Location, Plain};
-use gateway_body::read::{Asked, Prefix, Protocol, Unread};
+use gateway_body::fact::{FactType, FactValue, Location, PlainContent};
+use gateway_body::read::{ParsedRequest, Prefix, Protocol, Unread};
 use gateway_body::{Document, Questions};
-use gateway_message::{FormName, Host, Origin, OriginPattern, RequestHead, Route};
+use gateway_message::{FormName, Host, Origin, OriginPattern, PathPattern, RequestHead};
 
 use super::value::{text, texts};
 
@@ -31,7 +31,7 @@ pub struct ContentFact {
 impl ContentFact {
     /// Returns where the fact is in the content of a request. `None` if its tool is not called
     /// there, or is called several times.
-    fn found_in(&self, asked: &Asked<'_>, spoken: &BTreeSet<Protocol>) -> Option<Location> {
+    fn found_in(&self, asked: &ParsedRequest<'_>, spoken: &BTreeSet<Protocol>) -> Option<Location> {
         match (&self.tool, &self.location) {
             (Some(tool), Location::Json(pointer)) => {
                 let mut spoken = spoken.iter();
@@ -81,25 +81,25 @@ impl fmt::Display for FactName {
 
 /// Endpoints that speak a protocol, whose facts are read from requests: `context.graphql`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Endpoint {
+pub struct ProtocolEndpoint {
     /// The protocol.
     pub protocol: Protocol,
     /// Their origins.
     pub origins: Vec<OriginPattern>,
     /// Their paths. Empty for all paths.
-    pub routes: Vec<Route>,
+    pub routes: Vec<PathPattern>,
 }
 
 /// All facts that are read from content.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Declared {
     facts: Vec<ContentFact>,
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<ProtocolEndpoint>,
 }
 
 /// Two declarations that conflict.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Clash {
+pub enum FactClash {
     /// One name is declared with two types.
     #[error("`{0}` is declared as `{1}` and as `{2}`")]
     Types(FactName, FactType, FactType),
@@ -112,18 +112,18 @@ impl Declared {
     /// Adds a declaration. A name may be declared several times, for different origins.
     ///
     /// # Errors
-    /// `Clash` with an earlier declaration.
-    pub fn add(&mut self, fact: ContentFact) -> Result<(), Clash> {
+    /// `FactClash` with an earlier declaration.
+    pub fn add(&mut self, fact: ContentFact) -> Result<(), FactClash> {
         for other in self.facts.iter().filter(|other| other.name == fact.name) {
             if other.kind != fact.kind {
-                return Err(Clash::Types(fact.name, other.kind, fact.kind));
+                return Err(FactClash::Types(fact.name, other.kind, fact.kind));
             }
             let overlaps = |origin: &&OriginPattern| {
                 let mut others = other.origins.iter();
                 others.any(|other| other.overlaps(origin))
             };
             if let Some(origin) = fact.origins.iter().find(overlaps) {
-                return Err(Clash::Twice(fact.name, origin.clone()));
+                return Err(FactClash::Twice(fact.name, origin.clone()));
             }
         }
         self.facts.push(fact);
@@ -131,7 +131,7 @@ impl Declared {
     }
 
     /// Adds endpoints.
-    pub fn add_endpoint(&mut self, endpoint: Endpoint) {
+    pub fn add_endpoint(&mut self, endpoint: ProtocolEndpoint) {
         self.endpoints.push(endpoint);
     }
 
@@ -144,7 +144,7 @@ impl Declared {
     /// Whether any declaration reads the fact from requests to the host.
     pub(super) fn reads(&self, name: &str, host: &Host) -> bool {
         let declared = self.facts.iter().filter(|fact| fact.name.0 == name);
-        let speak = |one: &&Endpoint| one.protocol.facts().contains(&name);
+        let speak = |one: &&ProtocolEndpoint| one.protocol.facts().contains(&name);
         let spoken = self.endpoints.iter().filter(speak);
         let mut origins = declared
             .flat_map(|fact| &fact.origins)
@@ -175,7 +175,7 @@ impl Declared {
 
     /// Reads the facts of a request from its decoded content. `upgrades` says whether the request
     /// changes to another protocol.
-    pub fn read(&self, head: &RequestHead, upgrades: bool, content: &Plain) -> ContentFacts {
+    pub fn read(&self, head: &RequestHead, upgrades: bool, content: &PlainContent) -> ContentFacts {
         let mut questions = Questions::default();
         self.ask(head, &mut questions);
         let query = head.target.query().unwrap_or_default();
@@ -191,7 +191,7 @@ impl Declared {
         upgrades: bool,
         content: &Document<'_>,
     ) -> ContentFacts {
-        let asked = Asked {
+        let asked = ParsedRequest {
             method: &head.method,
             path: head.target.path(),
             upgrades,
@@ -236,7 +236,7 @@ impl Declared {
     fn spoken(&self, head: &RequestHead) -> BTreeSet<Protocol> {
         let path = head.target.path();
         // Hosts first: every preset has endpoints, and a request is for one host.
-        let is_here = |one: &&Endpoint| {
+        let is_here = |one: &&ProtocolEndpoint| {
             let mut origins = one.origins.iter();
             origins.any(|origin| origin.matches(&head.origin))
                 && (one.routes.is_empty() || one.routes.iter().any(|route| route.holds(path)))

@@ -4,25 +4,25 @@ use std::collections::BTreeSet;
 
 use cedar_policy::{Context, RestrictedExpression as Value};
 
-use super::fact::{Fact, Reader};
-use super::fault::Fault;
+use super::fact::{Fact, FactReader};
+use super::fault::FactFault;
 
 /// The facts that policies read.
-pub(super) type Reads = BTreeSet<Fact>;
+pub(super) type FactSet = BTreeSet<Fact>;
 
 /// Builds the context with these facts. Other facts are never computed. A fact that the content
 /// does not have is left out, so that a policy that reads it fails.
 ///
 /// # Errors
-/// [`Fault`] by cause.
-pub(super) fn context(reads: &Reads, reader: &Reader<'_>) -> Result<Context, Fault> {
+/// [`FactFault`] by cause.
+pub(super) fn context(reads: &FactSet, reader: &FactReader<'_>) -> Result<Context, FactFault> {
     let mut pairs: Vec<(String, Value)> = Vec::with_capacity(reads.len());
     let mut record: Vec<(String, Value)> = Vec::new();
     let mut facts = reads.iter().peekable();
     while let Some(fact) = facts.next() {
         let name = fact.row().name;
         let value = match fact.value(reader) {
-            Err(Fault::LeftOut) => None,
+            Err(FactFault::LeftOut) => None,
             value => Some(value?),
         };
         let Some((outer, inner)) = name.split_once('.') else {
@@ -39,8 +39,8 @@ pub(super) fn context(reads: &Reads, reader: &Reader<'_>) -> Result<Context, Fau
         };
         if facts.peek().is_none_or(|next| !goes_on(next)) {
             let whole = Value::new_record(std::mem::take(&mut record));
-            pairs.push((outer.to_owned(), whole.map_err(|_| Fault::Context)?));
+            pairs.push((outer.to_owned(), whole.map_err(|_| FactFault::Context)?));
         }
     }
-    Context::from_pairs(pairs).map_err(|_| Fault::Context)
+    Context::from_pairs(pairs).map_err(|_| FactFault::Context)
 }

@@ -36,7 +36,7 @@
 
 use std::time::SystemTime;
 
-use gateway_body::fact::Plain;
+use gateway_body::fact::PlainContent;
 use gateway_body::read::Protocol;
 use gateway_message::{
     Authority, EncodedSlash, Host, Origin, Place, RequestHead, RequestTarget, Scheme,
@@ -59,16 +59,16 @@ use super::verdict::{Outcome, Verdict};
 
 /// The result of running a decision file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
+pub struct DecisionReport {
     /// How many decisions were as expected.
     pub passed: usize,
     /// The decisions that were not as expected, in file order.
-    pub failed: Vec<Surprise>,
+    pub failed: Vec<UnexpectedDecision>,
 }
 
 /// A decision that was not as expected.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Surprise {
+pub struct UnexpectedDecision {
     /// The decision's name.
     pub name: String,
     /// What was expected.
@@ -125,7 +125,7 @@ pub fn run(
     text: &str,
     is_batch: impl Fn(&Host, &RequestTarget) -> bool,
     slashes: impl Fn(&Origin) -> EncodedSlash,
-) -> Result<Report, Malformed> {
+) -> Result<DecisionReport, Malformed> {
     let file: File = toml::from_str(text).map_err(|error| Malformed::toml(&error, text, None))?;
     if file.decision.is_empty() {
         return Err(Malformed::Empty);
@@ -141,19 +141,19 @@ pub fn run(
             Malformed::toml(&error, text, key.or(Some(begin)))
         })?;
         let name = decision.name.clone();
-        Case::new(decision, policies.declared(), &slashes)
+        DecisionCase::new(decision, policies.declared(), &slashes)
             .map_err(|reason| Malformed::Decision { name, reason })
     });
-    let mut cases: Vec<Case> = cases.collect::<Result<_, _>>()?;
-    for Case { request, .. } in &mut cases {
+    let mut cases: Vec<DecisionCase> = cases.collect::<Result<_, _>>()?;
+    for DecisionCase { request, .. } in &mut cases {
         request.batch = is_batch(&request.host, &request.target);
     }
     let generation = policies.current();
-    let failed: Vec<Surprise> = cases
+    let failed: Vec<UnexpectedDecision> = cases
         .iter()
         .filter_map(|case| case.judge(&generation))
         .collect();
-    Ok(Report {
+    Ok(DecisionReport {
         passed: cases.len() - failed.len(),
         failed,
     })
@@ -187,7 +187,7 @@ pub fn ask(
     let decision = decision
         .try_into()
         .map_err(|error: toml::de::Error| malformed(error.message().to_owned()))?;
-    let mut case = Case::new(decision, policies.declared(), slashes).map_err(malformed)?;
+    let mut case = DecisionCase::new(decision, policies.declared(), slashes).map_err(malformed)?;
     case.request.batch = is_batch(&case.request.host, &case.request.target);
     let (verdict, explanation) = case.judged(&policies.current());
     Ok((case.request, verdict, explanation))
@@ -372,7 +372,7 @@ impl Expect {
 }
 
 /// A decision and the request it is about.
-struct Case {
+struct DecisionCase {
     name: String,
     expect: Expect,
     by: Option<Vec<String>>,
@@ -380,7 +380,7 @@ struct Case {
     request: OwnedFacts,
 }
 
-impl Case {
+impl DecisionCase {
     fn new(
         decision: WrittenDecision,
         declared: &Declared,
@@ -422,7 +422,7 @@ impl Case {
         (verdict, explanation)
     }
 
-    fn judge(&self, generation: &Generation) -> Option<Surprise> {
+    fn judge(&self, generation: &Generation) -> Option<UnexpectedDecision> {
         let (verdict, explanation) = self.judged(generation);
         if self.is_met_by(&verdict) {
             return None;
@@ -434,7 +434,7 @@ impl Case {
             .by
             .as_ref()
             .map_or_else(String::new, |by| format!(" by {by:?}"));
-        Some(Surprise {
+        Some(UnexpectedDecision {
             name: self.name.clone(),
             expected: format!("{expected}{by}"),
             decided: format!("{} by {names:?}", verdict.outcome.word()),
@@ -538,9 +538,9 @@ fn content(
         fields: request.fields.clone(),
         version: Version::HTTP_11,
     };
-    let content = Plain {
+    let content = PlainContent {
         bytes: text.unwrap_or_default().to_owned().into(),
-        ..Plain::default()
+        ..PlainContent::default()
     };
     Ok(declared.read(&head, !request.upgrade.is_empty(), &content))
 }
@@ -601,7 +601,7 @@ mod tests {
     const POLICY: &str = r#"@id("reads") permit(principal in Gateway::Group::"ci", action in Gateway::Action::"read",
         resource == Gateway::Host::"api.github.com") when { context.prefixes.contains("/repos/o/r") };"#;
 
-    fn file(decision: &str) -> Result<Report, Malformed> {
+    fn file(decision: &str) -> Result<DecisionReport, Malformed> {
         let text = format!("[request]\ngroups = [\"ci\"]\n[[decision]]\nname = \"it\"\n{decision}");
         run(
             &policies(POLICY),

@@ -5,10 +5,10 @@ use std::fmt;
 
 use gateway_names::{CredentialName, PolicyId};
 
-use super::fault::Fault;
+use super::fault::FactFault;
 use super::generate;
 use super::generation::Generation;
-use super::index::Target;
+use super::index::Resource;
 use super::question::{Facts, LendQuestion};
 use super::rule::Rule;
 use super::schema::{Action, Actions};
@@ -72,7 +72,7 @@ impl Generation {
             Outcome::Asked => asks(verdict),
             Outcome::Forbidden => forbidden(verdict, &policies),
             Outcome::PolicyError => self.failed(facts, verdict, &policies),
-            Outcome::Unjudged(Fault::ContentUnread) => (
+            Outcome::Unjudged(FactFault::ContentUnread) => (
                 format!("{policies} reads the content of the request, which is not known here"),
                 BY_CONTENT.to_owned(),
             ),
@@ -138,8 +138,8 @@ impl Generation {
         } else {
             Action::of_method(facts.method)
         };
-        let target = lend.map_or(Target::Host(facts.host), |lend| {
-            Target::Credential(lend.credential.as_str())
+        let target = lend.map_or(Resource::Host(facts.host), |lend| {
+            Resource::Credential(lend.credential.as_str())
         });
         let wanted = match lend {
             Some(lend) => format!("lending `{}` to `{}`", lend.credential, facts.host),

@@ -9,7 +9,7 @@ use cedar_policy::{EntityUid, RestrictedExpression as Value};
 use gateway_body::fact::FactType;
 use gateway_message::Scheme;
 
-use super::fault::Fault;
+use super::fault::FactFault;
 use super::multimap::{Fields, Query, content_type};
 use super::path::{any_segments, depth, prefixes, segments};
 use super::question::{Facts, Input, LendQuestion};
@@ -17,7 +17,7 @@ use super::value::{text, texts};
 
 /// The type of a fact in Cedar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum CedarType {
     String,
     Strings,
     Long,
@@ -28,7 +28,7 @@ pub(super) enum Kind {
     Content,
 }
 
-impl From<FactType> for Kind {
+impl From<FactType> for CedarType {
     fn from(kind: FactType) -> Self {
         match kind {
             FactType::Long => Self::Long,
@@ -51,16 +51,16 @@ pub(super) enum Scope {
 }
 
 /// A row of the table.
-pub(super) struct Row {
+pub(super) struct FactRow {
     pub fact: Fact,
     /// Its name in the context. `query.any` is the attribute `any` of the record `query`.
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: CedarType,
     pub scope: Scope,
     pub input: Input,
     /// Its description in docs/policy.md.
     pub about: &'static str,
-    value: fn(&Reader<'_>) -> Result<Value, Fault>,
+    value: fn(&FactReader<'_>) -> Result<Value, FactFault>,
 }
 
 macro_rules! facts {
@@ -70,10 +70,10 @@ macro_rules! facts {
         pub(super) enum Fact { $($fact),* }
 
         /// Every fact.
-        pub(super) const FACTS: &[Row] = &[$(Row {
+        pub(super) const FACTS: &[FactRow] = &[$(FactRow {
             fact: Fact::$fact,
             name: $name,
-            kind: Kind::$kind,
+            kind: CedarType::$kind,
             scope: Scope::$scope,
             input: Input::$input,
             about: $about,
@@ -124,7 +124,7 @@ facts! {
         |of| Ok(texts(any_segments(of.facts.target.path())?));
     Depth "depth" Long One Path
         "how many segments there are; a slash at the end begins none"
-        |of| Ok(Value::new_long(i64::try_from(depth(of.facts.target.path())?).map_err(|_| Fault::TooManySegments)?));
+        |of| Ok(Value::new_long(i64::try_from(depth(of.facts.target.path())?).map_err(|_| FactFault::TooManySegments)?));
     QueryAny "query.any" Strings One Query
         "`name=value` in **any reading** (below)"
         |of| Ok(texts(&of.query()?.any));
@@ -226,14 +226,14 @@ impl Fact {
     }
 
     /// Returns the fact's row.
-    pub fn row(self) -> &'static Row {
+    pub fn row(self) -> &'static FactRow {
         &FACTS[self as usize]
     }
 
     /// Returns the facts with a name in the context: one fact, or all facts of a record. None if
     /// the name is unknown.
     pub fn named(name: &str) -> impl Iterator<Item = Self> {
-        let is_it = move |row: &&Row| {
+        let is_it = move |row: &&FactRow| {
             let rest = row.name.strip_prefix(name);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
@@ -248,21 +248,21 @@ impl Fact {
     /// Returns the fact's value for one request.
     ///
     /// # Errors
-    /// [`Fault`] by cause.
-    pub fn value(self, reader: &Reader<'_>) -> Result<Value, Fault> {
+    /// [`FactFault`] by cause.
+    pub fn value(self, reader: &FactReader<'_>) -> Result<Value, FactFault> {
         (self.row().value)(reader)
     }
 }
 
 /// The source of the values. Query and fields are parsed once, and only if a value needs them.
-pub(super) struct Reader<'a> {
+pub(super) struct FactReader<'a> {
     facts: &'a Facts<'a>,
     lend: Option<(LendQuestion<'a>, &'a EntityUid)>,
     query: OnceCell<Query>,
     fields: OnceCell<Fields>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FactReader<'a> {
     /// Reads a request, or a credential use together with the host that would receive it.
     pub fn new(facts: &'a Facts<'a>, lend: Option<(LendQuestion<'a>, &'a EntityUid)>) -> Self {
         Self {
@@ -278,7 +278,7 @@ impl<'a> Reader<'a> {
         self.facts.target.path()
     }
 
-    fn query(&self) -> Result<&Query, Fault> {
+    fn query(&self) -> Result<&Query, FactFault> {
         if let Some(known) = self.query.get() {
             return Ok(known);
         }
@@ -286,7 +286,7 @@ impl<'a> Reader<'a> {
         Ok(self.query.get_or_init(|| read))
     }
 
-    fn fields(&self) -> Result<&Fields, Fault> {
+    fn fields(&self) -> Result<&Fields, FactFault> {
         if let Some(known) = self.fields.get() {
             return Ok(known);
         }
@@ -294,29 +294,29 @@ impl<'a> Reader<'a> {
         Ok(self.fields.get_or_init(|| read))
     }
 
-    fn content(&self) -> Result<Value, Fault> {
-        let content = self.facts.content.ok_or(Fault::ContentUnread)?;
-        Value::new_record(content.values()).map_err(|_| Fault::Context)
+    fn content(&self) -> Result<Value, FactFault> {
+        let content = self.facts.content.ok_or(FactFault::ContentUnread)?;
+        Value::new_record(content.values()).map_err(|_| FactFault::Context)
     }
 
     /// Returns a fact of a protocol.
-    fn said(&self, name: &str) -> Result<Value, Fault> {
-        let content = self.facts.content.ok_or(Fault::ContentUnread)?;
-        content.value(name).ok_or(Fault::LeftOut)
+    fn said(&self, name: &str) -> Result<Value, FactFault> {
+        let content = self.facts.content.ok_or(FactFault::ContentUnread)?;
+        content.value(name).ok_or(FactFault::LeftOut)
     }
 
-    fn lend(&self) -> Result<&(LendQuestion<'a>, &'a EntityUid), Fault> {
-        self.lend.as_ref().ok_or(Fault::Context)
+    fn lend(&self) -> Result<&(LendQuestion<'a>, &'a EntityUid), FactFault> {
+        self.lend.as_ref().ok_or(FactFault::Context)
     }
 }
 
-fn now(of: &Reader<'_>) -> Result<Value, Fault> {
+fn now(of: &FactReader<'_>) -> Result<Value, FactFault> {
     let since = of.facts.now.duration_since(UNIX_EPOCH);
-    let since = since.map_err(|_| Fault::Clock)?;
-    let seconds = i64::try_from(since.as_secs()).map_err(|_| Fault::Clock)?;
-    let at = time::OffsetDateTime::from_unix_timestamp(seconds).map_err(|_| Fault::Clock)?;
+    let since = since.map_err(|_| FactFault::Clock)?;
+    let seconds = i64::try_from(since.as_secs()).map_err(|_| FactFault::Clock)?;
+    let at = time::OffsetDateTime::from_unix_timestamp(seconds).map_err(|_| FactFault::Clock)?;
     if at.year() > 9999 {
-        return Err(Fault::Clock);
+        return Err(FactFault::Clock);
     }
     let (hour, minute, second) = at.to_hms();
     Ok(Value::new_datetime(format!(

@@ -13,8 +13,8 @@ use gateway_names::Map;
 use smallvec::SmallVec;
 
 use super::decision_key::DecisionKey;
-use super::fact::{Fact, Kind, Reader};
-use super::fault::Fault;
+use super::fact::{CedarType, Fact, FactReader};
+use super::fault::FactFault;
 use super::path::{any_segments, depth, prefixes, segments};
 
 /// The facts of the path whose tests are looked up by its parts. A rule that reads another one has
@@ -46,11 +46,11 @@ impl FactTest {
         let name = path.join(".");
         let fact = Fact::named(&name).find(|fact| fact.row().name == name)?;
         let texts = match (fact.row().kind, op, written) {
-            (Kind::String, Contains, Expr::Set(all))
-            | (Kind::Strings, ContainsAll | ContainsAny, Expr::Set(all)) => {
+            (CedarType::String, Contains, Expr::Set(all))
+            | (CedarType::Strings, ContainsAll | ContainsAny, Expr::Set(all)) => {
                 all.iter().map(|one| text_of(one)).collect()
             }
-            (Kind::String, Eq | NotEq, one) | (Kind::Strings, Contains, one) => {
+            (CedarType::String, Eq | NotEq, one) | (CedarType::Strings, Contains, one) => {
                 text_of(one).map(|text| vec![text])
             }
             _ => None,
@@ -151,8 +151,8 @@ impl FactTests {
     /// Returns the tests that hold for a request.
     ///
     /// # Errors
-    /// [`Fault`], if a fact that they test has no value.
-    pub fn held(&self, reader: &Reader<'_>) -> Result<Numbers, Fault> {
+    /// [`FactFault`], if a fact that they test has no value.
+    pub fn held(&self, reader: &FactReader<'_>) -> Result<Numbers, FactFault> {
         let mut held = Numbers::new();
         self.held_by_path(reader.path(), &mut held)?;
         for (fact, numbers) in &self.has {
@@ -167,7 +167,7 @@ impl FactTests {
     }
 
     /// Adds the tests of the path that hold, each once.
-    fn held_by_path(&self, path: &str, held: &mut Numbers) -> Result<(), Fault> {
+    fn held_by_path(&self, path: &str, held: &mut Numbers) -> Result<(), FactFault> {
         let of = |fact| self.has.get(&fact);
         if let Some(numbers) = of(Fact::Path) {
             held.extend(numbers.get(path).copied());

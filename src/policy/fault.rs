@@ -4,7 +4,7 @@
 ///
 /// A fault arises only if a policy reads the attribute concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Fault {
+pub enum FactFault {
     /// The verdict depends on the content, which has not been read.
     #[error("policy depends on its content, which was not read")]
     ContentUnread,
@@ -12,7 +12,7 @@ pub enum Fault {
     #[error("its content does not say it in exactly one way")]
     LeftOut,
     /// Affects `prefixes`, `segments`, `anySegments` and `depth`.
-    #[error("the path has more than {} segments", Fault::MAX_SEGMENTS)]
+    #[error("the path has more than {} segments", FactFault::MAX_SEGMENTS)]
     TooManySegments,
     /// Policy reads the path, and would not permit another reading of it.
     #[error(
@@ -25,10 +25,10 @@ pub enum Fault {
     )]
     NamedPath,
     /// Affects `query`.
-    #[error("the query has more than {} pairs", Fault::MAX_PAIRS)]
+    #[error("the query has more than {} pairs", FactFault::MAX_PAIRS)]
     TooManyPairs,
     /// Affects `fields`.
-    #[error("the fields have more than {} values", Fault::MAX_VALUES)]
+    #[error("the fields have more than {} values", FactFault::MAX_VALUES)]
     TooManyValues,
     /// Affects `contentType`.
     #[error("the request has more than one content type")]
@@ -46,7 +46,7 @@ pub enum Fault {
     Context,
 }
 
-impl Fault {
+impl FactFault {
     /// The most path segments that can be judged.
     pub const MAX_SEGMENTS: usize = 64;
     /// The most query pairs that can be judged.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gateway_audit::Noted;
-use gateway_body::fact::{Behind, Plain, is_multipart_name, plain};
+use gateway_audit::SeenCredentials;
+use gateway_body::fact::{FormRemainder, PlainContent, is_multipart_name, plain};
 use gateway_body::read::Prefix;
 use gateway_body::{Document, FormFault, HoldBudget, HoldFault, Limit, Questions, Share};
 use gateway_intercept::Request;
@@ -15,7 +15,7 @@ use gateway_session::{
 use super::applicable::KnownRules;
 use super::content::{ContentFacts, Declared};
 use super::generation::{Generation, Policies};
-use super::judged::{JudgedRequest, Refused};
+use super::judged::{JudgedRequest, RefusedQuestion};
 
 /// The limits for reading content.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub struct ContentBudget<'a> {
 
 /// Why a request is not judged. Nothing of it was sent.
 #[derive(Debug, thiserror::Error)]
-pub enum Ungathered {
+pub enum GatherFailure {
     /// Its content cannot be buffered.
     #[error(transparent)]
     Held(#[from] HoldFault),
@@ -47,7 +47,7 @@ pub struct Gathered {
     /// The policies that judge it: those by which it was decided whether to read its content.
     pub(super) generation: Arc<Generation>,
     /// The denial by its head, if its content was not read because of that.
-    pub(super) refused: Option<Refused>,
+    pub(super) refused: Option<RefusedQuestion>,
 }
 
 impl Policies {
@@ -58,13 +58,13 @@ impl Policies {
     /// head. The applicable rules are looked up in `known`.
     ///
     /// # Errors
-    /// [`Ungathered`] by cause.
+    /// [`GatherFailure`] by cause.
     pub async fn gather(
         &self,
         identified: Identified,
         known: &KnownRules,
         budget: ContentBudget<'_>,
-    ) -> Result<Gathered, Ungathered> {
+    ) -> Result<Gathered, GatherFailure> {
         let (mut request, session, mut presented) = identified.into_parts();
         let generation = self.current();
         let rules = known.of(
@@ -110,7 +110,7 @@ impl Policies {
         presented: &mut DetectedCredentials,
         search: Option<ContentSearch>,
         budget: ContentBudget<'_>,
-    ) -> Result<Box<Request>, Ungathered> {
+    ) -> Result<Box<Request>, GatherFailure> {
         let session = judged.session().clone();
         let held = session.part_of(budget.held);
         let commands = match &search {
@@ -136,7 +136,7 @@ impl Policies {
             None => None,
         };
         let is_searched = search.is_some();
-        let Some(plain) = plain.map(|plain| Plain { streams, ..plain }) else {
+        let Some(plain) = plain.map(|plain| PlainContent { streams, ..plain }) else {
             judged.keep_content(ContentFacts::default());
             return if is_searched {
                 Err(unreadable(FormFault::Coded).into())
@@ -148,7 +148,7 @@ impl Policies {
         // Encoded content is noted here; other content is searched as it is sent.
         let noted = request.noted.clone().filter(|_| is_coded && !is_searched);
         let search = search.map(Arc::new);
-        let read = Reading {
+        let read = ContentReader {
             declared: self.declared().clone(),
             head: request.head.clone(),
             upgrades: request.upgrade.is_some(),
@@ -179,21 +179,21 @@ impl Policies {
 }
 
 /// What to read from the content.
-struct Reading {
+struct ContentReader {
     declared: Arc<Declared>,
     head: RequestHead,
     upgrades: bool,
     search: Option<Arc<ContentSearch>>,
-    noted: Option<Arc<Noted>>,
+    noted: Option<Arc<SeenCredentials>>,
     session: Arc<Session>,
 }
 
 /// The facts that were read, and the credentials that were found.
-type WasRead = (ContentFacts, Result<Vec<CredentialUse>, CredentialRefusal>);
+type ReadOutcome = (ContentFacts, Result<Vec<CredentialUse>, CredentialRefusal>);
 
-impl Reading {
+impl ContentReader {
     /// Reads the content. `share` is the memory from the budget besides the buffered content.
-    async fn of(self, content: Plain, share: Share) -> WasRead {
+    async fn of(self, content: PlainContent, share: Share) -> ReadOutcome {
         if content.bytes.len() + content.coded.len() <= SHORT {
             return self.at_once(&content);
         }
@@ -217,7 +217,7 @@ impl Reading {
             .unwrap_or_else(failed)
     }
 
-    fn at_once(&self, content: &Plain) -> WasRead {
+    fn at_once(&self, content: &PlainContent) -> ReadOutcome {
         let search = self.search.as_deref();
         let is_asked = |name: &str| search.is_some_and(|search| search.is_asked(name));
         let mut questions = Questions::default();
@@ -246,7 +246,7 @@ fn follow(
     is_asked: Box<dyn Fn(&str) -> bool + Send + Sync>,
     presented: &DetectedCredentials,
 ) -> Result<(), CredentialRefusal> {
-    let behind = Behind::new(&request.head.fields, beginning, is_asked);
+    let behind = FormRemainder::new(&request.head.fields, beginning, is_asked);
     let behind = behind.ok_or_else(|| unreadable(FormFault::Disputed))?;
     request.content.follow(Box::new(behind));
     if presented.is_in_content() {

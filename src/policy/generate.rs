@@ -1,7 +1,7 @@
 //! Generates Cedar policies: for `--allow` and `--secret`, and for the proposals in refusals.
 
 use cedar_policy::EntityId;
-use gateway_message::route::readings;
+use gateway_message::path_pattern::readings;
 use gateway_message::{Origin, Scheme};
 use gateway_names::{CredentialName, PolicyId, SessionId};
 

@@ -7,18 +7,18 @@ use cedar_policy::{AuthorizationError, Authorizer, Decision, Request, Response};
 use gateway_message::Host;
 use gateway_names::{CredentialName, PolicyId};
 
-use super::applicable::{ApplicableRules, Asked};
+use super::applicable::{ApplicableRules, AskedFacts};
 use super::content::Declared;
-use super::context::{Reads, context};
+use super::context::{FactSet, context};
 use super::decision_cache::DecisionCache;
-use super::fact::{Fact, OF_PATH, Reader};
-use super::fault::Fault;
+use super::fact::{Fact, FactReader, OF_PATH};
+use super::fault::FactFault;
 use super::generate::lifting;
 use super::index::Index;
 use super::load::load;
 use super::question::{Facts, LendQuestion, Principal};
-use super::rule::{Rule, What, Who};
-use super::rule_set::{Head, Part, Question, RuleSet, RuleSets};
+use super::rule::{Principals, Resources, Rule};
+use super::rule_set::{HeadRules, Part, Question, RuleSet, RuleSets};
 use super::schema::Actions;
 use super::source::{Lint, Problems, Source};
 use super::verdict::{Ask, Outcome, Verdict};
@@ -194,11 +194,11 @@ impl Generation {
     #[must_use]
     pub fn hosts_of(&self, who: Principal<'_>) -> Option<Vec<HostScope>> {
         let is_about = |rule: &&Rule| match &rule.principal {
-            Who::Anyone => true,
-            Who::Session(id) => id == who.session.as_str(),
-            Who::User(id) => who.user.is_some_and(|user| user.as_str() == id),
-            Who::Group(id) => who.groups.iter().any(|group| **group == **id),
-            Who::Nobody => false,
+            Principals::Anyone => true,
+            Principals::Session(id) => id == who.session.as_str(),
+            Principals::User(id) => who.user.is_some_and(|user| user.as_str() == id),
+            Principals::Group(id) => who.groups.iter().any(|group| **group == **id),
+            Principals::Nobody => false,
         };
         scopes(self.rules.iter().filter(is_about))
     }
@@ -211,12 +211,12 @@ impl Generation {
     /// Whether a rule that can apply to this question reads any of these facts.
     pub(super) fn reads(
         &self,
-        asked: Asked<'_>,
+        asked: AskedFacts<'_>,
         lend: Option<LendQuestion<'_>>,
         wanted: &[Fact],
     ) -> bool {
         let facts = asked.facts;
-        let any = |reads: &Reads| wanted.iter().any(|fact| reads.contains(fact));
+        let any = |reads: &FactSet| wanted.iter().any(|fact| reads.contains(fact));
         let reads = |facts: &Facts<'_>| {
             let set = self.set(&Question::new(facts, lend), asked.rules);
             set.is_some_and(|set| any(&set.whole.reads))
@@ -245,45 +245,46 @@ impl Generation {
     }
 
     /// Judges a request, or the use of a credential.
-    pub(super) fn judge(&self, asked: Asked<'_>, lend: Option<LendQuestion<'_>>) -> Verdict {
+    pub(super) fn judge(&self, asked: AskedFacts<'_>, lend: Option<LendQuestion<'_>>) -> Verdict {
         let verdict = self.judge_readings(asked, lend);
-        let Asked { facts, rules } = asked;
+        let AskedFacts { facts, rules } = asked;
         if !facts.batch || lend.is_some() || !verdict.may_be_lifted() {
             return verdict;
         }
         let is_whole = METHODS.iter().all(|method| {
             let facts = &Facts { method, ..*facts };
-            self.judge_alone(Asked { facts, rules }, None).allowed()
+            self.judge_alone(AskedFacts { facts, rules }, None)
+                .allowed()
         });
         if is_whole {
             verdict
         } else {
-            self.nobodys(Outcome::Unjudged(Fault::Batch))
+            self.nobodys(Outcome::Unjudged(FactFault::Batch))
         }
     }
 
     /// Judges every reading that an origin may have of the path, and every path that a field names.
     /// All must be allowed.
-    fn judge_readings(&self, asked: Asked<'_>, lend: Option<LendQuestion<'_>>) -> Verdict {
+    fn judge_readings(&self, asked: AskedFacts<'_>, lend: Option<LendQuestion<'_>>) -> Verdict {
         let mut verdict = self.judge_alone(asked, lend);
-        let Asked { facts, rules } = asked;
+        let AskedFacts { facts, rules } = asked;
         if !verdict.may_be_lifted() || !self.reads(asked, lend, &OF_PATH) {
             return verdict;
         }
         let readings = facts.target.other_readings().into_iter();
         let mut others = readings
-            .map(|one| (one, Fault::PathReadings))
+            .map(|one| (one, FactFault::PathReadings))
             .collect::<Vec<_>>();
         for named in facts.named_targets() {
             let Some(target) = named else {
-                return self.nobodys(Outcome::Unjudged(Fault::NamedPath));
+                return self.nobodys(Outcome::Unjudged(FactFault::NamedPath));
             };
             let readings = target.other_readings().into_iter().chain([target]);
-            others.extend(readings.map(|one| (one, Fault::NamedPath)));
+            others.extend(readings.map(|one| (one, FactFault::NamedPath)));
         }
         for (target, doubt) in &others {
             let facts = &Facts { target, ..*facts };
-            let other = self.judge_alone(Asked { facts, rules }, lend);
+            let other = self.judge_alone(AskedFacts { facts, rules }, lend);
             match other.outcome {
                 Outcome::Allowed | Outcome::Asked => verdict.join(other),
                 Outcome::Unpermitted => return self.nobodys(Outcome::Unjudged(*doubt)),
@@ -293,13 +294,13 @@ impl Generation {
         verdict
     }
 
-    fn judge_alone(&self, asked: Asked<'_>, lend: Option<LendQuestion<'_>>) -> Verdict {
+    fn judge_alone(&self, asked: AskedFacts<'_>, lend: Option<LendQuestion<'_>>) -> Verdict {
         let facts = asked.facts;
         let Some(set) = self.set(&Question::new(facts, lend), asked.rules) else {
             return self.nobodys(Outcome::Unpermitted);
         };
         if facts.batch && set.tells_apart {
-            return self.nobodys(Outcome::Unjudged(Fault::Batch));
+            return self.nobodys(Outcome::Unjudged(FactFault::Batch));
         }
         if !set.conditional {
             return set
@@ -349,7 +350,7 @@ impl Generation {
     }
 
     /// Judges without the content, if no policy's verdict can depend on it.
-    fn judge_head(&self, head: &Head, judge: impl Fn(&Part) -> Verdict) -> Verdict {
+    fn judge_head(&self, head: &HeadRules, judge: impl Fn(&Part) -> Verdict) -> Verdict {
         let firm = judge(&head.firm);
         if !matches!(firm.outcome, Outcome::Allowed | Outcome::Unpermitted) {
             return firm;
@@ -358,7 +359,7 @@ impl Generation {
         match guards.outcome {
             Outcome::Unpermitted => firm,
             Outcome::Allowed => Verdict {
-                outcome: Outcome::Unjudged(Fault::ContentUnread),
+                outcome: Outcome::Unjudged(FactFault::ContentUnread),
                 ..guards
             },
             _ => guards,
@@ -389,7 +390,7 @@ impl Generation {
     /// whose conditions on the head are met.
     pub(super) fn content_read(
         &self,
-        asked: Asked<'_>,
+        asked: AskedFacts<'_>,
         lend: Option<LendQuestion<'_>>,
     ) -> Vec<&str> {
         let rules = self.by_content(asked, lend);
@@ -401,7 +402,7 @@ impl Generation {
     /// head are met.
     pub(super) fn by_content(
         &self,
-        asked: Asked<'_>,
+        asked: AskedFacts<'_>,
         lend: Option<LendQuestion<'_>>,
     ) -> Vec<&Rule> {
         let facts = asked.facts;
@@ -478,10 +479,10 @@ fn scopes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Option<Vec<HostScope>> {
             continue;
         }
         match &rule.resource {
-            What::Anything => return None,
-            What::Host(name) => hosts.insert(HostScope::Host(name.clone())),
-            What::Domain(name) => hosts.insert(HostScope::Domain(name.clone())),
-            What::Credential(_) | What::Nothing => false,
+            Resources::Anything => return None,
+            Resources::Host(name) => hosts.insert(HostScope::Host(name.clone())),
+            Resources::Domain(name) => hosts.insert(HostScope::Domain(name.clone())),
+            Resources::Credential(_) | Resources::None => false,
         };
     }
     Some(hosts.into_iter().collect())
@@ -492,11 +493,11 @@ pub(super) fn ask_cedar(
     part: &Part,
     facts: &Facts<'_>,
     lend: Option<LendQuestion<'_>>,
-) -> Result<Response, Fault> {
+) -> Result<Response, FactFault> {
     static AUTHORIZER: LazyLock<Authorizer> = LazyLock::new(Authorizer::new);
     let question = Question::new(facts, lend);
     let origin = question.origin();
-    let reader = Reader::new(facts, lend.map(|lend| (lend, &origin)));
+    let reader = FactReader::new(facts, lend.map(|lend| (lend, &origin)));
     let request = Request::new(
         question.principal(),
         question.action().uid().clone(),
@@ -505,7 +506,7 @@ pub(super) fn ask_cedar(
         // Valid by construction: a property test checks every context against the schema.
         None,
     );
-    let request = request.map_err(|_| Fault::Context)?;
+    let request = request.map_err(|_| FactFault::Context)?;
     let entities = question.entities(part.hierarchy);
     Ok(AUTHORIZER.is_authorized(&request, &part.left(&reader), &entities))
 }

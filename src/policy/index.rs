@@ -6,7 +6,7 @@ use gateway_names::Map;
 use smallvec::{SmallVec, smallvec};
 
 use super::question::Principal;
-use super::rule::{Rule, What, Who};
+use super::rule::{Principals, Resources, Rule};
 use super::schema::{Action, Actions, domains};
 
 /// The rules of a generation, indexed by scope.
@@ -34,7 +34,7 @@ type Numbers = SmallVec<[u32; 8]>;
 
 /// The resource of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Target<'a> {
+pub(super) enum Resource<'a> {
     Host(&'a Host),
     Credential(&'a str),
 }
@@ -48,18 +48,18 @@ impl Index {
             index.permits.push(rule.permits);
             index.unconditional.push(!rule.conditional);
             let who = match &rule.principal {
-                Who::Anyone => 0,
-                Who::Session(id) => number(&mut index.sessions, id, 0),
-                Who::Group(id) => number(&mut index.groups, id, 1),
-                Who::User(id) => number(&mut index.users, id, 2),
-                Who::Nobody => continue,
+                Principals::Anyone => 0,
+                Principals::Session(id) => number(&mut index.sessions, id, 0),
+                Principals::Group(id) => number(&mut index.groups, id, 1),
+                Principals::User(id) => number(&mut index.users, id, 2),
+                Principals::Nobody => continue,
             };
             let what = match &rule.resource {
-                What::Anything => 0,
-                What::Host(id) => number(&mut index.hosts, id, 0),
-                What::Domain(id) => number(&mut index.domains, id, 1),
-                What::Credential(id) => number(&mut index.credentials, id, 2),
-                What::Nothing => continue,
+                Resources::Anything => 0,
+                Resources::Host(id) => number(&mut index.hosts, id, 0),
+                Resources::Domain(id) => number(&mut index.domains, id, 1),
+                Resources::Credential(id) => number(&mut index.credentials, id, 2),
+                Resources::None => continue,
             };
             index.by_scope.entry((who, what)).or_default().push(nth);
         }
@@ -67,7 +67,7 @@ impl Index {
     }
 
     /// Returns the rules whose scope matches, in order.
-    pub fn matching(&self, who: Principal<'_>, action: Action, target: Target<'_>) -> Numbers {
+    pub fn matching(&self, who: Principal<'_>, action: Action, target: Resource<'_>) -> Numbers {
         let mut found = Numbers::new();
         self.reaching(who, target, |rule| {
             if self.actions[rule as usize].holds(action) {
@@ -81,7 +81,7 @@ impl Index {
 
     /// Calls `each` with the rules whose principal and resource match, whatever the action. A group
     /// that is listed twice repeats its rules.
-    pub fn reaching(&self, who: Principal<'_>, target: Target<'_>, mut each: impl FnMut(u32)) {
+    pub fn reaching(&self, who: Principal<'_>, target: Resource<'_>, mut each: impl FnMut(u32)) {
         let whats = self.whats(target);
         let groups = who.groups.iter().map(|group| self.groups.get(&**group));
         let user = who.user.filter(|_| !self.users.is_empty());
@@ -97,17 +97,17 @@ impl Index {
     }
 
     /// Returns the numbers of the resources that a target is, or is in.
-    fn whats(&self, target: Target<'_>) -> Numbers {
+    fn whats(&self, target: Resource<'_>) -> Numbers {
         let mut whats = smallvec![0];
         match target {
-            Target::Host(host) => {
+            Resource::Host(host) => {
                 whats.extend(self.hosts.get(host.as_str()).copied());
                 if !self.domains.is_empty() {
                     let numbers = domains(host).filter_map(|domain| self.domains.get(domain));
                     whats.extend(numbers.copied());
                 }
             }
-            Target::Credential(name) => whats.extend(self.credentials.get(name).copied()),
+            Resource::Credential(name) => whats.extend(self.credentials.get(name).copied()),
         }
         whats
     }
@@ -117,7 +117,7 @@ impl Index {
     pub fn may_ask(&self, who: Principal<'_>, host: &Host) -> bool {
         let mut permitted = Actions::union([]);
         let mut forbidden = Actions::union([]);
-        self.reaching(who, Target::Host(host), |rule| {
+        self.reaching(who, Resource::Host(host), |rule| {
             let nth = rule as usize;
             if self.permits[nth] {
                 permitted = Actions::union([permitted, self.actions[nth]]);

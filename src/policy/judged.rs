@@ -11,10 +11,10 @@ use gateway_names::{CredentialName, PolicyId, User};
 use gateway_session::{Bindings, DetectedCredentials, Revocation, Session};
 use http::HeaderMap;
 
-use super::applicable::{ApplicableRules, Asked};
+use super::applicable::{ApplicableRules, AskedFacts};
 use super::content::ContentFacts;
 use super::fact::{Fact, OF_FIELDS};
-use super::fault::Fault;
+use super::fault::FactFault;
 use super::generation::Generation;
 use super::question::{Facts, KeptFacts, LendQuestion};
 use super::verdict::{Ask, Outcome, Verdict};
@@ -35,16 +35,16 @@ pub struct JudgedRequest {
 static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
 
 /// A question that was answered with a denial.
-pub(super) struct Refused {
+pub(super) struct RefusedQuestion {
     pub(super) verdict: Verdict,
     /// The index of the credential in question. `None` for the request itself.
     pub(super) credential: Option<usize>,
 }
 
-impl Refused {
+impl RefusedQuestion {
     /// Whether the verdict depends on content that has not been read.
     pub(super) fn is_for_content(&self) -> bool {
-        self.verdict.outcome == Outcome::Unjudged(Fault::ContentUnread)
+        self.verdict.outcome == Outcome::Unjudged(FactFault::ContentUnread)
     }
 }
 
@@ -207,9 +207,9 @@ impl JudgedRequest {
         }
     }
 
-    fn asked<'a>(&'a self, facts: &'a Facts<'a>) -> Asked<'a> {
+    fn asked<'a>(&'a self, facts: &'a Facts<'a>) -> AskedFacts<'a> {
         let rules = self.rules.as_deref();
-        Asked { facts, rules }
+        AskedFacts { facts, rules }
     }
 
     pub(super) fn facts<'a>(&'a self, groups: &'a [Arc<str>], fields: &'a HeaderMap) -> Facts<'a> {
@@ -226,7 +226,7 @@ impl Generation {
         judged: &JudgedRequest,
         is_searched: bool,
         fields: &HeaderMap,
-    ) -> Option<Result<Verdict, Refused>> {
+    ) -> Option<Result<Verdict, RefusedQuestion>> {
         let is_asked = is_searched || judged.is_read_by(self, &[Fact::Content]);
         is_asked.then(|| self.judge_request(judged, fields))
     }
@@ -237,7 +237,7 @@ impl Generation {
         &self,
         judged: &JudgedRequest,
         fields: &HeaderMap,
-        refused: Option<&Refused>,
+        refused: Option<&RefusedQuestion>,
     ) -> Vec<String> {
         if !self.reads_any(&[Fact::Content]) {
             return Vec::new();
@@ -264,13 +264,13 @@ impl Generation {
         &self,
         judged: &JudgedRequest,
         fields: &HeaderMap,
-    ) -> Result<Verdict, Refused> {
+    ) -> Result<Verdict, RefusedQuestion> {
         let groups = judged.groups(self);
         let facts = judged.facts(&groups, fields);
         let known = judged.asked(&facts);
         let mut asked = self.judge(known, None);
         if !asked.may_be_lifted() {
-            return Err(Refused {
+            return Err(RefusedQuestion {
                 verdict: asked,
                 credential: None,
             });
@@ -278,7 +278,7 @@ impl Generation {
         for (nth, (credential, place)) in judged.credential_uses().enumerate() {
             let lent = self.judge(known, Some(LendQuestion { credential, place }));
             if !lent.may_be_lifted() {
-                return Err(Refused {
+                return Err(RefusedQuestion {
                     verdict: lent,
                     credential: Some(nth),
                 });

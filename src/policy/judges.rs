@@ -38,7 +38,7 @@ gateway_names::faults! {
 }
 
 /// The case before the judges. A judge does not object to a part that is not known yet.
-pub struct Case<'a> {
+pub struct JudgeInput<'a> {
     /// The session.
     pub session: Option<&'a Session>,
     /// The caller of the connection.
@@ -74,62 +74,62 @@ impl<'a> Ruling<'a> {
     }
 }
 
-/// A proof that no judge objects. Only [`Case::hear`] makes it.
-pub struct Heard(());
+/// A proof that no judge objects. Only [`JudgeInput::hear`] makes it.
+pub struct NoObjection(());
 
-type Judge = fn(&Case<'_>) -> Option<Objection>;
+type Judge = fn(&JudgeInput<'_>) -> Option<Objection>;
 
 /// The judges. If several object, the first in this order is reported.
 const JUDGES: [Judge; 8] = [
     session, revoked, token, caller, policy, bindings, caveats, lend_list,
 ];
 
-impl Case<'_> {
+impl JudgeInput<'_> {
     /// Consults every judge.
     ///
     /// # Errors
     /// The first [`Objection`] in the order of the list.
-    pub fn hear(&self) -> Result<Heard, Objection> {
+    pub fn hear(&self) -> Result<NoObjection, Objection> {
         self.hear_by(0..JUDGES.len())
     }
 
     /// Consults the judges in some order, which makes no difference.
-    fn hear_by(&self, order: impl Iterator<Item = usize>) -> Result<Heard, Objection> {
+    fn hear_by(&self, order: impl Iterator<Item = usize>) -> Result<NoObjection, Objection> {
         let objections = order.filter_map(|seat| Some((seat, JUDGES[seat](self)?)));
         let first = objections.min_by_key(|(seat, _)| *seat);
-        first.map_or(Ok(Heard(())), |(_, objection)| Err(objection))
+        first.map_or(Ok(NoObjection(())), |(_, objection)| Err(objection))
     }
 }
 
-fn session(case: &Case<'_>) -> Option<Objection> {
+fn session(case: &JudgeInput<'_>) -> Option<Objection> {
     (case.session?.is_over()).then_some(Objection::SessionEnded)
 }
 
-fn revoked(case: &Case<'_>) -> Option<Objection> {
+fn revoked(case: &JudgeInput<'_>) -> Option<Objection> {
     (case.request?.is_revoked()).then_some(Objection::Revoked)
 }
 
-fn token(case: &Case<'_>) -> Option<Objection> {
+fn token(case: &JudgeInput<'_>) -> Option<Objection> {
     let denied = case.caller?.token.as_ref()?.holds().err()?;
     Some(Objection::TokenOver(denied))
 }
 
-fn caller(case: &Case<'_>) -> Option<Objection> {
+fn caller(case: &JudgeInput<'_>) -> Option<Objection> {
     (case.caller?.is_over()).then_some(Objection::CallerOver)
 }
 
-fn policy(case: &Case<'_>) -> Option<Objection> {
+fn policy(case: &JudgeInput<'_>) -> Option<Objection> {
     let ruling = case.ruling.as_ref()?;
     (ruling.policies.is_none()).then_some(Objection::Policy)
 }
 
-fn bindings(case: &Case<'_>) -> Option<Objection> {
+fn bindings(case: &JudgeInput<'_>) -> Option<Objection> {
     let ruling = case.ruling.as_ref()?;
     let is_bound = case.request?.is_bound_by(ruling.bindings?, ruling.fields);
     (!is_bound).then_some(Objection::Unbound)
 }
 
-fn caveats(case: &Case<'_>) -> Option<Objection> {
+fn caveats(case: &JudgeInput<'_>) -> Option<Objection> {
     let (token, ruling) = (case.caller?.token.as_ref()?, case.ruling.as_ref()?);
     // Without an allowing policy, a token that names policies allows nothing.
     let policies = ruling.policies.as_deref().unwrap_or_default();
@@ -137,7 +137,7 @@ fn caveats(case: &Case<'_>) -> Option<Objection> {
     Some(Objection::Caveat(allowed.err()?))
 }
 
-fn lend_list(case: &Case<'_>) -> Option<Objection> {
+fn lend_list(case: &JudgeInput<'_>) -> Option<Objection> {
     let (session, mut asked) = (case.session?, case.request?.credentials().iter());
     let unlent = asked.find(|name| !session.may_be_lent(name))?;
     Some(Objection::Unlent(unlent.clone()))
@@ -152,7 +152,7 @@ mod tests {
     use gateway_names::{ReasonCode, SessionId};
     use gateway_session::phantom::{Issue, PhantomKey};
     use gateway_session::{
-        Binding, Creation, Lifetime, Moment, Revocation, Revocations, SessionRequest,
+        Binding, Creation, Lifetime, Moment, Revocation, Revocations, SessionSpec,
     };
     use gateway_token::{TokenKey, inspect};
     use proptest::prelude::*;
@@ -163,7 +163,7 @@ mod tests {
 
     /// An event after the request was judged: any of these, in any order.
     #[derive(Debug, Clone, Copy)]
-    enum Came {
+    enum LateEvent {
         End,
         Revocation,
         TokenRevocation,
@@ -175,15 +175,15 @@ mod tests {
     }
 
     /// The events in the order in which a client is told of them.
-    const ALL: [(Came, ReasonCode); 8] = [
-        (Came::End, ReasonCode::SessionEnded),
-        (Came::Revocation, ReasonCode::CredentialRevoked),
-        (Came::TokenRevocation, ReasonCode::TokenCaveat),
-        (Came::Lapse, ReasonCode::CallerRefused),
-        (Came::Denial, ReasonCode::Revoked),
-        (Came::Removal, ReasonCode::CredentialRemoved),
-        (Came::Caveat, ReasonCode::TokenCaveat),
-        (Came::LendList, ReasonCode::SessionLend),
+    const ALL: [(LateEvent, ReasonCode); 8] = [
+        (LateEvent::End, ReasonCode::SessionEnded),
+        (LateEvent::Revocation, ReasonCode::CredentialRevoked),
+        (LateEvent::TokenRevocation, ReasonCode::TokenCaveat),
+        (LateEvent::Lapse, ReasonCode::CallerRefused),
+        (LateEvent::Denial, ReasonCode::Revoked),
+        (LateEvent::Removal, ReasonCode::CredentialRemoved),
+        (LateEvent::Caveat, ReasonCode::TokenCaveat),
+        (LateEvent::LendList, ReasonCode::SessionLend),
     ];
 
     fn token(is_narrow: bool, revoked: &Arc<RevokedTokens>) -> (HeldToken, String) {
@@ -213,7 +213,7 @@ mod tests {
         Creation {
             key: None,
             made: 0,
-            request: SessionRequest {
+            request: SessionSpec {
                 name: None,
                 user: None,
                 groups: Vec::new(),
@@ -234,8 +234,8 @@ mod tests {
     }
 
     /// Lets these events happen in this order; returns the objection of judges in another order.
-    fn answer(came: &[Came], order: &[usize]) -> Option<ReasonCode> {
-        let is = |one: Came| came.iter().any(|other| *other as u8 == one as u8);
+    fn answer(came: &[LateEvent], order: &[usize]) -> Option<ReasonCode> {
+        let is = |one: LateEvent| came.iter().any(|other| *other as u8 == one as u8);
         let revocation = Arc::new(Revocation::default());
         let mut kept = kept("/");
         kept.revocations = Revocations::from_iter([revocation.clone()]);
@@ -243,7 +243,7 @@ mod tests {
         let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
         let end = Lifetime::new(Moment::now(), Duration::from_secs(3600));
         let id = SessionId::new("s1").unwrap();
-        let lent = if is(Came::LendList) {
+        let lent = if is(LateEvent::LendList) {
             "other"
         } else {
             "github"
@@ -251,7 +251,7 @@ mod tests {
         let session = Session::new(id, Vec::new(), phantoms, Some(end));
         let session = session.with_creation(Some(lends(&[lent])));
         let revoked = Arc::<RevokedTokens>::default();
-        let (token, text) = token(is(Came::Caveat), &revoked);
+        let (token, text) = token(is(LateEvent::Caveat), &revoked);
         let caller = Caller {
             token: Some(Arc::new(token)),
             ..Caller::default()
@@ -261,19 +261,19 @@ mod tests {
         let gone = bindings("other");
         for one in came {
             match one {
-                Came::End => session.extend(Lifetime::new(Moment::now(), Duration::ZERO)),
-                Came::Revocation => drop(revocation.set(true)),
-                Came::TokenRevocation => {
+                LateEvent::End => session.extend(Lifetime::new(Moment::now(), Duration::ZERO)),
+                LateEvent::Revocation => drop(revocation.set(true)),
+                LateEvent::TokenRevocation => {
                     revoked.revoke(&BTreeSet::from([inspect(&text).unwrap().id]));
                 }
-                Came::Lapse => caller.end(),
-                Came::Denial => policies = None,
-                Came::Removal => bound = &gone,
+                LateEvent::Lapse => caller.end(),
+                LateEvent::Denial => policies = None,
+                LateEvent::Removal => bound = &gone,
                 // These held from the beginning.
-                Came::Caveat | Came::LendList => {}
+                LateEvent::Caveat | LateEvent::LendList => {}
             }
         }
-        let case = Case {
+        let case = JudgeInput {
             session: Some(&session),
             caller: Some(&caller),
             request: Some(&request),
@@ -300,7 +300,7 @@ mod tests {
             order in Just((0..ALL.len()).collect::<Vec<_>>()).prop_shuffle(),
         ) {
             let expected = came.first().map(|(_, reason)| *reason);
-            let mut events: Vec<Came> = came.iter().map(|(one, _)| *one).collect();
+            let mut events: Vec<LateEvent> = came.iter().map(|(one, _)| *one).collect();
             events.sort_by_key(|one| order[*one as usize]);
             prop_assert_eq!(answer(&events, &mix), expected);
         }

@@ -39,14 +39,14 @@ mod value;
 mod verdict;
 
 pub use applicable::KnownRules;
-pub use content::{ContentFact, Declared, Endpoint, FactName};
+pub use content::{ContentFact, Declared, FactName, ProtocolEndpoint};
 pub use explain::Explanation;
-pub use gather::{ContentBudget, Gathered, Ungathered};
+pub use gather::{ContentBudget, GatherFailure, Gathered};
 pub use generation::{Generation, HostScope, Policies};
 pub use judged::JudgedRequest;
-pub use judges::{Case, Objection, Ruling};
+pub use judges::{JudgeInput, Objection, Ruling};
 pub use operators::{Operation, Operators};
-pub use possible::Asker;
+pub use possible::Requester;
 pub use question::{Facts, OwnedFacts, Principal};
 
 pub use schema::schema_text;

@@ -5,13 +5,13 @@
 use cedar_policy::pst::{
     BinaryOp, Clause, EntityUID, Expr, Literal, PatternElem, Template, UnaryOp, Var,
 };
-use gateway_message::{Host, Shared, shared};
+use gateway_message::{Host, SuffixOwner, shared};
 use gateway_names::CredentialName;
 
 use super::content::Declared;
 use super::fact::{Fact, OF_PATH};
 use super::literal::literal_fault;
-use super::rule::{Rule, What, scope_entity};
+use super::rule::{Resources, Rule, scope_entity};
 use super::schema::{Action, Actions, host_fault};
 
 /// The findings about one policy.
@@ -114,7 +114,7 @@ impl Findings {
             self.wide_domain(entity, Sense::Grants);
         }
         let lends = rule.actions.holds(Action::Lend);
-        if rule.resource == What::Anything {
+        if rule.resource == Resources::Anything {
             if lends {
                 self.warn(
                     "this permit lends every credential",
@@ -202,11 +202,11 @@ impl Findings {
         }
         let help = "name the hosts, or the domain that is yours";
         match shared(&entity.eid) {
-            Some(Shared::Registry) => self.refuse(
+            Some(SuffixOwner::Registry) => self.refuse(
                 format!("`{}` covers domains that anyone can register", entity.eid),
                 help,
             ),
-            Some(Shared::Service) => self.warn(
+            Some(SuffixOwner::Service) => self.warn(
                 format!("anyone may have a name under `{}`", entity.eid),
                 help,
             ),
@@ -248,7 +248,7 @@ impl Findings {
             .split('.')
             .filter(|label| !label.is_empty())
             .count();
-        let registry = shared(tail.trim_start_matches('.')) == Some(Shared::Registry);
+        let registry = shared(tail.trim_start_matches('.')) == Some(SuffixOwner::Registry);
         if (labels < 2 || registry) && self.permits {
             self.refuse(
                 "this pattern matches domains that anyone can register",
@@ -335,7 +335,7 @@ impl Findings {
     // Without a declaration the fact is never read, and every request that reaches this policy is
     // denied.
     fn content(&mut self, rule: &Rule, declared: &Declared) {
-        let What::Host(host) = &rule.resource else {
+        let Resources::Host(host) = &rule.resource else {
             return;
         };
         let Ok(host) = Host::parse(host.as_bytes()) else {

@@ -179,8 +179,7 @@ impl Loading<'_> {
             let (source, at) = self.place(error.policy_id());
             from_diagnostic(source, at, error)
         });
-        let errors = once_a_place(errors.collect());
-        self.problems.extend(errors);
+        self.problems.extend(once_a_place(errors.collect()));
         let permits: BTreeMap<&str, bool> = self
             .rules
             .iter()

@@ -13,7 +13,7 @@ use gateway_message::{folded_parameters, in_lower_case, parameter_names};
 use http::header::{CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, HeaderName};
 
-use super::fault::Fault;
+use super::fault::FactFault;
 
 /// A query's pairs and names.
 #[derive(Default, Debug)]
@@ -30,12 +30,12 @@ impl Query {
     /// Reads a raw query.
     ///
     /// # Errors
-    /// [`Fault::TooManyPairs`].
-    pub fn of(raw: &str) -> Result<Self, Fault> {
+    /// [`FactFault::TooManyPairs`].
+    pub fn of(raw: &str) -> Result<Self, FactFault> {
         let mut readings = Self::default();
         let pieces: Vec<&str> = raw.split('&').filter(|piece| !piece.is_empty()).collect();
-        if pieces.len() > Fault::MAX_PAIRS {
-            return Err(Fault::TooManyPairs);
+        if pieces.len() > FactFault::MAX_PAIRS {
+            return Err(FactFault::TooManyPairs);
         }
         for piece in &pieces {
             readings.add(piece);
@@ -110,8 +110,8 @@ impl Fields {
     /// Reads the fields.
     ///
     /// # Errors
-    /// [`Fault::TooManyValues`].
-    pub fn of(fields: &HeaderMap) -> Result<Self, Fault> {
+    /// [`FactFault::TooManyValues`].
+    pub fn of(fields: &HeaderMap) -> Result<Self, FactFault> {
         let mut readings = Self::default();
         let mut values = 0;
         for (name, value) in fields {
@@ -120,8 +120,8 @@ impl Fields {
             let separators: &[char] = if name == COOKIE { &[',', ';'] } else { &[','] };
             for member in text.split(separators) {
                 values += 1;
-                if values > Fault::MAX_VALUES {
-                    return Err(Fault::TooManyValues);
+                if values > FactFault::MAX_VALUES {
+                    return Err(FactFault::TooManyValues);
                 }
                 readings
                     .any
@@ -155,9 +155,9 @@ impl Fields {
 /// Returns the media type in lower case, without parameters. Empty without a Content-Type.
 ///
 /// # Errors
-/// [`Fault::ContentTypeRepeated`]: RFC 9110 §8.3 allows one, and recipients disagree about which of
-/// several to use.
-pub(super) fn content_type(fields: &HeaderMap) -> Result<String, Fault> {
+/// [`FactFault::ContentTypeRepeated`]: RFC 9110 §8.3 allows one, and recipients disagree about
+/// which of several to use.
+pub(super) fn content_type(fields: &HeaderMap) -> Result<String, FactFault> {
     let mut all = fields.get_all(CONTENT_TYPE).iter();
     let Some(first) = all.next() else {
         return Ok(String::new());
@@ -165,7 +165,7 @@ pub(super) fn content_type(fields: &HeaderMap) -> Result<String, Fault> {
     let text = as_text(first.as_bytes());
     let essence = text.split(';').next().unwrap_or_default().trim();
     if all.next().is_some() || essence.contains(',') {
-        return Err(Fault::ContentTypeRepeated);
+        return Err(FactFault::ContentTypeRepeated);
     }
     Ok(essence.to_ascii_lowercase())
 }
@@ -255,7 +255,7 @@ mod tests {
         assert!(Query::of(&"a&".repeat(256)).is_ok());
         assert_eq!(
             Query::of(&"a&".repeat(257)).unwrap_err(),
-            Fault::TooManyPairs
+            FactFault::TooManyPairs
         );
     }
 
@@ -317,11 +317,11 @@ mod tests {
         );
         assert_eq!(
             of(&[b"text/plain", b"text/html"]),
-            Err(Fault::ContentTypeRepeated)
+            Err(FactFault::ContentTypeRepeated)
         );
         assert_eq!(
             of(&[b"text/plain, text/html"]),
-            Err(Fault::ContentTypeRepeated)
+            Err(FactFault::ContentTypeRepeated)
         );
     }
 

@@ -2,34 +2,34 @@
 
 use std::collections::BTreeSet;
 
-use gateway_message::route;
+use gateway_message::path_pattern;
 
-use super::fault::Fault;
+use super::fault::FactFault;
 
 /// Returns the path's segments. `/` has none, and a trailing slash adds none.
-pub(super) fn segments(path: &str) -> Result<impl Iterator<Item = &str>, Fault> {
+pub(super) fn segments(path: &str) -> Result<impl Iterator<Item = &str>, FactFault> {
     Ok(inner(path).split('/').take(depth(path)?))
 }
 
 /// Returns the path's segments with their positions, in any reading: with encoded slashes as
 /// separators, and without an extension, such as `.json`, by which some services choose a format.
-pub(super) fn any_segments(path: &str) -> Result<BTreeSet<String>, Fault> {
+pub(super) fn any_segments(path: &str) -> Result<BTreeSet<String>, FactFault> {
     let all = segments(path)?.enumerate();
     let both = |(place, whole): (usize, &str)| {
         let bare = whole.rsplit_once('.').map_or(whole, |(bare, _)| bare);
         [whole, bare].map(|one| format!("{place}:{one}"))
     };
-    let all = all.chain(route::segments(path).enumerate());
+    let all = all.chain(path_pattern::segments(path).enumerate());
     Ok(all.flat_map(both).collect())
 }
 
 /// Returns how many segments the path has.
-pub(super) fn depth(path: &str) -> Result<usize, Fault> {
+pub(super) fn depth(path: &str) -> Result<usize, FactFault> {
     let inner = inner(path);
     match memchr::memchr_iter(b'/', inner.as_bytes()).count() {
         0 if inner.is_empty() => Ok(0),
-        slashes if slashes < Fault::MAX_SEGMENTS => Ok(slashes + 1),
-        _ => Err(Fault::TooManySegments),
+        slashes if slashes < FactFault::MAX_SEGMENTS => Ok(slashes + 1),
+        _ => Err(FactFault::TooManySegments),
     }
 }
 
@@ -39,7 +39,7 @@ fn inner(path: &str) -> &str {
 }
 
 /// Returns every prefix of the path that ends with a whole segment, starting with `/`.
-pub(super) fn prefixes(path: &str) -> Result<Vec<&str>, Fault> {
+pub(super) fn prefixes(path: &str) -> Result<Vec<&str>, FactFault> {
     let mut all = vec!["/"];
     let mut end = 0;
     for segment in segments(path)? {
@@ -103,11 +103,11 @@ mod tests {
         assert!(prefixes(&"/a".repeat(64)).is_ok());
         assert_eq!(
             prefixes(&"/a".repeat(65)).unwrap_err(),
-            Fault::TooManySegments
+            FactFault::TooManySegments
         );
         assert_eq!(
             prefixes(&"/".repeat(8192)).unwrap_err(),
-            Fault::TooManySegments
+            FactFault::TooManySegments
         );
     }
 }

@@ -19,13 +19,13 @@ use gateway_session::{Binding, Session};
 use super::fact::Fact;
 use super::generation::{Generation, HostScope, METHODS, ask_cedar};
 use super::question::{Facts, LendQuestion, OwnedFacts, Principal};
-use super::reads::{Read, reads_of};
-use super::rule::{Rule, What, Who, open};
+use super::reads::{ExpressionReads, reads_of};
+use super::rule::{Principals, Resources, Rule, open};
 use super::rule_set::{Part, Question};
 
 /// The principal of future requests.
 #[derive(Clone, Debug)]
-pub struct Asker {
+pub struct Requester {
     /// The session.
     pub session: SessionId,
     /// The user behind its connection, if evidence names one.
@@ -34,7 +34,7 @@ pub struct Asker {
     pub groups: Arc<[Arc<str>]>,
 }
 
-impl Asker {
+impl Requester {
     /// Returns the principal of a session, its caller, if evidence shows one, and the session's
     /// groups in a generation.
     #[must_use]
@@ -59,17 +59,17 @@ impl Asker {
 
 impl Generation {
     /// Returns the users and groups that rules name, each as a principal in this session.
-    pub fn askers(&self, session: &SessionId) -> impl Iterator<Item = Asker> {
+    pub fn askers(&self, session: &SessionId) -> impl Iterator<Item = Requester> {
         let named: BTreeSet<_> = self
             .rules
             .iter()
             .map(|rule| match &rule.principal {
-                Who::Group(name) => (None, Some(name.as_str())),
-                Who::User(name) => (Some(name.as_str()), None),
+                Principals::Group(name) => (None, Some(name.as_str())),
+                Principals::User(name) => (Some(name.as_str()), None),
                 _ => (None, None),
             })
             .collect();
-        named.into_iter().map(|(user, group)| Asker {
+        named.into_iter().map(|(user, group)| Requester {
             session: session.clone(),
             user: user.and_then(User::new),
             groups: group.into_iter().map(Arc::from).collect(),
@@ -79,14 +79,14 @@ impl Generation {
     /// Returns the credentials that permits name for lending.
     pub fn lent_by_name(&self) -> BTreeSet<String> {
         let name = |rule: &Rule| match &rule.resource {
-            What::Credential(name) if rule.permits => Some(name.clone()),
+            Resources::Credential(name) if rule.permits => Some(name.clone()),
             _ => None,
         };
         self.rules.iter().filter_map(name).collect()
     }
 
     /// Returns the hosts that some request could reach. `None` if a permit is for every host.
-    pub fn reaches(&self, asker: &Asker) -> Option<Vec<HostScope>> {
+    pub fn reaches(&self, asker: &Requester) -> Option<Vec<HostScope>> {
         let mut scopes = self.hosts_of(asker.principal())?;
         scopes.retain(|scope| {
             let hosts = match scope {
@@ -102,7 +102,7 @@ impl Generation {
     }
 
     /// Whether some request to this origin could be permitted.
-    pub fn may_reach(&self, asker: &Asker, to: &Origin) -> bool {
+    pub fn may_reach(&self, asker: &Requester, to: &Origin) -> bool {
         let mut known = [&OF_ASKER[..], &OF_ORIGIN].concat();
         known.push(Fact::Host);
         let Authority { host, port } = to.authority.clone();
@@ -110,7 +110,7 @@ impl Generation {
     }
 
     /// Whether a request with this head could be permitted, whatever else it has.
-    pub fn may_permit(&self, asker: &Asker, head: &RequestHead) -> bool {
+    pub fn may_permit(&self, asker: &Requester, head: &RequestHead) -> bool {
         let Origin { scheme, authority } = &head.origin;
         let mut request = request(asker, *scheme, authority.host.clone(), authority.port);
         request.target = head.target.clone();
@@ -120,7 +120,7 @@ impl Generation {
     }
 
     /// Whether a credential could be lent to some request to this origin.
-    pub fn may_lend(&self, asker: &Asker, binding: &Binding, to: &OriginPattern) -> bool {
+    pub fn may_lend(&self, asker: &Requester, binding: &Binding, to: &OriginPattern) -> bool {
         let mut known = [&OF_ASKER[..], &OF_ORIGIN, &OF_LOAN].concat();
         let hosts = match &to.hosts {
             HostPattern::Exact(host) => {
@@ -144,7 +144,7 @@ impl Generation {
 
     fn may_ask_with(
         &self,
-        asker: &Asker,
+        asker: &Requester,
         scheme: Scheme,
         host: Host,
         port: u16,
@@ -164,7 +164,7 @@ impl Generation {
     fn examples(&self, domain: &str, with_itself: bool) -> Vec<Host> {
         let text = self.rules.iter().map(|rule| rule.judged.to_string());
         let scopes = self.rules.iter().map(|rule| match &rule.resource {
-            What::Host(name) | What::Domain(name) => format!("::\"{name}\""),
+            Resources::Host(name) | Resources::Domain(name) => format!("::\"{name}\""),
             _ => String::new(),
         });
         let below = format!(".{domain}");
@@ -200,7 +200,7 @@ impl Generation {
         let judged: Vec<_> = rules
             .into_iter()
             .map(|(nth, rest)| {
-                let mut read = Read::default();
+                let mut read = ExpressionReads::default();
                 rest.iter()
                     .for_each(|one| read.join(&reads_of(one).unwrap_or_default()));
                 let effect = if self.rules[nth].permits {
@@ -263,7 +263,7 @@ fn decided(expr: &Arc<Expr>, wanted: bool, known: &[Fact]) -> Option<Arc<Expr>> 
     }
 }
 
-fn request(asker: &Asker, scheme: Scheme, host: Host, port: u16) -> OwnedFacts {
+fn request(asker: &Requester, scheme: Scheme, host: Host, port: u16) -> OwnedFacts {
     let target = RequestTarget::parse(b"/", EncodedSlash::Keep).expect("`/` is a target");
     let mut facts = OwnedFacts::new(asker.session.clone(), scheme, host, target);
     facts.user.clone_from(&asker.user);

@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 
 use cedar_policy::pst::{BinaryOp, Expr, Literal, Var};
 
-use super::context::Reads;
+use super::context::FactSet;
 use super::fact::Fact;
 use super::fact_test::{FactTest, LOOKED_UP};
 use super::question::Input;
 
 /// The facts and entities that an expression reads.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Read {
+pub(super) struct ExpressionReads {
     /// The facts it reads from the context.
-    pub facts: Reads,
+    pub facts: FactSet,
     /// The tests that it makes of the path.
     pub paths: BTreeSet<FactTest>,
     /// Lists of tests, one for each condition joined by `&&`. If all tests of one list fail, the
@@ -86,12 +86,12 @@ impl Hierarchy {
 
 /// Why an expression cannot be analysed, and what to write instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct NotRead {
+pub(super) struct AnalysisFailure {
     pub reason: &'static str,
     pub help: &'static str,
 }
 
-impl Read {
+impl ExpressionReads {
     /// Adds the reads of another expression.
     pub fn join(&mut self, other: &Self) {
         self.facts.extend(&other.facts);
@@ -106,16 +106,16 @@ impl Read {
 /// Finds the facts and entities that an expression reads.
 ///
 /// # Errors
-/// [`NotRead`] if its text does not show them, and for `has` on a fact of the content.
-pub(super) fn reads_of(expr: &Expr) -> Result<Read, NotRead> {
-    let mut read = Read::default();
+/// [`AnalysisFailure`] if its text does not show them, and for `has` on a fact of the content.
+pub(super) fn reads_of(expr: &Expr) -> Result<ExpressionReads, AnalysisFailure> {
+    let mut read = ExpressionReads::default();
     follow(expr, &mut read)?;
     Ok(read)
 }
 
 // INVARIANT: a fact that this leaves out is never read, so the context may omit it. Expressions
 // that are not understood are refused.
-fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
+fn follow(expr: &Expr, read: &mut ExpressionReads) -> Result<(), AnalysisFailure> {
     if let Some(path) = path_of(expr) {
         return take(&path, read);
     }
@@ -217,7 +217,7 @@ pub(super) fn fact_tests(expr: &Expr) -> Option<(Fact, Vec<FactTest>)> {
     }
 }
 
-fn take(path: &[&str], read: &mut Read) -> Result<(), NotRead> {
+fn take(path: &[&str], read: &mut ExpressionReads) -> Result<(), AnalysisFailure> {
     match path {
         ["depth"] => drop(read.paths.insert(FactTest::Depth)),
         [name, ..] if Fact::named(name).any(|fact| fact.row().input == Input::Path) => {
@@ -274,19 +274,19 @@ fn is_entity(literal: &Literal, kind: &str) -> bool {
     matches!(literal, Literal::EntityUID(uid) if uid.ty.0.id.as_str() == kind)
 }
 
-const WHOLE_CONTEXT: NotRead = NotRead {
+const WHOLE_CONTEXT: AnalysisFailure = AnalysisFailure {
     reason: "the context is used as a whole",
     help: "name the attribute: `context.path`",
 };
-const WHOLE_CONTENT: NotRead = NotRead {
+const WHOLE_CONTENT: AnalysisFailure = AnalysisFailure {
     reason: "the content is used as a whole",
     help: "name the fact: `context.content.NAME`, `context.graphql.fields`",
 };
-const HAS_CONTENT: NotRead = NotRead {
+const HAS_CONTENT: AnalysisFailure = AnalysisFailure {
     reason: "`has` asks whether a fact of the content was read",
     help: "leave it out: a fact that is missing, doubled or of another type fails where it is read, and a policy that fails denies; with `has` a `forbid` would not apply",
 };
-const UNKNOWN: NotRead = NotRead {
+const UNKNOWN: AnalysisFailure = AnalysisFailure {
     reason: "this expression is not supported",
     help: "write it with the operators of docs/policy.md",
 };
@@ -296,11 +296,11 @@ mod tests {
     use super::*;
     use crate::fact::FACTS;
 
-    fn read(condition: &str) -> Result<Read, NotRead> {
+    fn read(condition: &str) -> Result<ExpressionReads, AnalysisFailure> {
         let text = format!("permit(principal, action, resource) when {{ {condition} }};");
         let policy: cedar_policy::Policy = text.parse().unwrap();
         let pst = policy.to_pst().unwrap();
-        let mut read = Read::default();
+        let mut read = ExpressionReads::default();
         for clause in pst.body().clauses() {
             let (cedar_policy::pst::Clause::When(one) | cedar_policy::pst::Clause::Unless(one)) =
                 clause;
@@ -348,12 +348,12 @@ mod tests {
     #[test]
     fn facts_of_the_content_are_read_by_name() {
         let read = read("context.content.amount > 5 && context.content.model like \"a*\"").unwrap();
-        assert_eq!(read.facts, Reads::from([Fact::Content]));
+        assert_eq!(read.facts, FactSet::from([Fact::Content]));
         assert_eq!(Vec::from_iter(read.content), ["amount", "model"]);
         let read = super::tests::read("context.graphql.fields.contains(\"query.a\")").unwrap();
         assert_eq!(
             read.facts,
-            Reads::from([Fact::Content, Fact::GraphqlFields])
+            FactSet::from([Fact::Content, Fact::GraphqlFields])
         );
         assert_eq!(Vec::from_iter(read.content), ["graphql.fields"]);
     }

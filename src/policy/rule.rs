@@ -11,7 +11,7 @@ use cedar_policy::{
 use gateway_names::PolicyId;
 
 use super::fact::Fact;
-use super::reads::{NotRead, Read};
+use super::reads::{AnalysisFailure, ExpressionReads};
 use super::schema::{Actions, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER};
 use super::split::Conditions;
 
@@ -22,31 +22,31 @@ pub(super) struct Rule {
     pub permits: bool,
     /// The actions that the scope can match, limited to those its resource's type allows.
     pub actions: Actions,
-    pub principal: Who,
-    pub resource: What,
+    pub principal: Principals,
+    pub resource: Resources,
     /// The facts and entities that the conditions read.
-    pub reads: Read,
+    pub reads: ExpressionReads,
     /// Whether there are any conditions besides the scope.
     pub conditional: bool,
     /// The conditions, with an open scope since the index has matched it. Named by the policy's
     /// number.
     pub judged: Policy,
     /// If the policy reads content, or asks about it: its conditions on the head, as a permit.
-    pub guard: Option<Guard>,
+    pub guard: Option<HeadGuard>,
     /// The question to the person who may lift it.
     pub question: Option<Arc<str>>,
 }
 
 /// The part of a policy that can be judged before content is read.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(super) struct HeadGuard {
     pub judged: Policy,
-    pub reads: Read,
+    pub reads: ExpressionReads,
 }
 
 /// The principals that a scope matches.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Who {
+pub(super) enum Principals {
     Anyone,
     Session(String),
     Group(String),
@@ -57,26 +57,26 @@ pub(super) enum Who {
 
 /// The resources that a scope matches.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum What {
+pub(super) enum Resources {
     Anything,
     Host(String),
     Domain(String),
     Credential(String),
     /// Matches no resource.
-    Nothing,
+    None,
 }
 
 impl Rule {
     /// Splits a policy. `number` is its position among all policies.
     ///
     /// # Errors
-    /// [`NotRead`] if its conditions cannot be analysed.
+    /// [`AnalysisFailure`] if its conditions cannot be analysed.
     pub fn new(
         number: usize,
         id: PolicyId,
         cedar: &Policy,
         body: &pst::Template,
-    ) -> Result<Self, NotRead> {
+    ) -> Result<Self, AnalysisFailure> {
         let mut conditions = Conditions::of(body.clauses())?;
         let (resource, typed) = what(&cedar.resource_constraint());
         let question = cedar.annotation("ask").map(Arc::from);
@@ -84,7 +84,7 @@ impl Rule {
             // An answer is for this content alone.
             conditions.reads.facts.insert(Fact::Content);
         }
-        let guard = (question.is_some() || !conditions.content.is_empty()).then(|| Guard {
+        let guard = (question.is_some() || !conditions.content.is_empty()).then(|| HeadGuard {
             judged: open(number, pst::Effect::Permit, conditions.guard()),
             reads: conditions.head_reads.clone(),
         });
@@ -115,12 +115,12 @@ impl Rule {
             Some((kind.1, id(one)))
         });
         let principal = match &self.principal {
-            Who::Session(id) => Some(("session", id.clone())),
-            Who::Group(id) => Some(("group", id.clone())),
+            Principals::Session(id) => Some(("session", id.clone())),
+            Principals::Group(id) => Some(("group", id.clone())),
             _ => None,
         };
         let resource = match &self.resource {
-            What::Credential(id) => Some(("credential", id.clone())),
+            Resources::Credential(id) => Some(("credential", id.clone())),
             _ => None,
         };
         inside.chain(principal).chain(resource).collect()
@@ -165,36 +165,36 @@ fn actions(constraint: &ActionConstraint) -> Actions {
     }
 }
 
-fn who(constraint: &PrincipalConstraint) -> Who {
+fn who(constraint: &PrincipalConstraint) -> Principals {
     match constraint {
-        PrincipalConstraint::Any => Who::Anyone,
-        PrincipalConstraint::Is(kind) if *kind == *SESSION => Who::Anyone,
-        PrincipalConstraint::Eq(one) if *one.type_name() == *SESSION => Who::Session(id(one)),
+        PrincipalConstraint::Any => Principals::Anyone,
+        PrincipalConstraint::Is(kind) if *kind == *SESSION => Principals::Anyone,
+        PrincipalConstraint::Eq(it) if *it.type_name() == *SESSION => Principals::Session(id(it)),
         PrincipalConstraint::In(one) => who_in(one),
         PrincipalConstraint::IsIn(kind, one) if *kind == *SESSION => who_in(one),
-        _ => Who::Nobody,
+        _ => Principals::Nobody,
     }
 }
 
 // `in` is reflexive: a session is in itself. It is also in its caller's user.
-fn who_in(one: &EntityUid) -> Who {
+fn who_in(one: &EntityUid) -> Principals {
     if *one.type_name() == *SESSION {
-        Who::Session(id(one))
+        Principals::Session(id(one))
     } else if *one.type_name() == *GROUP {
-        Who::Group(id(one))
+        Principals::Group(id(one))
     } else if *one.type_name() == *USER {
-        Who::User(id(one))
+        Principals::User(id(one))
     } else {
-        Who::Nobody
+        Principals::Nobody
     }
 }
 
 /// Returns the resources that the scope matches, and the actions that can apply to them.
-fn what(constraint: &ResourceConstraint) -> (What, Actions) {
+fn what(constraint: &ResourceConstraint) -> (Resources, Actions) {
     match constraint {
-        ResourceConstraint::Any => (What::Anything, Actions::ALL),
-        ResourceConstraint::Is(kind) => (What::Anything, actions_on(kind)),
-        ResourceConstraint::Eq(one) if *one.type_name() == *DOMAIN => (What::Nothing, Actions::ALL),
+        ResourceConstraint::Any => (Resources::Anything, Actions::ALL),
+        ResourceConstraint::Is(kind) => (Resources::Anything, actions_on(kind)),
+        ResourceConstraint::Eq(it) if *it.type_name() == *DOMAIN => (Resources::None, Actions::ALL),
         ResourceConstraint::Eq(one) | ResourceConstraint::In(one) => what_in(one),
         ResourceConstraint::IsIn(kind, one) => {
             let (what, actions) = what_in(one);
@@ -203,16 +203,16 @@ fn what(constraint: &ResourceConstraint) -> (What, Actions) {
     }
 }
 
-fn what_in(one: &EntityUid) -> (What, Actions) {
+fn what_in(one: &EntityUid) -> (Resources, Actions) {
     let kind = one.type_name();
     if *kind == *HOST {
-        (What::Host(id(one)), Actions::ANY)
+        (Resources::Host(id(one)), Actions::ANY)
     } else if *kind == *DOMAIN {
-        (What::Domain(id(one)), Actions::ANY)
+        (Resources::Domain(id(one)), Actions::ANY)
     } else if *kind == *CREDENTIAL {
-        (What::Credential(id(one)), actions_on(kind))
+        (Resources::Credential(id(one)), actions_on(kind))
     } else {
-        (What::Nothing, Actions::ALL)
+        (Resources::None, Actions::ALL)
     }
 }
 
@@ -255,31 +255,31 @@ mod tests {
         let rule = |scope: &str| rule(&format!("permit({scope});"));
         assert_eq!(
             rule("principal is Gateway::Session, action, resource").principal,
-            Who::Anyone
+            Principals::Anyone
         );
         assert_eq!(
             rule("principal is Gateway::Group, action, resource").principal,
-            Who::Nobody
+            Principals::Nobody
         );
         assert_eq!(
             rule(r#"principal == Gateway::Group::"g", action, resource"#).principal,
-            Who::Nobody
+            Principals::Nobody
         );
         assert_eq!(
             rule(r#"principal in Gateway::Group::"g", action, resource"#).principal,
-            Who::Group("g".into())
+            Principals::Group("g".into())
         );
         assert_eq!(
             rule(r#"principal in Gateway::User::"u", action, resource"#).principal,
-            Who::User("u".into())
+            Principals::User("u".into())
         );
         assert_eq!(
             rule(r#"principal == Gateway::User::"u", action, resource"#).principal,
-            Who::Nobody
+            Principals::Nobody
         );
         assert_eq!(
             rule(r#"principal, action, resource == Gateway::Domain::"a.b""#).resource,
-            What::Nothing
+            Resources::None
         );
         assert_eq!(
             rule("principal, action, resource is Gateway::Host").actions,

@@ -11,12 +11,12 @@ use gateway_names::CredentialName;
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::context::Reads;
-use super::fact::{Reader, Scope};
+use super::context::FactSet;
+use super::fact::{FactReader, Scope};
 use super::fact_test::{FactTest, FactTests};
-use super::index::Target;
+use super::index::Resource;
 use super::question::{Facts, Input, LendQuestion};
-use super::reads::{Hierarchy, Read};
+use super::reads::{ExpressionReads, Hierarchy};
 use super::rule::Rule;
 use super::schema::{ACTION, Action, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER, domains, uid};
 use super::verdict::Verdict;
@@ -32,7 +32,7 @@ pub(super) struct RuleSet {
     /// All rules of the set.
     pub whole: Part,
     /// The part that can be judged before content is read. `None` if no rule reads content.
-    pub head: Option<Head>,
+    pub head: Option<HeadRules>,
     /// The rules that no person can lift. `None` if there are no others.
     pub firm: Option<Part>,
     /// The verdict of rules without conditions, which is the same for every request.
@@ -45,7 +45,7 @@ pub(super) struct RuleSet {
 
 /// The rules of a set, as judged before content is read.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct HeadRules {
     /// The rules that read no content.
     pub firm: Part,
     /// The head conditions of the rules that read content, each as a permit.
@@ -56,10 +56,10 @@ pub(super) struct Head {
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub set: PolicySet,
-    pub reads: Reads,
+    pub reads: FactSet,
     /// The tests that they make of the path.
     pub paths: FactTests,
-    needs: Needs,
+    needs: NeededTests,
     /// The entities whose ancestors a condition asks about.
     pub hierarchy: Hierarchy,
     /// Whether a condition may tell sessions of the same groups apart.
@@ -70,7 +70,7 @@ pub(super) struct Part {
 
 /// The tests that policies need to hold, so that Cedar need not evaluate policies whose tests fail.
 #[derive(Debug, Default)]
-struct Needs {
+struct NeededTests {
     tests: FactTests,
     /// The policies that need one of a list of tests, by the number of each test.
     needing: Vec<Vec<PolicyId>>,
@@ -82,7 +82,7 @@ impl RuleSet {
     fn new(number: u64, numbers: &[u32], all: &[Rule]) -> Self {
         let rules = || numbers.iter().map(|nth| &all[*nth as usize]);
         let whole = Part::of(rules().map(|rule| (&rule.judged, &rule.reads)));
-        let head = rules().any(Rule::reads_content).then(|| Head {
+        let head = rules().any(Rule::reads_content).then(|| HeadRules {
             firm: Part::of(
                 rules()
                     .filter(|rule| !rule.reads_content())
@@ -119,10 +119,10 @@ impl RuleSet {
 }
 
 impl Part {
-    pub fn of<'a>(policies: impl Iterator<Item = (&'a Policy, &'a Read)>) -> Self {
+    pub fn of<'a>(policies: impl Iterator<Item = (&'a Policy, &'a ExpressionReads)>) -> Self {
         let mut part = Self::default();
         let policies: Vec<_> = policies.collect();
-        part.needs = Needs::of(&policies);
+        part.needs = NeededTests::of(&policies);
         for (policy, read) in policies {
             part.reads.extend(&read.facts);
             for test in &read.paths {
@@ -140,14 +140,14 @@ impl Part {
 
 impl Part {
     /// Returns the policies that the request does not rule out. The others neither hold nor fail.
-    pub fn left(&self, reader: &Reader<'_>) -> Cow<'_, PolicySet> {
+    pub fn left(&self, reader: &FactReader<'_>) -> Cow<'_, PolicySet> {
         self.narrowed(reader)
             .map_or(Cow::Borrowed(&self.set), Cow::Owned)
     }
 
     /// `None` if it is not worthwhile, or not known.
-    fn narrowed(&self, reader: &Reader<'_>) -> Option<PolicySet> {
-        let Needs {
+    fn narrowed(&self, reader: &FactReader<'_>) -> Option<PolicySet> {
+        let NeededTests {
             tests,
             needing,
             free,
@@ -166,8 +166,8 @@ impl Part {
     }
 }
 
-impl Needs {
-    fn of(policies: &[(&Policy, &Read)]) -> Self {
+impl NeededTests {
+    fn of(policies: &[(&Policy, &ExpressionReads)]) -> Self {
         // Of a policy's lists of tests, the rarest rules out the most requests.
         let mut often: BTreeMap<&FactTest, usize> = BTreeMap::new();
         for test in policies.iter().flat_map(|(_, read)| &read.needs).flatten() {
@@ -199,13 +199,13 @@ impl Needs {
 /// rules in its sets.
 #[derive(Debug)]
 pub(super) struct RuleSets {
-    kept: Mutex<Kept>,
+    kept: Mutex<CachedSets>,
     /// How many sets were made.
     made: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedSets {
     sets: LruCache<Box<[u32]>, Arc<RuleSet>, RandomState>,
     weight: usize,
 }
@@ -214,7 +214,7 @@ impl RuleSets {
     /// Creates an empty cache.
     pub fn new() -> Self {
         Self {
-            kept: Mutex::new(Kept {
+            kept: Mutex::new(CachedSets {
                 sets: LruCache::unbounded_with_hasher(RandomState::default()),
                 weight: 0,
             }),
@@ -234,12 +234,12 @@ impl RuleSets {
         set
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, CachedSets> {
         self.kept.lock()
     }
 }
 
-impl Kept {
+impl CachedSets {
     fn keep(&mut self, set: Arc<RuleSet>) {
         self.weight += weight(&set);
         if let Some(replaced) = self.sets.put(set.rules.as_slice().into(), set) {
@@ -288,9 +288,9 @@ impl<'a> Question<'a> {
     }
 
     /// Returns the resource, for the index.
-    pub fn target(&self) -> Target<'a> {
-        self.lend.map_or(Target::Host(self.facts.host), |lend| {
-            Target::Credential(lend.credential.as_str())
+    pub fn target(&self) -> Resource<'a> {
+        self.lend.map_or(Resource::Host(self.facts.host), |lend| {
+            Resource::Credential(lend.credential.as_str())
         })
     }
 
@@ -411,13 +411,14 @@ mod tests {
             request.target = target("/o/r7/x?page=7");
             request.fields.insert("x-role", "r7".parse().unwrap());
             let facts = request.facts();
-            let all =
-                generation
-                    .index
-                    .matching(facts.principal(), Action::Get, Target::Host(facts.host));
+            let all = generation.index.matching(
+                facts.principal(),
+                Action::Get,
+                Resource::Host(facts.host),
+            );
             let set = generation.sets.get(&all, &generation.rules);
             assert_eq!(generation.ask(&facts).policies.len(), 1);
-            let reader = Reader::new(&facts, None);
+            let reader = FactReader::new(&facts, None);
             let mut held = set.whole.needs.tests.held(&reader).unwrap();
             held.dedup();
             (set.whole.left(&reader).num_of_policies(), held.len())

@@ -9,7 +9,7 @@ use gateway_message::Host;
 use serde_json::{Map, Value, json};
 
 use super::content::Declared;
-use super::fact::{FACTS, Kind, Row, Scope};
+use super::fact::{CedarType, FACTS, FactRow, Scope};
 
 /// Returns the schema for policies that may read the declared facts of content.
 pub(super) fn schema(declared: &Declared) -> Schema {
@@ -80,7 +80,7 @@ fn document(declared: &Declared) -> Value {
 }
 
 /// Returns the type of a context with some of the facts.
-fn record(declared: &Declared, has: impl Fn(&Row) -> bool) -> Value {
+fn record(declared: &Declared, has: impl Fn(&FactRow) -> bool) -> Value {
     let mut attributes = Map::new();
     for row in FACTS.iter().filter(|row| has(row)) {
         let kind = type_of(row.kind, declared);
@@ -97,16 +97,16 @@ fn record(declared: &Declared, has: impl Fn(&Row) -> bool) -> Value {
     json!({ "type": "Record", "attributes": attributes })
 }
 
-fn type_of(kind: Kind, declared: &Declared) -> Value {
+fn type_of(kind: CedarType, declared: &Declared) -> Value {
     let named = |name: &str| json!({ "type": "EntityOrCommon", "name": name });
     match kind {
-        Kind::String => named("String"),
-        Kind::Strings => json!({ "type": "Set", "element": named("String") }),
-        Kind::Long => named("Long"),
-        Kind::Bool => named("Bool"),
-        Kind::Datetime => named("datetime"),
-        Kind::Host => named("Host"),
-        Kind::Content => {
+        CedarType::String => named("String"),
+        CedarType::Strings => json!({ "type": "Set", "element": named("String") }),
+        CedarType::Long => named("Long"),
+        CedarType::Bool => named("Bool"),
+        CedarType::Datetime => named("datetime"),
+        CedarType::Host => named("Host"),
+        CedarType::Content => {
             let facts = declared.types().into_iter();
             let facts = facts.map(|(name, kind)| (name.to_owned(), type_of(kind.into(), declared)));
             json!({ "type": "Record", "attributes": facts.collect::<Map<_, _>>() })
@@ -301,13 +301,13 @@ mod tests {
             let mut text = String::from("| attribute | type | what it is |\n|---|---|---|\n");
             for row in FACTS.iter().filter(|row| scopes.contains(&row.scope)) {
                 let kind = match row.kind {
-                    Kind::Strings => "Set",
-                    Kind::Datetime => "datetime",
-                    Kind::Content => "Record",
-                    Kind::String => "String",
-                    Kind::Long => "Long",
-                    Kind::Bool => "Bool",
-                    Kind::Host => "Host",
+                    CedarType::Strings => "Set",
+                    CedarType::Datetime => "datetime",
+                    CedarType::Content => "Record",
+                    CedarType::String => "String",
+                    CedarType::Long => "Long",
+                    CedarType::Bool => "Bool",
+                    CedarType::Host => "Host",
                 };
                 text.push_str(&format!("| `{}` | {kind} | {} |\n", row.name, row.about));
             }

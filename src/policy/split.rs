@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cedar_policy::pst::{BinaryOp, Clause, Expr, UnaryOp, Var};
 
 use super::fact_test::FactTest;
-use super::reads::{NotRead, Read, fact_tests, path_of, reads_of};
+use super::reads::{AnalysisFailure, ExpressionReads, fact_tests, path_of, reads_of};
 
 /// The conditions of a policy, joined by `&&` in this order.
 ///
@@ -15,17 +15,17 @@ use super::reads::{NotRead, Read, fact_tests, path_of, reads_of};
 pub(super) struct Conditions {
     pub head: Vec<Arc<Expr>>,
     pub content: Vec<Arc<Expr>>,
-    pub reads: Read,
+    pub reads: ExpressionReads,
     /// The facts and entities that the conditions on the head read.
-    pub head_reads: Read,
+    pub head_reads: ExpressionReads,
 }
 
 impl Conditions {
     /// Splits clauses.
     ///
     /// # Errors
-    /// [`NotRead`] if a clause reads the context in a way that cannot be analysed.
-    pub fn of(clauses: &[Clause]) -> Result<Self, NotRead> {
+    /// [`AnalysisFailure`] if a clause reads the context in a way that cannot be analysed.
+    pub fn of(clauses: &[Clause]) -> Result<Self, AnalysisFailure> {
         let mut all = Vec::new();
         for clause in clauses {
             match clause {
@@ -36,8 +36,8 @@ impl Conditions {
         let mut parts = Self {
             head: Vec::new(),
             content: Vec::new(),
-            reads: Read::default(),
-            head_reads: Read::default(),
+            reads: ExpressionReads::default(),
+            head_reads: ExpressionReads::default(),
         };
         for one in all {
             let read = reads_of(&one)?;

@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use super::explain::Explanation;
 use super::gather::Gathered;
 use super::generation::{Generation, Policies};
-use super::judged::{JudgedRequest, Refused};
-use super::judges::{Case, Heard, Objection, Ruling};
+use super::judged::{JudgedRequest, RefusedQuestion};
+use super::judges::{JudgeInput, NoObjection, Objection, Ruling};
 use super::verdict::{Ask, Verdict};
 
 /// Permission to lend one credential to one request, in one place, at one origin. It cannot be
@@ -51,7 +51,7 @@ pub enum Decision {
 pub struct Authorized {
     request: Box<Request>,
     allowed: Box<Allowed>,
-    _heard: Heard,
+    _heard: NoObjection,
 }
 
 /// A request that a judge other than policy refuses.
@@ -125,7 +125,7 @@ impl Policies {
         let verdict = refused.map_or_else(|| generation.judge_request(&judged, fields), Err);
         let facts_read = generation.facts_read(&judged, fields, verdict.as_ref().err());
         let hear = |ruling| {
-            let case = Case {
+            let case = JudgeInput {
                 session: Some(judged.session()),
                 caller: request.connection.caller.as_deref(),
                 request: Some(&judged),
@@ -147,7 +147,7 @@ impl Policies {
                 let denied = denied(&generation, &judged, request, (refused, facts_read));
                 return Decision::Deny(Box::new(denied));
             }
-            (_, Ok(verdict) | Err(Refused { verdict, .. })) => verdict,
+            (_, Ok(verdict) | Err(RefusedQuestion { verdict, .. })) => verdict,
         };
         judged.keep_fields(&generation, fields);
         if heard.is_ok() && latest.number() > generation.number() {
@@ -203,10 +203,10 @@ fn denied(
     generation: &Generation,
     judged: &JudgedRequest,
     request: Box<Request>,
-    (refused, facts_read): (Refused, Vec<String>),
+    (refused, facts_read): (RefusedQuestion, Vec<String>),
 ) -> Denied {
     let fields = &request.head.fields;
-    let Refused {
+    let RefusedQuestion {
         verdict,
         credential,
     } = refused;

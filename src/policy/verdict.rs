@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gateway_names::{PolicyId, ReasonCode};
 
-use super::fault::Fault;
+use super::fault::FactFault;
 
 /// The answer to one question.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub enum Outcome {
     /// A policy failed to evaluate. Cedar would skip it, and skipping a forbid would allow.
     PolicyError,
     /// The request cannot be represented for a policy that reads it.
-    Unjudged(Fault),
+    Unjudged(FactFault),
 }
 
 impl Verdict {

@@ -8,7 +8,7 @@ use bytes::{Buf as _, Bytes};
 use gateway_audit::{Length, Outcome, Trail};
 use gateway_body::{DecodeBody, DecodeFault};
 use gateway_credential::{Guessed, ScrubBody, ScrubFault};
-use gateway_message::{Part, fields};
+use gateway_message::{RangePart, fields};
 use gateway_names::ReasonCode;
 use gateway_origin::OriginBody;
 use http_body::{Body, Frame, SizeHint};
@@ -18,7 +18,7 @@ use super::guard::{Abort, ExchangeGuard};
 gateway_names::faults! {
     /// Why a response's content ended early.
     #[derive(Debug, thiserror::Error)]
-    pub enum Broken {
+    pub enum Cutoff {
         /// The origin's connection failed, or did not carry valid HTTP.
         Origin(#[source] hyper::Error) = BadResponse "the origin's content broke off",
         /// The origin's content coding is malformed.
@@ -34,9 +34,9 @@ gateway_names::faults! {
 pub struct AnswerBody {
     source: AnswerSource,
     /// The part of the content that the client asked for; all of it if `None`.
-    part: Option<Part>,
+    part: Option<RangePart>,
     /// An error that the client gets once it has the content before it.
-    broken: Option<Box<Broken>>,
+    broken: Option<Box<Cutoff>>,
     /// What to settle when the content ends; `None` for the gateway's own responses.
     end: Option<AnswerEnd>,
 }
@@ -101,7 +101,7 @@ impl AnswerBody {
     }
 
     /// Limits the content to this part.
-    pub(super) fn within(mut self, part: Option<Part>) -> Self {
+    pub(super) fn within(mut self, part: Option<RangePart>) -> Self {
         self.part = part;
         self
     }
@@ -147,7 +147,7 @@ impl AnswerBody {
     }
 
     /// Polls the source for bytes of the part that the client asked for.
-    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cutoff>>> {
         loop {
             if self.part.is_some_and(|part| part.length == 0) {
                 return Poll::Ready(None);
@@ -175,12 +175,12 @@ impl AnswerBody {
 
     /// Polls the source. If it breaks off, the client gets the content before the error first:
     /// hyper writes nothing more after an error.
-    fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cutoff>>> {
         if let Some(broken) = self.broken.take() {
             return Poll::Ready(Some(Err(*broken)));
         }
         match ready!(self.poll_part(cx)) {
-            Some(Err(broken @ Broken::Origin(_))) => {
+            Some(Err(broken @ Cutoff::Origin(_))) => {
                 self.broken = Some(Box::new(broken));
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -189,7 +189,7 @@ impl AnswerBody {
         }
     }
 
-    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cutoff>>> {
         match &mut self.source {
             AnswerSource::Own(content) => {
                 Poll::Ready(content.take().map(|content| Ok(Frame::data(content))))
@@ -197,12 +197,12 @@ impl AnswerBody {
             AnswerSource::Switched => Poll::Ready(None),
             AnswerSource::Origin(body) => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
-                Poll::Ready(frame.map(|frame| frame.map_err(Broken::Origin)))
+                Poll::Ready(frame.map(|frame| frame.map_err(Cutoff::Origin)))
             }
             AnswerSource::Scrubbed(body) => {
                 let frame = ready!(Pin::new(body.as_mut()).poll_frame(cx));
                 Poll::Ready(
-                    frame.map(|frame| frame.map_err(|fault| scrub_fault(fault, Broken::Origin))),
+                    frame.map(|frame| frame.map_err(|fault| scrub_fault(fault, Cutoff::Origin))),
                 )
             }
             AnswerSource::Decoded(body) => {
@@ -215,28 +215,28 @@ impl AnswerBody {
     }
 }
 
-fn scrub_fault<E>(fault: ScrubFault<E>, broken: impl FnOnce(E) -> Broken) -> Broken {
+fn scrub_fault<E>(fault: ScrubFault<E>, broken: impl FnOnce(E) -> Cutoff) -> Cutoff {
     match fault {
         ScrubFault::Body(fault) => broken(fault),
-        ScrubFault::Guessed(guessed) => Broken::Guessed(guessed),
+        ScrubFault::Guessed(guessed) => Cutoff::Guessed(guessed),
     }
 }
 
-fn decode_fault(fault: DecodeFault<hyper::Error>) -> Broken {
+fn decode_fault(fault: DecodeFault<hyper::Error>) -> Cutoff {
     match fault {
-        DecodeFault::Body(error) => Broken::Origin(error),
-        DecodeFault::Coding(_) => Broken::Coding,
+        DecodeFault::Body(error) => Cutoff::Origin(error),
+        DecodeFault::Coding(_) => Cutoff::Coding,
     }
 }
 
 impl Body for AnswerBody {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = Cutoff;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Cutoff>>> {
         let this = &mut *self;
         let polled = match this.poll_flushed(cx) {
             Poll::Ready(frame) => Poll::Ready(frame),
@@ -244,7 +244,7 @@ impl Body for AnswerBody {
                 Some(end) => end
                     .guard
                     .poll_aborted(cx)
-                    .map(|why| Some(Err(Broken::Aborted(why)))),
+                    .map(|why| Some(Err(Cutoff::Aborted(why)))),
                 None => Poll::Pending,
             },
         };
@@ -252,12 +252,12 @@ impl Body for AnswerBody {
         let Some(end) = &mut this.end else {
             return Poll::Ready(frame);
         };
-        if let (Some(Ok(_) | Err(Broken::Origin(_))), Some(why)) =
+        if let (Some(Ok(_) | Err(Cutoff::Origin(_))), Some(why)) =
             (&frame, end.guard.abort_reason())
         {
             // A stream that always has more data never waits for the abort, so it is checked here
             // too. And a revocation ends the connection to the origin, which may be noticed first.
-            frame = Some(Err(Broken::Aborted(why)));
+            frame = Some(Err(Cutoff::Aborted(why)));
         }
         match &mut frame {
             None => end.ended = Some((end.whole(), None)),

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use gateway_credential::KeptCredentials;
-use gateway_credential::login::{AskedTokens, Login, Tokens, UnmappedToken};
+use gateway_credential::login::{Login, OAuthRequest, Tokens, UnmappedToken};
 use gateway_message::RequestHead;
 use gateway_names::{CredentialName, SessionId};
 use gateway_session::Session;
@@ -19,7 +19,7 @@ pub trait Captures: Send + Sync {
     fn capture<'a>(
         &'a self,
         session: &'a Arc<Session>,
-        asked: &'a AskedTokens,
+        asked: &'a OAuthRequest,
         tokens: Tokens,
     ) -> CaptureFuture<'a, Result<Login, UnmappedToken>>;
 

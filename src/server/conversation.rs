@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 
-use gateway_intercept::paced::{Flooded, Paced};
-use gateway_intercept::strict::{Strict, ViolationHandle};
+use gateway_intercept::paced::{FloodFlag, PacedStream};
+use gateway_intercept::strict::{StrictStream, ViolationHandle};
 use gateway_intercept::{
     ClientVerifier, ConnectionContext, Entry, Presented, PresentedDenied, Rejected, SessionCa,
 };
@@ -88,7 +88,7 @@ impl Conversation {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let strict = Strict::new(Lingering::new(io));
+        let strict = StrictStream::new(Lingering::new(io));
         let guard = self.guard.clone();
         guard.watch_heads(strict.violations());
         self.violations = Some(strict.violations());
@@ -228,15 +228,15 @@ pub(super) async fn serve_http2<IO, S>(
     http2: &http2::Builder<TokioExecutor>,
     service: S,
     guard: &ConnectionGuard,
-) -> Flooded
+) -> FloodFlag
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<AnswerBody>>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     S::Future: Send + 'static,
 {
-    let flooded = Flooded::default();
-    let io = TokioIo::new(Paced::new(io, flooded.clone()));
+    let flooded = FloodFlag::default();
+    let io = TokioIo::new(PacedStream::new(io, flooded.clone()));
     let mut serving = pin!(http2.serve_connection(io, service));
     loop {
         tokio::select! {

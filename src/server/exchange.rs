@@ -11,7 +11,7 @@ use gateway_intercept::{
 };
 use gateway_message::{Authority, Origin};
 use gateway_origin::{self as origin, Channel, Forwarded, OriginBody};
-use gateway_policy::{Asker, Authorized, Case, Decision, Gathered, Ungathered};
+use gateway_policy::{Authorized, Decision, GatherFailure, Gathered, JudgeInput, Requester};
 use gateway_session::Identified;
 use http::{HeaderName, Response, StatusCode};
 use hyper::body::Incoming;
@@ -119,7 +119,7 @@ impl Exchange {
         let session = self.worker.shared.sessions.get(&connection.session)?;
         let policies = self.snapshot.policies.generation();
         let host = &to.authority.host;
-        let asker = Asker::of(&session, connection.caller.as_deref(), policies.number());
+        let asker = Requester::of(&session, connection.caller.as_deref(), policies.number());
         let is_reached = policies.may_resolve(asker.principal(), host);
         let is_own = host.as_str() == GATEWAY_NAME;
         (!is_reached && !is_own).then(|| Refusal::Unreachable {
@@ -141,7 +141,7 @@ impl Exchange {
             self.guard.is_of(caller);
         }
         // Judges that need no request: the gateway's own pages, too, are shown only if they agree.
-        let case = Case {
+        let case = JudgeInput {
             session: Some(identified.session()),
             caller: caller.map(|caller| &**caller),
             request: None,
@@ -156,7 +156,7 @@ impl Exchange {
         &self,
         identified: Identified,
         route: &OriginRoute,
-    ) -> Result<Gathered, Ungathered> {
+    ) -> Result<Gathered, GatherFailure> {
         let budget = self.snapshot.credentials.holding().content_budget();
         let policies = &self.snapshot.policies;
         policies.gather(identified, &route.rules, budget).await
@@ -172,9 +172,9 @@ impl Exchange {
         self.trail.reach(Phase::Authorize);
         let (verdict, facts) = decision.grounds();
         let word = if verdict.allowed() {
-            audit::Decision::Allow
+            audit::AuditDecision::Allow
         } else {
-            audit::Decision::Deny
+            audit::AuditDecision::Deny
         };
         self.trail
             .decide(word, &verdict.deciding(), verdict.generation);

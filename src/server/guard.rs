@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use atomic_waker::AtomicWaker;
-use gateway_audit::{End, Outcome, Trail};
+use gateway_audit::{ExchangeEnd, Outcome, Trail};
 use gateway_body::Meter;
 use gateway_intercept::strict::ViolationHandle;
 use gateway_intercept::{Caller, HeldToken};
 use gateway_names::ReasonCode;
-use gateway_policy::{Case, JudgedRequest, Objection, Ruling};
-use gateway_session::Underway;
+use gateway_policy::{JudgeInput, JudgedRequest, Objection, Ruling};
+use gateway_session::SessionExchange;
 use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
@@ -231,7 +231,7 @@ pub(super) struct ExchangeGuard {
     /// Where the exchange's bytes are counted at its end.
     metrics: OnceLock<Arc<Metrics>>,
     /// Its place among the exchanges of its session.
-    underway: OnceLock<Underway>,
+    underway: OnceLock<SessionExchange>,
     judged: OnceLock<Arc<JudgedRequest>>,
     /// The exchange's caller, if evidence shows one.
     caller: OnceLock<Arc<Caller>>,
@@ -282,7 +282,7 @@ impl ExchangeGuard {
     }
 
     /// Keeps the exchange's place in its session until this is dropped.
-    pub(super) fn holds(&self, underway: Underway) {
+    pub(super) fn holds(&self, underway: SessionExchange) {
         // Set once, where the exchange begins.
         let _ = self.underway.set(underway);
     }
@@ -316,8 +316,8 @@ impl ExchangeGuard {
             Ruling::later(request, by.policies.generation(), by.credentials.bindings())
         });
         let is_judged = ruling.is_some();
-        let case = Case {
-            session: self.underway.get().map(Underway::session),
+        let case = JudgeInput {
+            session: self.underway.get().map(SessionExchange::session),
             caller: self.caller.get().map(|caller| &**caller),
             request,
             ruling,
@@ -401,7 +401,7 @@ impl ExchangeGuard {
     pub(super) fn end(&self, outcome: Outcome, reason: Option<ReasonCode>, scrubbed: u64) {
         let trail = self.trail().take();
         let Some(mut trail) = trail else { return };
-        let ended = trail.end(End {
+        let ended = trail.end(ExchangeEnd {
             outcome,
             reason: reason.map(ReasonCode::as_str),
             request_bytes: Some(self.meter.up()),

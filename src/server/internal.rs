@@ -5,7 +5,7 @@ use bytes::Bytes;
 use gateway_intercept::{Entry, GATEWAY_NAME, TokenDenied, TokenUse};
 use gateway_message::{Host, RequestHead};
 use gateway_names::{CredentialName, ReasonCode};
-use gateway_policy::{Asker, HostScope, Objection};
+use gateway_policy::{HostScope, Objection, Requester};
 use gateway_session::{Identified, Session};
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -205,7 +205,7 @@ impl Exchange {
     fn reaches(&self, identified: &Identified) -> Option<Vec<String>> {
         let policies = self.snapshot.policies.generation();
         let caller = identified.request().connection.caller.as_deref();
-        let asker = Asker::of(identified.session(), caller, policies.number());
+        let asker = Requester::of(identified.session(), caller, policies.number());
         let may = |host: &str| {
             let host = Host::parse(host.as_bytes());
             host.is_ok_and(|host| policies.may_resolve(asker.principal(), &host))

@@ -44,8 +44,8 @@ mod watchdog;
 mod worker;
 
 pub use callers::{
-    AskedSession, CallerSessions, ClientEnvironment, ClientPages, ClientProxy, ListenerSessions,
-    LivePair, LiveSessions, RefusedCallers,
+    CallerSessions, ClientEnvironment, ClientPages, ClientProxy, ListenerSessions, LivePair,
+    LiveSessions, RefusedCallers, SessionRequest,
 };
 pub use captures::{CaptureFuture, Captures};
 pub use export_counts::ExportCounts;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use gateway_intercept::{
-    Aliases, Caller, CallerRefused, ClientStream, ClientVerifier, DoorTls, Entry, Evidence,
-    JwtKeys, JwtVerifier, Presented, PresentedDenied, Responder, SessionCa, Taken, TokenPeer,
+    Aliases, Caller, CallerRefused, ClientStream, ClientVerifier, Entry, Evidence, JwtKeys,
+    JwtVerifier, Presented, PresentedDenied, Proof, ProxyTls, Responder, SessionCa, TokenPeer,
     UserPassword,
 };
 use gateway_message::Origin;
@@ -32,7 +32,7 @@ pub struct SessionListener {
 #[derive(Clone, Copy)]
 pub(super) struct Inbound<'l> {
     pub(super) listener: &'l SessionListener,
-    pub(super) selected: &'l Selected,
+    pub(super) selected: &'l SelectedSession,
     /// Where it comes from. `None` if it was captured: addresses in a sandbox identify no client.
     pub(super) client: Option<SocketAddr>,
     /// The address at which its client reached the listener, if the connection itself shows it.
@@ -40,7 +40,7 @@ pub(super) struct Inbound<'l> {
 }
 
 /// What a connection's evidence selects.
-pub(super) struct Selected {
+pub(super) struct SelectedSession {
     pub(super) session: Arc<Session>,
     /// The CA that terminates the connection's TLS.
     pub(super) ca: Arc<SessionCa>,
@@ -48,7 +48,7 @@ pub(super) struct Selected {
     pub(super) caller: Option<Arc<Caller>>,
 }
 
-impl Selected {
+impl SelectedSession {
     /// Returns the same selection for a tunnel to the proxy itself.
     pub(super) fn inside(&self) -> Self {
         Self {
@@ -60,15 +60,15 @@ impl Selected {
 }
 
 /// What a client's credentials identify.
-pub(super) enum Known {
+pub(super) enum Bearer {
     /// Its token selected a session.
-    Selected(Selected),
+    Selected(SelectedSession),
     /// A caller; the session is still to be selected.
     Caller(Arc<Caller>),
 }
 
 /// The caller that a connection's evidence shows, apart from the client's credentials.
-pub(super) type Beside = Result<Option<Arc<Caller>>, CallerRefused>;
+pub(super) type PeerCaller = Result<Option<Arc<Caller>>, CallerRefused>;
 
 /// How the connections of a listener name their destination.
 pub enum ListenerMode {
@@ -113,7 +113,7 @@ pub(super) struct ListenerState {
     /// Verifies the credentials of clients; `None` if they present none.
     pub(super) verifier: Option<Arc<ClientVerifier>>,
     /// The TLS of a proxy now; `None` if its clients speak in clear text.
-    pub(super) tls: Option<Arc<ArcSwap<DoorTls>>>,
+    pub(super) tls: Option<Arc<ArcSwap<ProxyTls>>>,
     /// How many connections have no session yet.
     pub(super) without_session: Arc<AtomicUsize>,
     /// Cancelled when the listener's connections are to drain.
@@ -149,7 +149,7 @@ impl SessionListener {
         self,
         evidence: Vec<Evidence>,
         verifier: Option<Arc<ClientVerifier>>,
-        tls: Option<Arc<DoorTls>>,
+        tls: Option<Arc<ProxyTls>>,
     ) -> Self {
         let state = ListenerState {
             verifier,
@@ -181,7 +181,7 @@ impl SessionListener {
     }
 
     /// Identifies the caller of a connection before it is read; `None` if no evidence is required.
-    pub(super) async fn caller(&self, stream: &ClientStream) -> Beside {
+    pub(super) async fn caller(&self, stream: &ClientStream) -> PeerCaller {
         match self.evidence[..] {
             [] => Ok(None),
             ref all => Evidence::first(all, stream).await.map(Some),
@@ -201,8 +201,8 @@ impl SessionListener {
     pub(super) async fn by_presented(
         &self,
         presented: Option<Presented>,
-        (peer, beside): (&TokenPeer, &Beside),
-    ) -> Result<Known, PresentedDenied> {
+        (peer, beside): (&TokenPeer, &PeerCaller),
+    ) -> Result<Bearer, PresentedDenied> {
         let by = self.state.verifier.as_ref();
         let by = by.ok_or(PresentedDenied::Missing)?;
         if let ListenerSessions::EachCaller(all) = &self.sessions
@@ -211,8 +211,8 @@ impl SessionListener {
             all.learn(&token).await;
         }
         let (token, presented) = match by.take(presented, peer)? {
-            Taken::Caller(caller) => return Ok(Known::Caller(caller)),
-            Taken::Token(token, presented) => (token, presented),
+            Proof::Caller(caller) => return Ok(Bearer::Caller(caller)),
+            Proof::Token(token, presented) => (token, presented),
         };
         let live = match &self.sessions {
             ListenerSessions::One(session, ca) => Some((session.clone(), ca.clone())),
@@ -231,7 +231,7 @@ impl SessionListener {
             user,
             beside,
         )));
-        Ok(Known::Selected(Selected {
+        Ok(Bearer::Selected(SelectedSession {
             session,
             ca,
             caller,
@@ -242,13 +242,13 @@ impl SessionListener {
     pub(super) async fn select(
         &self,
         caller: Option<Arc<Caller>>,
-    ) -> Result<Selected, CallerRefused> {
+    ) -> Result<SelectedSession, CallerRefused> {
         let (session, ca) = match (&self.sessions, &caller) {
             (ListenerSessions::One(session, ca), _) => (session.clone(), ca.clone()),
             (ListenerSessions::EachCaller(all), Some(caller)) => all.of(caller).await?,
             (ListenerSessions::EachCaller(_), None) => return Err(CallerRefused::of(None, "")),
         };
-        Ok(Selected {
+        Ok(SelectedSession {
             session,
             ca,
             caller,
@@ -261,7 +261,7 @@ impl SessionListener {
     pub fn ask_for(
         &self,
         (passwords, keys): (Vec<UserPassword>, Option<&JwtKeys>),
-        tls: Option<Arc<DoorTls>>,
+        tls: Option<Arc<ProxyTls>>,
     ) {
         if let Some((door, tls)) = self.state.tls.as_ref().zip(tls)
             && *door.load_full() != *tls

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use gateway_audit::Trail;
-use gateway_intercept::explicit::{Asked, OpeningRefused};
+use gateway_intercept::explicit::{Opening, OpeningRefused};
 use gateway_intercept::prefixed::Prefixed;
 use gateway_intercept::{CallerRefused, ClientStream, Entry, dns, explicit};
 use gateway_message::{Authority, Origin, Scheme};
@@ -19,7 +19,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout_at};
 
 use super::error_format::ErrorFormat;
-use super::listener::{Inbound, ListenerMode, Selected, SessionListener};
+use super::listener::{Inbound, ListenerMode, SelectedSession, SessionListener};
 use super::recent::RecentRefusal;
 use super::refusal::Refusal;
 use super::respond::shown;
@@ -81,7 +81,7 @@ impl Worker {
         mut io: Prefixed<ClientStream>,
         (listener, client): (&SessionListener, Option<SocketAddr>),
         refused: CallerRefused,
-        asked: Option<Result<Asked, OpeningRefused>>,
+        asked: Option<Result<Opening, OpeningRefused>>,
         deadline: Instant,
     ) {
         let reason = refused.reason;
@@ -99,7 +99,7 @@ impl Worker {
         };
         // The client may be gone.
         let _ = match asked {
-            Ok(Ok(Asked::Socks(_))) => io.write_all(&Reply::NotAllowed.message()).await,
+            Ok(Ok(Opening::Socks(_))) => io.write_all(&Reply::NotAllowed.message()).await,
             Ok(Ok(_)) => write_refusal(&mut io, None, (id, Refusal::Caller(reason))).await,
             _ => Ok(()),
         };
@@ -133,7 +133,7 @@ impl Worker {
         reason: ReasonCode,
     ) -> ExchangeId {
         let mut trail = Trail::begin(&self.shared.log, self.shared.ids.next(), entry.as_str());
-        let Selected {
+        let SelectedSession {
             session, caller, ..
         } = inbound.selected;
         trail.session(session.id(), session.clone());

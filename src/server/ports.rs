@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use gateway_audit::{End, Length, Outcome, Trail};
+use gateway_audit::{ExchangeEnd, Length, Outcome, Trail};
 use gateway_body::Meter;
 use gateway_names::ReasonCode;
 use gateway_session::{Session, SessionStatus};
@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::listening_socket::is_of_one_connection;
-use super::serve::Opened;
+use super::serve::ConnectionSlot;
 use super::upgrade::{relay_down, relay_up};
 use super::worker::Worker;
 
@@ -68,7 +68,7 @@ impl InwardSockets {
     /// Waits for a free place.
     async fn take(self: &Arc<Self>) -> Option<InwardConnection> {
         self.waiting.fetch_add(1, Relaxed);
-        let _waits = Waits(&self.waiting);
+        let _waits = WaitCount(&self.waiting);
         let place = self.places.clone().acquire_owned().await.ok()?;
         Some(InwardConnection {
             sockets: self.free.lock().pop()?,
@@ -79,9 +79,9 @@ impl InwardSockets {
 }
 
 /// Counts one waiting connection until dropped.
-struct Waits<'a>(&'a AtomicUsize);
+struct WaitCount<'a>(&'a AtomicUsize);
 
-impl Drop for Waits<'_> {
+impl Drop for WaitCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -173,7 +173,7 @@ struct RawConnection {
 impl Drop for RawConnection {
     fn drop(&mut self) {
         // If the log cannot accept it now, it is counted as lost.
-        let _ = self.trail.end(End {
+        let _ = self.trail.end(ExchangeEnd {
             outcome: self.outcome,
             reason: self.reason.map(ReasonCode::as_str),
             request_bytes: Some(self.meter.up()),
@@ -268,7 +268,7 @@ impl Worker {
         inward: Option<&InwardConnection>,
     ) {
         let limits = self.shared.current().limits.clone();
-        let open = Opened::count(&self.shared.open, limits.connections);
+        let open = ConnectionSlot::count(&self.shared.open, limits.connections);
         let place = open.zip(session.connect(limits.connections_per_session));
         let refused = match (session.status(), &place) {
             (SessionStatus::Ended(_), _) => Some(ReasonCode::SessionEnded),

@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant, SystemTime};
 
 use gateway_message::Origin;
-use gateway_message::route::{may_be_same, readings};
+use gateway_message::path_pattern::{may_be_same, readings};
 use gateway_names::{ExchangeId, SessionId};
 use http::StatusCode;
 use lru::LruCache;
@@ -107,18 +107,18 @@ const REFUSED: ProposalError = ProposalError::new(
 /// The proposals of each session. Bounded, and lost with the process: the audit log keeps the
 /// grants.
 pub struct Proposals {
-    all: Mutex<LruCache<SessionId, OfSession>>,
+    all: Mutex<LruCache<SessionId, SessionProposals>>,
     /// When somebody who can answer last read the list.
     looked: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
-struct OfSession {
+struct SessionProposals {
     all: Vec<Proposal>,
     sent: VecDeque<Instant>,
 }
 
-impl OfSession {
+impl SessionProposals {
     fn in_state(&self, state: ProposalState) -> impl Iterator<Item = &Proposal> {
         self.all.iter().filter(move |one| one.state == state)
     }
@@ -220,7 +220,7 @@ impl Proposals {
     /// Counts a proposal that a session sends, against its rate limit.
     pub(super) fn count(&self, session: &SessionId, now: Instant) -> Result<(), ProposalError> {
         let mut all = self.all.lock();
-        let own = all.get_or_insert_mut(session.clone(), OfSession::default);
+        let own = all.get_or_insert_mut(session.clone(), SessionProposals::default);
         own.count(now)
     }
 
@@ -232,7 +232,7 @@ impl Proposals {
         record: impl FnOnce(&Proposal) -> Result<(), ProposalError>,
     ) -> Result<Proposal, ProposalError> {
         let mut all = self.all.lock();
-        let own = all.get_or_insert_mut(proposal.session.clone(), OfSession::default);
+        let own = all.get_or_insert_mut(proposal.session.clone(), SessionProposals::default);
         let wanted = &proposal.wanted;
         let rules = |state| own.in_state(state).filter(|one| one.ask.is_none());
         if rules(ProposalState::Refused).any(|one| one.wanted.may_be_same(wanted)) {
@@ -259,7 +259,7 @@ impl Proposals {
         record: impl FnOnce(&Proposal) -> Result<(), ProposalError>,
     ) -> Result<Standing, ProposalError> {
         let mut all = self.all.lock();
-        let own = all.get_or_insert_mut(proposal.session.clone(), OfSession::default);
+        let own = all.get_or_insert_mut(proposal.session.clone(), SessionProposals::default);
         let is_over = |one: &Proposal| one.ask.as_ref().is_some_and(|ask| ask.is_over(now));
         own.all.retain(|one| !is_over(one));
         let same = |one: &&mut Proposal| {

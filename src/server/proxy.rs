@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gateway_intercept::explicit::{self, Asked, OpeningRefused};
+use gateway_intercept::explicit::{self, Opening, OpeningRefused};
 use gateway_intercept::prefixed::Prefixed;
 use gateway_intercept::{ClientStream, ConnectionContext, Entry};
 use gateway_message::Scheme;
@@ -22,12 +22,12 @@ impl Worker {
         self: Arc<Self>,
         mut io: Prefixed<ClientStream>,
         inbound: Inbound<'_>,
-        asked: Option<Result<Asked, OpeningRefused>>,
+        asked: Option<Result<Opening, OpeningRefused>>,
         deadline: Instant,
     ) {
         let asked = Box::pin(self.asked(&mut io, inbound, asked, deadline)).await;
         match asked {
-            Some(Ok(Asked::Connect { to, is_answered })) if explicit::is_itself(&to) => {
+            Some(Ok(Opening::Connect { to, is_answered })) if explicit::is_itself(&to) => {
                 if !is_answered && io.write_all(CONNECTED).await.is_err() {
                     return;
                 }
@@ -49,9 +49,9 @@ impl Worker {
         &self,
         io: &mut Prefixed<ClientStream>,
         inbound: Inbound<'_>,
-        asked: Option<Result<Asked, OpeningRefused>>,
+        asked: Option<Result<Opening, OpeningRefused>>,
         deadline: Instant,
-    ) -> Option<Result<Asked, OpeningRefused>> {
+    ) -> Option<Result<Opening, OpeningRefused>> {
         match asked {
             None => {
                 self.opening(inbound.listener, deadline, explicit::ask(io))
@@ -65,7 +65,7 @@ impl Worker {
         self: Arc<Self>,
         mut io: Prefixed<ClientStream>,
         inbound: Inbound<'_>,
-        asked: Option<Result<Asked, OpeningRefused>>,
+        asked: Option<Result<Opening, OpeningRefused>>,
         deadline: Instant,
     ) {
         let asked = match asked {
@@ -74,11 +74,11 @@ impl Worker {
             None => return,
         };
         let opened = match asked {
-            Asked::Requests => {
+            Opening::Requests => {
                 let context = absolute_form(inbound);
                 return Box::pin(self.conversation(inbound, context).http1(io)).await;
             }
-            Asked::Connect { to, is_answered } => {
+            Opening::Connect { to, is_answered } => {
                 let opened = if is_answered {
                     Ok(())
                 } else {
@@ -86,7 +86,7 @@ impl Worker {
                 };
                 opened.map(|()| (Entry::Connect, Some(to), None))
             }
-            Asked::Socks(to) => {
+            Opening::Socks(to) => {
                 let (named, destination) = match to {
                     SocksTarget::Named(authority) => (Some(authority), None),
                     SocksTarget::Address(address) => (None, Some(address)),

@@ -95,11 +95,11 @@ pub enum Refusal {
     Asked(#[from] AskFault),
 }
 
-impl From<policy::Ungathered> for Refusal {
-    fn from(why: policy::Ungathered) -> Self {
+impl From<policy::GatherFailure> for Refusal {
+    fn from(why: policy::GatherFailure) -> Self {
         match why {
-            policy::Ungathered::Held(why) => Self::Gathered(why),
-            policy::Ungathered::Refused(why) => Self::Session(why.into()),
+            policy::GatherFailure::Held(why) => Self::Gathered(why),
+            policy::GatherFailure::Refused(why) => Self::Session(why.into()),
         }
     }
 }

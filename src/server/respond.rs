@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use gateway_audit::{End, Length, Outcome, Trail};
+use gateway_audit::{ExchangeEnd, Length, Outcome, Trail};
 use gateway_intercept::strict::ViolationHandle;
 use gateway_intercept::{ConnectionContext, Rejected, SessionCa};
 use gateway_message::{Authority, Origin};
@@ -153,7 +153,7 @@ impl Exchange {
     /// Ends the trail of a response that was recorded and is not released: the exchange was aborted
     /// while its record was written.
     fn withhold(&mut self, why: Abort) -> Refusal {
-        let end = End {
+        let end = ExchangeEnd {
             outcome: Outcome::Cut,
             reason: Some(why.reason().as_str()),
             response_bytes: Some(0),
@@ -286,7 +286,7 @@ pub(super) fn shown(to: Option<&Origin>) -> String {
     to.map_or_else(String::new, |to| to.authority.shown())
 }
 
-const END_OF_OUR_OWN: End = End {
+const END_OF_OUR_OWN: ExchangeEnd = ExchangeEnd {
     outcome: Outcome::Whole,
     reason: None,
     request_bytes: None,

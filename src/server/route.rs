@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use gateway_intercept::Addressed;
-use gateway_message::{EncodedSlash, Origin, Reading};
+use gateway_message::{EncodedSlash, Origin, OriginQuirks};
 use gateway_policy::KnownRules;
 use gateway_session::OriginBindings;
 use parking_lot::Mutex;
@@ -18,7 +18,7 @@ pub(super) struct OriginRoute {
     snapshot: Weak<Snapshot>,
     pub(super) bindings: Arc<OriginBindings>,
     pub(super) rules: KnownRules,
-    reading: Reading,
+    reading: OriginQuirks,
 }
 
 impl OriginRoute {
@@ -32,7 +32,7 @@ impl OriginRoute {
             snapshot: Arc::downgrade(snapshot),
             bindings: Arc::new(snapshot.credentials.bindings().at_origin(origin)),
             rules: KnownRules::default(),
-            reading: Reading {
+            reading: OriginQuirks {
                 slashes,
                 underscores: rule.is_some_and(|rule| rule.underscores),
             },
@@ -40,10 +40,10 @@ impl OriginRoute {
     }
 
     /// Returns how the origin reads a request.
-    pub(super) fn reading(&self, addressed: &Addressed) -> Reading {
+    pub(super) fn reading(&self, addressed: &Addressed) -> OriginQuirks {
         let signed = self.bindings.signed_paths();
         let signed = signed.filter(|_| addressed.looks_signed());
-        Reading {
+        OriginQuirks {
             slashes: signed.unwrap_or(self.reading.slashes),
             ..self.reading
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gateway_intercept::explicit::{Asked, OpeningRefused};
+use gateway_intercept::explicit::{Opening, OpeningRefused};
 use gateway_intercept::prefixed::Prefixed;
 use gateway_intercept::{
     Caller, ClientStream, ConnectionContext, Entry, Responder, UdpQuestions, authority_of,
@@ -18,7 +18,7 @@ use gateway_names::{ReasonCode, User};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::listener::{
-    Inbound, ListenerMode, ListenerSlot, Selected, SessionListener, SessionNames,
+    Inbound, ListenerMode, ListenerSlot, SelectedSession, SessionListener, SessionNames,
 };
 use super::listening_socket::{BoundSocket, ListeningSocket, is_of_one_connection};
 use super::proxy::absolute_form;
@@ -27,9 +27,9 @@ use super::worker::Worker;
 
 /// Users whose DNS queries recently waited for their session to be made.
 #[derive(Default)]
-struct Waited(HashMap<User, Instant>);
+struct DnsWaits(HashMap<User, Instant>);
 
-impl Waited {
+impl DnsWaits {
     /// Returns how long a query of this user may block others. Then it is lost, and repeated.
     fn patience(&mut self, user: Option<&User>) -> Duration {
         let now = Instant::now();
@@ -60,7 +60,7 @@ impl Worker {
     ///
     /// The socket counts as listening from this call on.
     pub fn listen(self: &Arc<Self>, socket: ListeningSocket, slot: Arc<ListenerSlot>) {
-        let listening = Opened::count(&self.shared.listening, usize::MAX);
+        let listening = ConnectionSlot::count(&self.shared.listening, usize::MAX);
         slot.sockets.fetch_add(1, Ordering::AcqRel);
         let worker = self.clone();
         self.runtime.spawn(async move {
@@ -109,7 +109,7 @@ impl Worker {
         if let Some(session) = listener.session_of_all() {
             return serve_udp(socket, names(session)).await;
         }
-        let (mut questions, mut waited) = (UdpQuestions::new(socket)?, Waited::default());
+        let (mut questions, mut waited) = (UdpQuestions::new(socket)?, DnsWaits::default());
         loop {
             questions.next().await?;
             // A captured query carries no other evidence.
@@ -152,10 +152,10 @@ impl Worker {
     fn admit(self: &Arc<Self>, stream: ClientStream, listener: Arc<SessionListener>) {
         let look = self.shared.look();
         let limits = &look.limits;
-        let opened = Opened::count(&self.shared.open, limits.connections);
+        let opened = ConnectionSlot::count(&self.shared.open, limits.connections);
         // Connections without a session are limited for each listener, so that others have room.
         let without = &listener.state.without_session;
-        let waiting = Opened::count(without, limits.connections_per_session);
+        let waiting = ConnectionSlot::count(without, limits.connections_per_session);
         let Some(counted) = opened.zip(waiting) else {
             return self.over_limit();
         };
@@ -219,7 +219,7 @@ impl Worker {
         io: Prefixed<ClientStream>,
         from: (&SessionListener, Option<SocketAddr>),
         caller: Option<Arc<Caller>>,
-        asked: Option<Result<Asked, OpeningRefused>>,
+        asked: Option<Result<Opening, OpeningRefused>>,
         deadline: Instant,
     ) {
         let selecting = timeout_at(deadline, from.0.select(caller));
@@ -239,15 +239,15 @@ impl Worker {
         self: Arc<Self>,
         io: Prefixed<ClientStream>,
         (listener, client): (&SessionListener, Option<SocketAddr>),
-        selected: &Selected,
-        asked: Option<Result<Asked, OpeningRefused>>,
+        selected: &SelectedSession,
+        asked: Option<Result<Opening, OpeningRefused>>,
         deadline: Instant,
     ) {
         let most = self.shared.look().limits.connections_per_session;
         let Some(_place) = selected.session.connect(most) else {
             return self.over_limit();
         };
-        let _known = Known::count(&listener.state.without_session);
+        let _known = SessionSlot::count(&listener.state.without_session);
         let reached = io.get_ref().reached();
         let inbound = Inbound {
             listener,
@@ -324,9 +324,9 @@ impl Worker {
 }
 
 /// A place among all open connections, freed on drop.
-pub(super) struct Opened(Arc<AtomicUsize>);
+pub(super) struct ConnectionSlot(Arc<AtomicUsize>);
 
-impl Opened {
+impl ConnectionSlot {
     pub(super) fn count(open: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let before = open.fetch_add(1, Ordering::Relaxed);
         let opened = Self(open.clone());
@@ -335,22 +335,22 @@ impl Opened {
 }
 
 /// A connection that has a session, and counts again as one without when this is dropped.
-pub(super) struct Known(Arc<AtomicUsize>);
+pub(super) struct SessionSlot(Arc<AtomicUsize>);
 
-impl Known {
+impl SessionSlot {
     pub(super) fn count(without: &Arc<AtomicUsize>) -> Self {
         without.fetch_sub(1, Ordering::Relaxed);
         Self(without.clone())
     }
 }
 
-impl Drop for Known {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Drop for Opened {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

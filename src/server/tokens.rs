@@ -12,14 +12,14 @@ use bytes::Bytes;
 use gateway_audit::Event;
 use gateway_body::{Coding, Decoder, Share, Step};
 use gateway_credential::login::{
-    AskedTokens, RenewalAnswer, TokenAnswer, TokenLook, UnmappedToken,
+    OAuthRequest, RenewalAnswer, TokenAnswer, TokenLook, UnmappedToken,
 };
 use gateway_credential::{self as credential, AnswerPlan, Minting, Redactor, Settled, preset};
 use gateway_intercept::Accepted;
 use gateway_message::is_part_of;
 use gateway_names::CredentialName;
 use gateway_origin::{self as origin, OriginBody};
-use gateway_policy::Asker;
+use gateway_policy::Requester;
 use gateway_session::Session;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -58,7 +58,7 @@ impl Exchange {
         };
         let policies = self.snapshot.policies.generation();
         let caller = request.connection.caller.as_deref();
-        let asker = Asker::of(&session, caller, policies.number());
+        let asker = Requester::of(&session, caller, policies.number());
         let is_permitted = || policies.may_permit(&asker, &request.head);
         // Boxed because it is large and rare.
         let settled = Box::pin(captures.settle(&session, &request.head, &is_permitted)).await;
@@ -152,7 +152,7 @@ impl Exchange {
         }
         let has_token = look(response, token_look, &mut plan.decoding).await?;
         Ok(has_token.then(|| {
-            let (session, asked) = (&plan.session, AskedTokens::unasked(to, &plan.target));
+            let (session, asked) = (&plan.session, OAuthRequest::unasked(to, &plan.target));
             Box::new(Minting::Tokens {
                 session: session.clone(),
                 asked: Box::new(asked),
@@ -207,7 +207,7 @@ impl Exchange {
     async fn captured(
         &self,
         session: &Arc<Session>,
-        mut asked: AskedTokens,
+        mut asked: OAuthRequest,
         (answer, content): (&TokenAnswer, &[u8]),
     ) -> Result<(Bytes, Option<Redactor>), credential::Error> {
         let shared = &self.worker.shared;

@@ -11,10 +11,10 @@ use gateway_intercept::{
 };
 use gateway_message::{Authority, Host, Scheme};
 use gateway_names::ReasonCode;
-use gateway_policy::Asker;
+use gateway_policy::Requester;
 use tokio::time::{Instant, timeout_at};
 
-use super::listener::{Inbound, Selected};
+use super::listener::{Inbound, SelectedSession};
 use super::worker::Worker;
 
 /// How long a client may be silent on a port where it is the server that speaks first.
@@ -164,11 +164,11 @@ impl Worker {
         let by_client = matches!(ended, ReasonCode::TlsHandshake | ReasonCode::ClientLeft);
         let snapshot = self.shared.look();
         let policies = snapshot.policies.generation();
-        let Selected {
+        let SelectedSession {
             session, caller, ..
         } = inbound.selected;
         let is_reached = |to: &Authority| {
-            let asker = Asker::of(session, caller.as_deref(), policies.number());
+            let asker = Requester::of(session, caller.as_deref(), policies.number());
             policies.may_resolve(asker.principal(), &to.host)
         };
         match to {

@@ -1,6 +1,6 @@
 //! Bindings: where each credential may appear, and in requests to which origins.
 
-use gateway_message::{OriginPattern, Place, Route, Taken};
+use gateway_message::{AcceptedCredential, OriginPattern, PathPattern, Place};
 use gateway_names::CredentialName;
 use http::Method;
 
@@ -31,11 +31,11 @@ pub struct Binding {
     /// What happens to a foreign credential in a credential place of one of its origins.
     pub foreign: Foreign,
     /// Further places where its origins accept credentials. Any credential there is foreign.
-    pub takes: Vec<Taken>,
+    pub takes: Vec<AcceptedCredential>,
     /// Further cookies that may be sent to its origins. `*` allows every cookie.
     pub cookies: Vec<String>,
     /// Where its origins accept batch requests, besides the batch routes known for all origins.
-    pub batches: Vec<Route>,
+    pub batches: Vec<PathPattern>,
     /// The user name to pair with a Basic password that is always injected.
     pub basic_user: Option<String>,
     /// The variables that hold its phantom in the sandbox.

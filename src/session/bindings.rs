@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use gateway_audit::Text;
-use gateway_message::{Host, Origin, OriginPattern, Place, Taken, TakenPart, named_paths};
+use gateway_message::{
+    AcceptedCredential, AcceptedPart, Host, Origin, OriginPattern, Place, named_paths,
+};
 use gateway_names::CredentialName;
 use http::{HeaderMap, HeaderName, Method};
 
@@ -111,7 +113,7 @@ impl Bindings {
 impl Bound {
     fn new(binding: Binding, index: usize) -> Self {
         let taken = binding.takes.iter().filter_map(|taken| match &taken.part {
-            TakenPart::Header(name) => Some(name.clone()),
+            AcceptedPart::Header(name) => Some(name.clone()),
             _ => None,
         });
         let mut fields: Vec<HeaderName> = binding
@@ -185,7 +187,7 @@ impl Bound {
 
     /// Whether its credential, or a foreign one at its origins, may be in content.
     pub(super) fn takes_content(&self) -> bool {
-        let in_form = |taken: &Taken| matches!(taken.part, TakenPart::Form(_));
+        let in_form = |taken: &AcceptedCredential| matches!(taken.part, AcceptedPart::Form(_));
         let mut places = self.binding.places.iter();
         places.any(Place::is_in_content) || self.binding.takes.iter().any(in_form)
     }

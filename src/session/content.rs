@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use gateway_body::fact::{Spot, Unclear};
+use gateway_body::fact::{AmbiguousJson, ValueSpan};
 use gateway_body::{Document, FormFault, FormKind, Member, Questions};
 use gateway_message::content_name::{part, parts};
-use gateway_message::{Place, RequestHead, Taken, TakenPart, folded_parameters};
+use gateway_message::{AcceptedCredential, AcceptedPart, Place, RequestHead, folded_parameters};
 
 use super::bindings::Bound;
 use super::detected::{CredentialUse, DetectedCredentials, Location};
@@ -17,14 +17,14 @@ use super::refusal::{CredentialRefusal, RequestPart};
 pub struct ContentSearch {
     here: Arc<OriginBindings>,
     /// The places whose credentials may be lent to the request.
-    places: Vec<Searched>,
+    places: Vec<SearchedPlace>,
     /// Folded names of members in which the service accepts credentials of any kind.
     taken: Vec<String>,
     kind: FormKind,
 }
 
 /// A place to search.
-struct Searched {
+struct SearchedPlace {
     bound: Arc<Bound>,
     /// The index of the place in the binding.
     index: usize,
@@ -53,7 +53,7 @@ impl DetectedCredentials {
             let all = bound.binding.places.iter().enumerate();
             let mut all = all.filter(|(_, place)| place.is_in_content()).peekable();
             if all.peek().is_some() && is_lent(bound) {
-                let searched = all.map(|(index, place)| Searched {
+                let searched = all.map(|(index, place)| SearchedPlace {
                     bound: bound.clone(),
                     index,
                     names: names_of(place),
@@ -62,7 +62,7 @@ impl DetectedCredentials {
             }
             let here = bound.binding.takes.iter().filter(|taken| taken.is_at(path));
             taken.extend(here.filter_map(|taken| match &taken.part {
-                TakenPart::Form(name) => Some(name.clone()),
+                AcceptedPart::Form(name) => Some(name.clone()),
                 _ => None,
             }));
         }
@@ -105,7 +105,7 @@ impl DetectedCredentials {
 impl ContentSearch {
     /// Registers the places and members that will be looked up. `is_asked` is [`Self::is_asked`].
     pub fn ask<'q>(&self, questions: &mut Questions<'q>, is_asked: &'q dyn Fn(&str) -> bool) {
-        let places = self.places.iter().map(Searched::place);
+        let places = self.places.iter().map(SearchedPlace::place);
         places.for_each(|place| questions.place(place));
         questions.members(is_asked);
     }
@@ -123,7 +123,7 @@ impl ContentSearch {
         (phantoms, registry): (&Phantoms, Option<&Registry>),
     ) -> Result<Vec<CredentialUse>, CredentialRefusal> {
         let members = self.members(content)?;
-        let places = self.places.iter().map(Searched::place);
+        let places = self.places.iter().map(SearchedPlace::place);
         let spots: Result<Vec<_>, _> = places.map(|place| content.spot(place)).collect();
         let found = spots.iter().flatten().zip(&self.places);
         let deep = found.filter(|(_, searched)| searched.names.is_empty());
@@ -133,7 +133,7 @@ impl ContentSearch {
         for text in texts.chain(deep) {
             judge(text, phantoms, registry, guards)?;
         }
-        let spots = spots.map_err(|Unclear| unreadable(FormFault::Disputed))?;
+        let spots = spots.map_err(|AmbiguousJson| unreadable(FormFault::Disputed))?;
         let mut uses = Vec::new();
         for (searched, spot) in self.places.iter().zip(spots) {
             uses.extend(self.lent(searched, spot, &members, phantoms)?);
@@ -149,7 +149,7 @@ impl ContentSearch {
     /// Whether some reader may take a member of this name for one that may hold a credential.
     pub fn is_asked(&self, name: &str) -> bool {
         let names = folded_parameters(name);
-        let is_place = |one: &Searched| one.names.iter().any(|name| names.contains(name));
+        let is_place = |one: &SearchedPlace| one.names.iter().any(|name| names.contains(name));
         names.iter().any(|name| self.taken.contains(name))
             || self.places.iter().any(is_place)
             || self.places.iter().any(|one| one.is_nested_in_forms(name))
@@ -158,8 +158,8 @@ impl ContentSearch {
     /// Returns the use of a place, if it holds the phantom of its credential.
     fn lent(
         &self,
-        searched: &Searched,
-        spot: Option<Spot>,
+        searched: &SearchedPlace,
+        spot: Option<ValueSpan>,
         members: &[Member],
         phantoms: &Phantoms,
     ) -> Result<Option<CredentialUse>, CredentialRefusal> {
@@ -215,7 +215,7 @@ pub(super) fn judge(
     }
 }
 
-impl Searched {
+impl SearchedPlace {
     fn place(&self) -> &Place {
         &self.bound.binding.places[self.index]
     }
@@ -223,8 +223,8 @@ impl Searched {
     /// Whether the place is on this path. If the binding lists paths for a member of this name, the
     /// path must be one of them.
     fn is_at(&self, path: &str) -> bool {
-        let is_it = |taken: &&Taken| match &taken.part {
-            TakenPart::Form(name) => self.names.contains(name),
+        let is_it = |taken: &&AcceptedCredential| match &taken.part {
+            AcceptedPart::Form(name) => self.names.contains(name),
             _ => false,
         };
         let mut takes = self.bound.binding.takes.iter().filter(is_it).peekable();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What an operator asks of a session that is to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SessionRequest {
+pub struct SessionSpec {
     /// The session's name; without one, the gateway chooses it.
     pub name: Option<SessionId>,
     /// The user that the session's tokens stand for.
@@ -34,7 +34,7 @@ pub struct Creation {
     /// When it was created, in seconds since 1970.
     pub made: u64,
     /// The operator's request.
-    pub request: SessionRequest,
+    pub request: SessionSpec,
 }
 
 impl Creation {

@@ -8,7 +8,7 @@ mod signature;
 
 use std::sync::Arc;
 
-use gateway_message::{RequestHead, RequestTarget, Scheme, Taken, is_batch};
+use gateway_message::{AcceptedCredential, RequestHead, RequestTarget, Scheme, is_batch};
 use gateway_names::CredentialName;
 use http::HeaderName;
 use smallvec::SmallVec;
@@ -16,9 +16,9 @@ use smallvec::SmallVec;
 use super::binding::{Foreign, When};
 use super::bindings::{Bindings, Bound};
 use super::detected::{CredentialUse, DetectedCredentials, Location};
-use super::in_path::find_in_path;
 use super::origin_bindings::OriginBindings;
-use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
+use super::path_phantom::find_in_path;
+use super::phantom::{Form, Phantom, PhantomMatch, Phantoms, Registry};
 use super::refusal::{CredentialRefusal, RequestPart};
 use super::signer::ParsedSignature;
 
@@ -114,7 +114,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn takes(&self) -> impl Iterator<Item = &'a Taken> {
+    fn takes(&self) -> impl Iterator<Item = &'a AcceptedCredential> {
         let path = self.target.path();
         self.bound
             .iter()
@@ -229,7 +229,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the refusal for a phantom in a wrong place.
-    fn misplaced(&self, sighting: &Sighting, part: RequestPart) -> CredentialRefusal {
+    fn misplaced(&self, sighting: &PhantomMatch, part: RequestPart) -> CredentialRefusal {
         let credential = self.phantoms.at(sighting).credential().clone();
         if self.phantoms.is_retired(sighting) || self.bindings.index_of(&credential).is_none() {
             return CredentialRefusal::Removed { credential, part };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gateway_audit::Text;
-use gateway_body::{Held, digest};
+use gateway_body::{HeldBody, digest};
 use gateway_intercept::Request;
 use gateway_message::{Place, RequestHead, RequestTarget};
 use gateway_names::CredentialName;
@@ -94,7 +94,7 @@ impl DetectedCredentials {
     /// # Errors
     /// [`CredentialRefusal::Digest`] if a digest or a signature covers it.
     pub fn allow_change(&self, request: &Request) -> Result<(), CredentialRefusal> {
-        let trailers = request.content.held().and_then(Held::trailers);
+        let trailers = request.content.held().and_then(HeldBody::trailers);
         if !self.is_signed() && digest::may_change(&request.head.fields, trailers) {
             Ok(())
         } else {

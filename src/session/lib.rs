@@ -12,15 +12,15 @@ mod detect;
 mod detected;
 mod groups;
 mod idle;
-mod in_path;
 mod lend_list;
 mod lifetime;
 mod live;
 mod messages;
-mod noted;
 mod operate;
 mod origin_bindings;
 mod parts;
+mod passing_search;
+mod path_phantom;
 pub mod phantom;
 mod refusal;
 mod revocation;
@@ -36,7 +36,7 @@ pub use binding::{Binding, Foreign, When};
 pub use bindings::Bindings;
 pub use clash::{BindingMalformed, mistakes};
 pub use content::ContentSearch;
-pub use creation::{Creation, SessionRequest};
+pub use creation::{Creation, SessionSpec};
 pub use detected::Location;
 pub use detected::{CredentialUse, DetectedCredentials};
 pub use lifetime::{Lifetime, Moment};
@@ -46,10 +46,10 @@ pub use parts::{HeldParts, KnownPart, PartTexts, SigningPart};
 pub use refusal::{CredentialRefusal, RequestPart, SignatureFault};
 pub use revocation::{Revocation, Revocations, Revoked, Severable};
 pub use signer::{
-    Found, ParsedSignature, Signer, SigningContext, SigningFailure, VerifiedSignature,
+    Finding, ParsedSignature, Signer, SigningContext, SigningFailure, VerifiedSignature,
 };
 pub use signing::{Role, Signing};
 
-pub use live::{Connected, Error, Identified, Session, Sessions, Underway};
-pub use operate::HasEnded;
+pub use live::{Error, Identified, Session, SessionConnection, SessionExchange, Sessions};
+pub use operate::SessionEnded;
 pub use status::{EndReason, SessionStatus};

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use gateway_audit::{Account, Log, Noted, Redact};
+use gateway_audit::{Log, Redact, SeenCredentials, Usage};
 use gateway_body::Document;
 use gateway_body::HoldBudget;
 use gateway_intercept::{Accepted, Request};
@@ -23,8 +23,8 @@ use super::groups::Groups;
 use super::idle::IdleClock;
 use super::lifetime::{Lifetime, Moment};
 use super::messages::MessageSearch;
-use super::noted::{PassingSearch, note};
 use super::origin_bindings::OriginBindings;
+use super::passing_search::{PassingSearch, note};
 use super::phantom::{Phantom, PhantomKey, Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
 use super::status::{DecidedStatus, EndReason, SessionStatus};
@@ -54,7 +54,7 @@ pub struct Session {
     exchanges: AtomicUsize,
     held: OnceLock<Arc<HoldBudget>>,
     decoding: OnceLock<Arc<HoldBudget>>,
-    account: Account,
+    account: Usage,
     /// State that `credential` keeps for the session. Only `credential` can read it, and it is
     /// dropped with the session.
     state: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -99,7 +99,7 @@ impl Session {
             exchanges: AtomicUsize::new(0),
             held: OnceLock::new(),
             decoding: OnceLock::new(),
-            account: Account::default(),
+            account: Usage::default(),
             state: OnceLock::new(),
         }
     }
@@ -230,7 +230,7 @@ impl Session {
     }
 
     /// Notes which credentials have phantoms in content.
-    pub fn note_in(&self, content: &[u8], noted: &Noted) {
+    pub fn note_in(&self, content: &[u8], noted: &SeenCredentials) {
         note(&self.phantoms.load(), noted, content);
     }
 
@@ -313,9 +313,9 @@ impl Session {
     /// A session that has ended accepts connections too, so that its requests get a response that
     /// says so.
     #[must_use]
-    pub fn connect(self: &Arc<Self>, most: usize) -> Option<Connected> {
+    pub fn connect(self: &Arc<Self>, most: usize) -> Option<SessionConnection> {
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
-        let connected = Connected(self.clone());
+        let connected = SessionConnection(self.clone());
         (before < most).then_some(connected)
     }
 }
@@ -339,28 +339,28 @@ impl Session {
 
     /// Takes one of the session's exchange slots. `None` if `most` are already in progress.
     #[must_use]
-    pub fn exchange(self: &Arc<Self>, most: usize) -> Option<Underway> {
+    pub fn exchange(self: &Arc<Self>, most: usize) -> Option<SessionExchange> {
         // A refused request does not revive a session that was idle for too long.
         let now = Moment::now();
         self.end_if_idle_at(now);
         let before = self.exchanges.fetch_add(1, Ordering::Relaxed);
         self.idle.note(now.since_boot);
-        let underway = Underway(self.clone());
+        let underway = SessionExchange(self.clone());
         (before < most).then_some(underway)
     }
 }
 
 /// One of a session's exchanges in progress. Dropping it frees the slot.
-pub struct Underway(Arc<Session>);
+pub struct SessionExchange(Arc<Session>);
 
-impl Underway {
+impl SessionExchange {
     /// Returns the session that the exchange belongs to.
     pub fn session(&self) -> &Session {
         &self.0
     }
 }
 
-impl Drop for Underway {
+impl Drop for SessionExchange {
     fn drop(&mut self) {
         self.0.idle.note(Moment::since_boot());
         self.0.exchanges.fetch_sub(1, Ordering::Relaxed);
@@ -368,9 +368,9 @@ impl Drop for Underway {
 }
 
 /// One of a session's open connections. Dropping it frees the slot.
-pub struct Connected(Arc<Session>);
+pub struct SessionConnection(Arc<Session>);
 
-impl Drop for Connected {
+impl Drop for SessionConnection {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }
@@ -378,7 +378,7 @@ impl Drop for Connected {
 
 /// Keeps phantoms out of audit records, and limits a session to its share of records.
 impl Redact for Session {
-    fn account(&self) -> Option<&Account> {
+    fn account(&self) -> Option<&Usage> {
         Some(&self.account)
     }
 
@@ -493,13 +493,13 @@ pub struct Identified {
 impl Identified {
     /// Searches the content for phantoms while it is sent, and returns the notes. `None` without
     /// content or phantoms.
-    pub fn note_phantoms(&mut self) -> Option<Arc<Noted>> {
+    pub fn note_phantoms(&mut self) -> Option<Arc<SeenCredentials>> {
         let (phantoms, request) = (self.session.phantoms(), &mut self.request);
         let most = phantoms.count();
         if request.content.is_empty() || most == 0 {
             return None;
         }
-        let noted = Arc::new(Noted::of(most));
+        let noted = Arc::new(SeenCredentials::of(most));
         let mut search = PassingSearch::new(phantoms, noted.clone());
         request
             .content

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gateway_body::FormFault;
-use gateway_body::fact::{Unclear, spot_in_message};
+use gateway_body::fact::{AmbiguousJson, spot_in_message};
 use gateway_message::{Place, RequestHead};
 
 use super::bindings::Bound;
@@ -93,7 +93,7 @@ impl MessageSearch {
                 continue;
             };
             let spot = spot_in_message(text.as_bytes(), pointer);
-            let spot = spot.map_err(|Unclear| CredentialRefusal::Unreadable { why });
+            let spot = spot.map_err(|AmbiguousJson| CredentialRefusal::Unreadable { why });
             let Some(spot) = spot? else { continue };
             judge(spot.text.as_deref(), phantoms, registry, self.guards)?;
             let phantom = phantoms.of(&bound.binding.credential);

@@ -10,7 +10,7 @@ use super::status::{EndReason, SessionStatus};
 
 /// The session has already ended, so it cannot be paused or resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum HasEnded {
+pub enum SessionEnded {
     /// It was idle for too long, and can only be resumed.
     #[error("the session has ended: it was not used for too long")]
     Idle,
@@ -73,16 +73,16 @@ impl Session {
     /// Pauses the session: its next request is refused. Exchanges under way continue.
     ///
     /// # Errors
-    /// [`HasEnded`].
-    pub fn pause(&self) -> Result<(), HasEnded> {
+    /// [`SessionEnded`].
+    pub fn pause(&self) -> Result<(), SessionEnded> {
         self.change(SessionStatus::Paused)
     }
 
     /// Resumes the session, even one that ended for being idle, because no one decided that end.
     ///
     /// # Errors
-    /// [`HasEnded`].
-    pub fn resume(&self) -> Result<(), HasEnded> {
+    /// [`SessionEnded`].
+    pub fn resume(&self) -> Result<(), SessionEnded> {
         match self.was_idle() {
             true if self.come_back(Moment::now()) => Ok(()),
             true => Err(self.has_ended()),
@@ -107,15 +107,15 @@ impl Session {
     }
 
     /// Returns how a session that cannot be changed has ended.
-    pub fn has_ended(&self) -> HasEnded {
+    pub fn has_ended(&self) -> SessionEnded {
         if self.was_idle() {
-            HasEnded::Idle
+            SessionEnded::Idle
         } else {
-            HasEnded::ForGood
+            SessionEnded::ForGood
         }
     }
 
-    fn change(&self, to: SessionStatus) -> Result<(), HasEnded> {
+    fn change(&self, to: SessionStatus) -> Result<(), SessionEnded> {
         let changes = !self.is_over() && self.status.store(to);
         changes.then_some(()).ok_or_else(|| self.has_ended())
     }

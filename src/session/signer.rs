@@ -51,7 +51,7 @@ pub trait Signer: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// [`SignatureFault`], if the credential may not sign what the request asks for.
-    fn find(&self, head: &RequestHead, held: &HeldParts<'_>) -> Result<Found, SignatureFault>;
+    fn find(&self, head: &RequestHead, held: &HeldParts<'_>) -> Result<Finding, SignatureFault>;
 
     /// Judges a request to a host that the credential is bound to, given the signature found in it,
     /// if any, of any scheme. `managed` says whether any credential is bound to its origin.
@@ -88,7 +88,7 @@ pub trait Signer: fmt::Debug + Send + Sync {
 }
 
 /// The finding of a signer in a request head.
-pub enum Found {
+pub enum Finding {
     /// The request is not signed with this scheme.
     Nothing,
     /// It is signed with a key of this credential.

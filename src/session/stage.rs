@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gateway_body::fact::Plain;
+use gateway_body::fact::PlainContent;
 use gateway_body::{Document, Questions};
 use gateway_message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use gateway_names::{CredentialName, SessionId};
@@ -179,9 +179,9 @@ impl Stage {
     ) -> Result<Vec<CredentialUse>, CredentialRefusal> {
         let search = self.detect(head)?.in_content(head)?;
         let search = search.expect("the service takes credentials in content");
-        let content = Plain {
+        let content = PlainContent {
             bytes: content.to_owned().into(),
-            ..Plain::default()
+            ..PlainContent::default()
         };
         let is_asked = |name: &str| search.is_asked(name);
         let mut questions = Questions::default();

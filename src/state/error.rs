@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gateway_files::Unfit;
+use gateway_files::BadFile::{self, Owner, Unreadable};
 
 /// Why the state cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +21,7 @@ pub enum StateError {
     Forgotten,
     /// Its file or folder may not be used.
     #[error(transparent)]
-    Unfit(#[from] Unfit),
+    Unfit(#[from] BadFile),
     /// The thread of the database ended.
     #[error("the thread of the database ended")]
     Gone,
@@ -30,16 +30,16 @@ pub enum StateError {
 impl StateError {
     /// Whether this process can keep nothing at this path. Another process may have kept state.
     pub fn is_no_place(&self) -> bool {
-        matches!(self, Self::Unfit(Unfit::Unreadable(_) | Unfit::Owner(_)))
+        matches!(self, Self::Unfit(Unreadable(_) | Owner(_)))
     }
 
     /// Returns how to correct it.
     pub fn remedy(&self, path: &Path) -> String {
         match self {
-            Self::Unfit(Unfit::Version { found, known, .. }) if found > known => {
+            Self::Unfit(BadFile::Version { found, known, .. }) if found > known => {
                 String::from("run the newer gateway, or name another file: `[state] path = \"…\"`")
             }
-            Self::Unfit(Unfit::Version { .. }) => format!(
+            Self::Unfit(BadFile::Version { .. }) => format!(
                 "move {} away; sessions then get new phantoms and new CAs, and those that were \
                  ended or paused begin anew",
                 path.display()

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use gateway_files::{self as files, Unfit, UserKind, UserTable};
+use gateway_files::{self as files, BadFile, UserKind, UserTable};
 use gateway_names::{CredentialName, hex};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -201,7 +201,7 @@ impl RowName {
     pub fn granted(login: CredentialName) -> Result<Self, StateError> {
         let mut drawn = [0; 8];
         let filled = getrandom::fill(&mut drawn);
-        filled.map_err(|error| Unfit::from(io::Error::other(error.to_string())))?;
+        filled.map_err(|error| BadFile::from(io::Error::other(error.to_string())))?;
         let grant = Some(GrantId(hex(&drawn)));
         Ok(Self { login, grant })
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use aws_lc_rs::hmac;
-use gateway_files::{self as files, Unfit};
+use gateway_files::{self as files, BadFile};
 use gateway_names::SecretLabel;
 use gateway_token::PrefixId;
 use serde::{Deserialize, Serialize};
@@ -148,9 +148,9 @@ impl RevokedFile {
     /// Returns the revoked secrets.
     ///
     /// # Errors
-    /// Returns [`Unfit`] also if another user could have written it: a file that cannot be read may
-    /// revoke something.
-    pub fn read(&self) -> Result<Vec<RevokedSecret>, Unfit> {
+    /// Returns [`BadFile`] also if another user could have written it: a file that cannot be read
+    /// may revoke something.
+    pub fn read(&self) -> Result<Vec<RevokedSecret>, BadFile> {
         Ok(self.rows()?.secrets)
     }
 
@@ -158,13 +158,13 @@ impl RevokedFile {
     /// it is still revoked. The change is on the disk when this returns.
     ///
     /// # Errors
-    /// Returns [`Unfit`] if it cannot be read or written. Nothing has changed then.
+    /// Returns [`BadFile`] if it cannot be read or written. Nothing has changed then.
     pub fn revoke(
         &self,
         label: &SecretLabel,
         known: &KnownOfSecret,
         again: bool,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), BadFile> {
         self.change(|rows| {
             let rows = &mut rows.secrets;
             if !again && !rows.iter().any(|row| row.label == *label) {
@@ -181,7 +181,7 @@ impl RevokedFile {
     ///
     /// # Errors
     /// As [`RevokedFile::revoke`].
-    pub fn restore(&self, label: &SecretLabel) -> Result<Vec<SecretLabel>, Unfit> {
+    pub fn restore(&self, label: &SecretLabel) -> Result<Vec<SecretLabel>, BadFile> {
         let mut restored = Vec::new();
         self.change(|rows| {
             rows.secrets.retain(|row| {
@@ -196,9 +196,9 @@ impl RevokedFile {
     /// Returns the key of the fingerprints. The first revocation draws it.
     ///
     /// # Errors
-    /// Returns [`Unfit`] if it cannot be read or written, or if it is missing although there are
+    /// Returns [`BadFile`] if it cannot be read or written, or if it is missing although there are
     /// fingerprints that were made with it.
-    pub fn key(&self) -> Result<FingerprintKey, Unfit> {
+    pub fn key(&self) -> Result<FingerprintKey, BadFile> {
         let path = self.0.with_extension("key");
         if !path.try_exists()? {
             files::private_folder(self.0.parent().unwrap_or(Path::new("/")))?;
@@ -206,13 +206,13 @@ impl RevokedFile {
             let rows = self.rows()?.secrets;
             if rows.iter().any(|row| !row.known.values.is_empty()) {
                 let why = format!("`{}` is gone, so no value can be compared", path.display());
-                return Err(Unfit::Unreadable(io::Error::other(why)));
+                return Err(BadFile::Unreadable(io::Error::other(why)));
             }
             files::create_private(&path, &*drawn()?)?;
         }
         files::check_private(&path)?;
         let bytes = Zeroizing::new(std::fs::read(&path)?);
-        let wrong = || Unfit::Unreadable(io::Error::other("its key has another length"));
+        let wrong = || BadFile::Unreadable(io::Error::other("its key has another length"));
         let key = (bytes.len() == 32).then(|| FingerprintKey::new(&bytes));
         key.ok_or_else(wrong)
     }
@@ -221,7 +221,7 @@ impl RevokedFile {
     ///
     /// # Errors
     /// As [`RevokedFile::read`].
-    pub fn put_aside(&self) -> Result<Option<PathBuf>, Unfit> {
+    pub fn put_aside(&self) -> Result<Option<PathBuf>, BadFile> {
         let is_old = self.text()?.is_some_and(|text| {
             let read = serde_json::from_str::<BTreeMap<String, serde_json::Value>>(&text);
             read.is_ok_and(|rows| rows.contains_key("revoked") && !rows.contains_key("version"))
@@ -237,10 +237,10 @@ impl RevokedFile {
     ///
     /// # Errors
     /// As [`RevokedFile::read`].
-    pub fn tokens(&self) -> Result<BTreeSet<PrefixId>, Unfit> {
-        let unknown = |id: &str| Unfit::Unreadable(io::Error::other(format!("`{id}` is no token")));
+    pub fn tokens(&self) -> Result<BTreeSet<PrefixId>, BadFile> {
+        let fault = |id: &str| BadFile::Unreadable(io::Error::other(format!("`{id}` is no token")));
         let rows = self.rows()?.tokens.into_keys();
-        rows.map(|id| PrefixId::named(&id).ok_or_else(|| unknown(&id)))
+        rows.map(|id| PrefixId::named(&id).ok_or_else(|| fault(&id)))
             .collect()
     }
 
@@ -249,7 +249,7 @@ impl RevokedFile {
     ///
     /// # Errors
     /// As [`RevokedFile::revoke`].
-    pub fn revoke_token(&self, id: &PrefixId) -> Result<(), Unfit> {
+    pub fn revoke_token(&self, id: &PrefixId) -> Result<(), BadFile> {
         self.change(|rows| {
             let now = unix(SystemTime::now());
             let tokens = &mut rows.tokens;
@@ -259,7 +259,7 @@ impl RevokedFile {
     }
 
     /// Changes the rows, one process at a time. Refuses to write more than can be read.
-    fn change(&self, change: impl FnOnce(&mut RevokedRows)) -> Result<(), Unfit> {
+    fn change(&self, change: impl FnOnce(&mut RevokedRows)) -> Result<(), BadFile> {
         files::private_folder(self.0.parent().unwrap_or(Path::new("/")))?;
         let _held = self.lock()?;
         let mut rows = self.rows()?;
@@ -268,7 +268,7 @@ impl RevokedFile {
         let text = serde_json::to_vec(&rows).map_err(io::Error::from)?;
         if text.len() as u64 > LARGEST_MIB << 20 {
             let why = format!("it would be larger than {LARGEST_MIB} MiB: too much is revoked");
-            return Err(Unfit::Unreadable(io::Error::other(why)));
+            return Err(BadFile::Unreadable(io::Error::other(why)));
         }
         if text == before {
             Ok(())
@@ -277,7 +277,7 @@ impl RevokedFile {
         }
     }
 
-    fn rows(&self) -> Result<RevokedRows, Unfit> {
+    fn rows(&self) -> Result<RevokedRows, BadFile> {
         let Some(text) = self.text()? else {
             return Ok(RevokedRows {
                 version: VERSION,
@@ -286,17 +286,17 @@ impl RevokedFile {
             });
         };
         let rows: RevokedRows =
-            serde_json::from_str(&text).map_err(|error| Unfit::Unreadable(error.into()))?;
+            serde_json::from_str(&text).map_err(|error| BadFile::Unreadable(error.into()))?;
         let why = format!(
             "it has version {}, and this gateway reads {VERSION}",
             rows.version
         );
-        let other = || Unfit::Unreadable(io::Error::other(why));
+        let other = || BadFile::Unreadable(io::Error::other(why));
         (rows.version == VERSION).then_some(rows).ok_or_else(other)
     }
 
     /// Returns the file's text, if the file exists.
-    fn text(&self) -> Result<Option<String>, Unfit> {
+    fn text(&self) -> Result<Option<String>, BadFile> {
         match self.0.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             _ => files::check_private(&self.0)?,

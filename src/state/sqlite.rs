@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
-use gateway_files::{NewDatabase, Schema, Unfit, reached};
+use gateway_files::{BadFile, NewDatabase, Schema, reached};
 use gateway_names::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use tokio::sync::oneshot;
@@ -25,7 +25,7 @@ pub struct StateFile {
 /// Keeps records in a SQLite file.
 pub struct SqliteState {
     file: StateFile,
-    proof: Proof,
+    proof: RowSeal,
 }
 
 /// A closure that the thread runs with the connection, which only the thread has.
@@ -59,8 +59,8 @@ impl StateFile {
     /// # Errors
     /// As [`StateFile::open`].
     pub fn open_anew(path: &Path) -> Result<(Self, Option<PathBuf>), StateError> {
-        let may_go = |unfit: &Unfit| {
-            let is_earlier = matches!(unfit, Unfit::Version { found, known, .. } if found < known);
+        let may_go = |bad: &BadFile| {
+            let is_earlier = matches!(bad, BadFile::Version { found, known, .. } if found < known);
             is_earlier && !decides(path).unwrap_or(true)
         };
         let (connection, aside) = SESSIONS.open_anew(path, may_go)?;
@@ -134,7 +134,7 @@ impl StateFile {
         let store = mark.store;
         SqliteState {
             file: self,
-            proof: Proof { key, store },
+            proof: RowSeal { key, store },
         }
     }
 }
@@ -149,7 +149,7 @@ impl SqliteState {
         let key = drawn.and_then(|text| SealingKey::from_text(text.as_bytes()));
         let key = Arc::new(key.ok_or(NO_RANDOM_BYTES)?);
         let (file, store) = (StateFile::on(SESSIONS.in_memory()?)?, [0; 16]);
-        let proof = Proof {
+        let proof = RowSeal {
             key: key.clone(),
             store,
         };
@@ -159,7 +159,7 @@ impl SqliteState {
 
 /// Proves that a row is as this gateway wrote it, in this file and under this id.
 #[derive(Clone)]
-struct Proof {
+struct RowSeal {
     key: Arc<SealingKey>,
     store: [u8; 16],
 }
@@ -173,7 +173,7 @@ struct SessionRow {
     proof: Vec<u8>,
 }
 
-impl Proof {
+impl RowSeal {
     fn make(&self, row: &SessionRow) -> Result<Vec<u8>, StateError> {
         let made = self.key.seal(&self.place(row), b"");
         made.map_err(|_| NO_RANDOM_BYTES)
@@ -241,7 +241,7 @@ fn decides(path: &Path) -> Result<bool, StateError> {
 
 fn decide(
     connection: &mut Connection,
-    proof: &Proof,
+    proof: &RowSeal,
     all: Vec<SessionDecision>,
 ) -> Result<Revision, StateError> {
     // A write lock from the start: what a decision requires is still true at the commit.
@@ -255,7 +255,7 @@ fn decide(
     Ok(revision)
 }
 
-impl Proof {
+impl RowSeal {
     fn one(
         &self,
         row: &mut rusqlite::Statement<'_>,

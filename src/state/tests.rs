@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gateway_files::Unfit;
+use gateway_files::BadFile;
 use gateway_names::{CredentialName, SessionId};
 use zeroize::Zeroizing;
 
@@ -486,7 +486,7 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     let of = async |name| store.session(&id(name)).await.unwrap_err();
     assert!(matches!(
         of("newer").await,
-        StateError::Unfit(Unfit::Version {
+        StateError::Unfit(BadFile::Version {
             found: 6,
             known: 5,
             ..
@@ -494,7 +494,7 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     ));
     assert!(matches!(
         of("earlier").await,
-        StateError::Unfit(Unfit::Version {
+        StateError::Unfit(BadFile::Version {
             found: 1,
             known: 5,
             ..
@@ -506,7 +506,7 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     let newer = StateFile::open(&path).err().unwrap();
     assert!(matches!(
         newer,
-        StateError::Unfit(Unfit::Version {
+        StateError::Unfit(BadFile::Version {
             found: 3,
             known: 2,
             ..
@@ -516,7 +516,7 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     let older = StateFile::open(&path).err().unwrap();
     assert!(matches!(
         older,
-        StateError::Unfit(Unfit::Version {
+        StateError::Unfit(BadFile::Version {
             found: 1,
             known: 2,
             ..

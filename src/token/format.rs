@@ -44,7 +44,7 @@ pub enum TokenMalformed {
 
 /// What a token says. Nothing of it is verified.
 #[derive(Debug)]
-pub struct TokenInside {
+pub struct UnverifiedToken {
     /// The number of the key that signs it.
     pub key: u8,
     /// The session that it is for.
@@ -59,9 +59,9 @@ pub struct TokenInside {
 ///
 /// # Errors
 /// [`TokenMalformed`] by cause.
-pub fn inspect(text: &str) -> Result<TokenInside, TokenMalformed> {
+pub fn inspect(text: &str) -> Result<UnverifiedToken, TokenMalformed> {
     let (macaroon, key, session) = read(text)?;
-    Ok(TokenInside {
+    Ok(UnverifiedToken {
         key,
         session,
         caveats: typed(&macaroon)?,

@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use gateway_message::{Host, HostPattern, RequestTarget, route};
+use gateway_message::{Host, HostPattern, RequestTarget, path_pattern};
 use gateway_names::{CredentialName, PolicyId};
 use http::Method;
 
 use super::caveat::Caveat;
 
 /// What is known of a connection when a token comes in.
-pub struct Door<'a> {
+pub struct ConnectionEvidence<'a> {
     /// The peer's address, if it has one.
     pub peer: Option<IpAddr>,
     /// The names that other evidence gives the peer.
@@ -84,7 +84,7 @@ pub enum CaveatDenied {
 
 impl Caveat {
     /// Judges what a connection shows: when, where from, and what stands beside the token.
-    pub(crate) fn admits(&self, door: &Door<'_>) -> Result<(), CaveatDenied> {
+    pub(crate) fn admits(&self, door: &ConnectionEvidence<'_>) -> Result<(), CaveatDenied> {
         let (holds, denied) = match self {
             Self::From(networks) => {
                 let peer = door.peer.map(|peer| peer.to_canonical());
@@ -161,5 +161,5 @@ fn below(path: &str, above: &str) -> bool {
 fn climbs(path: &str) -> bool {
     let is_dots = |one: &str| one == "." || one == "..";
     let mut segments = path.split('/').filter(|one| one.starts_with('.'));
-    path.contains('.') && segments.any(|one| route::segments(one).any(is_dots))
+    path.contains('.') && segments.any(|one| path_pattern::segments(one).any(is_dots))
 }

@@ -16,7 +16,7 @@ mod verify;
 
 pub use caveat::{Caveat, CaveatMalformed};
 pub use chain::PrefixId;
-pub use format::{PREFIX, Token, TokenInside, TokenMalformed, attenuate, inspect};
-pub use judge::{CaveatDenied, Door, TokenUse};
+pub use format::{PREFIX, Token, TokenMalformed, UnverifiedToken, attenuate, inspect};
+pub use judge::{CaveatDenied, ConnectionEvidence, TokenUse};
 pub use key::TokenKey;
-pub use verify::{TokenRefused, Verified, verify};
+pub use verify::{TokenRefused, VerifiedToken, verify};

@@ -6,12 +6,12 @@ use subtle::ConstantTimeEq;
 use super::caveat::{Caveat, CaveatMalformed};
 use super::chain::{PrefixId, chain};
 use super::format::{TokenMalformed, predicates, read, typed};
-use super::judge::{CaveatDenied, Door, TokenUse};
+use super::judge::{CaveatDenied, ConnectionEvidence, TokenUse};
 use super::key::TokenKey;
 
 /// A token that was made with the session's key, and whose caveats are all understood.
 #[derive(Debug)]
-pub struct Verified {
+pub struct VerifiedToken {
     session: SessionId,
     caveats: Box<[Caveat]>,
     prefixes: Box<[PrefixId]>,
@@ -35,7 +35,7 @@ pub enum TokenRefused {
 pub fn verify(
     text: &str,
     key: impl FnOnce(u8, &SessionId) -> Option<TokenKey>,
-) -> Result<Verified, TokenRefused> {
+) -> Result<VerifiedToken, TokenRefused> {
     let (macaroon, number, session) = read(text).map_err(|_| TokenRefused::NotOurs)?;
     let key = key(number, &session);
     // Where there is no key, it takes as long to say no.
@@ -49,14 +49,14 @@ pub fn verify(
         TokenMalformed::Caveat(text, malformed) => TokenRefused::Caveat(text, malformed),
         _ => TokenRefused::NotOurs,
     })?;
-    Ok(Verified {
+    Ok(VerifiedToken {
         session,
         caveats,
         prefixes,
     })
 }
 
-impl Verified {
+impl VerifiedToken {
     /// The session that it selects.
     #[must_use]
     pub fn session(&self) -> &SessionId {
@@ -79,7 +79,7 @@ impl Verified {
     ///
     /// # Errors
     /// [`CaveatDenied`] by the first caveat that refuses.
-    pub fn at_connection(&self, door: &Door<'_>) -> Result<(), CaveatDenied> {
+    pub fn at_connection(&self, door: &ConnectionEvidence<'_>) -> Result<(), CaveatDenied> {
         let ends = self.caveats.iter().filter_map(|caveat| match caveat {
             Caveat::Before(end) => Some(*end),
             _ => None,

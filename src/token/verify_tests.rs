@@ -38,13 +38,13 @@ fn narrowed(token: &Token, text: &str) -> Token {
     attenuate(token.as_str(), &caveats(&[text])).unwrap()
 }
 
-fn checked(token: &Token) -> Verified {
+fn checked(token: &Token) -> VerifiedToken {
     verify(token.as_str(), keys).unwrap()
 }
 
-fn door<'a>(evidence: &'a [&'a str]) -> Door<'a> {
+fn door<'a>(evidence: &'a [&'a str]) -> ConnectionEvidence<'a> {
     let peer: Option<IpAddr> = Some("::ffff:10.1.2.3".parse().unwrap());
-    Door {
+    ConnectionEvidence {
         peer,
         evidence,
         now: NOW,
@@ -81,7 +81,7 @@ fn asked(
     )
 }
 
-fn judged(token: &Verified, asked: &Asked) -> Result<(), CaveatDenied> {
+fn judged(token: &VerifiedToken, asked: &Asked) -> Result<(), CaveatDenied> {
     let Asked(method, host, port, path, credentials, policies) = asked;
     token.allows(&TokenUse {
         host: &Host::parse(host.as_bytes()).unwrap(),
@@ -261,7 +261,7 @@ fn a_connection_is_judged_by_when_from_where_and_what_stands_beside() {
         assert_eq!(found.err(), denied, "{caveats:?}");
     }
     let token = checked(&minted(&[END, "from 0.0.0.0/0"]));
-    let nowhere = Door {
+    let nowhere = ConnectionEvidence {
         peer: None,
         evidence: &[],
         now: NOW,

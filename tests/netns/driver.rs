@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use gateway::launch::enroll;
-use gateway::launch::{self, Launch, Plan, User, repository};
+use gateway::launch::{self, Launch, LaunchPlan, User, repository};
 
 /// The ordinary user of the tests. The number belongs to nobody.
 pub const ANN: u32 = 12345;
@@ -242,7 +242,7 @@ pub fn plant(path: &Path, content: &str, uid: u32) {
 )]
 pub fn drive(settings: &str) -> ExitCode {
     let (launch, manner): (Launch, String) = serde_json::from_str(settings).unwrap();
-    let mut plan = match Plan::of(launch) {
+    let mut plan = match LaunchPlan::of(launch) {
         Ok(plan) => plan,
         Err(error) => {
             tell(&error);

@@ -39,9 +39,9 @@ pub fn bind(
 ) -> Result<Vec<BoundListener>, Failure> {
     let mut passed = passed
         .into_iter()
-        .map(|(name, socket)| Inherited::of(name, socket))
+        .map(|(name, socket)| InheritedSocket::of(name, socket))
         .collect::<Result<Vec<_>, _>>()?;
-    let unwanted = |one: &&Inherited| !listeners.iter().any(|listener| one.fits(listener));
+    let unwanted = |one: &&InheritedSocket| !listeners.iter().any(|listener| one.fits(listener));
     if let Some(one) = passed.iter().find(unwanted) {
         return Err(one.refused());
     }
@@ -70,13 +70,13 @@ pub fn bind(
 }
 
 /// A socket that the service manager passed.
-struct Inherited {
+struct InheritedSocket {
     name: String,
     address: SocketAddr,
     socket: Socket,
 }
 
-impl Inherited {
+impl InheritedSocket {
     fn of(name: String, socket: OwnedFd) -> Result<Self, Failure> {
         let socket = Socket::from(socket);
         let listens = socket.is_listener().unwrap_or(false)
@@ -117,7 +117,7 @@ impl Inherited {
 /// # Errors
 /// Returns a [`Failure`] if the socket unit names another session than the listener's.
 fn copies(
-    one: Inherited,
+    one: InheritedSocket,
     listener: &Listener,
     threads: NonZeroUsize,
 ) -> Result<(Option<String>, Vec<BoundSocket>), Failure> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::listen::publish::Publication;
-use crate::{App, Failure, SessionOf, Whose};
+use crate::{App, Failure, Owner, SessionIdentity};
 use gateway_config::{Config, ListenerSession};
 use gateway_credential::login::Login;
 use gateway_intercept::Caller;
@@ -104,7 +104,7 @@ impl App {
         let mut known = config.listeners.iter();
         let known = known.find(|known| known.session == ListenerSession::EachCaller);
         let groups = known.map_or(&[][..], |known| &known.groups);
-        let whose = (id, groups, Whose::Caller(caller));
+        let whose = (id, groups, Owner::Caller(caller));
         self.restore_logins(&latest.read, [id]).await?;
         let logins = &latest.read.resolved.logins[..];
         self.open_beside((config, logins), whose).await.map(Some)
@@ -117,13 +117,13 @@ impl App {
     pub async fn open_beside(
         &self,
         (config, logins): (&Config, &[Login]),
-        one: SessionOf<'_>,
+        one: SessionIdentity<'_>,
     ) -> Result<LivePair, Failure> {
         let snapshot = self.shared.current();
         let mut opened = self.prepare_and_keep(&snapshot, config, &[one]).await?;
         let opened = opened.pop().ok_or_else(|| Failure::new("no session"))?;
         let live = opened.live();
-        if let Whose::Caller(_) = one.2 {
+        if let Owner::Caller(_) = one.2 {
             let mut publication = Publication::default();
             publication.certificate(config, &live.0, &live.1)?;
             let given = (&**snapshot.credentials.bindings(), logins, logins);

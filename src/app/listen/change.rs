@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use crate::listen::bind;
 use crate::listen::bind::BoundListener;
-use crate::listen::listeners::{Listening, OpenListener};
+use crate::listen::listeners::{LiveListeners, OpenListener};
 use crate::listen::names;
 use crate::listen::publish::Publication;
 use crate::session::recalled::OpenedSession;
 use crate::session::renewal::record_end;
 use crate::settings::project_file;
-use crate::{App, Context as _, Failure, Whose, made_by_operator};
+use crate::{App, Context as _, Failure, Owner, made_by_operator};
 use gateway_config::{Config, Listener, ListenerJwt, ListenerKind};
 use gateway_credential::Stores;
-use gateway_intercept::{ClientVerifier, DoorTls, Evidence, JwtVerifier, Passwords, UserPassword};
+use gateway_intercept::{ClientVerifier, Evidence, JwtVerifier, Passwords, ProxyTls, UserPassword};
 use gateway_names::{ReasonCode, SessionId};
 use gateway_server::{
     CallerSessions, ListenerMode, ListenerSessions, ListenerSlot, ListeningSocket, LivePair,
@@ -41,7 +41,7 @@ pub struct ListenerChange {
 /// The change of a kept listener's slot.
 enum SlotChange {
     /// The passwords of its clients, and its TLS.
-    Same(Vec<UserPassword>, Option<Arc<DoorTls>>),
+    Same(Vec<UserPassword>, Option<Arc<ProxyTls>>),
     /// A listener of another session, or of another kind.
     Listener(SessionListener),
 }
@@ -152,12 +152,12 @@ impl App {
         let mut named = HashSet::new();
         let first = config.listeners.iter();
         let first = first
-            .filter_map(|known| Some((known.session.one()?, &known.groups[..], Whose::Listener)));
+            .filter_map(|known| Some((known.session.one()?, &known.groups[..], Owner::Listener)));
         let first = first.filter(|(id, ..)| named.insert(*id));
         let made = self.keeper().await?.created().await?;
         let made = made
             .iter()
-            .map(|(id, made)| (id, &made.request.groups[..], Whose::Operator(made)));
+            .map(|(id, made)| (id, &made.request.groups[..], Owner::Operator(made)));
         let first: Vec<_> = first.chain(made).collect();
         // This precedes the issue of phantoms, which may renew a login.
         self.revocations.begin(&self.shared, config)?;
@@ -204,7 +204,7 @@ impl App {
                 .then_some(live)
                 .ok_or_else(|| made_by_operator(id));
         }
-        let named = (id, &known.groups[..], Whose::Listener);
+        let named = (id, &known.groups[..], Owner::Listener);
         change.opened.push(self.prepare(next, config, named).await?);
         Ok(change.opened[change.opened.len() - 1].live())
     }
@@ -288,7 +288,7 @@ impl ListenerChange {
     pub fn apply(
         self,
         shared: &SharedState,
-        listening: &Listening,
+        listening: &LiveListeners,
     ) -> (Vec<Arc<Session>>, Arc<[Arc<ListenerSlot>]>) {
         let (workers, mut open, mut closing) = (listening.workers(), Vec::new(), Vec::new());
         for (listener, to) in self.kept {

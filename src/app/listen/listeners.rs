@@ -11,17 +11,17 @@ use crate::session::recalled::OpenedSession;
 use gateway_config::{Config, Listener};
 use gateway_intercept::{Responder, SessionCa};
 use gateway_names::SessionId;
-use gateway_server::{AskedSession, ListenerSlot, LivePair, LiveSessions, Worker};
+use gateway_server::{ListenerSlot, LivePair, LiveSessions, SessionRequest, Worker};
 use gateway_session::Session;
 
 /// The channel of requests for callers' sessions.
-pub struct CallerAsks {
+pub struct SessionQueue {
     /// The sender, for listeners.
-    pub asks: mpsc::Sender<AskedSession>,
-    asked: Mutex<Option<mpsc::Receiver<AskedSession>>>,
+    pub asks: mpsc::Sender<SessionRequest>,
+    asked: Mutex<Option<mpsc::Receiver<SessionRequest>>>,
 }
 
-impl Default for CallerAsks {
+impl Default for SessionQueue {
     fn default() -> Self {
         let (asks, asked) = mpsc::channel(WAITING);
         let asked = Mutex::new(Some(asked));
@@ -29,28 +29,28 @@ impl Default for CallerAsks {
     }
 }
 
-impl CallerAsks {
+impl SessionQueue {
     /// Returns the receiver of the requests. Only the first call gets it.
-    pub fn asked(&self) -> Option<mpsc::Receiver<AskedSession>> {
+    pub fn asked(&self) -> Option<mpsc::Receiver<SessionRequest>> {
         self.asked.lock().take()
     }
 }
 
 /// The DNS servers of the sessions of listeners: the listeners of a session share one.
-type KnownNames = Mutex<HashMap<SessionId, Arc<Responder>>>;
+type DnsResponders = Mutex<HashMap<SessionId, Arc<Responder>>>;
 
 /// The current listeners of `serve`. Other commands have none.
 #[derive(Default)]
-pub struct Listening {
-    now: Mutex<Now>,
+pub struct LiveListeners {
+    now: Mutex<CurrentListeners>,
     /// The sessions of `now`, where connections look them up.
     live: Arc<LiveSessions>,
-    asks: CallerAsks,
-    names: Arc<KnownNames>,
+    asks: SessionQueue,
+    names: Arc<DnsResponders>,
 }
 
 #[derive(Default)]
-struct Now {
+struct CurrentListeners {
     workers: Vec<Arc<Worker>>,
     open: Vec<OpenListener>,
     /// The sessions of listeners, including removed ones whose sessions are still ending.
@@ -93,7 +93,7 @@ pub struct OpenListener {
     pub(crate) slot: Arc<ListenerSlot>,
 }
 
-impl Listening {
+impl LiveListeners {
     /// Serves listeners on these workers from now on.
     pub fn on(&self, workers: Vec<Arc<Worker>>) {
         self.now.lock().workers = workers;
@@ -110,7 +110,7 @@ impl Listening {
     }
 
     /// Returns the DNS servers of sessions.
-    pub fn names(&self) -> &Arc<KnownNames> {
+    pub fn names(&self) -> &Arc<DnsResponders> {
         &self.names
     }
 
@@ -125,7 +125,7 @@ impl Listening {
     }
 
     /// Returns the channel of requests for callers' sessions.
-    pub fn asks(&self) -> &CallerAsks {
+    pub fn asks(&self) -> &SessionQueue {
         &self.asks
     }
 
@@ -207,7 +207,7 @@ impl Listening {
     }
 }
 
-impl Now {
+impl CurrentListeners {
     /// Marks the sessions that have no listener now, and returns those that had one before.
     fn leave(&mut self) -> Vec<Arc<Session>> {
         let mut gone = Vec::new();

@@ -5,9 +5,9 @@ use std::sync::{Arc, Once};
 use crate::App;
 use crate::process::serving;
 use gateway_config::SandboxDns;
-use gateway_intercept::{Responder, Synthetic};
+use gateway_intercept::{AddressPool, Responder};
 use gateway_names::SessionId;
-use gateway_policy::Asker;
+use gateway_policy::Requester;
 use gateway_server::{SessionNames, SharedState};
 
 /// Returns a function that creates each session's DNS server on first use.
@@ -34,8 +34,8 @@ pub fn responder(
     let observe = shared.name_observer(session);
     let (shared, id) = (shared.clone(), session.clone());
     let pool = match dns {
-        SandboxDns::Explain => Synthetic::new(NAMES).explaining(),
-        SandboxDns::Strict => Synthetic::new(NAMES),
+        SandboxDns::Explain => AddressPool::new(NAMES).explaining(),
+        SandboxDns::Strict => AddressPool::new(NAMES),
     };
     // The first DNS query announces a request.
     let asked = Once::new();
@@ -47,7 +47,7 @@ pub fn responder(
             let policies = snapshot.policies.generation();
             let asks = shared.sessions.get(&id);
             asks.is_some_and(|asks| {
-                let asker = Asker::of(&asks, caller, policies.number());
+                let asker = Requester::of(&asks, caller, policies.number());
                 policies.may_resolve(asker.principal(), host)
             })
         }),

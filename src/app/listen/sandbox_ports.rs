@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::Failure;
 use gateway_config::{PublishedPort, Sandbox};
-use gateway_launch::enroll::{Hello, Listeners};
+use gateway_launch::enroll::{Listeners, SandboxHello};
 use gateway_launch::ports;
 use gateway_server::{InwardSockets, OpenPort, Worker};
 use gateway_session::Session;
@@ -44,7 +44,7 @@ impl BoundPorts {
         self,
         worker: &Arc<Worker>,
         session: &Arc<Session>,
-        hello: &Hello,
+        hello: &SandboxHello,
         listeners: &mut Listeners,
     ) -> Result<(), Failure> {
         let open = |listener: TcpListener, port| {

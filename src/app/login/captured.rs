@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 
 use gateway_credential::ConfiguredCredential;
 use gateway_credential::login::{
-    AskedTokens, ClientSecret, Issuer, KnownLogin, Login, LoginHolder, LoginPlace, LoginToken,
+    ClientSecret, Issuer, KnownLogin, Login, LoginHolder, LoginPlace, LoginToken, OAuthRequest,
     RequestFormat, TokenGrant, TokenKind, Tokens, UnmappedToken,
 };
 use gateway_message::{Authority, HostPattern, Origin, OriginPattern, Place, Scheme};
 use gateway_names::{CredentialName, SessionId};
-use gateway_policy::{Asker, Source, generate};
+use gateway_policy::{Requester, Source, generate};
 use gateway_server::Snapshot;
 use gateway_session::{Foreign, Session};
 
@@ -34,7 +34,7 @@ pub struct CapturedLogin {
 /// The logins that sessions made and ended.
 #[derive(Default)]
 pub struct SessionLogins {
-    made: Mutex<MadeLogins>,
+    made: Mutex<CapturedLogins>,
     /// Whether any login has no host of its own yet. Each request checks this.
     has_homeless: AtomicBool,
     /// Held while a login begins, until it is in force, so that the next gets another name.
@@ -42,7 +42,7 @@ pub struct SessionLogins {
 }
 
 #[derive(Default)]
-struct MadeLogins {
+struct CapturedLogins {
     captured: Vec<CapturedLogin>,
     /// The logins that were ended for a session.
     ended: BTreeSet<(SessionId, CredentialName)>,
@@ -98,7 +98,7 @@ impl CapturedLogin {
         self.session == other.session && self.login.name == other.login.name
     }
 
-    fn is_of(&self, session: &SessionId, asked: &AskedTokens) -> bool {
+    fn is_of(&self, session: &SessionId, asked: &OAuthRequest) -> bool {
         let issuer = self.login.issuer.as_ref();
         self.session == *session
             && self.resource == asked.request.resource
@@ -159,7 +159,7 @@ impl SessionLogins {
         self.has_homeless.load(Ordering::Acquire)
     }
 
-    fn note(&self, known: &MadeLogins) {
+    fn note(&self, known: &CapturedLogins) {
         let has_homeless = known.captured.iter().any(|one| one.is_homeless);
         self.has_homeless.store(has_homeless, Ordering::Release);
     }
@@ -244,7 +244,7 @@ impl SessionLogins {
     }
 
     /// Returns the login, if the session has it already, that these tokens belong to.
-    pub fn known(&self, session: &SessionId, asked: &AskedTokens) -> Option<Login> {
+    pub fn known(&self, session: &SessionId, asked: &OAuthRequest) -> Option<Login> {
         let captured = self.made.lock();
         let captured = captured
             .captured
@@ -266,7 +266,7 @@ impl SessionLogins {
         &self,
         snapshot: &Snapshot,
         session: &Session,
-        asked: &AskedTokens,
+        asked: &OAuthRequest,
     ) -> Result<CapturedLogin, UnmappedToken> {
         let server = &asked.endpoint.origin;
         if server.scheme == Scheme::Http && !server.authority.host.is_loopback() {
@@ -321,7 +321,7 @@ fn made_by(captured: &[CapturedLogin], session: &SessionId) -> usize {
 }
 
 /// Returns the login that a request begins, for its free origins; `None` if none is free.
-fn begun(asked: &AskedTokens, is_free: impl Fn(&OriginPattern) -> bool) -> Option<Login> {
+fn begun(asked: &OAuthRequest, is_free: impl Fn(&OriginPattern) -> bool) -> Option<Login> {
     let mut presets = asked
         .logins()
         .filter(|one| one.holder == LoginHolder::Nobody);
@@ -343,7 +343,7 @@ fn begun(asked: &AskedTokens, is_free: impl Fn(&OriginPattern) -> bool) -> Optio
 }
 
 /// Returns the login of an endpoint that no preset knows.
-fn unknown_login(asked: &AskedTokens) -> Option<Login> {
+fn unknown_login(asked: &OAuthRequest) -> Option<Login> {
     let request = &asked.request;
     let named = named(asked).filter(|origin| is_of_issuer(asked, origin));
     let origin = named.unwrap_or_else(|| asked.endpoint.origin.clone());
@@ -376,7 +376,7 @@ fn unknown_login(asked: &AskedTokens) -> Option<Login> {
 }
 
 /// Returns the origin that a response, or its request, names for the tokens.
-fn named(asked: &AskedTokens) -> Option<Origin> {
+fn named(asked: &OAuthRequest) -> Option<Origin> {
     let target = asked.target.as_ref().map(|target| &*target.address);
     let named = target.or(asked.request.resource.as_deref());
     named.and_then(origin_of)
@@ -394,7 +394,7 @@ fn exactly(origin: &Origin) -> OriginPattern {
 /// credential guards it.
 fn is_free(snapshot: &Snapshot, session: &Session, origin: &OriginPattern) -> bool {
     let policies = snapshot.policies.generation();
-    let asker = Asker::of(session, None, policies.number());
+    let asker = Requester::of(session, None, policies.number());
     let is_allowed = policies.may_resolve(asker.principal(), origin.hosts.host());
     is_allowed && !snapshot.credentials.bindings().guard(origin)
 }
@@ -402,7 +402,7 @@ fn is_free(snapshot: &Snapshot, session: &Session, origin: &OriginPattern) -> bo
 /// Whether tokens of this endpoint may be for an origin that their client names. An issuer without
 /// support for resources gives tokens for its own services, so the tokens of a known issuer are for
 /// no others.
-fn is_of_issuer(asked: &AskedTokens, origin: &Origin) -> bool {
+fn is_of_issuer(asked: &OAuthRequest, origin: &Origin) -> bool {
     let mut tokens = of_known_issuer(asked).peekable();
     let are_unknown = tokens.peek().is_none();
     let mut origins = tokens.flat_map(|token| &token.origins);
@@ -410,7 +410,7 @@ fn is_of_issuer(asked: &AskedTokens, origin: &Origin) -> bool {
 }
 
 /// Returns the tokens that the configuration or a preset knows of an endpoint.
-fn of_known_issuer(asked: &AskedTokens) -> impl Iterator<Item = &LoginToken> {
+fn of_known_issuer(asked: &OAuthRequest) -> impl Iterator<Item = &LoginToken> {
     let known = asked.known.iter();
     let known = known.filter(|one| !matches!(one.holder, LoginHolder::Session(_)));
     known.flat_map(|one| &one.login.tokens)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Failure;
-use gateway_launch::service::{self, Passed};
+use gateway_launch::service::{self, PassedSockets};
 
 /// The service manager, if one listens.
 #[derive(Clone)]
@@ -23,7 +23,7 @@ impl ServiceManager {
     /// # Errors
     /// Returns a [`Failure`] if it named a socket that cannot be reached. It would wait in vain for
     /// the notice that the gateway is ready, and stop it.
-    pub fn connect(passed: &Passed) -> Result<Self, Failure> {
+    pub fn connect(passed: &PassedSockets) -> Result<Self, Failure> {
         let unusable = |error: std::io::Error| {
             Failure::new("the service manager cannot be told")
                 .because(format!("NOTIFY_SOCKET: {error}"))

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::project::{project, working_directory};
-use crate::reload::source::{ConfigSource, RunsAs};
+use crate::reload::source::{ConfigSource, RunMode};
 use crate::settings::resolve::ResolvedConfig;
 use crate::{App, Failure};
 use gateway_config::{Config, state};
@@ -27,7 +27,7 @@ impl App {
                 ))
                 .next("start the gateway anew, or take the change back"));
         }
-        if source.runs_as == RunsAs::Serve {
+        if source.runs_as == RunMode::Serve {
             return Ok(());
         }
         let first = ResolvedConfig::of(&self.config, &source.shell)?;
@@ -80,9 +80,9 @@ fn outside(config: &Config, resolved: &ResolvedConfig) -> BTreeSet<PathBuf> {
 }
 
 /// Returns the changed keys that are fixed as long as the process runs.
-fn fixed(runs_as: RunsAs, old: &Config, new: &Config) -> Vec<&'static str> {
+fn fixed(runs_as: RunMode, old: &Config, new: &Config) -> Vec<&'static str> {
     let (control, other_control) = (&old.control, &new.control);
-    let serves = runs_as == RunsAs::Serve;
+    let serves = runs_as == RunMode::Serve;
     let changed = [
         ("`[audit] path`", old.audit.path != new.audit.path),
         ("`[state] path`", old.state.path != new.state.path),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::settings::resolve::ResolvedConfig;
 use gateway_body::read::Protocol;
-use gateway_config::{Allowed, Config};
+use gateway_config::{Config, HostPort};
 use gateway_credential::preset::PresetEndpoint;
 use gateway_credential::{ConfiguredCredential, preset};
 use gateway_message::{HostPattern, OriginPattern};
@@ -20,7 +20,7 @@ pub fn policies(config: &Config, resolved: &ResolvedConfig) -> String {
     let mut permits = BTreeSet::new();
     let offered = resolved.offered.iter();
     let offered = offered.filter(|_| !config.policy.decide());
-    for Allowed { host, port } in resolved.allowed.iter().chain(offered) {
+    for HostPort { host, port } in resolved.allowed.iter().chain(offered) {
         permits.insert(generate::permit_host(None, &host.to_string(), Some(*port)));
     }
     for binding in resolved

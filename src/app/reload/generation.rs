@@ -7,7 +7,7 @@ use crate::Failure;
 use crate::login::captured::CapturedLogin;
 use crate::login::stores as login_stores;
 use crate::reload::flag_policies as lending;
-use crate::reload::source::ReadConfig;
+use crate::reload::source::LoadedConfig;
 use crate::settings::resolve::ResolvedConfig;
 use crate::settings::shell_secrets::ShellLoans;
 pub use crate::store_clients::failed;
@@ -56,7 +56,7 @@ pub fn first(
 pub fn next(
     before: &Snapshot,
     old: &Config,
-    read: &ReadConfig,
+    read: &LoadedConfig,
     captured: &[CapturedLogin],
 ) -> Result<Snapshot, Failure> {
     let origins = origins(&read.config, &read.resolved.encoded_slash, Vec::new())?;
@@ -78,7 +78,7 @@ pub fn next(
 /// As [`first`].
 pub fn with_logins(
     before: &Snapshot,
-    read: &ReadConfig,
+    read: &LoadedConfig,
     captured: &[CapturedLogin],
 ) -> Result<Snapshot, Failure> {
     following(
@@ -92,7 +92,7 @@ pub fn with_logins(
 fn following(
     before: &Snapshot,
     old: &Config,
-    read: &ReadConfig,
+    read: &LoadedConfig,
     (captured, origins): (&[CapturedLogin], Arc<OriginSettings>),
 ) -> Result<Snapshot, Failure> {
     let config = &read.config;

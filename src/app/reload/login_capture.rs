@@ -4,9 +4,9 @@ use std::sync::{Arc, Weak};
 
 use crate::login::captured::CapturedLogin;
 use crate::reload::generation;
-use crate::reload::source::ReadConfig;
+use crate::reload::source::LoadedConfig;
 use crate::{App, Failure};
-use gateway_credential::login::{AskedTokens, Login, TokenKind, Tokens, UnmappedToken};
+use gateway_credential::login::{Login, OAuthRequest, TokenKind, Tokens, UnmappedToken};
 use gateway_credential::{ConfiguredCredential, KeptCredentials};
 use gateway_message::RequestHead;
 use gateway_names::{CredentialName, SessionId};
@@ -21,7 +21,7 @@ impl Captures for LoginCapture {
     fn capture<'a>(
         &'a self,
         session: &'a Arc<Session>,
-        asked: &'a AskedTokens,
+        asked: &'a OAuthRequest,
         tokens: Tokens,
     ) -> CaptureFuture<'a, Result<Login, UnmappedToken>> {
         Box::pin(async move {
@@ -97,7 +97,7 @@ impl App {
     async fn capture(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        asked: &AskedTokens,
+        asked: &OAuthRequest,
         tokens: Tokens,
     ) -> Result<Login, UnmappedToken> {
         let _turn = match self.logins.known(session.id(), asked) {
@@ -160,7 +160,7 @@ impl App {
     /// Returns a [`Failure`] if a record cannot be read.
     pub async fn restore_logins(
         &self,
-        read: &ReadConfig,
+        read: &LoadedConfig,
         sessions: impl IntoIterator<Item = &SessionId>,
     ) -> Result<(), Failure> {
         let (before, mut is_new) = (self.shared.current(), false);
@@ -251,7 +251,7 @@ impl App {
     fn with_login(
         &self,
         before: &Snapshot,
-        read: &ReadConfig,
+        read: &LoadedConfig,
         login: CapturedLogin,
     ) -> Result<Snapshot, Failure> {
         if !self.logins.add(login.clone()) {

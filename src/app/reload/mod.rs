@@ -5,7 +5,7 @@ pub mod flag_policies;
 pub mod generation;
 pub mod login_capture;
 pub mod source;
-pub mod watched;
+pub mod watch_list;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ use crate::exports::ExportChange;
 use crate::listen::change::ListenerChange;
 use crate::listen::publish::Publication;
 use crate::reload::login_capture::LoginCapture;
-use crate::reload::source::{Applied, ConfigSource, Latest, ReadConfig, RunsAs};
+use crate::reload::source::{ConfigSource, CurrentConfig, LoadedConfig, ReloadOutcome, RunMode};
 use crate::{App, Failure, log_settings};
 use gateway_config::Config;
 use gateway_credential::login::Login;
@@ -67,7 +67,7 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] with the reasons, if any part is refused. Nothing has changed then.
-    pub async fn reload(self: &Arc<Self>) -> Result<Applied, Failure> {
+    pub async fn reload(self: &Arc<Self>) -> Result<ReloadOutcome, Failure> {
         self.reload_granting(None).await
     }
 
@@ -79,7 +79,7 @@ impl App {
     pub async fn reload_granting(
         self: &Arc<Self>,
         rule: Option<Source>,
-    ) -> Result<Applied, Failure> {
+    ) -> Result<ReloadOutcome, Failure> {
         let app = self.clone();
         let reloading = async move {
             let mut latest = app.reloading.latest.lock().await;
@@ -147,7 +147,7 @@ impl App {
     }
 
     /// Reloads whenever a file of the configuration changes, for ever. `tell` gets each outcome.
-    pub async fn watch(self: Arc<Self>, tell: impl Fn(Result<Applied, Failure>)) {
+    pub async fn watch(self: Arc<Self>, tell: impl Fn(Result<ReloadOutcome, Failure>)) {
         let mut changed = None;
         loop {
             let pause = match changed {
@@ -174,9 +174,9 @@ impl App {
     /// has changed, and it returns `None`.
     async fn reload_here(
         self: &Arc<Self>,
-        latest: &mut Latest,
+        latest: &mut CurrentConfig,
         allowed: &[Source],
-    ) -> Result<Option<Applied>, Failure> {
+    ) -> Result<Option<ReloadOutcome>, Failure> {
         let source = self.reloading.source.get().ok_or_else(|| {
             Failure::new("this command has no configuration that could be reloaded")
         })?;
@@ -191,7 +191,7 @@ impl App {
         let before = self.shared.current();
         let mut granted = generation::granted(&config)?;
         self.grants.withhold(&mut granted, allowed);
-        let read = ReadConfig {
+        let read = LoadedConfig {
             sources: generation::sources(&config, &resolved, &granted)?,
             config: Arc::new(config),
             resolved,
@@ -235,7 +235,7 @@ impl App {
         let renewed = self.phantoms(before, &next).await?;
         let mut listeners = ListenerChange::default();
         let mut publication = Publication::default();
-        if source.runs_as == RunsAs::Serve {
+        if source.runs_as == RunMode::Serve {
             listeners = self.change_listeners(&next, &config, None).await?;
             let bindings = next.credentials.bindings();
             let given = (&**bindings, logins, former);
@@ -274,12 +274,12 @@ impl App {
     }
 
     /// Puts a change in force. Reports files for workloads that cannot be replaced.
-    fn put_in_force(self: &Arc<Self>, before: &Snapshot, change: PreparedChange) -> Applied {
+    fn put_in_force(self: &Arc<Self>, before: &Snapshot, change: PreparedChange) -> ReloadOutcome {
         let PreparedChange { config, next, .. } = change;
         change.publication.publish().iter().for_each(unpublished);
         let changed = self.exports.change(&self.shared, &config, change.exports);
         let (exports_begun, exports_ended) = changed;
-        let applied = Applied {
+        let applied = ReloadOutcome {
             generation: next.number(),
             gained: missing(&next, before),
             lost: missing(before, &next),

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Mutex;
 
-use crate::reload::watched::{Watched, WatchedFiles};
+use crate::reload::watch_list::{FileStates, WatchList};
 use crate::settings::profile::Profile;
 use crate::settings::project_file;
 use crate::settings::resolve::ResolvedConfig;
@@ -18,10 +18,10 @@ use gateway_names::{CredentialName, join};
 use gateway_policy::Source;
 
 /// The state that a reload starts from.
-pub struct Reloading {
+pub struct ReloadState {
     pub(crate) source: OnceLock<ConfigSource>,
     /// Locked during a reload, so that one follows the other.
-    pub latest: Mutex<Latest>,
+    pub latest: Mutex<CurrentConfig>,
 }
 
 /// The source that the configuration is read from again.
@@ -41,12 +41,12 @@ pub struct ConfigSource {
     /// The rules that operators granted.
     pub granted: Option<PathBuf>,
     /// The command that runs.
-    pub runs_as: RunsAs,
+    pub runs_as: RunMode,
 }
 
 /// The command that is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunsAs {
+pub enum RunMode {
     /// `gateway serve`.
     Serve,
     /// `gateway exec`.
@@ -54,7 +54,7 @@ pub enum RunsAs {
 }
 
 /// A configuration that was read, with its resolved credentials and hosts.
-pub struct ReadConfig {
+pub struct LoadedConfig {
     pub(crate) config: Arc<Config>,
     pub(crate) resolved: ResolvedConfig,
     /// The policies of files, flags, presets and grants.
@@ -62,18 +62,18 @@ pub struct ReadConfig {
 }
 
 /// The configuration in force, and its files as they were when it was last read or refused.
-pub struct Latest {
-    pub(crate) read: ReadConfig,
-    pub(crate) watched: Arc<Watched>,
-    pub(crate) files: WatchedFiles,
+pub struct CurrentConfig {
+    pub(crate) read: LoadedConfig,
+    pub(crate) watched: Arc<WatchList>,
+    pub(crate) files: FileStates,
 }
 
-impl Latest {
+impl CurrentConfig {
     /// Also watches the files of a configuration that was read and may be refused.
     pub fn also_watch(&mut self, read: Option<&Config>, named: BTreeSet<PathBuf>) {
         let read = read.map(|config| Arc::new(config.clone()));
         let configs = std::iter::once(self.read.config.clone()).chain(read);
-        let (watched, known) = (Watched::new(configs.collect(), named), self.files.clone());
+        let (watched, known) = (WatchList::new(configs.collect(), named), self.files.clone());
         let mut files = watched.look();
         // Files that were looked at before they were read keep that state.
         files.keep(known);
@@ -81,17 +81,17 @@ impl Latest {
     }
 
     /// Takes over a configuration that is in force.
-    pub fn follow(&mut self, read: ReadConfig) {
+    pub fn follow(&mut self, read: LoadedConfig) {
         let configs = vec![read.config.clone()];
         self.read = read;
-        self.watched = Arc::new(Watched::new(configs, BTreeSet::new()));
+        self.watched = Arc::new(WatchList::new(configs, BTreeSet::new()));
         self.files.only(&self.watched);
     }
 }
 
 /// The outcome of a reload.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Applied {
+pub struct ReloadOutcome {
     /// The number of the generation.
     pub generation: u64,
     /// The credentials that sessions gained.
@@ -108,7 +108,7 @@ pub struct Applied {
     pub exports_ended: Vec<String>,
 }
 
-impl Applied {
+impl ReloadOutcome {
     /// Describes the changes other than those of policies.
     pub fn changes(&self) -> Vec<String> {
         let changes = [
@@ -126,7 +126,7 @@ impl Applied {
     }
 }
 
-impl fmt::Display for Applied {
+impl fmt::Display for ReloadOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "configuration reloaded, generation {}", self.generation)?;
         self.changes()
@@ -135,13 +135,13 @@ impl fmt::Display for Applied {
     }
 }
 
-impl Reloading {
+impl ReloadState {
     /// Starts from this configuration.
-    pub fn of(read: ReadConfig) -> Self {
-        let watched = Watched::new(vec![read.config.clone()], BTreeSet::new());
+    pub fn of(read: LoadedConfig) -> Self {
+        let watched = WatchList::new(vec![read.config.clone()], BTreeSet::new());
         Self {
             source: OnceLock::new(),
-            latest: Mutex::new(Latest {
+            latest: Mutex::new(CurrentConfig {
                 files: watched.look(),
                 watched: Arc::new(watched),
                 read,

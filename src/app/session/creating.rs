@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::client_environment;
 use crate::session::tokens::{caveats, token};
-use crate::{App, Failure, Whose};
+use crate::{App, Failure, Owner};
 use gateway_config::{Config, show_duration};
 use gateway_control::{CreatedSession, MintRequest, MintedToken};
 use gateway_credential::login::Login;
@@ -84,7 +84,7 @@ impl App {
                 .because("none of those that `[sessions] most` bounds is over")
                 .next("end one: `gateway session end SESSION`, or raise `most`"));
         }
-        let whose = (id, &request.groups[..], Whose::Operator(creation));
+        let whose = (id, &request.groups[..], Owner::Operator(creation));
         self.open_beside(with, whose).await.map(Some)
     }
 
@@ -104,7 +104,7 @@ impl App {
         // It exists already, so a full table does not keep it out, just as at a restart.
         self.makes_room(with.0.sessions.most).await?;
         let groups = &creation.request.groups[..];
-        let whose = (id, groups, Whose::Operator(&creation));
+        let whose = (id, groups, Owner::Operator(&creation));
         self.open_beside(with, whose).await.map(Some)
     }
 

@@ -22,21 +22,21 @@ pub struct KeyPlaces<'c> {
 }
 
 /// Why there is no key.
-pub enum NoKey {
+pub enum KeyError {
     /// The store is in use, and its key is not available.
     Lost(Failure),
     /// The place of the key, or the store, is faulty.
     Unusable(Failure),
 }
 
-impl From<Failure> for NoKey {
+impl From<Failure> for KeyError {
     fn from(failure: Failure) -> Self {
         Self::Unusable(failure)
     }
 }
 
 /// A key, and the word for its place in the store's mark.
-type Placed = (SealingKey, &'static str);
+type PlacedKey = (SealingKey, &'static str);
 
 impl<'c> KeyPlaces<'c> {
     /// Returns the places of a configuration whose state is in `folder`.
@@ -52,12 +52,12 @@ impl<'c> KeyPlaces<'c> {
     /// to begin anew with another key, without any earlier session.
     ///
     /// # Errors
-    /// Returns [`NoKey`] if the key of a store in use is unavailable, or is another key.
+    /// Returns [`KeyError`] if the key of a store in use is unavailable, or is another key.
     pub async fn unlock(
         &self,
         store: StateFile,
         forgets: bool,
-    ) -> Result<(SqliteState, Arc<SealingKey>), NoKey> {
+    ) -> Result<(SqliteState, Arc<SealingKey>), KeyError> {
         // Locked, or two processes would create different keys.
         let _alone = self.lock()?;
         let unreadable = |error| Failure::of("the state cannot be read", &error);
@@ -68,7 +68,7 @@ impl<'c> KeyPlaces<'c> {
                     note(FORGOTTEN);
                 }
                 known => {
-                    let key = Arc::new(known.map_err(NoKey::Lost)?);
+                    let key = Arc::new(known.map_err(KeyError::Lost)?);
                     return Ok((store.unlock(key.clone(), &mark), key));
                 }
             }
@@ -134,7 +134,7 @@ impl<'c> KeyPlaces<'c> {
     }
 
     /// Returns the key of a new store: the configured one, the one of other stores, or a new one.
-    async fn first(&self) -> Result<Placed, Failure> {
+    async fn first(&self) -> Result<PlacedKey, Failure> {
         if let Some(reference) = &self.config.state.key {
             let read = self.read(reference).await;
             let read = read.context(UNMADE)?;

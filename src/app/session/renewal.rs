@@ -11,20 +11,20 @@ use tokio::sync::{mpsc, oneshot};
 use crate::session::recalled::{creation, ends, status};
 use gateway_audit::Event;
 use gateway_names::{ReasonCode, SessionId};
-use gateway_server::{AskedSession, SharedState};
+use gateway_server::{SessionRequest, SharedState};
 use gateway_session::{EndReason, Lifetime, Moment, Session, SessionStatus};
 use gateway_state::{Revision, SessionDecision, SessionRecord, StateError, StateStore, unix};
 
 /// The sessions of this process that are renewed.
 #[derive(Clone)]
-pub struct Renewal(Arc<Shared>);
+pub struct SessionRenewal(Arc<RenewalState>);
 
-struct Shared {
+struct RenewalState {
     store: Arc<dyn StateStore>,
     state: Arc<SharedState>,
     tended: Mutex<Vec<Tended>>,
     /// The channel to request sessions that operators created elsewhere, if there can be any.
-    asks: Option<mpsc::Sender<AskedSession>>,
+    asks: Option<mpsc::Sender<SessionRequest>>,
     /// Whether the task that renews them runs.
     runs: AtomicBool,
 }
@@ -37,14 +37,14 @@ struct Tended {
     end_kept: Arc<AtomicBool>,
 }
 
-impl Renewal {
+impl SessionRenewal {
     /// Renews sessions in this store. The ends of idle sessions go to the log.
     pub fn new(
         store: Arc<dyn StateStore>,
         state: Arc<SharedState>,
-        asks: Option<mpsc::Sender<AskedSession>>,
+        asks: Option<mpsc::Sender<SessionRequest>>,
     ) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(RenewalState {
             store,
             state,
             asks,
@@ -81,7 +81,7 @@ impl Renewal {
     }
 }
 
-impl Shared {
+impl RenewalState {
     /// Applies the decisions since `seen`, and returns the last revision.
     async fn follow(&self, seen: Option<Revision>) -> Option<Revision> {
         let decided = match seen {
@@ -118,7 +118,7 @@ impl Shared {
         for record in records.into_iter().filter(is_made) {
             let id = SessionId::new(&record.id).ok();
             let id = id.filter(|id| self.tended.lock().iter().all(|one| one.id != *id));
-            let asked = id.map(|id| AskedSession {
+            let asked = id.map(|id| SessionRequest {
                 id,
                 caller: None,
                 answer: oneshot::channel().0,

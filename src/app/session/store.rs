@@ -12,15 +12,15 @@ use tokio::sync::mpsc;
 use zeroize::Zeroizing;
 
 use crate::project::{project_folders, project_id};
-use crate::session::key::{KeyPlaces, NoKey};
+use crate::session::key::{KeyError, KeyPlaces};
 use crate::session::recalled::{OpenedSession, StoredSession, creation, drawn, lives};
-use crate::session::renewal::Renewal;
+use crate::session::renewal::SessionRenewal;
 use crate::{Context as _, Failure, note};
 use gateway_config::Config;
 use gateway_credential::KeptCredentials;
 use gateway_intercept::SessionCa;
 use gateway_names::{CredentialName, SessionId};
-use gateway_server::{AskedSession, SharedState};
+use gateway_server::{SessionRequest, SharedState};
 use gateway_session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
 use gateway_session::{Creation, EndReason, Session, SessionStatus};
 use gateway_state::{
@@ -51,7 +51,7 @@ pub struct SessionStore {
     begun: Mutex<HashSet<SessionId>>,
     /// The user that the command runs as, if it is another.
     user: Option<String>,
-    renewal: Renewal,
+    renewal: SessionRenewal,
     /// Whether the phantoms of other sessions were requested.
     recognises: AtomicBool,
 }
@@ -69,11 +69,11 @@ impl SessionStore {
         config: &Config,
         keeping: Persistence,
         state: &Arc<SharedState>,
-        asks: &mpsc::Sender<AskedSession>,
+        asks: &mpsc::Sender<SessionRequest>,
     ) -> Result<Self, Failure> {
         let asks = (keeping == Persistence::Listeners).then_some(asks);
         let with = |store: Arc<dyn StateStore>, key, outlast| Self {
-            renewal: Renewal::new(store.clone(), state.clone(), asks.cloned()),
+            renewal: SessionRenewal::new(store.clone(), state.clone(), asks.cloned()),
             store,
             key,
             keeping: keeping.clone(),
@@ -105,11 +105,11 @@ impl SessionStore {
                 let forgets = config.state.fresh && listens;
                 return match KeyPlaces::new(config, folder).unlock(store, forgets).await {
                     Ok((store, key)) => Ok(with(Arc::new(store), key, true)),
-                    Err(NoKey::Lost(failure)) if !listens => {
+                    Err(KeyError::Lost(failure)) if !listens => {
                         note_run_alone(&failure, &path);
                         in_memory(true)
                     }
-                    Err(NoKey::Lost(failure) | NoKey::Unusable(failure)) => Err(failure),
+                    Err(KeyError::Lost(failure) | KeyError::Unusable(failure)) => Err(failure),
                 };
             }
             Err(error) => error,

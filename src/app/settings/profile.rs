@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::project::project;
 use crate::settings::seeds::Seed;
 use crate::{Failure, safe};
-use gateway_config::{Allowed, Config, keys};
+use gateway_config::{Config, HostPort, keys};
 use gateway_credential::preset::{self, Preset};
 
 /// The needs of an agent. It holds no secret, and lends none by itself.
@@ -90,8 +90,8 @@ impl Profile {
         self.keys.iter().map(|name| known(name)).filter(has_key)
     }
 
-    fn hosts(&self) -> impl Iterator<Item = Allowed> {
-        let read = |host| Allowed::parse(host).expect("a test reads every profile's hosts");
+    fn hosts(&self) -> impl Iterator<Item = HostPort> {
+        let read = |host| HostPort::parse(host).expect("a test reads every profile's hosts");
         self.allow.iter().map(move |host| read(host))
     }
 }

@@ -7,7 +7,7 @@ use crate::Failure;
 use crate::login::run_logins;
 use crate::login::run_logins::UnusedLogin;
 use crate::settings::shell_secrets::{ShellLoans, Withheld};
-use gateway_config::{self as config, Allowed, Config};
+use gateway_config::{self as config, Config, HostPort};
 use gateway_credential::login::Login;
 use gateway_credential::preset::{
     self, PackageRegistry, Preset, PresetCredential, RegistryMapping, UserConfig,
@@ -28,9 +28,9 @@ pub struct ResolvedConfig {
     /// Logins of the agent that are not used, since another credential is bound to their hosts.
     pub unused: Vec<UnusedLogin>,
     /// Hosts that may be reached without a credential.
-    pub allowed: Vec<Allowed>,
+    pub allowed: Vec<HostPort>,
     /// Hosts of presets. They may be reached unless policy files decide.
-    pub offered: Vec<Allowed>,
+    pub offered: Vec<HostPort>,
     /// The credentials that flags and the agent's profile name. They are lent whatever policy files
     /// permit; what these forbid stays forbidden.
     pub named: HashSet<CredentialName>,
@@ -122,7 +122,7 @@ impl ResolvedConfig {
     }
 
     /// Returns the hosts that may be reached: always, or unless policy files decide.
-    fn reached(&mut self, is_named: bool) -> &mut Vec<Allowed> {
+    fn reached(&mut self, is_named: bool) -> &mut Vec<HostPort> {
         if is_named {
             &mut self.allowed
         } else {
@@ -134,7 +134,7 @@ impl ResolvedConfig {
     fn log_in(&mut self, login: Login, is_named: bool) {
         let issuer = login.issuer.iter();
         let endpoint = issuer.map(|issuer| &issuer.endpoint.origin.authority);
-        let endpoint = endpoint.map(|authority| Allowed {
+        let endpoint = endpoint.map(|authority| HostPort {
             host: HostPattern::Exact(authority.host.clone()),
             port: authority.port,
         });
@@ -291,7 +291,7 @@ impl ResolvedConfig {
     fn hosts_of(
         &mut self,
         preset: &'static Preset,
-    ) -> Result<(Vec<Allowed>, Vec<OriginPattern>), Failure> {
+    ) -> Result<(Vec<HostPort>, Vec<OriginPattern>), Failure> {
         let mut hosts = preset.allow.clone();
         let mut lends = Vec::new();
         if let Some(registry) = &preset.registry {
@@ -446,8 +446,8 @@ fn is_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 
-fn allowed(origin: &OriginPattern) -> Allowed {
-    Allowed {
+fn allowed(origin: &OriginPattern) -> HostPort {
+    HostPort {
         host: origin.hosts.clone(),
         port: origin.port,
     }

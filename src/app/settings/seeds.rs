@@ -40,9 +40,9 @@ impl Seed {
         is_logged_in: bool,
     ) -> Option<HomeFile> {
         let before = match kept.map(|kept| kept_text(&kept.join(&self.file))) {
-            None | Some(Kept::Nothing) => Value::Object(Map::new()),
-            Some(Kept::Text(text)) => serde_json::from_str(&text).ok()?,
-            Some(Kept::Unreadable) => return None,
+            None | Some(ExistingFile::Nothing) => Value::Object(Map::new()),
+            Some(ExistingFile::Text(text)) => serde_json::from_str(&text).ok()?,
+            Some(ExistingFile::Unreadable) => return None,
         };
         let mut after = before.clone();
         let own = files::shown(&self.own(home), 1).ok();
@@ -75,26 +75,26 @@ impl Seed {
 }
 
 /// The file at a path that a command may have written to.
-enum Kept {
+enum ExistingFile {
     Nothing,
     Text(String),
     /// A link, a folder, or a file that is too large. It belongs to the command.
     Unreadable,
 }
 
-fn kept_text(path: &Path) -> Kept {
+fn kept_text(path: &Path) -> ExistingFile {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = match openat(CWD, path, flags, Mode::empty()) {
-        Err(rustix::io::Errno::NOENT) => return Kept::Nothing,
-        Err(_) => return Kept::Unreadable,
+        Err(rustix::io::Errno::NOENT) => return ExistingFile::Nothing,
+        Err(_) => return ExistingFile::Unreadable,
         Ok(opened) => std::fs::File::from(opened),
     };
     let is_plain = opened.metadata().is_ok_and(|about| about.is_file());
     let mut text = String::new();
     let read = is_plain.then(|| opened.take(MOST_BYTES as u64).read_to_string(&mut text));
     match read {
-        Some(Ok(length)) if length < MOST_BYTES => Kept::Text(text),
-        _ => Kept::Unreadable,
+        Some(Ok(length)) if length < MOST_BYTES => ExistingFile::Text(text),
+        _ => ExistingFile::Unreadable,
     }
 }
 

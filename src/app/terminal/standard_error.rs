@@ -26,9 +26,9 @@ impl Write for StandardError {
 }
 
 /// While this lives, no writer waits for the reader of standard error.
-pub struct InBackground(());
+pub struct BackgroundOutput(());
 
-impl InBackground {
+impl BackgroundOutput {
     /// Starts the thread.
     pub fn start() -> io::Result<Self> {
         // Not std's own handle: it would stay locked for as long as a write takes.
@@ -40,7 +40,7 @@ impl InBackground {
     }
 }
 
-impl Drop for InBackground {
+impl Drop for BackgroundOutput {
     /// Waits a while for unwritten lines. If the reader does not read them, later lines do not wait
     /// for it either.
     fn drop(&mut self) {
@@ -57,12 +57,12 @@ impl Drop for InBackground {
 
 /// The queue of lines to be written.
 struct LineQueue {
-    text: Mutex<Unwritten>,
+    text: Mutex<PendingLines>,
     filled: Condvar,
     written: Condvar,
 }
 
-struct Unwritten {
+struct PendingLines {
     lines: Vec<u8>,
     /// How many lines were dropped for lack of room.
     missed: u64,
@@ -70,7 +70,7 @@ struct Unwritten {
     is_being_written: bool,
 }
 
-impl Unwritten {
+impl PendingLines {
     fn is_unwritten(&self) -> bool {
         self.is_being_written || !self.lines.is_empty()
     }
@@ -79,7 +79,7 @@ impl Unwritten {
 impl LineQueue {
     const fn new() -> Self {
         Self {
-            text: Mutex::new(Unwritten {
+            text: Mutex::new(PendingLines {
                 lines: Vec::new(),
                 missed: 0,
                 is_background: false,

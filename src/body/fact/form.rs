@@ -11,7 +11,7 @@ use crate::Member;
 
 /// The pairs of a form that may be asked for.
 pub(crate) struct Pairs {
-    seen: Vec<Seen>,
+    seen: Vec<DecodedPair>,
     /// Whether every reader finds the same pairs.
     is_clear: bool,
     /// Whether there are more than are kept.
@@ -19,7 +19,7 @@ pub(crate) struct Pairs {
 }
 
 /// One pair.
-struct Seen {
+struct DecodedPair {
     name: String,
     parts: Vec<String>,
     value: String,
@@ -71,7 +71,7 @@ impl Pairs {
             }
             let value = decoded(pair.value.unwrap_or_default(), b' ');
             let agreed = pair.value.filter(|_| pair.agreed && value.clear);
-            pairs.keep(Seen {
+            pairs.keep(DecodedPair {
                 name: name.text,
                 parts,
                 value: value.text,
@@ -85,7 +85,7 @@ impl Pairs {
                 let name = decoded(pair.name, b' ').text;
                 let parts = parts(&name);
                 if is_wanted(&parts) {
-                    pairs.keep(Seen {
+                    pairs.keep(DecodedPair {
                         name,
                         parts,
                         value: String::new(),
@@ -98,7 +98,7 @@ impl Pairs {
         pairs
     }
 
-    fn keep(&mut self, pair: Seen) {
+    fn keep(&mut self, pair: DecodedPair) {
         if self.seen.len() < MOST_KEPT {
             self.seen.push(pair)
         } else {
@@ -125,7 +125,7 @@ impl Pairs {
     pub fn members(&self, is_asked: &dyn Fn(&str) -> bool) -> impl Iterator<Item = Member> {
         let asked = self.seen.iter();
         let asked = asked.filter(move |one| one.is_content && is_asked(&one.name));
-        let member = |one: &Seen| Member {
+        let member = |one: &DecodedPair| Member {
             name: one.name.clone(),
             value: Some(one.value.clone()),
         };

@@ -2,14 +2,14 @@
 //! outermost members.
 
 use gateway_message::content_name::part;
-use gateway_message::json::{Json, MOST_TEXTS, Value, Wanted, begins_as_json};
+use gateway_message::json::{Json, JsonParts, MOST_TEXTS, Value, begins_as_json};
 use gateway_message::{Pointer, folded};
 use serde::Deserialize as _;
 use serde::de::IgnoredAny;
 
 use super::form::is_named;
-use super::spot::{Spot, Unclear};
 use super::value::{FactType, FactValue, of_number, of_string};
+use super::value_span::{AmbiguousJson, ValueSpan};
 use crate::Member;
 
 /// The value of a fact, if it is of its type and no other spelling of a name leads to another.
@@ -25,7 +25,7 @@ pub(crate) fn fact(
     let mut tokens = pointer.tokens().iter();
     let value = tokens.try_fold(root, |value, token| match below(value, token)? {
         Some((found, true)) => Ok(found),
-        _ => Err(Unclear),
+        _ => Err(AmbiguousJson),
     });
     let value = value.ok()?;
     match kind {
@@ -51,7 +51,7 @@ pub(crate) fn spot(
     root: Value<'_>,
     pointer: &Pointer,
     query: &str,
-) -> Result<Option<Spot>, Unclear> {
+) -> Result<Option<ValueSpan>, AmbiguousJson> {
     let (mut value, mut is_exact) = (root, true);
     for token in pointer.tokens() {
         let Some((found, is_same)) = below(value, token)? else {
@@ -63,9 +63,9 @@ pub(crate) fn spot(
         return Ok(None);
     }
     if is_in_query(pointer, query) {
-        return Err(Unclear);
+        return Err(AmbiguousJson);
     }
-    Ok(Some(Spot {
+    Ok(Some(ValueSpan {
         at: value.at(),
         text: value.text().map(Into::into),
         is_exact,
@@ -75,14 +75,14 @@ pub(crate) fn spot(
 /// Finds the value at a pointer in a text message, which may be JSON.
 ///
 /// # Errors
-/// [`Unclear`] if it begins as JSON does, and readers may disagree about it.
-pub fn spot_in_message(text: &[u8], pointer: &Pointer) -> Result<Option<Spot>, Unclear> {
+/// [`AmbiguousJson`] if it begins as JSON does, and readers may disagree about it.
+pub fn spot_in_message(text: &[u8], pointer: &Pointer) -> Result<Option<ValueSpan>, AmbiguousJson> {
     if !begins_as_json(text) {
         return Ok(None);
     }
-    let mut wanted = Wanted::default();
+    let mut wanted = JsonParts::default();
     wanted.at(pointer.tokens());
-    let read = Json::read(text, &wanted).map_err(|_| Unclear)?;
+    let read = Json::read(text, &wanted).map_err(|_| AmbiguousJson)?;
     spot(read.root(), pointer, "")
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn members(root: Value<'_>, is_asked: &dyn Fn(&str) -> bool) -> Vec<M
 
 /// The member or element with this name or index, in any spelling, and whether the spelling is
 /// exact.
-fn below<'j>(value: Value<'j>, token: &str) -> Result<Option<(Value<'j>, bool)>, Unclear> {
+fn below<'j>(value: Value<'j>, token: &str) -> Result<Option<(Value<'j>, bool)>, AmbiguousJson> {
     let wanted = folded(token);
     let named = value.members();
     let mut named = named
@@ -119,7 +119,7 @@ fn below<'j>(value: Value<'j>, token: &str) -> Result<Option<(Value<'j>, bool)>,
         .map(|(nth, one)| (one, nth.to_string() == token));
     let found = named.next().or(listed);
     match named.next() {
-        Some(_) => Err(Unclear),
+        Some(_) => Err(AmbiguousJson),
         None => Ok(found),
     }
 }

@@ -4,23 +4,23 @@
 //! A value that is missing, repeated, of another type, too large or ambiguous is not read. One
 //! fault anywhere in the content, and nothing is read from it.
 
-mod behind;
 mod form;
+mod form_remainder;
 pub(crate) mod json;
 mod kind;
 mod location;
 mod multipart;
-mod plain;
-mod spot;
+mod plain_content;
 mod value;
+mod value_span;
 
-pub use behind::Behind;
+pub use form_remainder::FormRemainder;
 pub use json::spot_in_message;
 pub use location::Location;
 pub use multipart::is_multipart_name;
-pub use plain::{Plain, plain};
-pub use spot::{Spot, Unclear, escaped};
+pub use plain_content::{PlainContent, plain};
 pub use value::{FactType, FactTypeUnknown, FactValue};
+pub use value_span::{AmbiguousJson, ValueSpan, escaped};
 
 pub(crate) use form::{Pairs, is_named};
 pub(crate) use kind::{ContentKind, is_text};
@@ -39,7 +39,7 @@ mod tests {
     fn read(
         fields: &HeaderMap,
         query: &str,
-        content: &Plain,
+        content: &PlainContent,
         wanted: &[(&Location, FactType)],
     ) -> Vec<Option<FactValue>> {
         let mut questions = Questions::default();
@@ -59,10 +59,10 @@ mod tests {
         }
     }
 
-    fn as_it_is(content: &[u8]) -> Plain {
-        Plain {
+    fn as_it_is(content: &[u8]) -> PlainContent {
+        PlainContent {
             bytes: content.to_vec().into(),
-            ..Plain::default()
+            ..PlainContent::default()
         }
     }
 
@@ -359,7 +359,7 @@ mod tests {
     fn a_value_that_stands_in_the_coded_bytes_too_is_left_out() {
         let read = |kind: &'static str, plain: &[u8], coded: &[u8], location: &str| {
             let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
-            let content = Plain {
+            let content = PlainContent {
                 coded: coded.to_vec().into(),
                 ..as_it_is(plain)
             };

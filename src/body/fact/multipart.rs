@@ -72,7 +72,7 @@ pub(crate) fn multipart_fact(query: &str, name: &FormName, all: &[Part]) -> Opti
 
 /// Some reader may split the content differently.
 #[derive(Debug)]
-pub(crate) struct Unsplit;
+pub(crate) struct SplitFault;
 
 /// Splits content as it arrives.
 pub(crate) struct Parts {
@@ -115,8 +115,8 @@ impl Parts {
     /// Takes more of the content.
     ///
     /// # Errors
-    /// [`Unsplit`]. This cannot be used afterwards.
-    pub fn push(&mut self, piece: &[u8]) -> Result<(), Unsplit> {
+    /// [`SplitFault`]. This cannot be used afterwards.
+    pub fn push(&mut self, piece: &[u8]) -> Result<(), SplitFault> {
         for piece in piece.chunks(AT_ONCE) {
             self.rest.extend_from_slice(piece);
             while self.step()? {}
@@ -146,13 +146,13 @@ impl Parts {
     }
 
     /// Advances to the next state. Returns whether these bytes may allow another step.
-    fn step(&mut self) -> Result<bool, Unsplit> {
+    fn step(&mut self) -> Result<bool, SplitFault> {
         let next = match &mut self.state {
             State::Start => match self.rest.get(..self.delimiter.len()) {
                 Some(begin) if begin == self.delimiter.as_bytes() => {
                     Some((State::Delimiter, begin.len()))
                 }
-                Some(_) => return Err(Unsplit),
+                Some(_) => return Err(SplitFault),
                 None => None,
             },
             State::Delimiter => match self.rest.get(..2) {
@@ -161,13 +161,13 @@ impl Parts {
                     Some((State::Head, 2))
                 }
                 Some(b"--") => Some((State::End, 2)),
-                Some(_) => return Err(Unsplit),
+                Some(_) => return Err(SplitFault),
                 None => None,
             },
             State::Head => self.head()?,
             State::Value(..) => self.value()?,
             State::End if b"\r\n".starts_with(&self.rest) => None,
-            State::End => return Err(Unsplit),
+            State::End => return Err(SplitFault),
         };
         let is_next = next.is_some();
         if let Some((state, taken)) = next {
@@ -183,21 +183,21 @@ impl Parts {
     }
 
     /// The state after the head of a part, and the head's length, if it is whole.
-    fn head(&mut self) -> Result<Option<(State, usize)>, Unsplit> {
+    fn head(&mut self) -> Result<Option<(State, usize)>, SplitFault> {
         let end = memmem::find(&self.rest, b"\r\n\r\n");
         let head = &self.rest[..end.unwrap_or(self.rest.len())];
         if head.len() > LONGEST_HEAD || memmem::find(head, self.delimiter.as_bytes()).is_some() {
-            return Err(Unsplit);
+            return Err(SplitFault);
         }
         let Some(end) = end else { return Ok(None) };
-        let head = std::str::from_utf8(head).map_err(|_| Unsplit)?;
-        let (part, head) = head_of(head).ok_or(Unsplit)?;
+        let head = std::str::from_utf8(head).map_err(|_| SplitFault)?;
+        let (part, head) = head_of(head).ok_or(SplitFault)?;
         self.seen.push(part);
         Ok(Some((State::Value(head, self.at + end + 4), end + 4)))
     }
 
     /// The state after the value of a part, and the number of passed bytes, if the value ends here.
-    fn value(&mut self) -> Result<Option<(State, usize)>, Unsplit> {
+    fn value(&mut self) -> Result<Option<(State, usize)>, SplitFault> {
         let State::Value(head, from) = &self.state else {
             return Ok(None);
         };
@@ -207,13 +207,13 @@ impl Parts {
             self.pass(passed);
             return Ok(None);
         };
-        let end = start.checked_sub(2).ok_or(Unsplit)?;
+        let end = start.checked_sub(2).ok_or(SplitFault)?;
         if &self.rest[end..start] != b"\r\n" {
-            return Err(Unsplit);
+            return Err(SplitFault);
         }
         let value = *from..self.at + end;
         if head.length.is_some_and(|length| length != value.len()) {
-            return Err(Unsplit);
+            return Err(SplitFault);
         }
         if let Some(part) = self.seen.last_mut() {
             part.value = Some(value).filter(|_| head.is_field);

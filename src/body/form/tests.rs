@@ -1,7 +1,7 @@
 //! Tests of finding members of forms, in every spelling.
 
 use super::*;
-use crate::fact::Plain;
+use crate::fact::PlainContent;
 use crate::{Document, Questions};
 
 /// The members in content that is declared as a format.
@@ -19,9 +19,9 @@ fn members(
     let fields = HeaderMap::from_iter([(header::CONTENT_TYPE, declared)]);
     let mut questions = Questions::default();
     questions.members(&is_asked);
-    let content = Plain {
+    let content = PlainContent {
         bytes: content.to_vec().into(),
-        ..Plain::default()
+        ..PlainContent::default()
     };
     Document::read(&fields, "", &content, &questions).members()
 }

@@ -1,9 +1,9 @@
 //! One JSON document, in which only the wanted members are kept.
 
-use gateway_message::json::{Value, Wanted};
+use gateway_message::json::{JsonParts, Value};
 use gateway_message::{folded, folded_parameter};
 
-use super::asked::{Asked, Unread};
+use super::parsed_request::{ParsedRequest, Unread};
 use crate::fact::{FactValue, is_named, of_string};
 
 /// The members of an object that are kept, each with a shape of its own. A list is transparent: its
@@ -16,7 +16,7 @@ pub(super) const LEAF: Shape = Shape(&[]);
 
 impl Shape {
     /// Wants a value of this shape, with all names of its objects.
-    pub fn want(self, wanted: &mut Wanted<'_>) {
+    pub fn want(self, wanted: &mut JsonParts<'_>) {
         if self.0.is_empty() {
             return;
         }
@@ -65,7 +65,7 @@ pub(super) fn text(value: Value<'_>) -> Option<String> {
 
 /// The content as one document of this shape. The query must name no member that is wanted from
 /// it, since many origins merge both.
-pub(super) fn document<'a>(asked: &Asked<'a>, shape: Shape) -> Result<Value<'a>, Unread> {
+pub(super) fn document<'a>(asked: &ParsedRequest<'a>, shape: Shape) -> Result<Value<'a>, Unread> {
     if !asked.content.is_json() {
         return Err("the content is not declared as JSON in UTF-8, once");
     }
@@ -77,6 +77,6 @@ pub(super) fn document<'a>(asked: &Asked<'a>, shape: Shape) -> Result<Value<'a>,
 }
 
 /// Whether the query has a parameter with this name, in any spelling.
-pub(super) fn in_query(asked: &Asked<'_>, name: &str) -> bool {
+pub(super) fn in_query(asked: &ParsedRequest<'_>, name: &str) -> bool {
     is_named(asked.content.query(), &[folded_parameter(name)])
 }

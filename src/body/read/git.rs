@@ -10,7 +10,7 @@ use gateway_wire::pkt_line::{PktLine, PktMalformed};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 
-use super::asked::{Asked, Found, MOST_NAMES, Unread, names};
+use super::parsed_request::{FactResults, MOST_NAMES, ParsedRequest, Unread, names};
 
 /// The facts that it gives.
 pub(super) const FACTS: [&str; 3] = ["git.refs", "git.folders", "git.options"];
@@ -22,7 +22,7 @@ pub(super) fn is_push(method: &Method, path: &str, fields: &HeaderMap) -> bool {
     *method == Method::POST && path.ends_with("/git-receive-pack") && is_typed
 }
 
-pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
+pub(super) fn read(asked: &ParsedRequest<'_>) -> Result<FactResults, Unread> {
     if !is_push(asked.method, asked.path, asked.content.fields()) {
         return Err("it is no push");
     }
@@ -106,13 +106,13 @@ fn walk_all(content: &[u8], mut each: impl FnMut(Said<'_>)) -> Result<Lists, Unr
 /// The beginning of a push that is judged: what comes before the objects. It is followed as it
 /// comes.
 #[derive(Default)]
-pub(super) struct Beginning {
+pub(super) struct PushPrefix {
     lists: Lists,
     /// What came of a line that is not whole.
     pending: Vec<u8>,
 }
 
-impl Beginning {
+impl PushPrefix {
     /// Takes more of the content. Whether nothing that follows is judged: it is the objects, or
     /// what came is not valid.
     pub(super) fn take(&mut self, piece: &[u8]) -> bool {
@@ -240,7 +240,7 @@ mod tests {
 
     use super::super::{Protocol, tests::asked};
     use super::*;
-    use crate::fact::Plain;
+    use crate::fact::PlainContent;
     use crate::{Document, Questions};
 
     const PATH: &str = "/o/r.git/git-receive-pack";
@@ -312,7 +312,7 @@ mod tests {
         ] {
             let whole = push(&content);
             for length in 1..content.len() {
-                let (mut beginning, mut came) = (Beginning::default(), 0);
+                let (mut beginning, mut came) = (PushPrefix::default(), 0);
                 let mut pieces = content.as_bytes().chunks(length);
                 let is_enough = pieces.any(|piece| {
                     came += piece.len();
@@ -382,14 +382,14 @@ mod tests {
             assert!(push(&content).is_err(), "{content:?}");
         }
         let coded = |coded: &'static [u8]| {
-            let content = Plain {
+            let content = PlainContent {
                 bytes: "0000".into(),
                 coded: coded.into(),
-                ..Plain::default()
+                ..PlainContent::default()
             };
             let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(PUSH))]);
             let questions = Questions::default();
-            let asked = Asked {
+            let asked = ParsedRequest {
                 method: &Method::POST,
                 path: PATH,
                 upgrades: false,

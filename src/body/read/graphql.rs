@@ -11,18 +11,18 @@ use gateway_message::json::Value;
 use http::Method;
 use sha2::{Digest as _, Sha256};
 
-use super::asked::{Asked, Found, Unread, names};
 use super::document::{LEAF, Shape, document, in_query, member, members, text};
+use super::parsed_request::{FactResults, ParsedRequest, Unread, names};
 use crate::fact::{Pairs, of_string};
 
 /// The facts that it gives.
 pub(super) const FACTS: [&str; 2] = ["graphql.operations", "graphql.fields"];
 
-pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
+pub(super) fn read(asked: &ParsedRequest<'_>) -> Result<FactResults, Unread> {
     if OTHER_SOURCES.iter().any(|name| in_query(asked, name)) {
         return Err("the query names a document that is kept elsewhere, or holds a batch");
     }
-    let mut said = Said::default();
+    let mut said = GraphqlFacts::default();
     match *asked.method {
         Method::GET | Method::HEAD => said.query(asked)?,
         Method::POST => {
@@ -45,14 +45,14 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
 
 /// What the operations of one request are.
 #[derive(Default)]
-struct Said {
+struct GraphqlFacts {
     operations: BTreeSet<String>,
     fields: BTreeSet<String>,
 }
 
-impl Said {
+impl GraphqlFacts {
     /// Reads a request whose query has the document.
-    fn query(&mut self, asked: &Asked<'_>) -> Result<(), Unread> {
+    fn query(&mut self, asked: &ParsedRequest<'_>) -> Result<(), Unread> {
         if !asked.content.content().bytes.is_empty() {
             return Err("it has a query and content");
         }

@@ -4,19 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gateway_message::folded;
-use gateway_message::json::{Json, Value, Wanted};
+use gateway_message::json::{Json, JsonParts, Value};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 
-use super::asked::{Asked, Found, Unread, names};
-use crate::Held;
+use super::parsed_request::{FactResults, ParsedRequest, Unread, names};
+use crate::HeldBody;
 
 use super::document::{LEAF, Shape, document, member, text};
 
 /// The facts of this protocol.
 pub(super) const FACTS: [&str; 2] = ["mcp.methods", "mcp.tools"];
 
-pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
+pub(super) fn read(asked: &ParsedRequest<'_>) -> Result<FactResults, Unread> {
     let said = said(asked)?;
     let [methods, tools] = FACTS;
     Ok(vec![
@@ -27,7 +27,7 @@ pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
 
 /// The members that lead to the arguments of a tool in the content. `None` unless the request calls
 /// the tool once.
-pub(super) fn arguments(asked: &Asked<'_>, tool: &str) -> Option<Vec<String>> {
+pub(super) fn arguments(asked: &ParsedRequest<'_>, tool: &str) -> Option<Vec<String>> {
     let said = said(asked).ok()?;
     // A server may accept another spelling of the tool, too.
     let mut calls = said
@@ -50,8 +50,8 @@ pub(super) fn arguments(asked: &Asked<'_>, tool: &str) -> Option<Vec<String>> {
     )
 }
 
-fn said(asked: &Asked<'_>) -> Result<Said, Unread> {
-    let mut said = Said::default();
+fn said(asked: &ParsedRequest<'_>) -> Result<McpFacts, Unread> {
+    let mut said = McpFacts::default();
     match *asked.method {
         // A client opens a stream of the server's messages, or ends its session.
         Method::GET | Method::DELETE if asked.content.content().bytes.is_empty() => {}
@@ -70,13 +70,13 @@ fn said(asked: &Asked<'_>) -> Result<Said, Unread> {
 }
 
 #[derive(Default)]
-struct Said {
+struct McpFacts {
     methods: BTreeSet<String>,
     /// The calls of each tool, by the index of the frame in a batch.
     tools: BTreeMap<String, Vec<Option<usize>>>,
 }
 
-impl Said {
+impl McpFacts {
     fn frame(&mut self, frame: Value<'_>, nth: Option<usize>) -> Result<(), Unread> {
         let is_answer = ["result", "error"]
             .iter()
@@ -108,7 +108,7 @@ pub struct Call {
 impl Call {
     /// Reads a request's content. `None` if it is not one call that waits for an answer.
     #[must_use]
-    pub fn of(method: &Method, fields: &HeaderMap, content: &Held) -> Option<Self> {
+    pub fn of(method: &Method, fields: &HeaderMap, content: &HeldBody) -> Option<Self> {
         let kind = fields.get(CONTENT_TYPE)?.as_bytes();
         let kind = kind.split(|byte| *byte == b';').next()?.trim_ascii();
         let is_json = kind.eq_ignore_ascii_case(b"application/json");
@@ -116,7 +116,7 @@ impl Call {
             return None;
         }
         let content = content.whole();
-        let json = Json::read(&content, &Wanted::whole()).ok()?;
+        let json = Json::read(&content, &JsonParts::whole()).ok()?;
         let frame = json.root();
         let is_call = frame.member("jsonrpc")?.text()? == "2.0" && frame.member("method").is_some();
         let id = frame.member("id")?;
@@ -147,7 +147,7 @@ mod tests {
 
     use super::super::{Protocol, tests::ask};
     use super::*;
-    use crate::fact::Plain;
+    use crate::fact::PlainContent;
     use crate::{Document, Questions};
 
     const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -188,14 +188,14 @@ mod tests {
         let call =
             |tool: &str| format!(r#"{{"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
         let found = |content: &str| {
-            let content = Plain {
+            let content = PlainContent {
                 bytes: content.to_owned().into(),
-                ..Plain::default()
+                ..PlainContent::default()
             };
             let fields = HeaderMap::from_iter([(CONTENT_TYPE, JSON)]);
             let mut questions = Questions::default();
             Protocol::Mcp.ask(&mut questions);
-            let asked = Asked {
+            let asked = ParsedRequest {
                 method: &Method::POST,
                 path: "/mcp",
                 upgrades: false,

@@ -2,12 +2,12 @@
 //!
 //! A request that two origins could read differently is not read at all.
 
-mod asked;
 mod document;
 mod git;
 mod graphql;
 mod mcp;
 mod model;
+mod parsed_request;
 
 use std::str::FromStr;
 
@@ -18,9 +18,9 @@ use gateway_message::Pointer;
 use crate::fact::{FactType, Location, Parts};
 use crate::{Coding, Limit, Questions, digest};
 
-pub use asked::{Asked, Found, Unread};
 pub use git::Push;
 pub use mcp::Call;
+pub use parsed_request::{FactResults, ParsedRequest, Unread};
 
 gateway_names::words! {
     /// A protocol whose requests are read.
@@ -37,10 +37,10 @@ gateway_names::words! {
 }
 
 /// The beginning of content, followed as it arrives until it is enough for the reader.
-pub struct Prefix(Beginning);
+pub struct Prefix(PrefixState);
 
-enum Beginning {
-    Git(git::Beginning),
+enum PrefixState {
+    Git(git::PushPrefix),
     /// A multipart form that all readers split alike so far, and how many bytes are still needed.
     Parts(Option<Parts>, usize),
 }
@@ -51,15 +51,15 @@ impl Prefix {
     pub fn of_parts(fields: &HeaderMap, limit: Limit) -> Option<Self> {
         let limit = usize::try_from(limit.as_bytes() / 2).unwrap_or(usize::MAX);
         let parts = Parts::of(fields).filter(|_| is_plain(fields) && !digest::is_stated(fields));
-        let follow = |parts| Self(Beginning::Parts(Some(parts), limit.min(MOST_AHEAD)));
+        let follow = |parts| Self(PrefixState::Parts(Some(parts), limit.min(MOST_AHEAD)));
         parts.map(follow)
     }
 
     /// Takes more of the content. Returns whether the beginning is enough.
     pub fn take(&mut self, piece: &[u8]) -> bool {
         match &mut self.0 {
-            Beginning::Git(beginning) => beginning.take(piece),
-            Beginning::Parts(parts, left) => {
+            PrefixState::Git(beginning) => beginning.take(piece),
+            PrefixState::Parts(parts, left) => {
                 parts.take_if(|parts| parts.push(piece).is_err());
                 *left = left.saturating_sub(piece.len());
                 *left == 0 && parts.as_ref().is_some_and(Parts::is_in_file)
@@ -114,7 +114,7 @@ impl Protocol {
     }
 
     /// Reads what a request does.
-    pub fn read(self, asked: &Asked<'_>) -> Found {
+    pub fn read(self, asked: &ParsedRequest<'_>) -> FactResults {
         let found = match self {
             _ if asked.upgrades => Err("what follows in another protocol is not read"),
             Self::Git => git::read(asked),
@@ -128,7 +128,7 @@ impl Protocol {
 
     /// The members that lead to the arguments of a tool in the content of a request. `None` unless
     /// the request calls the tool exactly once.
-    pub fn arguments(self, asked: &Asked<'_>, tool: &str) -> Option<Vec<String>> {
+    pub fn arguments(self, asked: &ParsedRequest<'_>, tool: &str) -> Option<Vec<String>> {
         let is_read = self == Self::Mcp && !asked.upgrades;
         is_read.then(|| mcp::arguments(asked, tool)).flatten()
     }
@@ -137,7 +137,7 @@ impl Protocol {
     /// whole is read.
     pub fn prefix(self, method: &Method, path: &str, fields: &HeaderMap) -> Option<Prefix> {
         let is_push = self == Self::Git && git::is_push(method, path, fields);
-        (is_push && is_plain(fields)).then(|| Prefix(Beginning::Git(git::Beginning::default())))
+        (is_push && is_plain(fields)).then(|| Prefix(PrefixState::Git(git::PushPrefix::default())))
     }
 
     fn listed() -> String {
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
     use crate::Document;
-    use crate::fact::{FactValue, Plain};
+    use crate::fact::{FactValue, PlainContent};
 
     /// The facts that a request with this JSON gives, joined, or why it does not give one of them.
     pub(super) fn ask(
@@ -194,14 +194,14 @@ mod tests {
     ) -> Vec<Result<String, Unread>> {
         let kind = HeaderValue::from_str(kind).unwrap();
         let fields = HeaderMap::from_iter([(CONTENT_TYPE, kind)]);
-        let content = Plain {
+        let content = PlainContent {
             bytes: content.to_owned().into(),
-            ..Plain::default()
+            ..PlainContent::default()
         };
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let mut questions = Questions::default();
         protocol.ask(&mut questions);
-        let found = protocol.read(&Asked {
+        let found = protocol.read(&ParsedRequest {
             method,
             path,
             upgrades: false,

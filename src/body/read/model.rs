@@ -6,11 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use gateway_message::json::{Value, Watch};
+use gateway_message::json::{DeepNames, Value};
 use http::Method;
 
-use super::asked::{Asked, Found, Unread, names};
 use super::document::{LEAF, Shape, document, member, members, text};
+use super::parsed_request::{FactResults, ParsedRequest, Unread, names};
 use crate::fact::{FactValue, of_number};
 
 /// The facts of this protocol.
@@ -21,7 +21,7 @@ pub(super) const FACTS: [&str; 4] = [
     "model.max_tokens",
 ];
 
-pub(super) fn read(asked: &Asked<'_>) -> Result<Found, Unread> {
+pub(super) fn read(asked: &ParsedRequest<'_>) -> Result<FactResults, Unread> {
     if *asked.method != Method::POST {
         return Err("a model is asked by POST");
     }
@@ -193,7 +193,7 @@ const TOOL: Shape = Shape(&[
 ]);
 
 /// Names by which items of a conversation bring tools.
-pub(super) const BROUGHT: Watch = Watch {
+pub(super) const BROUGHT: DeepNames = DeepNames {
     below: &[
         "input",
         "messages",

@@ -29,7 +29,7 @@ pub(crate) struct AddLogin {
 }
 
 /// An issuer to request tokens from.
-struct AskedIssuer<'a> {
+struct LoginIssuer<'a> {
     issuer: &'a Issuer,
     client: Arc<dyn HttpClient>,
     secret: Option<CachedSecret>,
@@ -93,7 +93,7 @@ async fn log_in(
 ) -> Result<(Login, Tokens), Failure> {
     let issuer = own.login.issuer.as_ref();
     let issuer = issuer.ok_or_else(|| Failure::usage("the login has no issuer"))?;
-    let asked = AskedIssuer {
+    let asked = LoginIssuer {
         client: client(config, issuer, own.device.as_ref())?,
         secret: secret(issuer).await?,
         issuer,
@@ -143,7 +143,7 @@ async fn secret(issuer: &Issuer) -> Result<Option<CachedSecret>, Failure> {
         .advise("check `client_secret` of the `[[login]]`")
 }
 
-impl AskedIssuer<'_> {
+impl LoginIssuer<'_> {
     async fn ask(
         &self,
         at: &TokenEndpoint,

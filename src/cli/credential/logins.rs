@@ -17,7 +17,7 @@ use crate::app::{App, ConfigFile, Failure, Terminal, safe};
 use crate::cli::confirm::confirmed_aside;
 use crate::config::{self, Config};
 use crate::credential::login::{Issuer, Login, LoginPlace, TokenKind, Tokens, file};
-use crate::credential::{Forgotten, Logins, RowLogin, StoreError, Stores, UnreadRow, preset};
+use crate::credential::{ForgetOutcome, Logins, RowLogin, StoreError, Stores, UnreadRow, preset};
 use crate::files;
 use crate::names::CredentialName;
 use crate::state::{GrantId, RowName};
@@ -129,7 +129,7 @@ impl LoginName {
 }
 
 /// Forgets what is kept of a login, and ends it at its issuer.
-async fn forgotten(config: &Config, name: &CredentialName) -> Result<Forgotten, Failure> {
+async fn forgotten(config: &Config, name: &CredentialName) -> Result<ForgetOutcome, Failure> {
     let rows = opened(config, &[])?.rows(|row| row.login == *name).await;
     let rows = rows.unwrap_or_default().into_iter().flatten();
     let issued: Vec<Login> = rows.map(|row| row.login).collect();

@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 use crate::app::process::serving;
-use crate::app::reload::source::RunsAs;
+use crate::app::reload::source::RunMode;
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::settings::shell_secrets::ShellLoans;
 use crate::app::{App, Code, Failure};
@@ -106,7 +106,7 @@ pub fn serve_sandbox(
         }
         let config = Config::from_str(configuration, Path::new(run))?;
         let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
-        let app = App::new(config, resolved, RunsAs::Exec, rules)?;
+        let app = App::new(config, resolved, RunMode::Exec, rules)?;
         log::begin(&app.shared.log, run);
         Ok::<_, Failure>(app)
     });

@@ -68,9 +68,9 @@ pub fn start(json: bool) -> Result<Code, Failure> {
     let config = Config::from_str(&configuration(), Path::new(log::DOCTOR))?;
     let launch = Launch {
         ports: ports::of(&config.sandbox)?,
-        environment: environment::Rules {
+        environment: environment::VariableRules {
             allow: vec![TARGETS_VARIABLE.to_owned()],
-            ..environment::Rules::default()
+            ..environment::VariableRules::default()
         },
         ..Launch::default()
     };

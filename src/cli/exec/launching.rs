@@ -15,8 +15,8 @@ use crate::cli::confirm::is_asking;
 use crate::cli::exec::summary;
 use crate::config::state;
 use crate::launch::enroll;
-use crate::launch::repository::{Announcement, Left};
-use crate::launch::{self, Exit, Launch, Plan, Step, Waited, repository, sealed};
+use crate::launch::repository::{Announcement, SweepFindings};
+use crate::launch::{self, Exit, Launch, LaunchPlan, Step, WaitStatus, repository, sealed};
 use crate::server::chain;
 
 /// The first argument of the gateway process.
@@ -26,8 +26,8 @@ pub const GATEWAY_PROCESS: &str = "__gateway";
 ///
 /// # Errors
 /// Returns a [`Failure`] that says which setting does not fit.
-pub fn plan(launch: Launch) -> Result<Plan, Failure> {
-    Plan::of(launch).map_err(not_launched)
+pub fn plan(launch: Launch) -> Result<LaunchPlan, Failure> {
+    LaunchPlan::of(launch).map_err(not_launched)
 }
 
 /// Starts the gateway process, which looks after `kept`, then becomes the launcher. Runs
@@ -37,10 +37,10 @@ pub fn plan(launch: Launch) -> Result<Plan, Failure> {
 /// Returns a [`Failure`] if either cannot be started, or the one of `meanwhile`. Otherwise this
 /// does not return.
 pub fn start(
-    mut plan: Plan,
+    mut plan: LaunchPlan,
     kept: Option<KeptHome>,
     secrets: &[(&str, &str)],
-    meanwhile: impl FnOnce(&Plan) -> Result<(), Failure>,
+    meanwhile: impl FnOnce(&LaunchPlan) -> Result<(), Failure>,
 ) -> Result<Code, Failure> {
     need_kernel_files()?;
     let (launcher, gateway) = enroll::pair()
@@ -116,7 +116,7 @@ pub fn recover(projects: &[PathBuf], terminal: &Terminal) -> Result<(), Failure>
     let swept = repository::recover(&state_folder()?, projects)
         .context("what a sandbox left that was killed cannot be looked through")
         .coded(launch::LAUNCHER_FAILED)?;
-    let is_told = |left: &Left| !left.found.is_empty() || !left.missed.is_empty();
+    let is_told = |left: &SweepFindings| !left.found.is_empty() || !left.missed.is_empty();
     for left in swept.into_iter().filter(is_told) {
         terminal.note(
             "gateway: a sandbox was killed before what it left was looked through: now it was",
@@ -205,17 +205,17 @@ fn fail<const N: usize>(errors: [launch::Error; N], terminal: &Terminal) -> ! {
 /// obey them. Returns how that process ended, if known.
 fn await_gateway(process: i32, terminal: &Terminal) -> Option<Exit> {
     let mut waited = launch::await_child(process, END_WITHIN);
-    if waited == Waited::Runs && !is_asking(process) {
+    if waited == WaitStatus::Runs && !is_asking(process) {
         terminal
             .note("gateway: what the command left is still looked through: run no git there yet");
     }
-    if waited == Waited::Runs {
+    if waited == WaitStatus::Runs {
         waited = launch::await_child(process, LOOKED_THROUGH_WITHIN);
     }
     match waited {
-        Waited::Ended(exit) => Some(exit),
-        Waited::Unknown => None,
-        Waited::Runs => {
+        WaitStatus::Ended(exit) => Some(exit),
+        WaitStatus::Unknown => None,
+        WaitStatus::Runs => {
             terminal.note(
                 "gateway: what the command left was not looked through: look before git or another tool runs there",
             );

@@ -13,8 +13,8 @@ pub(crate) mod launching;
 pub(crate) mod overview;
 pub(crate) mod package_caches;
 pub(crate) mod ports;
+pub(crate) mod printed_lines;
 pub(crate) mod registries;
-pub(crate) mod said;
 pub(crate) mod summary;
 pub(crate) mod written;
 
@@ -30,7 +30,7 @@ use crate::app::kept_home::KeptHome;
 use crate::app::login::run_logins;
 use crate::app::process::serving;
 use crate::app::project::{changeable, project, working_directory};
-use crate::app::reload::source::{ConfigSource, RunsAs};
+use crate::app::reload::source::{ConfigSource, RunMode};
 use crate::app::session::store::Persistence;
 use crate::app::settings::profile::Profile;
 use crate::app::settings::project_file::AllowedFile;
@@ -43,16 +43,16 @@ use crate::cli::exec::gateway_process::serve_on;
 use crate::cli::exec::launching::not_launched;
 use crate::cli::exec::overview::Overview;
 use crate::cli::exec::package_caches::PackageCaches;
-use crate::cli::exec::said::Said;
+use crate::cli::exec::printed_lines::PrintedLines;
 use crate::cli::last_run::LastRun;
-use crate::cli::learn::Learn;
+use crate::cli::learn::LearnMode;
 use crate::cli::{learn, log, projects};
 use crate::config::{AGENTS, Config, MORE, REACH, SEE, SandboxFlags, state};
 use crate::credential::preset;
 use crate::files;
 use crate::launch::bounds::Bounds;
 use crate::launch::enroll::GatewayEnd;
-use crate::launch::{self, Launch, MountPlan, Plan, environment};
+use crate::launch::{self, Launch, LaunchPlan, MountPlan, environment};
 use crate::names::real_path;
 
 /// Run a command whose every connection goes through the gateway
@@ -92,7 +92,7 @@ pub struct Exec {
     /// Propose a project file for what the command asked for, at its end. Meanwhile it may reach
     /// what it may anyway (`refuse`), or any host (`permit`)
     #[arg(long, value_name = "refuse|permit", num_args = 0..=1, require_equals = true, default_missing_value = "refuse", value_enum, hide_possible_values = true, help_heading = AGENTS)]
-    learn: Option<Learn>,
+    learn: Option<LearnMode>,
     /// Write what `--learn` proposes without a question
     #[arg(long, requires = "learn", help_heading = AGENTS)]
     yes: bool,
@@ -179,7 +179,7 @@ impl Exec {
             plan.mounts.kept.extend(made);
         }
         let kept_project = self.kept_project(&config)?.filter(|_| !self.verbose);
-        let overview = |plan: &Plan| {
+        let overview = |plan: &LaunchPlan| {
             let overview = Overview {
                 config: &config,
                 resolved: &resolved,
@@ -190,7 +190,7 @@ impl Exec {
             if self.run.quiet {
                 Ok(())
             } else {
-                overview.print(&mut Said::of(kept_project.as_deref()), terminal)
+                overview.print(&mut PrintedLines::of(kept_project.as_deref()), terminal)
             }
         };
         launching::start(plan, kept_home, &[], overview)
@@ -216,9 +216,9 @@ impl Exec {
                 open: config.open,
                 profile: self.profile()?,
                 granted: config.granted.clone(),
-                runs_as: RunsAs::Exec,
+                runs_as: RunMode::Exec,
             };
-            let app = App::new(config, resolved, RunsAs::Exec, Vec::new())?
+            let app = App::new(config, resolved, RunMode::Exec, Vec::new())?
                 .obeying(state::revoked_file())
                 .keeping(keeping)
                 .keeping_home(kept)
@@ -300,7 +300,7 @@ impl Exec {
         if let Some(profile) = self.profile()? {
             profile.add_to(&mut config);
         }
-        config.open = self.learn == Some(Learn::Permit);
+        config.open = self.learn == Some(LearnMode::Permit);
         Ok(config)
     }
 
@@ -366,7 +366,7 @@ impl Exec {
     fn kept_folders(
         &self,
         config: &Config,
-        plan: &Plan,
+        plan: &LaunchPlan,
     ) -> Result<(Option<KeptHome>, Option<PackageCaches>), Failure> {
         if !plan.mounts.persistent || !keeps(config)? {
             return Ok((None, None));
@@ -403,7 +403,7 @@ impl Exec {
             own,
             own_folders: config.policy.folders(),
             read_only: project_file::guarded(&self.project()?, &working_directory()?),
-            environment: environment::Rules {
+            environment: environment::VariableRules {
                 allow: config.sandbox.pass_env.clone(),
                 secrets: known_secrets(),
             },

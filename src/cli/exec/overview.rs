@@ -10,13 +10,13 @@ use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::settings::shell_secrets::Withheld;
 use crate::app::{Failure, Terminal, safe};
 use crate::cli::config_summary::ConfigSummary;
-use crate::cli::exec::said::Said;
+use crate::cli::exec::printed_lines::PrintedLines;
 use crate::cli::exec::{company, known_commands, ports, registries};
 use crate::cli::remedy;
-use crate::config::{Allowed, Config};
+use crate::config::{Config, HostPort};
 use crate::credential::preset::{self, PresetCredential};
 use crate::credential::{ConfiguredCredential, SecretUnsafe, unexpected_reach};
-use crate::launch::{self, Plan, is_secret_name};
+use crate::launch::{self, LaunchPlan, is_secret_name};
 use crate::message::{Authority, HostPattern, Origin, OriginPattern, Scheme};
 use crate::names::ReasonCode;
 use crate::origin::OriginSettings;
@@ -24,7 +24,7 @@ use crate::server::floor;
 use crate::session::Role;
 
 /// Warns, before anything else, that the command's changes would be lost.
-pub(crate) fn tell_of_dropped(plan: &Plan, terminal: &Terminal) {
+pub(crate) fn tell_of_dropped(plan: &LaunchPlan, terminal: &Terminal) {
     if !plan.mounts.persistent {
         let folder = safe(&plan.mounts.working_directory.display().to_string());
         let dropped = "are dropped at the end: start in a folder of its own";
@@ -36,7 +36,7 @@ pub(crate) fn tell_of_dropped(plan: &Plan, terminal: &Terminal) {
 pub(crate) struct Overview<'a> {
     pub config: &'a Config,
     pub resolved: &'a ResolvedConfig,
-    pub plan: &'a Plan,
+    pub plan: &'a LaunchPlan,
     pub profile: Option<&'a Profile>,
     /// Whether to print everything in full.
     pub is_verbose: bool,
@@ -48,7 +48,7 @@ impl Overview<'_> {
     ///
     /// # Errors
     /// Returns a [`Failure`] if the policies or the credentials are refused.
-    pub fn print(&self, said: &mut Said, terminal: &Terminal) -> Result<(), Failure> {
+    pub fn print(&self, said: &mut PrintedLines, terminal: &Terminal) -> Result<(), Failure> {
         let summary = ConfigSummary::of(self.config, self.resolved)?;
         let (network, lends) = (self.network(&summary), self.lends(&summary));
         let is_new = said.is_new("network", &network) | said.is_new("lends", &lends);
@@ -202,7 +202,7 @@ impl Overview<'_> {
         let allowed = resolved.allowed.iter().chain(&resolved.offered);
         let mut allowed = allowed.filter(|one| one.host.to_string() == name);
         let port = allowed.next().map(|one| one.port);
-        let others = allowed.any(|one: &Allowed| Some(one.port) != port);
+        let others = allowed.any(|one: &HostPort| Some(one.port) != port);
         match port {
             Some(port) if port != 443 && !others => format!("{name}:{port}"),
             _ => name.to_owned(),
@@ -401,7 +401,7 @@ impl Overview<'_> {
 }
 
 /// Returns why an allowed host cannot be used as its name or port suggests.
-fn no_http(allowed: &Allowed) -> Option<String> {
+fn no_http(allowed: &HostPort) -> Option<String> {
     let (host, port) = (allowed.host.to_string(), allowed.port);
     let is_local = host == "localhost"
         || allowed
@@ -422,7 +422,7 @@ fn no_http(allowed: &Allowed) -> Option<String> {
 }
 
 /// Returns why an allowed address would still be refused.
-fn below(allowed: &Allowed, settings: &OriginSettings) -> Option<String> {
+fn below(allowed: &HostPort, settings: &OriginSettings) -> Option<String> {
     let HostPattern::Exact(host) = &allowed.host else {
         return None;
     };

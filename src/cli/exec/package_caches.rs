@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::app::Failure;
 use crate::app::kept_home::{own_folders, place};
 use crate::files::private_folder;
-use crate::launch::{Kept, Plan, User, removal};
+use crate::launch::{KeptFolder, LaunchPlan, User, removal};
 
 /// The kept caches of a project.
 pub(crate) struct PackageCaches {
@@ -18,7 +18,7 @@ pub(crate) struct PackageCaches {
 
 impl PackageCaches {
     /// Returns the caches of a project, if there is a place for them.
-    pub fn of(project: &Path, plan: &Plan) -> Option<Self> {
+    pub fn of(project: &Path, plan: &LaunchPlan) -> Option<Self> {
         let home = plan.mounts.home.path();
         let names = NAMES.lines().filter(|line| !line.starts_with('#'));
         let names = names.map(PathBuf::from);
@@ -40,7 +40,7 @@ impl PackageCaches {
     ///
     /// # Errors
     /// Returns a [`Failure`] if they cannot be created, or would not be private.
-    pub fn prepare(&self, user: User, fresh: bool) -> Result<Vec<Kept>, Failure> {
+    pub fn prepare(&self, user: User, fresh: bool) -> Result<Vec<KeptFolder>, Failure> {
         let failed = |error: &dyn std::error::Error| {
             let place = self.folder.display();
             Failure::of(format!("package caches cannot be kept in `{place}`"), error)

@@ -9,9 +9,9 @@ use crate::app::{App, Terminal, safe};
 use crate::audit::find;
 use crate::cli::log::logs;
 use crate::grant::request;
-use crate::launch::repository::{Found, Left};
+use crate::launch::repository::{Found, SweepFindings};
 use crate::names::ExchangeId;
-use crate::policy::Asker;
+use crate::policy::Requester;
 use crate::server::{Proposal, ProposalState, RequestedAccess};
 use crate::session::{EndReason, Session};
 
@@ -67,7 +67,7 @@ fn is_allowed(app: &App, id: ExchangeId) -> bool {
     let session = app.shared.sessions.all().into_iter().next();
     let generation = app.shared.current().policies.current();
     found.zip(session).is_some_and(|(found, session)| {
-        let asker = Asker::of(&session, None, generation.number());
+        let asker = Requester::of(&session, None, generation.number());
         request::is_allowed(&found.exchange, &generation, &asker)
     })
 }
@@ -77,7 +77,7 @@ const SHOWN: usize = 6;
 
 /// Prints the paths that the command left, in groups, the most serious first. Each group has a
 /// line, so that many entries of one kind do not hide another. The full list is written to `list`.
-pub fn print_left(terminal: &Terminal, left: &Left, list: Option<&Path>) {
+pub fn print_left(terminal: &Terminal, left: &SweepFindings, list: Option<&Path>) {
     let groups = groups(left);
     let all: usize = groups.values().map(Vec::len).sum();
     if left.was_ended {
@@ -145,7 +145,7 @@ fn whole(groups: &BTreeMap<SummaryLine, Vec<LeftPath>>) -> String {
     lines.collect()
 }
 
-fn groups(left: &Left) -> BTreeMap<SummaryLine, Vec<LeftPath>> {
+fn groups(left: &SweepFindings) -> BTreeMap<SummaryLine, Vec<LeftPath>> {
     let mut groups: BTreeMap<SummaryLine, Vec<LeftPath>> = BTreeMap::new();
     let unsearched = SummaryLine::new(
         0,

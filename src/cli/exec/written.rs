@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::app::Failure;
-use crate::files::{self, Unfit};
+use crate::files::{self, BadFile};
 use crate::launch::{LAUNCHER_FAILED, MountPlan};
 
 /// Records the folders that a command may write to and that outlive it: projects, and the `kept`
@@ -21,7 +21,7 @@ pub(crate) fn note(plan: &MountPlan, kept: impl Iterator<Item = PathBuf>) -> Res
             &unfit,
         )
         .next(match unfit {
-            Unfit::Kept { .. } => unfit.remedy(Path::new("FILE")),
+            BadFile::Kept { .. } => unfit.remedy(Path::new("FILE")),
             _ => String::from(ELSEWHERE),
         })
         .coded(LAUNCHER_FAILED)

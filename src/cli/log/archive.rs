@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::app::{Code, Failure, Paint, Terminal, audit_heads, counted, safe};
-use crate::audit::{self, Keep, Pruned, StoredLog};
+use crate::audit::{self, PruneReport, Retention, StoredLog};
 use crate::config::{Hint, duration, show_duration, size, state};
 
 /// List the logs of your sessions, the newest first
@@ -28,7 +28,7 @@ pub(crate) struct PruneLogs {
     older_than: Option<Duration>,
     /// Keep only the newest logs: as many as this number, or as fit in this size (`256MiB`)
     #[arg(long, value_name = "NUMBER|SIZE", value_parser = amount)]
-    keep: Option<Keep>,
+    keep: Option<Retention>,
     /// Only say what would be removed
     #[arg(long)]
     dry_run: bool,
@@ -38,7 +38,7 @@ pub(crate) struct PruneLogs {
 const NEWEST: usize = 20;
 
 /// The limits by which `exec` keeps the logs of your sessions.
-pub(crate) const KEPT: Keep = Keep {
+pub(crate) const KEPT: Retention = Retention {
     within: Some(Duration::from_secs(90 * 86_400)),
     // No limit: a command that fills its own log must not push out the logs of others.
     bytes: None,
@@ -94,7 +94,7 @@ impl PruneLogs {
     pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let keep = match (self.older_than, self.keep) {
             (None, None) => KEPT,
-            (within, amount) => Keep {
+            (within, amount) => Retention {
                 within,
                 ..amount.unwrap_or_default()
             },
@@ -116,7 +116,7 @@ impl PruneLogs {
         })
     }
 
-    fn tell(&self, terminal: &Terminal, pruned: &Pruned) {
+    fn tell(&self, terminal: &Terminal, pruned: &PruneReport) {
         for log in &pruned.removed {
             terminal.line(line(terminal, log));
         }
@@ -159,10 +159,10 @@ fn span(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads a limit on the newest logs: their number, or their size in all.
-fn amount(text: &str) -> Result<Keep, String> {
-    let mut keep = Keep {
+fn amount(text: &str) -> Result<Retention, String> {
+    let mut keep = Retention {
         logs: text.parse().ok(),
-        ..Keep::default()
+        ..Retention::default()
     };
     if keep.logs.is_none() {
         keep.bytes = Some(size(text).map_err(told)?.as_bytes());

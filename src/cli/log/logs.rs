@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::audit::{self, Unverified, VerifiedRecord};
+use crate::audit::{self, LogUnverified, VerifiedRecord};
 use crate::config::{Config, state};
 use crate::grant::RecordedDenials;
 use crate::launch::trust;
@@ -185,8 +185,8 @@ pub(crate) fn told(chain: &Chain, id: &str) -> Result<RecordedExchange, Failure>
         let log = chain.last().map(|path| path.display().to_string());
         let log = log.unwrap_or_default();
         let (what, why) = match why {
-            Unverified::Unreadable(error) => ("cannot be read", causes(&error)),
-            Unverified::Fault(problem) => ("does not hold", problem.to_string()),
+            LogUnverified::Unreadable(error) => ("cannot be read", causes(&error)),
+            LogUnverified::Fault(problem) => ("does not hold", problem.to_string()),
         };
         Failure::new(format!("the audit log `{log}` {what}"))
             .because(format!("{why}, so nothing is proposed after it"))

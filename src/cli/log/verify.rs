@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::audit::{self, Expected, Fault, Head, Problem, Report, verify};
+use crate::audit::{self, ChainHead, ExpectedHeads, LocatedFault, LogFault, VerifyReport, verify};
 
 use crate::app::{Code, ConfigFile, Failure, Paint, Terminal, audit_heads, safe};
 use crate::cli::log::archive::{ListLogs, PruneLogs};
@@ -51,7 +51,7 @@ impl FilesCommand {
 
 impl Verify {
     fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
-        let expected = Expected {
+        let expected = ExpectedHeads {
             base: head("--base", self.base.as_deref())?,
             head: head("--head", self.head.as_deref())?,
         };
@@ -135,15 +135,15 @@ impl LogVerdict {
 /// A log after its verification.
 struct VerifiedLog {
     chain: Vec<PathBuf>,
-    report: Report,
+    report: VerifyReport,
     verdict: LogVerdict,
     /// A record later than the last, which the state knows of.
-    missing: Option<Head>,
+    missing: Option<ChainHead>,
 }
 
 impl VerifiedLog {
     /// Verifies a log, and stores its last record for the next time.
-    fn of(chain: Vec<PathBuf>, expected: Expected) -> Result<Self, Failure> {
+    fn of(chain: Vec<PathBuf>, expected: ExpectedHeads) -> Result<Self, Failure> {
         let unreadable = |error| Failure::of("the audit log cannot be verified", &error);
         let is_live = chain.last().is_some_and(|own| audit::is_live(own));
         let id = chain
@@ -153,11 +153,11 @@ impl VerifiedLog {
         let known = id.as_deref().map(audit_heads::of).transpose()?.flatten();
         let known = known.filter(|known| expected.base.is_none_or(|base| base.seq() < known.seq()));
         let head = expected.head.or(known);
-        let mut report = verify(&chain, Expected { head, ..expected }).map_err(unreadable)?;
+        let mut report = verify(&chain, ExpectedHeads { head, ..expected }).map_err(unreadable)?;
         let missing = known.filter(|known| report.last.is_none_or(|last| last.seq() < known.seq()));
-        let is_fault = |problem: &Problem| match problem.fault {
-            Fault::HeadMissing(head) => expected.head.is_some() || missing != Some(head),
-            Fault::TornEnd => !is_live,
+        let is_fault = |problem: &LocatedFault| match problem.fault {
+            LogFault::HeadMissing(head) => expected.head.is_some() || missing != Some(head),
+            LogFault::TornEnd => !is_live,
             _ => true,
         };
         report.problems.retain(is_fault);
@@ -253,10 +253,10 @@ fn print_sum(terminal: &Terminal, logs: &[VerifiedLog]) {
     }
 }
 
-fn head(flag: &str, text: Option<&str>) -> Result<Option<Head>, Failure> {
+fn head(flag: &str, text: Option<&str>) -> Result<Option<ChainHead>, Failure> {
     text.map(str::parse)
         .transpose()
-        .map_err(|malformed: crate::audit::HeadMalformed| {
+        .map_err(|malformed: crate::audit::ChainHeadMalformed| {
             Failure::usage(format!("`{flag}` cannot be read"))
                 .because(malformed.to_string())
                 .next("copy the head that an earlier verification printed")

@@ -37,13 +37,13 @@ struct Watcher {
     log: LogCommand,
     terminal: Terminal,
     view: WatchView,
-    pending: Option<Pending>,
+    pending: Option<PendingAction>,
     events: WatchEvents,
     screen: DefaultTerminal,
 }
 
 /// The action that waits for a yes. It returns its outcome.
-type Pending = Box<dyn FnOnce(&Gateway) -> Result<String, Failure>>;
+type PendingAction = Box<dyn FnOnce(&Gateway) -> Result<String, Failure>>;
 
 impl WatchCommand {
     pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {

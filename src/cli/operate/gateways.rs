@@ -173,7 +173,7 @@ impl Gateway {
             .map_err(|(status, answer)| self.refused(status, &answer))
     }
 
-    fn unanswered(&self, why: &crate::control::Unanswered) -> Failure {
+    fn unanswered(&self, why: &crate::control::ControlFailure) -> Failure {
         Failure::of(format!("gateway `{}` does not answer", self.name), why)
     }
 

@@ -11,7 +11,7 @@ use crate::app::{Code, ConfigFile, Failure, Paint, Terminal, safe};
 use crate::cli::remedy;
 use crate::credential::preset;
 use crate::message::Origin;
-use crate::policy::decisions::{Report, run};
+use crate::policy::decisions::{DecisionReport, run};
 
 /// Runs decision files.
 #[derive(Args)]
@@ -109,7 +109,7 @@ impl PolicyTest {
     }
 }
 
-fn print(terminal: &Terminal, file: &Path, by: &[String], report: &Report) {
+fn print(terminal: &Terminal, file: &Path, by: &[String], report: &DecisionReport) {
     let name = safe(&file.display().to_string());
     for surprise in &report.failed {
         terminal.line(format!(
@@ -136,7 +136,7 @@ fn print(terminal: &Terminal, file: &Path, by: &[String], report: &Report) {
     ));
 }
 
-fn document(file: &Path, by: &[String], report: &Report) -> serde_json::Value {
+fn document(file: &Path, by: &[String], report: &DecisionReport) -> serde_json::Value {
     let failed = report.failed.iter().map(|surprise| {
         json!({
             "name": surprise.name, "expected": surprise.expected,

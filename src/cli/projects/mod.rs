@@ -17,7 +17,7 @@ use crate::app::settings::project_file::FileStanding;
 use crate::app::settings::shell_secrets::SecretAnswers;
 use crate::app::terminal::rows_of_peer;
 use crate::app::{Code, Failure, Paint, Terminal, safe};
-use crate::cli::config_summary::Consented;
+use crate::cli::config_summary::ConsentEffects;
 use crate::cli::confirm::confirmed;
 use crate::config::Config;
 use crate::credential::preset;
@@ -163,7 +163,7 @@ impl AllowFile {
         }
         show(terminal, before.as_ref(), &text, |row| terminal.line(row));
         if let Some(config) = config {
-            files::to_show(|| Consented::of(&config))?.print(terminal);
+            files::to_show(|| ConsentEffects::of(&config))?.print(terminal);
         }
         let file = safe(&path.display().to_string());
         let question = format!("Let the gateway obey {file}?");
@@ -296,7 +296,7 @@ pub(super) fn ask(
         let before = Consent::of(path)?.filter(|one| one.choice == Choice::Allowed);
         show(terminal, before.as_ref(), text, |row| terminal.note(row));
     }
-    files::to_show(|| Consented::of(config))?.note(terminal);
+    files::to_show(|| ConsentEffects::of(config))?.note(terminal);
     let question = match files.len() {
         1 => "Let the gateway obey this file, which a command could have written?".to_owned(),
         count => {

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
 use crate::app::{Context as _, Failure, Paint, Terminal, safe};
-use crate::cli::config_summary::Consented;
+use crate::cli::config_summary::ConsentEffects;
 use crate::cli::confirm::confirmed;
 use crate::cli::{projects, remedy};
 use crate::config::{Config, Credential};
@@ -76,7 +76,7 @@ pub(crate) fn offer(
     terminal: &Terminal,
 ) -> Result<bool, Failure> {
     let config = Config::of_project(text, path)?;
-    let consented = Consented::of(&config)?;
+    let consented = ConsentEffects::of(&config)?;
     let shown = safe(&path.display().to_string());
     terminal.note(terminal.paint_note(Paint::Bold, &format!("gateway: proposed as {shown}:")));
     for line in text.lines() {

@@ -13,7 +13,7 @@ use crate::app::listen::bind;
 use crate::app::{Advise as _, Context as _, Failure};
 use crate::config::ListenerKind;
 use crate::intercept::{
-    Responder, Synthetic, is_of_this_machine, original_destination, serve_tcp, serve_udp, socks,
+    AddressPool, Responder, is_of_this_machine, original_destination, serve_tcp, serve_udp, socks,
 };
 
 /// The state of captured connections.
@@ -23,7 +23,7 @@ pub(super) struct Captured {
 }
 
 /// The DNS sockets.
-pub(super) struct Questions {
+pub(super) struct DnsSockets {
     udp: std::net::UdpSocket,
     tcp: TcpListener,
     names: Arc<Responder>,
@@ -34,9 +34,9 @@ impl Captured {
     pub(super) fn bind(
         at: SocketAddr,
         dns: Option<SocketAddr>,
-    ) -> Result<(TcpListener, Self, Option<Questions>), Failure> {
+    ) -> Result<(TcpListener, Self, Option<DnsSockets>), Failure> {
         // The gateway judges every name when a connection arrives.
-        let pool = Synthetic::default().explaining();
+        let pool = AddressPool::default().explaining();
         let names = Arc::new(Responder::new(
             pool,
             Box::new(|_, _| false),
@@ -44,7 +44,7 @@ impl Captured {
         ));
         let questions = dns.map(|dns| {
             let udp = bind::socket(dns, &ListenerKind::Dns, Type::DGRAM, false);
-            Ok::<_, Failure>(Questions {
+            Ok::<_, Failure>(DnsSockets {
                 udp: unusable(dns, udp)?.into(),
                 tcp: listen(dns, &ListenerKind::Dns)?,
                 names: names.clone(),
@@ -69,7 +69,7 @@ impl Captured {
     }
 }
 
-impl Questions {
+impl DnsSockets {
     /// Answers for as long as the sockets can be read.
     pub(super) async fn answer(self) -> io::Result<Infallible> {
         let tcp = serve_tcp(self.tcp, self.names.clone());

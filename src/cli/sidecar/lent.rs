@@ -16,7 +16,7 @@ use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
-use super::way::Way;
+use super::uplink::Uplink;
 use crate::app::client_environment::{proxy_variables, variables, write_trust};
 use crate::intercept::GATEWAY_NAME;
 use crate::names::hex;
@@ -39,7 +39,7 @@ impl Drop for LentVariables {
 impl LentVariables {
     /// Asks the gateway for the environment of a command with the proxy here. If that fails,
     /// returns the proxy's variables alone, and the reason.
-    pub(super) async fn ask(way: &Way, at: SocketAddr) -> (Self, Option<String>) {
+    pub(super) async fn ask(way: &Uplink, at: SocketAddr) -> (Self, Option<String>) {
         let mut lent = Self {
             variables: proxy_variables(&at.to_string(), false).collect(),
             folder: None,
@@ -73,7 +73,7 @@ impl LentVariables {
 }
 
 /// Returns the environment on the gateway's own page for this caller.
-async fn needs(way: &Way) -> Result<ClientEnvironment, String> {
+async fn needs(way: &Uplink) -> Result<ClientEnvironment, String> {
     let opened = way.open(&[]).await.ok_or("there is no way to it")?;
     let unread = |error: &dyn std::error::Error| error.to_string();
     let shaken = handshake(TokioIo::new(opened)).await;

@@ -8,7 +8,7 @@ mod lent;
 mod nearby;
 mod relay;
 mod rules;
-mod way;
+mod uplink;
 
 use clap::{Args, Subcommand};
 

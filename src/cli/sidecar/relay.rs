@@ -22,10 +22,10 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinSet, LocalSet};
 
-use super::captured::{Captured, Questions};
+use super::captured::{Captured, DnsSockets};
 use super::lent::LentVariables;
 use super::nearby::Nearby;
-use super::way::{Place, Way, WaySettings, place, reference};
+use super::uplink::{Proxy, Uplink, UplinkSettings, place, reference};
 use crate::app::process::serving;
 use crate::app::{Advise as _, Code, Context as _, Failure, Terminal, safe};
 use crate::credential::SecretRef;
@@ -35,7 +35,7 @@ use crate::intercept::socks::answer_to_head;
 pub(crate) struct Relay {
     /// Lead connections to a gateway's `proxy` listener: on a Unix socket, or elsewhere by TLS
     #[arg(long, value_name = "unix:PATH|https://HOST:PORT", value_parser = place)]
-    to: Place,
+    to: Proxy,
     /// Where the token is that is presented elsewhere: `file:PATH` or `env:NAME`
     #[arg(long, value_name = "REFERENCE", value_parser = reference)]
     token_from: Option<SecretRef>,
@@ -77,7 +77,7 @@ impl Relay {
 
     async fn lead(self, terminal: Terminal) -> Result<Code, Failure> {
         let is_alone = self.command.is_empty();
-        let settings = WaySettings {
+        let settings = UplinkSettings {
             token_from: self.token_from,
             ca: self.ca,
             certificate: self.certificate,
@@ -136,8 +136,8 @@ async fn bind(at: SocketAddr) -> Result<TcpListener, Failure> {
 /// Relays connections of the proxy and captured ones, and answers DNS.
 async fn relay(
     proxy: Option<TcpListener>,
-    captured: Option<(TcpListener, Captured, Option<Questions>)>,
-    way: Rc<Way>,
+    captured: Option<(TcpListener, Captured, Option<DnsSockets>)>,
+    way: Rc<Uplink>,
 ) -> Failure {
     let (mut doors, mut questions) = (JoinSet::new(), None);
     if let Some(listener) = proxy {
@@ -159,7 +159,7 @@ async fn relay(
 }
 
 /// Relays connections. Those beyond the limit are reset at once.
-async fn accept(listener: TcpListener, way: Rc<Way>, captured: Option<Rc<Captured>>) {
+async fn accept(listener: TcpListener, way: Rc<Uplink>, captured: Option<Rc<Captured>>) {
     loop {
         let mut client = match listener.accept().await {
             Ok((client, _)) => client,
@@ -185,7 +185,7 @@ async fn accept(listener: TcpListener, way: Rc<Way>, captured: Option<Rc<Capture
 }
 
 /// Passes bytes both ways until both ends have closed, or one has failed.
-async fn pass(client: &mut TcpStream, way: &Way, captured: Option<&Captured>) -> io::Result<()> {
+async fn pass(client: &mut TcpStream, way: &Uplink, captured: Option<&Captured>) -> io::Result<()> {
     client.set_nodelay(true)?;
     SockRef::from(&*client).set_keepalive(true)?;
     let head = captured.map(|captured| captured.head(client)).transpose()?;

@@ -12,7 +12,7 @@ use crate::reference;
 use crate::section::{Section, characters};
 
 /// The settings of a listener that its evidence must fit.
-pub(super) struct Asked<'l> {
+pub(super) struct ListenerContext<'l> {
     pub(super) address: &'l ListenerAddress,
     pub(super) mode: u32,
     pub(super) session: Option<&'l ListenerSession>,
@@ -20,7 +20,7 @@ pub(super) struct Asked<'l> {
 }
 
 /// Refuses evidence that a listener cannot have, or that would never count.
-pub(super) fn check(section: &Section<'_, '_>, kind: &ListenerKind, asked: &Asked<'_>) {
+pub(super) fn check(section: &Section<'_, '_>, kind: &ListenerKind, asked: &ListenerContext<'_>) {
     if asked.session == Some(&ListenerSession::EachCaller) && asked.who.is_empty() {
         mistake!(section, "session", "nothing shows who the caller is";
             "`{{caller}}` is a session for each caller";
@@ -116,7 +116,7 @@ fn check_tailnet(
 }
 
 /// Refuses an interface as evidence where clients choose to connect, or the kernel names none.
-fn check_mark(section: &Section<'_, '_>, kind: &ListenerKind, asked: &Asked<'_>) {
+fn check_mark(section: &Section<'_, '_>, kind: &ListenerKind, asked: &ListenerContext<'_>) {
     if !asked.who.contains(&Evidence::Mark) {
         return;
     }

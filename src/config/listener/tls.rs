@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gateway_credential::SecretRef;
 use gateway_files as files;
-use gateway_intercept::{DoorMalformed, DoorSettings, DoorTls, Evidence, is_over};
+use gateway_intercept::{Evidence, ProxyTls, ProxyTlsMalformed, ProxyTlsSettings, is_over};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateRevocationListDer, PrivateKeyDer};
 use zeroize::Zeroizing;
@@ -21,7 +21,7 @@ pub struct ListenerTls {
     pub files: Vec<PathBuf>,
     /// The file of its key.
     pub key: PathBuf,
-    pub(super) door: Arc<DoorTls>,
+    pub(super) door: Arc<ProxyTls>,
 }
 
 /// Reads the table. Client certificates are required if they are the only evidence.
@@ -46,7 +46,7 @@ pub(super) fn tls(section: &Section<'_, '_>, who: &[Evidence]) -> Option<Listene
         warning!(section, "certificate", "the time of the certificate is over";
             "clients refuse it"; "renew it; the new file is taken up by itself");
     }
-    let settings = DoorSettings {
+    let settings = ProxyTlsSettings {
         chain,
         key,
         roots: roots.map_or_else(Vec::new, |(_, roots)| roots),
@@ -54,11 +54,11 @@ pub(super) fn tls(section: &Section<'_, '_>, who: &[Evidence]) -> Option<Listene
         trust_domain,
         is_optional: *who != [Evidence::Certificate],
     };
-    let refuse = |(key, why): DoorMalformed| {
+    let refuse = |(key, why): ProxyTlsMalformed| {
         mistake!(section, key, "`{key}` cannot be used"; "{why}";
             "name the file that goes with the others");
     };
-    let door = Arc::new(DoorTls::new(settings).map_err(refuse).ok()?);
+    let door = Arc::new(ProxyTls::new(settings).map_err(refuse).ok()?);
     let files = ["certificate", "client_roots", "client_crls"];
     Some(ListenerTls {
         files: files.iter().filter_map(|file| section.path(file)).collect(),

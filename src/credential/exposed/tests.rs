@@ -79,7 +79,7 @@ impl Stage {
         &self,
         session: &Arc<Session>,
         origin: &str,
-        lent: &Fetched,
+        lent: &FetchedSecrets,
     ) -> Result<Option<Redactor>, Error> {
         let origin = head(origin, "/", &[]).origin;
         let here = self.credentials.bindings().at_origin(&origin);

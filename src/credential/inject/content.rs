@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use gateway_body::Held;
+use gateway_body::HeldBody;
 use gateway_body::fact::escaped;
 use gateway_intercept::Request;
 use gateway_message::Place;
@@ -23,7 +23,7 @@ pub fn inject_in_content(
     request: &mut Request,
     found: Vec<(Range<usize>, &CredentialUse, &Secret)>,
 ) -> Result<(), AttachFailure> {
-    let held = request.content.ahead().map(Held::whole);
+    let held = request.content.ahead().map(HeldBody::whole);
     let content = spliced(&held.ok_or(AttachFailure::Moved)?, found)?;
     request.replace_content(content.into());
     Ok(())

@@ -24,7 +24,7 @@ pub(super) struct Lender {
     store: Arc<MemoryStore>,
     pub(super) credentials: Credentials,
     stores: Stores,
-    ready: Vec<ArcSwapOption<Prepared>>,
+    ready: Vec<ArcSwapOption<FieldValues>>,
     pub(super) phantoms: Phantoms,
 }
 

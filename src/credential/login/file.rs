@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::entry::{self, HostToken};
-use super::moment::{self, Written};
+use super::moment::{self, MomentFormat};
 use super::tokens::claims;
 use super::unreadable::{FileFault, FileUnreadable};
 use super::{FileFormat, LoginFile, TokenKind, Tokens, UNTOLD, json};
@@ -87,11 +87,11 @@ pub fn replace(
         let claimed = || moment::of_token(&tokens.access);
         let expires = tokens.expires.or_else(claimed);
         let expires = expires.unwrap_or_else(|| SystemTime::now() + UNTOLD);
-        let form = end(file, &whole, member)?.map_or(Written::Milliseconds, |(_, form)| form);
+        let form = end(file, &whole, member)?.map_or(MomentFormat::Milliseconds, |(_, form)| form);
         set(file, &mut whole, member, &moment::write(expires, form))?;
     }
     if let Some(member) = &file.renewed {
-        let now = moment::write(SystemTime::now(), Written::Text);
+        let now = moment::write(SystemTime::now(), MomentFormat::Text);
         set(file, &mut whole, member, &now)?;
     }
     Ok(Zeroizing::new(whole.as_bytes().to_vec()))
@@ -161,8 +161,8 @@ fn show_members(
     whole: &mut Value,
 ) -> Result<(), FileUnreadable> {
     let moments = [
-        (&file.expires, Written::Milliseconds),
-        (&file.renewed, Written::Text),
+        (&file.expires, MomentFormat::Milliseconds),
+        (&file.renewed, MomentFormat::Text),
     ];
     for (member, usual) in moments {
         let Some(member) = member else { continue };
@@ -222,7 +222,7 @@ fn end(
     file: &LoginFile,
     text: &str,
     member: &str,
-) -> Result<Option<(SystemTime, Written)>, FileUnreadable> {
+) -> Result<Option<(SystemTime, MomentFormat)>, FileUnreadable> {
     let Some(found) = find(file, text, member)? else {
         return Ok(None);
     };

@@ -2,20 +2,20 @@
 
 use std::ops::Range;
 
-use gateway_message::json::{Json, JsonFault, Wanted};
+use gateway_message::json::{Json, JsonFault, JsonParts};
 use zeroize::Zeroizing;
 
 use super::unreadable::FileFault;
 
 /// Checks that a text is one JSON document.
 pub(super) fn check(text: &str) -> Result<(), FileFault> {
-    read(text, &Wanted::default()).map(|_| ())
+    read(text, &JsonParts::default()).map(|_| ())
 }
 
 /// Finds the value of a pointer's member (RFC 6901); `None` if there is no such member.
 pub(super) fn find(text: &str, pointer: &str) -> Result<Option<Range<usize>>, FileFault> {
     let segments: Vec<String> = segments(pointer).collect();
-    let mut wanted = Wanted::default();
+    let mut wanted = JsonParts::default();
     wanted.at(&segments);
     let json = read(text, &wanted)?;
     let mut segments = segments.iter();
@@ -28,7 +28,7 @@ pub(super) fn members(text: &str, pointer: &str) -> Result<Vec<(String, Range<us
     let Some(at) = find(text, pointer)? else {
         return Ok(Vec::new());
     };
-    let (mut wanted, start) = (Wanted::default(), at.start);
+    let (mut wanted, start) = (JsonParts::default(), at.start);
     wanted.names();
     let json = read(&text[at], &wanted)?;
     let place = |at: Range<usize>| start + at.start..start + at.end;
@@ -37,7 +37,7 @@ pub(super) fn members(text: &str, pointer: &str) -> Result<Vec<(String, Range<us
     Ok(members.collect())
 }
 
-fn read<'t>(text: &'t str, wanted: &Wanted<'_>) -> Result<Json<'t>, FileFault> {
+fn read<'t>(text: &'t str, wanted: &JsonParts<'_>) -> Result<Json<'t>, FileFault> {
     let read = Json::read(text.as_bytes(), wanted);
     read.map_err(|fault| match fault {
         JsonFault::Doubled => FileFault::Doubled,

@@ -1,13 +1,13 @@
 //! Logins: grants of authorization servers (RFC 6749) that the gateway keeps and renews. The
 //! workload gets phantoms of their tokens.
 
-mod asked;
 mod entry;
 pub mod file;
 mod grant;
 mod json;
 mod known;
 mod moment;
+mod oauth_request;
 mod request;
 mod shown;
 mod token_answer;
@@ -28,10 +28,10 @@ use serde::{Deserialize, Serialize};
 use super::configured::ConfiguredCredential;
 use super::store::SecretRef;
 
-pub use asked::{AskedTokens, RenewalAnswer};
 pub(crate) use entry::{HostToken, entries};
 pub use grant::{ClientAuthentication, ClientSecret, KeyAlgorithm, SignedAssertion, TokenGrant};
 pub use known::{KnownLogin, KnownLogins, LoginHolder};
+pub use oauth_request::{OAuthRequest, RenewalAnswer};
 pub use request::{IssuerSecrets, RequestMembers, form, random};
 pub use token_answer::{TokenAnswer, UnmappedToken};
 pub use token_look::TokenLook;

@@ -10,7 +10,7 @@ use super::tokens::claims;
 
 /// The format of a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum MomentFormat {
     /// Seconds since 1970.
     Seconds,
     /// Milliseconds since 1970.
@@ -20,32 +20,32 @@ pub(super) enum Written {
 }
 
 /// Reads a moment: a number of seconds or milliseconds, or RFC 3339. `None` for any other text.
-pub(super) fn read(text: &str) -> Option<(SystemTime, Written)> {
+pub(super) fn read(text: &str) -> Option<(SystemTime, MomentFormat)> {
     if let Ok(time) = OffsetDateTime::parse(text, &Rfc3339) {
         let since = u64::try_from(time.unix_timestamp()).unwrap_or(0);
         return Some((
             SystemTime::UNIX_EPOCH + Duration::from_secs(since),
-            Written::Text,
+            MomentFormat::Text,
         ));
     }
     let number = text.split('.').next()?.parse::<u64>().ok()?;
     let (since, written) = if (FIRST_SECONDS..FIRST_MILLISECONDS).contains(&number) {
-        (Duration::from_secs(number), Written::Seconds)
+        (Duration::from_secs(number), MomentFormat::Seconds)
     } else {
-        (Duration::from_millis(number), Written::Milliseconds)
+        (Duration::from_millis(number), MomentFormat::Milliseconds)
     };
     Some((SystemTime::UNIX_EPOCH.checked_add(since)?, written))
 }
 
 /// Writes a moment as JSON.
-pub(super) fn write(moment: SystemTime, written: Written) -> String {
+pub(super) fn write(moment: SystemTime, written: MomentFormat) -> String {
     let since = moment
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
     match written {
-        Written::Seconds => since.as_secs().to_string(),
-        Written::Milliseconds => since.as_millis().to_string(),
-        Written::Text => {
+        MomentFormat::Seconds => since.as_secs().to_string(),
+        MomentFormat::Milliseconds => since.as_millis().to_string(),
+        MomentFormat::Text => {
             let whole = SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs());
             let text = OffsetDateTime::from(whole).format(&Rfc3339);
             format!("\"{}\"", text.unwrap_or_default())
@@ -82,9 +82,9 @@ mod tests {
     #[test]
     fn a_number_that_is_too_small_to_tell_counts_milliseconds() {
         for (text, unit) in [
-            ("1000", Written::Milliseconds),
-            ("1763000000", Written::Seconds),
-            ("1763000000000", Written::Milliseconds),
+            ("1000", MomentFormat::Milliseconds),
+            ("1763000000", MomentFormat::Seconds),
+            ("1763000000000", MomentFormat::Milliseconds),
         ] {
             assert_eq!(read(text).unwrap().1, unit, "{text}");
         }

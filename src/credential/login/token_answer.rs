@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use gateway_message::folded;
-use gateway_message::json::{Json, Value, Wanted};
+use gateway_message::json::{Json, JsonParts, Value};
 use gateway_message::pairs::ESCAPED;
 use percent_encoding::{percent_decode, utf8_percent_encode};
 use zeroize::Zeroizing;
 
-use super::moment::{self, Written};
+use super::moment::{self, MomentFormat};
 use super::tokens::{TokenKind, Tokens};
 use crate::secret::Secret;
 
@@ -263,7 +263,7 @@ impl TokenSearch {
                 self.life = seconds.and_then(|life| Duration::try_from_secs_f64(life).ok());
             }
             Member::End => {
-                let end = moment::read(&text).filter(|(_, form)| *form == Written::Text);
+                let end = moment::read(&text).filter(|(_, form)| *form == MomentFormat::Text);
                 self.end = end.map(|(end, _)| end);
             }
             Member::Scope => self.scope = Some(text.to_string()),
@@ -277,7 +277,8 @@ impl TokenSearch {
     }
 
     fn json(&mut self, content: &[u8]) -> Result<(), UnmappedToken> {
-        let whole = Json::read(content, &Wanted::whole()).map_err(|_| UnmappedToken::Illegible)?;
+        let whole =
+            Json::read(content, &JsonParts::whole()).map_err(|_| UnmappedToken::Illegible)?;
         self.value(whole.root());
         // A token must not appear anywhere else, in any encoding.
         self.is_unknown |= self.repeats(whole.root());

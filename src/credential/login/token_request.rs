@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gateway_body::fact::Plain;
+use gateway_body::fact::PlainContent;
 use gateway_body::{Document, FormFault, FormKind, Questions};
 use gateway_message::folded_parameters;
 use gateway_message::json::begins_as_json;
@@ -43,7 +43,7 @@ impl TokenRequest {
     /// [`FormFault`] if readers could disagree about the request, or it cannot be read.
     pub fn read(
         (fields, query): (&HeaderMap, &str),
-        content: &Plain,
+        content: &PlainContent,
         is_known: bool,
     ) -> Result<Option<Self>, FormFault> {
         let kind = FormKind::of(fields)?;
@@ -144,10 +144,10 @@ mod tests {
         TokenRequest::read((&fields, ""), &plain(content), is_known).map(Option::unwrap)
     }
 
-    fn plain(content: &str) -> Plain {
-        Plain {
+    fn plain(content: &str) -> PlainContent {
+        PlainContent {
             bytes: content.to_owned().into(),
-            ..Plain::default()
+            ..PlainContent::default()
         }
     }
 

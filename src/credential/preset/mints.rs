@@ -10,7 +10,7 @@ use gateway_message::{HostPattern, OriginPattern, PatternMalformed};
 /// that changes something; with `GET`, with every method. Without a host, it matches at each host
 /// of the service's credentials.
 #[derive(Debug, Clone)]
-pub struct Mint {
+pub struct MintPattern {
     /// Whether a request that only reads mints one, too.
     pub by_reading: bool,
     /// The path.
@@ -20,7 +20,7 @@ pub struct Mint {
 
 /// Why a text is not such a pattern.
 #[derive(Debug, thiserror::Error)]
-pub enum MintMalformed {
+pub enum MintPatternMalformed {
     /// It has no path.
     #[error("it has no path")]
     Path,
@@ -29,13 +29,13 @@ pub enum MintMalformed {
     Host(#[from] PatternMalformed),
 }
 
-impl FromStr for Mint {
-    type Err = MintMalformed;
+impl FromStr for MintPattern {
+    type Err = MintPatternMalformed;
 
-    fn from_str(text: &str) -> Result<Self, MintMalformed> {
+    fn from_str(text: &str) -> Result<Self, MintPatternMalformed> {
         let read = text.strip_prefix("GET ");
         let rest = read.unwrap_or(text);
-        let (host, path) = rest.split_at(rest.find('/').ok_or(MintMalformed::Path)?);
+        let (host, path) = rest.split_at(rest.find('/').ok_or(MintPatternMalformed::Path)?);
         let host = (!host.is_empty()).then(|| HostPattern::with_port(host, 443));
         Ok(Self {
             by_reading: read.is_some(),
@@ -45,7 +45,7 @@ impl FromStr for Mint {
     }
 }
 
-impl Mint {
+impl MintPattern {
     /// Returns the hosts at which a credential of these origins can mint one. `is_own` returns
     /// whether an origin belongs to the service.
     pub fn hosts<'a>(

@@ -17,7 +17,7 @@ mod user_config;
 use std::sync::OnceLock;
 
 use gateway_body::read::Protocol;
-use gateway_message::{Host, OriginPattern, Place, RequestTarget, Route, Taken};
+use gateway_message::{AcceptedCredential, Host, OriginPattern, PathPattern, Place, RequestTarget};
 use gateway_names::CredentialName;
 use gateway_session::Binding;
 use gateway_session::phantom::Shape;
@@ -29,7 +29,7 @@ use parse::{each, name, one, shapes};
 
 pub use logins::PresetLogin;
 pub use mapping::RegistryMapping;
-pub use mints::Mint;
+pub use mints::MintPattern;
 pub use registry::{PackageClients, PackageRegistry};
 pub use user_config::{RegistryDoubt, UserConfig};
 
@@ -60,7 +60,7 @@ pub struct Preset {
     pub endpoints: Vec<PresetEndpoint>,
     /// Requests that mint credentials which outlive the session.
     #[serde(default, deserialize_with = "each")]
-    pub mints: Vec<Mint>,
+    pub mints: Vec<MintPattern>,
     /// The GraphQL mutations that do so at its endpoints.
     #[serde(default)]
     pub mint_mutations: Vec<String>,
@@ -94,13 +94,13 @@ pub struct PresetCredential {
     pub shapes: Vec<Shape>,
     /// Other places in which the service accepts credentials of any kind.
     #[serde(default, deserialize_with = "each")]
-    pub takes: Vec<Taken>,
+    pub takes: Vec<AcceptedCredential>,
     /// Cookies that identify no account.
     #[serde(default)]
     pub cookies: Vec<String>,
     /// Endpoints that accept many requests in one.
     #[serde(default, deserialize_with = "each")]
-    pub batches: Vec<Route>,
+    pub batches: Vec<PathPattern>,
     /// The user name to pair with it, if it is a Basic password that is always injected.
     pub basic_user: Option<String>,
 }
@@ -117,7 +117,7 @@ pub struct PresetEndpoint {
     pub origins: Vec<OriginPattern>,
     /// Its paths. Empty for all paths.
     #[serde(deserialize_with = "each")]
-    pub paths: Vec<Route>,
+    pub paths: Vec<PathPattern>,
 }
 
 /// A preset has no origins of its own, and none were given.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gateway_message::{
-    Authority, EncodedSlash, Origin, Place, RequestHead, Scheme, Taken, TakenPart, folded_parameter,
+    AcceptedCredential, AcceptedPart, Authority, EncodedSlash, Origin, Place, RequestHead, Scheme,
+    folded_parameter,
 };
 use gateway_session::phantom::Shape;
 use gateway_session::stage::{GITHUB, Stage, binding, head, stage, stage_of};
@@ -63,7 +64,11 @@ fn paths_stand_as_they_are_only_where_every_signer_takes_them_so() {
 }
 
 /// A request with a value in a place, and the request's content.
-fn with_value(origin: &str, taken: &Taken, value: &str) -> (RequestHead, Option<String>) {
+fn with_value(
+    origin: &str,
+    taken: &AcceptedCredential,
+    value: &str,
+) -> (RequestHead, Option<String>) {
     let route = taken
         .route
         .as_ref()
@@ -71,14 +76,14 @@ fn with_value(origin: &str, taken: &Taken, value: &str) -> (RequestHead, Option<
         .unwrap_or_else(|| "/x".into());
     let path = route.replace('*', "9");
     let (path, fields, content) = match &taken.part {
-        TakenPart::Header(name) => (path, vec![(name.as_str(), value)], None),
-        TakenPart::Cookie(name) => {
+        AcceptedPart::Header(name) => (path, vec![(name.as_str(), value)], None),
+        AcceptedPart::Cookie(name) => {
             let head = head(origin, &path, &[("cookie", &format!("{name}={value}"))]);
             return (head, None);
         }
-        TakenPart::Query(name) => (format!("{path}?a=b&{name}={value}"), vec![], None),
-        TakenPart::Form(name) => (path, vec![], Some(format!("a=b&{name}={value}"))),
-        TakenPart::Path => (path, vec![], None),
+        AcceptedPart::Query(name) => (format!("{path}?a=b&{name}={value}"), vec![], None),
+        AcceptedPart::Form(name) => (path, vec![], Some(format!("a=b&{name}={value}"))),
+        AcceptedPart::Path => (path, vec![], None),
     };
     (head(origin, &path, &fields), content)
 }
@@ -180,7 +185,7 @@ fn each_presets_phantom_passes_in_its_own_places() {
                     // A path where the service takes it.
                     let takes = credential.takes.iter();
                     let mut paths = takes.filter(|taken| {
-                        taken.part == TakenPart::Form(folded_parameter(name.as_str()))
+                        taken.part == AcceptedPart::Form(folded_parameter(name.as_str()))
                     });
                     let path = paths.next().and_then(|taken| taken.route.clone());
                     let path =

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use super::fault::{SHORTEST, Unscrubbable};
 use super::piece::Piece;
 use super::sextets::{STANDARD, Tail, URL_SAFE, sextets};
-use super::spelling::{Spelled, spellings, usual_spellings};
+use super::spelling::{SpelledText, spellings, usual_spellings};
 use crate::part::DrawnPart;
 
 /// One spelling of a secret, and its replacement.
@@ -32,7 +32,7 @@ pub(super) struct SecretForm {
 }
 
 /// A text to search for, and its replacement.
-pub(super) struct Sought<'a> {
+pub(super) struct EchoPattern<'a> {
     pub(super) secret: &'a [u8],
     /// Has the secret's length and punctuation: the phantom, or a mask.
     pub(super) stand_in: &'a [u8],
@@ -45,7 +45,7 @@ pub(super) struct Sought<'a> {
 /// # Errors
 /// [`Unscrubbable`] by cause.
 pub(super) fn forms(
-    sought: &Sought<'_>,
+    sought: &EchoPattern<'_>,
     part: Option<&DrawnPart>,
 ) -> Result<Vec<SecretForm>, Unscrubbable> {
     forms_in(spellings, sought, part)
@@ -57,7 +57,7 @@ pub(super) fn forms(
 /// # Errors
 /// Same as [`forms`].
 pub(super) fn usual_forms(text: &[u8], mask: &[u8]) -> Result<Vec<SecretForm>, Unscrubbable> {
-    let sought = Sought {
+    let sought = EchoPattern {
         secret: text,
         stand_in: mask,
         phantom: mask,
@@ -66,8 +66,8 @@ pub(super) fn usual_forms(text: &[u8], mask: &[u8]) -> Result<Vec<SecretForm>, U
 }
 
 fn forms_in(
-    spellings: impl Fn(&[u8]) -> Vec<Spelled>,
-    sought: &Sought<'_>,
+    spellings: impl Fn(&[u8]) -> Vec<SpelledText>,
+    sought: &EchoPattern<'_>,
     part: Option<&DrawnPart>,
 ) -> Result<Vec<SecretForm>, Unscrubbable> {
     if sought.secret.len() < SHORTEST {
@@ -99,7 +99,7 @@ fn forms_in(
     Ok(forms)
 }
 
-impl Sought<'_> {
+impl EchoPattern<'_> {
     fn same_length(&self) -> bool {
         self.secret.len() == self.phantom.len()
     }
@@ -107,9 +107,9 @@ impl Sought<'_> {
     /// Builds the form of one spelling byte by byte.
     fn spelled(
         &self,
-        secret: Spelled,
-        stand_in: Spelled,
-        phantom: &Spelled,
+        secret: SpelledText,
+        stand_in: SpelledText,
+        phantom: &SpelledText,
         part: Option<&DrawnPart>,
     ) -> Result<SecretForm, Unscrubbable> {
         let mut pairs = secret.text.iter().zip(stand_in.text.iter());

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use zeroize::Zeroizing;
 
 use super::fault::Unscrubbable;
-use super::form::{self, SecretForm, Sought};
+use super::form::{self, EchoPattern, SecretForm};
 use super::needles::{Needles, SharedNeedles};
 use super::partial::PartialMatcher;
 use super::sextets::Tail;
@@ -54,7 +54,7 @@ impl SecretForms {
         phantom: &[u8],
     ) -> Result<Self, Unscrubbable> {
         let part = DrawnPart::of(secret, phantom);
-        let sought = Sought {
+        let sought = EchoPattern {
             secret,
             stand_in,
             phantom,
@@ -69,7 +69,7 @@ impl SecretForms {
     /// Same as [`SecretForms::of`].
     pub(crate) fn of_text(text: &[u8], mask: &[u8]) -> Result<Self, Unscrubbable> {
         let forms = form::usual_forms(text, mask)?;
-        let sought = Sought {
+        let sought = EchoPattern {
             secret: text,
             stand_in: mask,
             phantom: mask,
@@ -81,7 +81,7 @@ impl SecretForms {
         })
     }
 
-    fn new(sought: &Sought<'_>, needles: Arc<Needles>, forms: &[SecretForm]) -> Self {
+    fn new(sought: &EchoPattern<'_>, needles: Arc<Needles>, forms: &[SecretForm]) -> Self {
         Self {
             partial: needles.partial(PartialMatcher::of(forms)),
             needles,
@@ -103,7 +103,7 @@ impl SecretForms {
     }
 
     fn replacements(&self) -> Vec<Replacement> {
-        let sought = Sought {
+        let sought = EchoPattern {
             secret: self.needles.plain(),
             stand_in: &self.stand_in,
             phantom: &self.phantom,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::spelling::Spelled;
+use super::spelling::SpelledText;
 use crate::part::{DrawnPart, LEAST_DIGITS};
 
 /// The pieces of a form that are searched for.
@@ -22,7 +22,7 @@ pub(super) struct Piece {
 
 impl Piece {
     /// Returns the pieces of a form that is spelled byte by byte.
-    pub(super) fn of_spelling(text: &Spelled, part: &DrawnPart) -> Self {
+    pub(super) fn of_spelling(text: &SpelledText, part: &DrawnPart) -> Self {
         let bytes = &text.bytes[part.letters.clone()];
         let length = |row: &[Range<usize>]| row[row.len() - 1].end - row[0].start;
         let least = |bytes: &[Range<usize>], count: usize| bytes.windows(count).map(length).min();

@@ -5,7 +5,7 @@ use std::ops::Range;
 use zeroize::Zeroizing;
 
 /// A text spelled byte by byte.
-pub(super) struct Spelled {
+pub(super) struct SpelledText {
     pub(super) text: Zeroizing<Vec<u8>>,
     /// The range of each byte's spelling.
     pub(super) bytes: Vec<Range<usize>>,
@@ -14,7 +14,7 @@ pub(super) struct Spelled {
 }
 
 /// Returns all spellings byte by byte, always the same number in the same order.
-pub(super) fn spellings(bytes: &[u8]) -> Vec<Spelled> {
+pub(super) fn spellings(bytes: &[u8]) -> Vec<SpelledText> {
     let mut all = usual_spellings(bytes);
     for digits in [LOWER, UPPER] {
         all.push(spell(bytes, b"", |byte, out| hex(byte, digits, out)));
@@ -42,7 +42,7 @@ pub(super) fn spellings(bytes: &[u8]) -> Vec<Spelled> {
 }
 
 /// Returns the spellings in which letters and digits stand for themselves.
-pub(super) fn usual_spellings(bytes: &[u8]) -> Vec<Spelled> {
+pub(super) fn usual_spellings(bytes: &[u8]) -> Vec<SpelledText> {
     let mut all = vec![spell(bytes, b"", |byte, out| out.push(byte))];
     for digits in [LOWER, UPPER] {
         for kept in KEPT_IN_PERCENT {
@@ -69,7 +69,7 @@ pub(super) fn usual_spellings(bytes: &[u8]) -> Vec<Spelled> {
 
 /// Spells each byte. One byte becomes at most eight, so the buffer never grows and leaves no
 /// copy behind.
-fn spell(bytes: &[u8], between: &'static [u8], one: impl Fn(u8, &mut Vec<u8>)) -> Spelled {
+fn spell(bytes: &[u8], between: &'static [u8], one: impl Fn(u8, &mut Vec<u8>)) -> SpelledText {
     let mut text = Zeroizing::new(Vec::with_capacity(8 * bytes.len()));
     let mut places = Vec::with_capacity(bytes.len());
     for (at, &byte) in bytes.iter().enumerate() {
@@ -80,7 +80,7 @@ fn spell(bytes: &[u8], between: &'static [u8], one: impl Fn(u8, &mut Vec<u8>)) -
         one(byte, &mut text);
         places.push(start..text.len());
     }
-    Spelled {
+    SpelledText {
         text,
         bytes: places,
         between: BETWEEN_HEX.contains(&between).then_some(between),

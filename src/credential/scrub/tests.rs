@@ -3,7 +3,7 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderValue};
 
-use super::form::{SecretForm, Sought, forms};
+use super::form::{EchoPattern, SecretForm, forms};
 use super::*;
 use crate::part::DrawnPart;
 
@@ -71,7 +71,7 @@ fn form_pairs() -> Vec<SecretForm> {
 fn forms_of(secret: &str, phantom: &str) -> Vec<SecretForm> {
     let (secret, phantom) = (secret.as_bytes(), phantom.as_bytes());
     let part = DrawnPart::of(secret, phantom);
-    let sought = Sought {
+    let sought = EchoPattern {
         secret,
         stand_in: phantom,
         phantom,

@@ -7,12 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use gateway_body::{Content, Held};
+use gateway_body::{Content, HeldBody};
 use gateway_message::{OriginPattern, RequestHead};
 use gateway_names::hex;
-use gateway_recipe::{self as recipe, Needs, Nonce, NonceKind, Parts, Recipe, Role};
+use gateway_recipe::{self as recipe, ContentNeed, Nonce, NonceKind, Parts, Recipe, Role};
 use gateway_session::{
-    Found, HeldParts, KnownPart, ParsedSignature, PartTexts, RequestPart, SignatureFault, Signer,
+    Finding, HeldParts, KnownPart, ParsedSignature, PartTexts, RequestPart, SignatureFault, Signer,
     SigningContext, SigningFailure, VerifiedSignature,
 };
 use http::HeaderName;
@@ -30,7 +30,7 @@ struct RecipeClaim(Arc<Recipe>);
 /// The same request after verification.
 struct RecipeProof {
     recipe: Arc<Recipe>,
-    verified: recipe::Verified,
+    verified: recipe::VerifiedClaim,
     /// The complete content, if the recipe covers it.
     content: Option<Bytes>,
 }
@@ -67,23 +67,23 @@ impl Signer for ByRecipe {
         }
     }
 
-    fn find(&self, head: &RequestHead, held: &HeldParts<'_>) -> Result<Found, SignatureFault> {
+    fn find(&self, head: &RequestHead, held: &HeldParts<'_>) -> Result<Finding, SignatureFault> {
         let claim = match self.0.claim(head) {
             Ok(Some(claim)) => claim,
-            Ok(None) => return Ok(Found::Nothing),
-            Err(fault) => return Ok(Found::Unsound(fault.into())),
+            Ok(None) => return Ok(Finding::Nothing),
+            Err(fault) => return Ok(Finding::Unsound(fault.into())),
         };
         let part = RequestPart::Field;
         // If the head has no key id, the signature itself proves which key made it.
         let is_ours = |text: &str| claim.key_id().is_none_or(|id| id == text.as_bytes());
         let phantom = held.first().filter(|phantom| is_ours(phantom.reveal()));
         Ok(match phantom.cloned() {
-            Some(phantom) => Found::Ours {
+            Some(phantom) => Finding::Ours {
                 claimed: Arc::new(RecipeClaim(self.0.clone())),
                 phantom,
                 part,
             },
-            None => Found::StrangeKey {
+            None => Finding::StrangeKey {
                 id: claim.key_id().unwrap_or_default().to_vec(),
                 part,
             },
@@ -132,7 +132,7 @@ impl ParsedSignature for RecipeClaim {
     }
 
     fn needs_content(&self, _head: &RequestHead, _content: &Content) -> bool {
-        self.0.needs() == Needs::Whole
+        self.0.needs() == ContentNeed::Whole
     }
 
     fn verify(
@@ -144,7 +144,7 @@ impl ParsedSignature for RecipeClaim {
     ) -> Result<Box<dyn VerifiedSignature>, SigningFailure> {
         let recipe = &self.0;
         let refused = |fault: recipe::Fault| SigningFailure::Signature(fault.into());
-        let content = content.held().map(Held::whole);
+        let content = content.held().map(HeldBody::whole);
         let claim = recipe.claim(head).map_err(refused)?;
         let claim = claim.ok_or(SigningFailure::Incomplete)?;
         let parts = Parts::new(phantoms.iter());

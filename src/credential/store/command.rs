@@ -148,7 +148,7 @@ impl Drop for Group {
 
 /// One of the objects that a program may print.
 #[derive(Deserialize)]
-struct Printed {
+struct PrintedSecret {
     secret: String,
     expires_in: Option<u64>,
 }
@@ -178,7 +178,7 @@ fn read(mut printed: Zeroizing<Vec<u8>>, ttl: Option<Duration>) -> Result<Materi
         return Ok(Material::single(printed, Some(lease)));
     }
     // Tried one after the other, because serde's buffer for an untagged enum would not be wiped.
-    match serde_json::from_slice::<Printed>(&printed) {
+    match serde_json::from_slice::<PrintedSecret>(&printed) {
         Ok(answer) => one_secret(answer, ttl),
         Err(_) => {
             let document = serde_json::from_slice(&printed).map_err(|_| StoreError::Json)?;
@@ -187,7 +187,7 @@ fn read(mut printed: Zeroizing<Vec<u8>>, ttl: Option<Duration>) -> Result<Materi
     }
 }
 
-fn one_secret(mut answer: Printed, ttl: Option<Duration>) -> Result<Material, StoreError> {
+fn one_secret(mut answer: PrintedSecret, ttl: Option<Duration>) -> Result<Material, StoreError> {
     let value = Zeroizing::new(answer.secret.as_bytes().to_vec());
     answer.secret.zeroize();
     let said = match answer.expires_in {

@@ -28,7 +28,7 @@ pub use error::{ReferenceMalformed, StoreError};
 pub use http::{HttpAnswer, HttpClient};
 pub use interface::StoreFuture;
 pub use keyring::DEFAULT_SERVICE;
-pub use login::{Forgotten, KeySource, LoginSettings, Logins, RowLogin, UnreadRow};
+pub use login::{ForgetOutcome, KeySource, LoginSettings, Logins, RowLogin, UnreadRow};
 pub use reference::SecretRef;
 pub use vault::{LoginMethod, VaultLogin, VaultSettings};
 

@@ -20,7 +20,7 @@ fn allowed(host: &Host) -> bool {
 }
 
 fn ask(query: &[u8]) -> Answer {
-    answer(query, Transport::Udp, &allowed, &mut Synthetic::default())
+    answer(query, Transport::Udp, &allowed, &mut AddressPool::default())
 }
 
 fn message(name: &str, kind: RecordType) -> Message {
@@ -54,7 +54,7 @@ fn code(answer: &Answer) -> u8 {
 
 #[test]
 fn an_allowed_name_gets_its_synthetic_addresses() {
-    let mut pool = Synthetic::default();
+    let mut pool = AddressPool::default();
     let expected = pool.addresses(&host_of("api.good.test")).unwrap();
     for (kind, data) in [
         (RecordType::A, RData::A(A(expected.v4))),
@@ -120,7 +120,7 @@ fn a_name_out_of_policy_does_not_exist_for_any_type() {
 
 #[test]
 fn a_name_that_no_policy_reaches_has_an_address_and_no_other_data() {
-    let mut pool = Synthetic::default().explaining();
+    let mut pool = AddressPool::default().explaining();
     let expected = pool.unlisted(&host_of("evil.test")).unwrap();
     for (kind, data) in [
         (RecordType::A, Some(RData::A(A(expected.v4)))),
@@ -149,7 +149,7 @@ fn reverse_names_and_names_that_never_exist_have_no_address() {
     ] {
         for kind in [RecordType::A, RecordType::PTR] {
             let query = message(name, kind).to_vec().unwrap();
-            let mut pool = Synthetic::default().explaining();
+            let mut pool = AddressPool::default().explaining();
             let answer = answer(&query, Transport::Udp, &allowed, &mut pool);
             assert_eq!(answer.verdict, DnsVerdict::NameRefused, "{name}");
             assert_eq!(code(&answer), 3, "{name}");
@@ -162,7 +162,12 @@ fn the_canary_of_dns_over_https_is_refused_even_if_policy_allows_all() {
     let query = message("use-application-dns.net.", RecordType::A)
         .to_vec()
         .unwrap();
-    let answer = answer(&query, Transport::Udp, &|_| true, &mut Synthetic::default());
+    let answer = answer(
+        &query,
+        Transport::Udp,
+        &|_| true,
+        &mut AddressPool::default(),
+    );
     assert_eq!(code(&answer), 3);
 }
 
@@ -387,7 +392,7 @@ fn an_over_long_question_is_malformed_by_transport() {
         .insert(EdnsOption::Unknown(12, vec![0; 1500]));
     query.set_edns(edns);
     let query = query.to_vec().unwrap();
-    let pool = &mut Synthetic::default();
+    let pool = &mut AddressPool::default();
     assert_eq!(
         answer(&query, Transport::Udp, &allowed, pool).verdict,
         DnsVerdict::Malformed
@@ -405,7 +410,7 @@ fn an_over_long_question_is_malformed_by_transport() {
 
 #[test]
 fn a_full_pool_fails_for_new_names_only() {
-    let mut pool = Synthetic::new(1);
+    let mut pool = AddressPool::new(1);
     let mut ask = |name: &str| {
         answer(
             &message(name, RecordType::A).to_vec().unwrap(),
@@ -429,7 +434,13 @@ fn policy_is_asked_once_and_for_the_canonical_host_alone() {
     };
     let query = message("GOOD.test.", RecordType::A).to_vec().unwrap();
     assert_eq!(
-        answer(&query, Transport::Udp, &allowed, &mut Synthetic::default()).verdict,
+        answer(
+            &query,
+            Transport::Udp,
+            &allowed,
+            &mut AddressPool::default()
+        )
+        .verdict,
         DnsVerdict::Synthetic
     );
     assert_eq!(times.get(), 1);

@@ -7,10 +7,10 @@ use gateway_names::User;
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 
-use super::held::Held;
+use super::live_evidence::LiveEvidence;
 use super::x509::CertificateHolder;
 use crate::client_stream::ClientStream;
-use crate::door::{DoorTls, now};
+use crate::proxy_tls::{ProxyTls, now};
 
 /// A verified client certificate. It holds for as long as its proxy would accept it again.
 pub struct HeldCertificate {
@@ -20,9 +20,9 @@ pub struct HeldCertificate {
     /// The group: the trust domain of a SPIFFE id.
     pub groups: Vec<Arc<str>>,
     ends: u64,
-    door: Arc<ArcSwap<DoorTls>>,
+    door: Arc<ArcSwap<ProxyTls>>,
     /// The settings by which it was last verified.
-    by: Mutex<Arc<DoorTls>>,
+    by: Mutex<Arc<ProxyTls>>,
 }
 
 impl HeldCertificate {
@@ -60,7 +60,7 @@ impl HeldCertificate {
 }
 
 /// It is verified again once it expires, and whenever the proxy's settings change.
-impl Held for HeldCertificate {
+impl LiveEvidence for HeldCertificate {
     fn holds(&self) -> bool {
         let (door, mut by) = (self.door.load(), self.by.lock());
         if Arc::ptr_eq(&door, &by) && now() < self.ends {

@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-use super::held::Held;
-use crate::door::now;
+use super::live_evidence::LiveEvidence;
+use crate::proxy_tls::now;
 
 /// Which JWTs a listener accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,12 +85,12 @@ pub struct JwtVerifier {
     settings: JwtSettings,
     /// The issuer's current keys; `None` while they are not known.
     keys: ArcSwapOption<JwtKeys>,
-    asked: Mutex<Asked>,
+    asked: Mutex<FetchTimes>,
 }
 
 /// When fetching the issuer's keys was last tried, and when it last succeeded.
 #[derive(Default)]
-struct Asked {
+struct FetchTimes {
     last: Option<Instant>,
     answered: Option<Instant>,
     /// Whether a JWT names a key that is not known.
@@ -264,7 +264,7 @@ pub struct HeldJwt {
 }
 
 /// It is verified again whenever the issuer's keys change.
-impl Held for HeldJwt {
+impl LiveEvidence for HeldJwt {
     fn holds(&self) -> bool {
         let Some(latest) = self.by.keys.load_full() else {
             return false;

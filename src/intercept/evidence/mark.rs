@@ -8,7 +8,7 @@ use gateway_names::User;
 use rustix::net::netdevice::index_to_name;
 use socket2::{Domain, SockRef, Socket, Type};
 
-use super::held::Held;
+use super::live_evidence::LiveEvidence;
 use crate::client_stream::ClientStream;
 
 /// An interface through which a connection arrived.
@@ -55,7 +55,7 @@ impl HeldInterface {
 }
 
 /// Whether the interface still exists. One with the same name or number alone is another interface.
-impl Held for HeldInterface {
+impl LiveEvidence for HeldInterface {
     fn holds(&self) -> bool {
         let name = ASKS.as_ref().map(|at| index_to_name(at, self.index));
         name.is_some_and(|name| name.is_ok_and(|name| name == self.name))

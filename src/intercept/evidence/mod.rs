@@ -1,8 +1,8 @@
 //! Evidence of the caller of a connection: one file for each kind.
 
 mod certificate;
-mod held;
 mod jwt;
+mod live_evidence;
 mod mark;
 mod password;
 mod presented;
@@ -13,8 +13,8 @@ mod verifier;
 mod x509;
 
 use certificate::HeldCertificate;
-pub use held::Held;
 pub use jwt::{JwtKeys, JwtSettings, JwtVerifier};
+pub use live_evidence::LiveEvidence;
 pub use mark::HeldInterface;
 pub use password::{Passwords, UserPassword};
 pub(super) use presented::TOKEN_FIELD;
@@ -22,7 +22,7 @@ pub use presented::{PRESENTED_USER, Presented};
 pub use tailnet::{TAILNET_SOCKET, Tailnet};
 pub use token::{HeldToken, KEY_NUMBER, RevokedTokens, TokenDenied, TokenPeer, TokenVerifier};
 pub use unix::PeerUsers;
-pub use verifier::{ClientVerifier, PresentedDenied, Taken};
+pub use verifier::{ClientVerifier, PresentedDenied, Proof};
 pub(super) use x509::CertificateHolder;
 
 use std::sync::Arc;

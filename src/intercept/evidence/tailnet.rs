@@ -68,7 +68,7 @@ pub struct Tailnet {
 
 /// Why an address has no caller.
 #[derive(Debug)]
-enum Unseen {
+enum NoCaller {
     /// tailscaled did not respond usefully.
     Away(String),
     /// tailscaled identified the address, and its node is refused.
@@ -147,8 +147,8 @@ impl Tailnet {
         }
         match self.whois(from).await {
             Ok(caller) => Ok(self.share(from, caller)),
-            Err(Unseen::Away(why)) => Err(CallerRefused::of(None, why)),
-            Err(Unseen::Refused(refused)) => Err(refused),
+            Err(NoCaller::Away(why)) => Err(CallerRefused::of(None, why)),
+            Err(NoCaller::Refused(refused)) => Err(refused),
         }
     }
 
@@ -177,7 +177,7 @@ impl Tailnet {
             }
             match self.whois_now(from).await {
                 Ok(now) if is_same(&now, &caller) => answered = Instant::now(),
-                Err(Unseen::Away(_)) if answered.elapsed() + self.again < self.counts => {}
+                Err(NoCaller::Away(_)) if answered.elapsed() + self.again < self.counts => {}
                 _ => break,
             }
         }
@@ -200,24 +200,24 @@ impl Tailnet {
     }
 
     /// Looks up an address again, if this machine is connected.
-    async fn whois_now(&self, from: SocketAddr) -> Result<Caller, Unseen> {
-        self.own().await.map_err(Unseen::Away)?;
+    async fn whois_now(&self, from: SocketAddr) -> Result<Caller, NoCaller> {
+        self.own().await.map_err(NoCaller::Away)?;
         self.whois(from).await
     }
 
     /// Looks up the node that has an address and port now.
-    async fn whois(&self, from: SocketAddr) -> Result<Caller, Unseen> {
+    async fn whois(&self, from: SocketAddr) -> Result<Caller, NoCaller> {
         let address = from.to_string();
         let address = utf8_percent_encode(&address, NON_ALPHANUMERIC);
         let what = format!("/localapi/v0/whois?proto=tcp&addr={address}");
-        let Some(text) = self.ask(&what).await.map_err(Unseen::Away)? else {
+        let Some(text) = self.ask(&what).await.map_err(NoCaller::Away)? else {
             let cause = "no node of the tailnet has its address";
-            return Err(Unseen::Refused(CallerRefused::of(None, cause)));
+            return Err(NoCaller::Refused(CallerRefused::of(None, cause)));
         };
         let answer: WhoisAnswer =
-            serde_json::from_slice(&text).map_err(|_| Unseen::Away(UNREADABLE.to_owned()))?;
+            serde_json::from_slice(&text).map_err(|_| NoCaller::Away(UNREADABLE.to_owned()))?;
         let now = OffsetDateTime::now_utc();
-        self.read(answer, from.ip(), now).map_err(Unseen::Refused)
+        self.read(answer, from.ip(), now).map_err(NoCaller::Refused)
     }
 
     /// Judges the response for an address.

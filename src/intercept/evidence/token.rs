@@ -8,14 +8,15 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use gateway_names::{CredentialName, PolicyId, SessionId};
 use gateway_token::{
-    CaveatDenied, Door, PrefixId, TokenKey, TokenRefused, TokenUse, Verified, verify,
+    CaveatDenied, ConnectionEvidence, PrefixId, TokenKey, TokenRefused, TokenUse, VerifiedToken,
+    verify,
 };
 use zeroize::Zeroizing;
 
 use super::certificate::HeldCertificate;
-use super::held::Held;
+use super::live_evidence::LiveEvidence;
 use crate::client_stream::ClientStream;
-use crate::door::now;
+use crate::proxy_tls::now;
 
 /// The number of the only key for tokens.
 pub const KEY_NUMBER: u8 = 1;
@@ -36,7 +37,7 @@ impl RevokedTokens {
         is_news
     }
 
-    fn has(&self, token: &Verified) -> bool {
+    fn has(&self, token: &VerifiedToken) -> bool {
         let all = self.0.load();
         !all.is_empty() && token.is_revoked(&|id| all.contains(id))
     }
@@ -72,8 +73,7 @@ impl TokenVerifier {
     pub fn take(&self, text: &str, peer: TokenPeer) -> Result<HeldToken, TokenDenied> {
         let before = Cell::new(0);
         let key = |number, session: &SessionId| {
-            let found = (self.root_of)(session).filter(|_| number == KEY_NUMBER);
-            let (root, of) = found?;
+            let (root, of) = (self.root_of)(session).filter(|_| number == KEY_NUMBER)?;
             before.set(of);
             Some(TokenKey::derive(&root, number, session))
         };
@@ -125,7 +125,7 @@ impl TokenPeer {
 
 /// An accepted token.
 pub struct HeldToken {
-    verified: Verified,
+    verified: VerifiedToken,
     before: u64,
     peer: TokenPeer,
     revoked: Arc<RevokedTokens>,
@@ -162,7 +162,7 @@ impl HeldToken {
         let names = self.peer.names.iter().map(String::as_str);
         let names = names.chain(certificate.into_iter().flat_map(HeldCertificate::names));
         let evidence: Vec<&str> = names.collect();
-        let door = Door {
+        let door = ConnectionEvidence {
             peer: self.peer.address,
             evidence: &evidence,
             now: now(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gateway_token::{PREFIX, TokenInside, inspect};
+use gateway_token::{PREFIX, UnverifiedToken, inspect};
 use http::{HeaderMap, HeaderValue};
 
 use super::jwt::{JWT_PREFIX, JwtVerifier};
@@ -23,7 +23,7 @@ pub struct ClientVerifier {
 }
 
 /// Accepted credentials.
-pub enum Taken {
+pub enum Proof {
     /// A token, which selects a session, and how it was presented.
     Token(HeldToken, Presented),
     /// A password or a JWT, which shows the caller.
@@ -39,14 +39,14 @@ impl ClientVerifier {
         &self,
         presented: Option<Presented>,
         peer: &TokenPeer,
-    ) -> Result<Taken, PresentedDenied> {
+    ) -> Result<Proof, PresentedDenied> {
         let presented = presented.ok_or(PresentedDenied::Missing)?;
         if let Some((by, text)) = self.tokens.as_ref().zip(presented.text(PREFIX)) {
-            return Ok(Taken::Token(by.take(&text, peer.clone())?, presented));
+            return Ok(Proof::Token(by.take(&text, peer.clone())?, presented));
         }
         if let Some((by, text)) = self.jwts.as_ref().zip(presented.text(JWT_PREFIX)) {
             let held = by.take(text).map_err(PresentedDenied::Jwt)?;
-            return Ok(Taken::Caller(Arc::new(Caller {
+            return Ok(Proof::Caller(Arc::new(Caller {
                 user: Some(held.user.clone()),
                 groups: held.groups.clone(),
                 presented: Some(presented),
@@ -56,11 +56,11 @@ impl ClientVerifier {
         }
         let by = self.passwords.as_ref().filter(|_| presented.has_user());
         let found = by.ok_or(PresentedDenied::Missing)?.caller(&presented);
-        found.map(Taken::Caller).ok_or(PresentedDenied::Password)
+        found.map(Proof::Caller).ok_or(PresentedDenied::Password)
     }
 
     /// Reads a presented token without verifying it.
-    pub fn token_of(&self, presented: Option<&Presented>) -> Option<TokenInside> {
+    pub fn token_of(&self, presented: Option<&Presented>) -> Option<UnverifiedToken> {
         let text = presented?.text(PREFIX).filter(|_| self.tokens.is_some());
         inspect(&text?).ok()
     }
@@ -107,7 +107,7 @@ impl ClientVerifier {
             (Some(first), taken) => (first, taken?),
         };
         match (taken, token) {
-            (Taken::Token(now, by), Some(before)) if now.session() == before.session() => {
+            (Proof::Token(now, by), Some(before)) if now.session() == before.session() => {
                 Ok(Some(Arc::new(Caller {
                     user: first.user.clone(),
                     groups: first.groups.clone(),
@@ -117,7 +117,7 @@ impl ClientVerifier {
                     ..Caller::default()
                 })))
             }
-            (Taken::Caller(caller), None) if caller.user == first.user => Ok(Some(caller)),
+            (Proof::Caller(caller), None) if caller.user == first.user => Ok(Some(caller)),
             _ => Err(PresentedDenied::Other),
         }
     }
@@ -160,7 +160,7 @@ mod tests {
             ..ClientVerifier::default()
         };
         let login = |password: &[u8]| Some(Presented::login(b"agent", password));
-        let Ok(Taken::Caller(first)) = by.take(login(b"first"), &TokenPeer::default()) else {
+        let Ok(Proof::Caller(first)) = by.take(login(b"first"), &TokenPeer::default()) else {
             panic!("it is not taken");
         };
         let again = |password: &[u8]| by.take_again(Some(&first), login(password));

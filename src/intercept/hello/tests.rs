@@ -58,7 +58,7 @@ async fn meet(
     config: Arc<ClientConfig>,
     name: &str,
 ) -> (
-    Result<Terminated<DuplexStream>, HandshakeError>,
+    Result<TerminatedTls<DuplexStream>, HandshakeError>,
     io::Result<tokio_rustls::client::TlsStream<DuplexStream>>,
 ) {
     let (near, far) = duplex(16 * 1024);

@@ -13,7 +13,7 @@ use super::*;
 
 fn responder() -> Arc<Responder> {
     Arc::new(Responder::new(
-        Synthetic::default(),
+        AddressPool::default(),
         Box::new(|host, _| host.as_str() == "good.test"),
         Box::new(|_| {}),
     ))
@@ -121,7 +121,7 @@ async fn tcp() -> (SocketAddr, JoinHandle<io::Result<()>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let mut responder = Responder::new(
-        Synthetic::default(),
+        AddressPool::default(),
         Box::new(|host, _| host.as_str() == "good.test"),
         Box::new(|_| {}),
     );
@@ -216,7 +216,7 @@ async fn each_answer_is_observed_and_a_flood_is_slowed() {
     let seen = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&seen);
     let responder = Arc::new(Responder::new(
-        Synthetic::default(),
+        AddressPool::default(),
         Box::new(|_, _| true),
         Box::new(move |_| {
             counter.fetch_add(1, Ordering::SeqCst);

@@ -2,8 +2,8 @@
 //!
 //! hyper and httparse tolerate what RFC 9112 lets a server tolerate: bare line feeds, two hosts or
 //! none, a length as well as chunks. An origin may tolerate other things, and a request can hide in
-//! the difference. So [`Strict`] stands between the socket and hyper, follows the framing of every
-//! request on the connection, and lets through only bytes with one reading.
+//! the difference. So [`StrictStream`] stands between the socket and hyper, follows the framing of
+//! every request on the connection, and lets through only bytes with one reading.
 
 mod progress;
 mod violations;
@@ -35,7 +35,7 @@ use violations::ViolationState;
 /// [says](ViolationHandle::upgraded) that the protocol was switched, or until a response that does
 /// not switch is written. After such a response they are HTTP again.
 #[derive(Debug)]
-pub struct Strict<IO> {
+pub struct StrictStream<IO> {
     io: IO,
     /// Bytes that were read but not yet passed on.
     held: BytesMut,
@@ -46,10 +46,10 @@ pub struct Strict<IO> {
     waiting: Option<Waker>,
 }
 
-impl<IO> Strict<IO> {
+impl<IO> StrictStream<IO> {
     /// Wraps the read side of a connection from its first byte.
-    pub fn new(io: IO) -> Strict<IO> {
-        Strict {
+    pub fn new(io: IO) -> StrictStream<IO> {
+        StrictStream {
             io,
             held: BytesMut::new(),
             good: 0,
@@ -90,7 +90,7 @@ impl<IO> Strict<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> Strict<IO> {
+impl<IO: AsyncRead + Unpin> StrictStream<IO> {
     fn poll_upgraded(
         &mut self,
         cx: &mut Context<'_>,
@@ -187,7 +187,7 @@ impl<IO: AsyncRead + Unpin> Strict<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Strict<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for StrictStream<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -227,7 +227,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Strict<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Strict<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for StrictStream<IO> {
     delegated!(is_vectored poll_flush poll_shutdown);
 
     fn poll_write(

@@ -8,11 +8,11 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{SocketAddrUnix, SocketFlags};
 
-use super::protocol::{Forwarded, JoinReply, JoinRequest, packet_socket};
+use super::protocol::{ForwardedSignal, JoinReply, JoinRequest, packet_socket};
 use crate::enroll::{self, receive_packet, send_packet};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::failure::{At, Step};
+use crate::failure::{AtStep, Step};
 use crate::pty::Pty;
 use crate::refuse;
 use crate::streams::Streams;
@@ -169,7 +169,7 @@ impl JoinedCommand {
         Ok((fired[0], fired[1]))
     }
 
-    fn forward(&self, arrived: syscall::Arrived) {
+    fn forward(&self, arrived: syscall::ReceivedSignal) {
         match (arrived.signal, &self.pty) {
             (libc::SIGWINCH, Some(pty)) => pty.resize(),
             (libc::SIGCONT, Some(pty)) => {
@@ -180,7 +180,7 @@ impl JoinedCommand {
             (signal, _) => {
                 let group = arrived.from_kernel;
                 // A command that has ended needs no signal.
-                let _ = send_packet(self.socket.as_fd(), &Forwarded { signal, group }, &[]);
+                let _ = send_packet(self.socket.as_fd(), &ForwardedSignal { signal, group }, &[]);
             }
         }
     }

@@ -28,7 +28,7 @@ pub(crate) struct JoinRequest {
 
 /// A signal for the command.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Forwarded {
+pub(crate) struct ForwardedSignal {
     /// Its number.
     pub signal: i32,
     /// Whether it is for the whole process group.

@@ -13,14 +13,14 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
 use rustix::process::{Pid, Signal};
 
-use super::protocol::{Forwarded, JoinReply, JoinRequest};
+use super::protocol::{ForwardedSignal, JoinReply, JoinRequest};
 use crate::bounds::Bounds;
 use crate::enroll::{receive_packet, send_packet};
-use crate::failure::{At, Failure, Step};
+use crate::failure::{AtStep, Failure, Step};
 use crate::identity::User;
 use crate::mount_plan::MountPlan;
 use crate::paths::enter_first;
-use crate::syscall::{self, Side, SignalSet};
+use crate::syscall::{self, ForkResult, SignalSet};
 use crate::wait::timespec;
 use crate::{command, confine, environment};
 
@@ -31,11 +31,11 @@ pub(crate) struct JoinedCommands<'a> {
     pub bounds: Bounds,
     pub variables: &'a [(OsString, OsString)],
     pub mask: &'a SignalSet,
-    pub callers: Vec<Caller>,
+    pub callers: Vec<JoinCaller>,
 }
 
 /// One caller, connected to this process.
-pub(crate) struct Caller {
+pub(crate) struct JoinCaller {
     socket: OwnedFd,
     since: Instant,
     /// Its command, once it runs.
@@ -51,7 +51,7 @@ impl JoinedCommands<'_> {
             JoinReply::Refused(format!("{MOST} commands have entered it already"))
         };
         if send_packet(socket.as_fd(), &answer, &[]).is_ok() && self.callers.len() < MOST {
-            self.callers.push(Caller {
+            self.callers.push(JoinCaller {
                 socket,
                 since: Instant::now(),
                 command: None,
@@ -93,7 +93,7 @@ impl JoinedCommands<'_> {
 
     /// Reports the end of a command to its caller.
     pub fn reaped(&mut self, pid: i32, status: i32) {
-        let is_of = |caller: &Caller| {
+        let is_of = |caller: &JoinCaller| {
             let command = caller.command.as_ref();
             command.is_some_and(|(own, _)| own.as_raw_nonzero().get() == pid)
         };
@@ -108,9 +108,9 @@ impl JoinedCommands<'_> {
     }
 
     /// Starts the caller's command, or forwards a signal; returns whether the caller stays.
-    fn serve(&self, caller: &mut Caller) -> bool {
+    fn serve(&self, caller: &mut JoinCaller) -> bool {
         if let Some((pid, pidfd)) = &caller.command {
-            let Ok((wanted, _)) = receive_packet::<Forwarded>(caller.socket.as_fd()) else {
+            let Ok((wanted, _)) = receive_packet::<ForwardedSignal>(caller.socket.as_fd()) else {
                 return false;
             };
             forward(*pid, pidfd, wanted);
@@ -134,7 +134,7 @@ impl JoinedCommands<'_> {
 
     fn start(
         &self,
-        caller: &Caller,
+        caller: &JoinCaller,
         request: &JoinRequest,
         files: Vec<OwnedFd>,
     ) -> Result<(Pid, OwnedFd), Failure> {
@@ -142,8 +142,8 @@ impl JoinedCommands<'_> {
             .map_err(|_| Failure::new(Step::Files, "three streams must come with a command"))?;
         streams.iter().try_for_each(refuse_files)?;
         match syscall::fork().at(Step::Process, "fork")? {
-            Side::Parent { pid, pidfd } => Ok((pid, pidfd)),
-            Side::Child => {
+            ForkResult::Parent { pid, pidfd } => Ok((pid, pidfd)),
+            ForkResult::Child => {
                 let socket = caller.socket.as_fd();
                 if let Err(failure) = self.become_command(request, &streams, socket) {
                     let refused = JoinReply::Refused(failure.to_string());
@@ -199,11 +199,11 @@ impl JoinedCommands<'_> {
     }
 }
 
-impl Caller {
+impl JoinCaller {
     /// Ends the command of a caller that has gone.
     fn end(self) {
         if let Some((pid, pidfd)) = &self.command {
-            let killed = Forwarded {
+            let killed = ForwardedSignal {
                 signal: libc::SIGKILL,
                 group: true,
             };
@@ -214,7 +214,7 @@ impl Caller {
 }
 
 /// Sends a signal; the command may have ended, or not yet have a group of its own.
-fn forward(pid: Pid, pidfd: &OwnedFd, wanted: Forwarded) {
+fn forward(pid: Pid, pidfd: &OwnedFd, wanted: ForwardedSignal) {
     let group = Signal::from_named_raw(wanted.signal).filter(|_| wanted.group);
     let sent = group.is_some_and(|signal| rustix::process::kill_process_group(pid, signal).is_ok());
     if !sent {

@@ -12,11 +12,11 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use super::aside::{mark, move_to, put_off};
-use super::git::{Git, IndexContent, Neutral, is_sha256, text_of};
+use super::git::{EmptyRepo, Git, IndexContent, is_sha256, text_of};
 use super::guard::is_ours;
-use super::record::{Guard, Moment, Repositories};
-use super::walk::{Entry, Kind, is_bare, is_mark, is_of_objects};
-use crate::folder::{Folder, To, kind_of, open_file, path_in};
+use super::record::{ChangeTime, Guard, Repositories};
+use super::walk::{FoundRepository, Kind, is_bare, is_mark, is_of_objects};
+use crate::folder::{Folder, FolderAccess, kind_of, open_file, path_in};
 use crate::list;
 use crate::paths::lexical;
 
@@ -49,11 +49,11 @@ pub struct Checker {
     /// The state's folder for moved files.
     pub state: PathBuf,
     /// When the command began.
-    pub began: Moment,
+    pub began: ChangeTime,
     /// The directories of repositories that were there at the start, each with its top.
     pub known: BTreeMap<PathBuf, PathBuf>,
     /// The repositories of the start, by the paths at which git finds them.
-    pub entries: BTreeMap<PathBuf, Entry>,
+    pub entries: BTreeMap<PathBuf, FoundRepository>,
     /// The findings.
     pub found: BTreeMap<PathBuf, Found>,
     /// How often something was put away.
@@ -70,7 +70,7 @@ pub struct Checker {
     room: u64,
     git: Option<Git>,
     /// The indexes that were read, with their time of change and inode then.
-    read: BTreeMap<PathBuf, (Moment, u64)>,
+    read: BTreeMap<PathBuf, (ChangeTime, u64)>,
 }
 
 impl Checker {
@@ -109,13 +109,13 @@ impl Checker {
     }
 
     /// Whether a repository was there at the start.
-    pub fn is_known(&self, entry: &Entry) -> bool {
+    pub fn is_known(&self, entry: &FoundRepository) -> bool {
         self.entries.get(&entry.path) == Some(entry)
     }
 
     /// Judges a new repository, and puts it off if it may run something. Returns the directory of a
     /// repository that stays, and the folders of its submodules.
-    pub fn new_repository(&mut self, entry: &Entry) -> Option<(PathBuf, Vec<PathBuf>)> {
+    pub fn new_repository(&mut self, entry: &FoundRepository) -> Option<(PathBuf, Vec<PathBuf>)> {
         let directory = match self.why_armed(entry) {
             Ok(directory) => directory,
             Err(why) => {
@@ -348,7 +348,7 @@ impl Checker {
         let is_in_time = !self.is_over || self.spent < FOR_INDEXES;
         let git = self.git.as_ref().filter(|_| is_in_time)?;
         let begun = Instant::now();
-        let neutral = Neutral::of(&self.state, directory, is_sha256(directory, git)).ok()?;
+        let neutral = EmptyRepo::of(&self.state, directory, is_sha256(directory, git)).ok()?;
         let content = git.index(index, &neutral).ok();
         self.spent += begun.elapsed();
         content
@@ -358,7 +358,7 @@ impl Checker {
     ///
     /// # Errors
     /// Why it may run something.
-    fn why_armed(&self, entry: &Entry) -> Result<PathBuf, String> {
+    fn why_armed(&self, entry: &FoundRepository) -> Result<PathBuf, String> {
         let top = self.open(entry.top()).ok_or("it cannot be read")?;
         let mut hooks = self.hooks.iter();
         if let Some(hooks) = hooks.find(|hooks| top.look(hooks.as_path()).is_ok()) {
@@ -429,7 +429,7 @@ impl Checker {
                 Err(_) => {}
                 Ok(FileType::Directory) => {
                     let inner = folder
-                        .child(name, To::Read)
+                        .child(name, FolderAccess::Read)
                         .map_err(|error| error.to_string())?;
                     let names = inner.entries(1, |name| !is_sample(name));
                     let names = names.map_err(|error| error.to_string())?;
@@ -461,7 +461,7 @@ impl Checker {
 
     fn open(&self, directory: &Path) -> Option<Folder> {
         let project = self.project_of(directory)?;
-        Folder::open(&project, directory, To::Read).ok()
+        Folder::open(&project, directory, FolderAccess::Read).ok()
     }
 
     fn project_of(&self, path: &Path) -> Option<PathBuf> {
@@ -472,11 +472,11 @@ impl Checker {
 
 /// Returns the repositories that git would find in a folder: a `.git`, and the folder itself if its
 /// names make it one, which git uses if it refuses the `.git`.
-fn entries_in(project: &Path, top: &Path, keeps_mark: bool) -> Vec<Entry> {
-    let Ok(folder) = Folder::open(project, top, To::Read) else {
+fn entries_in(project: &Path, top: &Path, keeps_mark: bool) -> Vec<FoundRepository> {
+    let Ok(folder) = Folder::open(project, top, FolderAccess::Read) else {
         return Vec::new();
     };
-    let entry = |path: PathBuf, kind, found: Stat| Entry {
+    let entry = |path: PathBuf, kind, found: Stat| FoundRepository {
         path,
         kind,
         file: (found.st_dev, found.st_ino),
@@ -497,7 +497,7 @@ fn is_far(top: &Path, inner: &Path) -> bool {
 }
 
 /// Returns when a file was last made or changed.
-pub fn moment_of(found: &Stat) -> Moment {
+pub fn moment_of(found: &Stat) -> ChangeTime {
     (found.st_ctime, found.st_ctime_nsec as i64)
 }
 

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Stat};
 use rustix::time::ClockId;
 
-use super::git::{Git, Neutral, content_of, has, is_sha256, mentions, text_of};
+use super::git::{EmptyRepo, Git, content_of, has, is_sha256, mentions, text_of};
 use super::record::{Guard, Repositories};
-use super::walk::{Entry, Kind, SearchVisitor, Walk, is_mark};
+use super::walk::{FoundRepository, Kind, SearchVisitor, Walk, is_mark};
 use crate::error::Error;
 use crate::failure::{Failure, Step};
-use crate::folder::{Folder, To, path_in};
+use crate::folder::{Folder, FolderAccess, path_in};
 use crate::identity::home_of;
 use crate::mount_plan::MountPlan;
 use crate::paths::lexical;
@@ -102,7 +102,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn entry(&mut self, entry: &Entry) -> Result<(), Failure> {
+    fn entry(&mut self, entry: &FoundRepository) -> Result<(), Failure> {
         let directory = match entry.kind {
             Kind::File => named_by(&entry.path),
             Kind::Directory | Kind::Bare => Some(entry.path.clone()),
@@ -243,7 +243,7 @@ impl Search<'_> {
             return Ok(());
         }
         let git = self.git_for(&index)?;
-        let neutral = Neutral::of(self.state, directory, is_sha256(directory, &git));
+        let neutral = EmptyRepo::of(self.state, directory, is_sha256(directory, &git));
         let content = neutral.and_then(|neutral| git.index(&index, &neutral));
         for submodule in content
             .map(|content| content.submodules)
@@ -316,7 +316,7 @@ impl Search<'_> {
             while let Some(path) = folders.pop() {
                 let why =
                     "a guarded file has other names (hard links), which cannot be looked for here";
-                let folder = Folder::open(project, &path, To::Read);
+                let folder = Folder::open(project, &path, FolderAccess::Read);
                 let folder =
                     folder.map_err(|error| unguarded(&path, &format!("{why}: {error}")))?;
                 for (name, kind) in folder.entries(usize::MAX, |_| true).unwrap_or_default() {

@@ -22,7 +22,7 @@ pub struct Git(PathBuf);
 
 /// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
+pub struct GitSetting {
     /// Its name: section and key in lower case, a subsection as it is.
     pub key: String,
     /// Its value.
@@ -48,7 +48,7 @@ impl Git {
     ///
     /// # Errors
     /// An error if the file is no regular file of settings, or has more than 1 MiB.
-    pub fn settings(&self, file: &Path) -> io::Result<Vec<Setting>> {
+    pub fn settings(&self, file: &Path) -> io::Result<Vec<GitSetting>> {
         self.settings_in(open_file(CWD, file)?)
     }
 
@@ -56,7 +56,7 @@ impl Git {
     ///
     /// # Errors
     /// As [`Git::settings`].
-    pub fn settings_in(&self, file: File) -> io::Result<Vec<Setting>> {
+    pub fn settings_in(&self, file: File) -> io::Result<Vec<GitSetting>> {
         let found = file.metadata()?;
         if !found.is_file() || found.len() > SETTINGS_BYTES {
             return Err(ErrorKind::InvalidData.into());
@@ -69,7 +69,7 @@ impl Git {
                 Some(end) => (&record[..end], &record[end + 1..]),
                 None => (record, &b""[..]),
             };
-            settings.push(Setting {
+            settings.push(GitSetting {
                 key: String::from_utf8_lossy(key).into_owned(),
                 value: OsString::from_vec(value.to_vec()),
             });
@@ -81,7 +81,7 @@ impl Git {
     ///
     /// # Errors
     /// An error if git cannot read it.
-    pub fn index(&self, index: &Path, neutral: &Neutral) -> io::Result<IndexContent> {
+    pub fn index(&self, index: &Path, neutral: &EmptyRepo) -> io::Result<IndexContent> {
         if !fs::symlink_metadata(index)?.is_file() {
             return Err(ErrorKind::InvalidData.into());
         }
@@ -131,13 +131,13 @@ impl Git {
 
 /// An empty bare repository, in which an index is read.
 #[derive(Debug)]
-pub struct Neutral {
+pub struct EmptyRepo {
     folder: PathBuf,
     /// Whether it was made for this one index.
     is_own: bool,
 }
 
-impl Neutral {
+impl EmptyRepo {
     /// Makes a repository in `state`, for an index of the repository's directory with this format
     /// of object names. It also has the other files of a split index.
     ///
@@ -177,7 +177,7 @@ impl Neutral {
     }
 }
 
-impl Drop for Neutral {
+impl Drop for EmptyRepo {
     fn drop(&mut self) {
         if self.is_own {
             let _ = fs::remove_dir_all(&self.folder);
@@ -250,7 +250,7 @@ pub fn is_sha256(directory: &Path, git: &Git) -> bool {
     let config = common
         .unwrap_or_else(|| directory.to_owned())
         .join("config");
-    let is_it = |one: &Setting| one.key == "extensions.objectformat" && one.value == "sha256";
+    let is_it = |one: &GitSetting| one.key == "extensions.objectformat" && one.value == "sha256";
     mentions(&config, &[b"sha256"])
         && git
             .settings(&config)

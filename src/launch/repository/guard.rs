@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::AtFlags;
 
 use super::record::{Guard, Repositories};
-use crate::failure::{At, Failure, Step};
+use crate::failure::{AtStep, Failure, Step};
 use crate::folder::Folder;
 use crate::tree::{Tree, bind, pin_link};
 

@@ -35,17 +35,17 @@ pub use found::find;
 pub use outside::outside;
 pub use record::Repositories;
 pub use renewal::Renewal;
-pub use sweep::{Left, sweep_home};
+pub use sweep::{SweepFindings, sweep_home};
 pub use unswept::{Announcement, recover};
 
-use super::failure::{At, Step};
+use super::failure::{AtStep, Step};
 use super::{exact, syscall};
 use check::Checker;
 use watch::RepositoryWatch;
 
 /// The description of a sandbox for the gateway process.
 #[derive(Debug, Serialize, Deserialize)]
-struct Announced {
+struct SandboxDescription {
     /// The file with this description, which is removed once the projects were swept.
     #[serde(with = "exact::one")]
     file: PathBuf,
@@ -95,7 +95,7 @@ fn lock_shared(file: &File, patience: Duration) -> io::Result<()> {
 /// The check of the projects' repositories, while the command runs and at its end.
 #[derive(Debug)]
 pub struct RepositoryCheck {
-    announced: Announced,
+    announced: SandboxDescription,
     locks: Vec<OwnedFd>,
     /// The settings of the repositories at the start.
     settings: Vec<(PathBuf, Option<Vec<u8>>)>,
@@ -108,7 +108,7 @@ impl RepositoryCheck {
         let size = usize::try_from(rustix::fs::fstat(&file).ok()?.st_size).ok()?;
         let mut content = vec![0; size];
         let length = rustix::io::pread(file, &mut content[..], 0).ok()?;
-        let announced: Announced = serde_json::from_slice(&content[..length]).ok()?;
+        let announced: SandboxDescription = serde_json::from_slice(&content[..length]).ok()?;
         let locks = announced.locks.iter().filter(|number| **number > 2);
         let locks = locks
             .filter_map(|number| syscall::adopt(*number).ok())
@@ -149,7 +149,7 @@ impl RepositoryCheck {
 
     /// Sweeps the projects when no process of the sandbox is left, and removes the placeholders if
     /// this was the last sandbox there.
-    pub fn end(mut self) -> Left {
+    pub fn end(mut self) -> SweepFindings {
         let watched = self.watch.take().and_then(RepositoryWatch::end);
         let (checker, was_ended) = watched.unwrap_or_else(|| (self.checker(), false));
         let told = &self.announced;

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::walk::Entry;
+use super::walk::FoundRepository;
 use crate::exact;
 
 /// A moment: seconds and nanoseconds of the system's clock. A command cannot set a file's time of
 /// change.
-pub type Moment = (i64, i64);
+pub type ChangeTime = (i64, i64);
 
 /// The repositories of the projects, and the mounts that guard them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,9 +20,9 @@ pub struct Repositories {
     #[serde(with = "exact::one")]
     pub state: PathBuf,
     /// When the search for them began: any later change is the command's.
-    pub began: Moment,
+    pub began: ChangeTime,
     /// The repositories, as git finds them.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<FoundRepository>,
     /// Their directories, with those of submodules and worktrees: each with the top of its tree.
     #[serde(with = "exact::map")]
     pub directories: BTreeMap<PathBuf, OsString>,

@@ -9,7 +9,7 @@ use rustix::process::{Pid, WaitOptions};
 use rustix::thread::move_into_link_name_space;
 
 use super::record::Repositories;
-use crate::syscall::{self, Side};
+use crate::syscall::{self, ForkResult};
 
 /// The mounts of a running sandbox, as its launcher sees them.
 #[derive(Debug)]
@@ -38,13 +38,13 @@ impl Renewal {
     /// Mounts again the guards that lost their mounts, from within the sandbox's namespaces.
     pub fn renew(&self, repositories: &Repositories) {
         match syscall::fork() {
-            Ok(Side::Child) => {
+            Ok(ForkResult::Child) => {
                 let enter = |one: &OwnedFd| move_into_link_name_space(one.as_fd(), None);
                 let entered = self.namespaces.iter().try_for_each(enter);
                 let renewed = entered.is_ok() && repositories.guard_again().is_ok();
                 syscall::exit_now(i32::from(!renewed))
             }
-            Ok(Side::Parent { pid, .. }) => _ = syscall::status_of(pid, WaitOptions::empty()),
+            Ok(ForkResult::Parent { pid, .. }) => _ = syscall::status_of(pid, WaitOptions::empty()),
             // The next change of a mount triggers another try.
             Err(_) => {}
         }

@@ -6,13 +6,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::check::{Checker, Found, moment_of};
-use super::record::{Guard, Moment, Repositories};
+use super::record::{ChangeTime, Guard, Repositories};
 use super::walk::{SearchVisitor, Walk};
 use crate::folder::{Folder, path_in};
 
 /// The findings after a command.
 #[derive(Debug, Default)]
-pub struct Left {
+pub struct SweepFindings {
     /// The findings, by path.
     pub found: BTreeMap<PathBuf, Found>,
     /// Folders that were not searched.
@@ -24,9 +24,9 @@ pub struct Left {
 impl Checker {
     /// Searches the projects: for new repositories, for new files in known ones, and for files that
     /// tools read by themselves. With `guards_tools`, new files of tools are moved away.
-    pub fn sweep(mut self, guards_git: bool, guards_tools: bool) -> Left {
+    pub fn sweep(mut self, guards_git: bool, guards_tools: bool) -> SweepFindings {
         if !guards_git && !guards_tools {
-            return Left::default();
+            return SweepFindings::default();
         }
         let guards = self.look_anew();
         let projects = self.projects.clone();
@@ -70,7 +70,7 @@ impl Checker {
                 _ = self.found.insert(path, Found::Tool(tool))
             }
         }
-        Left {
+        SweepFindings {
             found: self.found,
             missed: walk.missed,
             was_ended: false,
@@ -80,7 +80,7 @@ impl Checker {
 
 /// Finds files that tools read by themselves, if they were made or changed.
 struct ChangedTools {
-    since: Moment,
+    since: ChangeTime,
     found: BTreeMap<PathBuf, &'static str>,
 }
 

@@ -9,7 +9,7 @@ use crate::list;
 
 /// The meaning of a folder of a project for tools.
 #[derive(Clone, Copy)]
-pub enum Within {
+pub enum FolderRole {
     /// A tool reads a name in it, if it knows the name.
     Project,
     /// This tool reads every name in it.
@@ -19,7 +19,7 @@ pub enum Within {
     Built,
 }
 
-impl Within {
+impl FolderRole {
     /// Returns the tool that reads a name in this folder.
     pub fn reader(self, name: &CStr) -> Option<&'static str> {
         match self {
@@ -75,7 +75,7 @@ mod tests {
             (c"node_modules", c".envrc", None),
             (c"", c"envrc", None),
         ] {
-            let within = Within::Project.inner(folder);
+            let within = FolderRole::Project.inner(folder);
             assert_eq!(within.reader(name), tool, "{name:?}");
         }
     }

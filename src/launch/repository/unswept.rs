@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 
 use super::aside::unforeseen;
-use super::{Announced, Left, PATIENCE, RepositoryCheck, lock_within};
+use super::{PATIENCE, RepositoryCheck, SandboxDescription, SweepFindings, lock_within};
 use crate::mount_plan::MountPlan;
 
 /// A file that describes a sandbox to the gateway process. Empty until [`Self::tell`] fills it.
@@ -56,7 +56,7 @@ impl Announcement {
     /// # Errors
     /// The error of writing it.
     pub fn tell(mut self, plan: &MountPlan, locks: &[OwnedFd]) -> io::Result<()> {
-        let announced = Announced {
+        let announced = SandboxDescription {
             file: self.path,
             projects: plan.projects.clone(),
             locks: locks.iter().map(AsRawFd::as_raw_fd).collect(),
@@ -74,7 +74,7 @@ impl Announcement {
 ///
 /// # Errors
 /// A failure if a record cannot be read, or another program keeps a lock on one of `projects`.
-pub fn recover(state: &Path, projects: &[PathBuf]) -> io::Result<Vec<Left>> {
+pub fn recover(state: &Path, projects: &[PathBuf]) -> io::Result<Vec<SweepFindings>> {
     let folder = state.join(UNSWEPT);
     let Some(held) = there(File::open(&folder))? else {
         return Ok(Vec::new());
@@ -119,7 +119,7 @@ fn unreadable(path: &Path) -> io::Error {
 }
 
 /// Sweeps, unless that has to wait and the projects are others.
-fn swept(announced: Announced, projects: &[PathBuf]) -> io::Result<Option<Left>> {
+fn swept(announced: SandboxDescription, projects: &[PathBuf]) -> io::Result<Option<SweepFindings>> {
     let is_near = |one: &PathBuf| {
         let mut near = projects.iter();
         near.any(|here| here.starts_with(one) || one.starts_with(here))

@@ -12,9 +12,9 @@ use rustix::fs::FileType;
 use rustix::path::Arg;
 use serde::{Deserialize, Serialize};
 
-use super::tools::Within;
+use super::tools::FolderRole;
 use crate::exact;
-use crate::folder::{Folder, To, open_file, path_in};
+use crate::folder::{Folder, FolderAccess, open_file, path_in};
 
 /// How git finds a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ impl From<FileType> for Kind {
 
 /// A repository as git finds it: by a `.git`, or the folder of a bare repository.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Entry {
+pub struct FoundRepository {
     /// Its path.
     #[serde(with = "exact::one")]
     pub path: PathBuf,
@@ -51,7 +51,7 @@ pub struct Entry {
     pub file: (u64, u64),
 }
 
-impl Entry {
+impl FoundRepository {
     /// Returns the folder that git treats as the top of the working tree.
     pub fn top(&self) -> &Path {
         match self.kind {
@@ -66,7 +66,7 @@ pub struct Walk<V> {
     /// Gets the names that tools read.
     pub visitor: V,
     /// The repositories.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<FoundRepository>,
     /// Folders that were not searched: a limit was reached, or they cannot be read.
     pub missed: BTreeSet<PathBuf>,
     left: usize,
@@ -88,15 +88,15 @@ impl<V: SearchVisitor> Walk<V> {
             left: ENTRIES,
         };
         for root in roots {
-            match Folder::open(root, root, To::Read) {
-                Ok(folder) => walk.folder(&folder, root, Within::Project, 0),
+            match Folder::open(root, root, FolderAccess::Read) {
+                Ok(folder) => walk.folder(&folder, root, FolderRole::Project, 0),
                 Err(_) => _ = walk.missed.insert(root.clone()),
             }
         }
         walk
     }
 
-    fn folder(&mut self, folder: &Folder, path: &Path, within: Within, depth: usize) {
+    fn folder(&mut self, folder: &Folder, path: &Path, within: FolderRole, depth: usize) {
         let Ok(entries) = folder.entries(self.left, |_| true) else {
             self.missed.insert(path.to_owned());
             return;
@@ -122,7 +122,7 @@ impl<V: SearchVisitor> Walk<V> {
             }
             if kind.is_dir() {
                 let inner = path_in(path, name);
-                match folder.child(name.as_c_str(), To::Read) {
+                match folder.child(name.as_c_str(), FolderAccess::Read) {
                     Ok(child) => self.folder(&child, &inner, within.inner(name), depth + 1),
                     Err(_) => _ = self.missed.insert(inner),
                 }
@@ -140,7 +140,7 @@ impl<V: SearchVisitor> Walk<V> {
                 _ => path.join(OsStr::from_bytes(name.to_bytes())),
             };
             let file = (found.st_dev, found.st_ino);
-            self.entries.push(Entry { path, kind, file });
+            self.entries.push(FoundRepository { path, kind, file });
         }
     }
 }

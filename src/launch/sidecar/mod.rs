@@ -12,7 +12,7 @@ use std::io;
 use std::iter::once;
 use std::net::Ipv4Addr;
 
-use self::nft::{Chain, FAMILIES, Hook, Is, Part, Table};
+use self::nft::{Chain, Expr, FAMILIES, Hook, Op, Table};
 use self::route::{Route, Selector};
 
 /// The traffic to capture, and its destination.
@@ -164,7 +164,7 @@ impl SidecarRules {
             vec![self.exempt(), nft::accept()],
             vec![
                 tcp(),
-                nft::to_port(Is::Different, DNS_PORT),
+                nft::to_port(Op::Different, DNS_PORT),
                 nft::set_mark(self.mark()),
             ],
         ];
@@ -187,7 +187,7 @@ impl SidecarRules {
                 [to_names(libc::IPPROTO_UDP), many].concat(),
             ];
             let rule =
-                |parts: Vec<Part>, verdict| [vec![comes.clone()], parts, vec![verdict]].concat();
+                |parts: Vec<Expr>, verdict| [vec![comes.clone()], parts, vec![verdict]].concat();
             let passes = |parts| rule(parts, nft::accept());
             let mut rules: Vec<_> = neighbours.into_iter().map(passes).collect();
             rules.extend(lost.map(|parts| rule(parts, nft::drop())));
@@ -199,12 +199,12 @@ impl SidecarRules {
         self.taken(self.interfaces.iter().map(of).collect())
     }
 
-    fn taken(&self, rules: Vec<Vec<Vec<Part>>>) -> Chain {
+    fn taken(&self, rules: Vec<Vec<Vec<Expr>>>) -> Chain {
         Chain::new("taken", "filter", (Hook::Prerouting, -150), rules.concat())
     }
 
     /// Gives TCP to the gateway, or resets it if the gateway does not listen.
-    fn taken_of(&self, what: &Part) -> Vec<Vec<Part>> {
+    fn taken_of(&self, what: &Expr) -> Vec<Vec<Expr>> {
         let takes = |family| {
             let to_gateway = nft::tproxy(family, self.port);
             vec![
@@ -240,7 +240,7 @@ impl SidecarRules {
     /// Passes the rest that the gateway has to send on a connection that it closed, which then
     /// belongs to no user. Another user could open a connection between the same ports soon after,
     /// so the first packet does not pass by its mark.
-    fn own_connection(&self) -> Vec<Part> {
+    fn own_connection(&self) -> Vec<Expr> {
         let own = nft::connection_mark(self.mark());
         vec![tcp(), nft::not_opening(), own, nft::accept()]
     }
@@ -258,7 +258,7 @@ impl SidecarRules {
             vec![
                 nft::family(libc::AF_INET),
                 nft::to_address(ENGINE_RESOLVER),
-                nft::user(Is::Different, self.exempt_uid),
+                nft::user(Op::Different, self.exempt_uid),
                 nft::reject(),
             ],
             vec![stays(), nft::accept()],
@@ -268,9 +268,9 @@ impl SidecarRules {
         ];
         // A redirected packet still has the interface by which it would have left.
         let captured = |one, port| {
-            let to = nft::to_port(Is::Equal, port);
+            let to = nft::to_port(Op::Equal, port);
             vec![
-                nft::protocol(Is::Equal, one),
+                nft::protocol(Op::Equal, one),
                 nft::redirected(),
                 to,
                 nft::accept(),
@@ -291,8 +291,8 @@ impl SidecarRules {
     /// route is, and other tables translate packets that were to stay.
     fn left(&self) -> Chain {
         let others = vec![
-            nft::goes_out_by(Is::Different, LOOPBACK),
-            nft::user(Is::Different, self.exempt_uid),
+            nft::goes_out_by(Op::Different, LOOPBACK),
+            nft::user(Op::Different, self.exempt_uid),
             nft::drop(),
         ];
         Chain::new("left", "filter", (Hook::Postrouting, 0), vec![others])
@@ -313,8 +313,8 @@ impl SidecarRules {
         for port in once(self.port).chain(self.dns_port) {
             if self.mode == SidecarMode::Router {
                 let refuse = |one| {
-                    let own = [nft::comes_in_by(LOOPBACK), nft::protocol(Is::Equal, one)];
-                    let to = [nft::to_port(Is::Equal, port), nft::reject()];
+                    let own = [nft::comes_in_by(LOOPBACK), nft::protocol(Op::Equal, one)];
+                    let to = [nft::to_port(Op::Equal, port), nft::reject()];
                     [own, to].concat()
                 };
                 rules.extend(PROTOCOLS.map(refuse));
@@ -323,8 +323,8 @@ impl SidecarRules {
         rules.push(vec![nft::comes_in_by(LOOPBACK), nft::accept()]);
         for name in &self.interfaces {
             let names = |one| {
-                let to = nft::to_port(Is::Equal, self.names_port());
-                vec![nft::protocol(Is::Equal, one), to, nft::accept()]
+                let to = nft::to_port(Op::Equal, self.names_port());
+                vec![nft::protocol(Op::Equal, one), to, nft::accept()]
             };
             let neighbours = |kind| vec![icmpv6(), nft::icmpv6(kind), nft::accept()];
             let captured = once(vec![nft::mark(self.mark()), nft::accept()]);
@@ -340,16 +340,16 @@ impl SidecarRules {
         }
         for port in once(self.port).chain(self.dns_port) {
             let lose = |one| {
-                let to = nft::to_port(Is::Equal, port);
-                vec![nft::protocol(Is::Equal, one), to, nft::drop()]
+                let to = nft::to_port(Op::Equal, port);
+                vec![nft::protocol(Op::Equal, one), to, nft::drop()]
             };
             rules.extend(PROTOCOLS.map(lose));
         }
         Chain::new("guarded", "filter", (Hook::Input, 0), rules)
     }
 
-    fn exempt(&self) -> Part {
-        nft::user(Is::Equal, self.exempt_uid)
+    fn exempt(&self) -> Expr {
+        nft::user(Op::Equal, self.exempt_uid)
     }
 
     fn routes(&self) -> Vec<Route> {
@@ -375,22 +375,22 @@ impl SidecarRules {
     }
 }
 
-fn tcp() -> Part {
-    nft::protocol(Is::Equal, libc::IPPROTO_TCP)
+fn tcp() -> Expr {
+    nft::protocol(Op::Equal, libc::IPPROTO_TCP)
 }
 
-fn stays() -> Part {
-    nft::goes_out_by(Is::Equal, LOOPBACK)
+fn stays() -> Expr {
+    nft::goes_out_by(Op::Equal, LOOPBACK)
 }
 
-fn icmpv6() -> Part {
-    nft::protocol(Is::Equal, libc::IPPROTO_ICMPV6)
+fn icmpv6() -> Expr {
+    nft::protocol(Op::Equal, libc::IPPROTO_ICMPV6)
 }
 
-fn to_names(protocol: i32) -> Vec<Part> {
+fn to_names(protocol: i32) -> Vec<Expr> {
     vec![
-        nft::protocol(Is::Equal, protocol),
-        nft::to_port(Is::Equal, DNS_PORT),
+        nft::protocol(Op::Equal, protocol),
+        nft::to_port(Op::Equal, DNS_PORT),
     ]
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Chain {
     kind: &'static str,
     hook: Hook,
     priority: i32,
-    rules: Vec<Vec<Part>>,
+    rules: Vec<Vec<Expr>>,
 }
 
 impl Chain {
@@ -27,7 +27,7 @@ impl Chain {
         name: &'static str,
         kind: &'static str,
         (hook, priority): (Hook, i32),
-        rules: Vec<Vec<Part>>,
+        rules: Vec<Vec<Expr>>,
     ) -> Self {
         Self {
             name,
@@ -51,7 +51,7 @@ pub(crate) enum Hook {
 
 /// A part of a rule: a test that the packet must pass, or a statement.
 #[derive(Clone)]
-pub(crate) struct Part {
+pub(crate) struct Expr {
     text: String,
     expressions: Batch,
 }
@@ -179,7 +179,7 @@ fn of_table(body: &[u8]) -> Option<&[u8]> {
     name.strip_suffix(&[0])
 }
 
-impl Part {
+impl Expr {
     fn new(text: impl Into<String>, write: impl FnOnce(&mut Batch)) -> Self {
         let mut expressions = Batch::default();
         write(&mut expressions);
@@ -192,12 +192,12 @@ impl Part {
 
 /// Whether a test requires this value, or any other.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Is {
+pub(crate) enum Op {
     Equal = 0,
     Different = 1,
 }
 
-impl Is {
+impl Op {
     fn text(self) -> &'static str {
         match self {
             Self::Equal => "",
@@ -207,42 +207,42 @@ impl Is {
 }
 
 /// Tests for IPv4 or IPv6.
-pub(crate) fn family(family: i32) -> Part {
+pub(crate) fn family(family: i32) -> Expr {
     let name = if family == libc::AF_INET {
         "ipv4"
     } else {
         "ipv6"
     };
     let data = [family as u8];
-    Part::new(format!("meta nfproto {name}"), |n| {
-        meta(n, META_NFPROTO, Is::Equal, &data)
+    Expr::new(format!("meta nfproto {name}"), |n| {
+        meta(n, META_NFPROTO, Op::Equal, &data)
     })
 }
 
 /// Tests the transport protocol.
-pub(crate) fn protocol(is: Is, protocol: i32) -> Part {
+pub(crate) fn protocol(is: Op, protocol: i32) -> Expr {
     let text = format!("meta l4proto {}{protocol}", is.text());
-    Part::new(text, |n| meta(n, META_L4PROTO, is, &[protocol as u8]))
+    Expr::new(text, |n| meta(n, META_L4PROTO, is, &[protocol as u8]))
 }
 
 /// Tests the user whose socket sends. A packet without a socket passes neither test.
-pub(crate) fn user(is: Is, uid: u32) -> Part {
+pub(crate) fn user(is: Op, uid: u32) -> Expr {
     let data = uid.to_ne_bytes();
-    Part::new(format!("meta skuid {}{uid}", is.text()), |n| {
+    Expr::new(format!("meta skuid {}{uid}", is.text()), |n| {
         meta(n, META_SKUID, is, &data)
     })
 }
 
 /// Tests the interface through which a packet arrived.
-pub(crate) fn comes_in_by(name: &str) -> Part {
-    Part::new(format!("iifname \"{name}\""), |n| {
-        meta(n, META_IIFNAME, Is::Equal, &interface(name));
+pub(crate) fn comes_in_by(name: &str) -> Expr {
+    Expr::new(format!("iifname \"{name}\""), |n| {
+        meta(n, META_IIFNAME, Op::Equal, &interface(name));
     })
 }
 
 /// Tests the interface through which a packet leaves.
-pub(crate) fn goes_out_by(is: Is, name: &str) -> Part {
-    Part::new(format!("oifname {}\"{name}\"", is.text()), |n| {
+pub(crate) fn goes_out_by(is: Op, name: &str) -> Expr {
+    Expr::new(format!("oifname {}\"{name}\"", is.text()), |n| {
         meta(n, META_OIFNAME, is, &interface(name));
     })
 }
@@ -255,16 +255,16 @@ fn interface(name: &str) -> [u8; 16] {
 }
 
 /// Tests the mark of the packet.
-pub(crate) fn mark(mark: u32) -> Part {
+pub(crate) fn mark(mark: u32) -> Expr {
     let data = mark.to_ne_bytes();
-    Part::new(format!("meta mark {mark}"), |n| {
-        meta(n, META_MARK, Is::Equal, &data)
+    Expr::new(format!("meta mark {mark}"), |n| {
+        meta(n, META_MARK, Op::Equal, &data)
     })
 }
 
 /// Marks the packet.
-pub(crate) fn set_mark(mark: u32) -> Part {
-    Part::new(format!("meta mark set {mark}"), |n| {
+pub(crate) fn set_mark(mark: u32) -> Expr {
+    Expr::new(format!("meta mark set {mark}"), |n| {
         load(n, &mark.to_ne_bytes());
         expression(n, "meta", |n| {
             n.be32(2, META_MARK);
@@ -274,16 +274,16 @@ pub(crate) fn set_mark(mark: u32) -> Part {
 }
 
 /// Tests the mark of the connection.
-pub(crate) fn connection_mark(mark: u32) -> Part {
-    Part::new(format!("ct mark {mark}"), |n| {
+pub(crate) fn connection_mark(mark: u32) -> Expr {
+    Expr::new(format!("ct mark {mark}"), |n| {
         connection(n, CT_MARK);
-        compare(n, Is::Equal, &mark.to_ne_bytes());
+        compare(n, Op::Equal, &mark.to_ne_bytes());
     })
 }
 
 /// Marks the connection.
-pub(crate) fn set_connection_mark(mark: u32) -> Part {
-    Part::new(format!("ct mark set {mark}"), |n| {
+pub(crate) fn set_connection_mark(mark: u32) -> Expr {
+    Expr::new(format!("ct mark set {mark}"), |n| {
         load(n, &mark.to_ne_bytes());
         expression(n, "ct", |n| {
             n.be32(2, CT_MARK);
@@ -293,87 +293,87 @@ pub(crate) fn set_connection_mark(mark: u32) -> Part {
 }
 
 /// Tests for a connection whose destination was translated.
-pub(crate) fn redirected() -> Part {
-    Part::new("ct status dnat", |n| {
+pub(crate) fn redirected() -> Expr {
+    Expr::new("ct status dnat", |n| {
         connection(n, CT_STATUS);
         bitwise(n, &IPS_DST_NAT.to_ne_bytes());
-        compare(n, Is::Different, &[0; 4]);
+        compare(n, Op::Different, &[0; 4]);
     })
 }
 
 /// Tests the destination's port. TCP and UDP have it at the same place.
-pub(crate) fn to_port(is: Is, port: u16) -> Part {
-    Part::new(format!("th dport {}{port}", is.text()), |n| {
+pub(crate) fn to_port(is: Op, port: u16) -> Expr {
+    Expr::new(format!("th dport {}{port}", is.text()), |n| {
         payload(n, TRANSPORT_HEADER, 2, 2);
         compare(n, is, &port.to_be_bytes());
     })
 }
 
 /// Tests for a source port other than this.
-pub(crate) fn not_from_port(port: u16) -> Part {
-    Part::new(format!("th sport != {port}"), |n| {
+pub(crate) fn not_from_port(port: u16) -> Expr {
+    Expr::new(format!("th sport != {port}"), |n| {
         payload(n, TRANSPORT_HEADER, 0, 2);
-        compare(n, Is::Different, &port.to_be_bytes());
+        compare(n, Op::Different, &port.to_be_bytes());
     })
 }
 
 /// Tests for a packet other than the first of a TCP connection.
-pub(crate) fn not_opening() -> Part {
-    Part::new("tcp flags & (syn | ack) != syn", |n| {
+pub(crate) fn not_opening() -> Expr {
+    Expr::new("tcp flags & (syn | ack) != syn", |n| {
         payload(n, TRANSPORT_HEADER, 13, 1);
         bitwise(n, &[TCP_SYN | TCP_ACK]);
-        compare(n, Is::Different, &[TCP_SYN]);
+        compare(n, Op::Different, &[TCP_SYN]);
     })
 }
 
 /// Tests the type of an ICMPv6 message.
-pub(crate) fn icmpv6(kind: u8) -> Part {
-    Part::new(format!("icmpv6 type {kind}"), |n| {
+pub(crate) fn icmpv6(kind: u8) -> Expr {
+    Expr::new(format!("icmpv6 type {kind}"), |n| {
         payload(n, TRANSPORT_HEADER, 0, 1);
-        compare(n, Is::Equal, &[kind]);
+        compare(n, Op::Equal, &[kind]);
     })
 }
 
 /// Tests for an IPv4 destination.
-pub(crate) fn to_address(address: Ipv4Addr) -> Part {
-    Part::new(format!("ip daddr {address}"), |n| {
+pub(crate) fn to_address(address: Ipv4Addr) -> Expr {
+    Expr::new(format!("ip daddr {address}"), |n| {
         payload(n, NETWORK_HEADER, 16, 4);
-        compare(n, Is::Equal, &address.octets());
+        compare(n, Op::Equal, &address.octets());
     })
 }
 
 /// Tests for a destination that is not a loopback address.
-pub(crate) fn not_to_loopback(family: i32) -> Part {
+pub(crate) fn not_to_loopback(family: i32) -> Expr {
     if family == libc::AF_INET6 {
-        return Part::new("ip6 daddr != ::1", |n| {
+        return Expr::new("ip6 daddr != ::1", |n| {
             payload(n, NETWORK_HEADER, 24, 16);
-            compare(n, Is::Different, &std::net::Ipv6Addr::LOCALHOST.octets());
+            compare(n, Op::Different, &std::net::Ipv6Addr::LOCALHOST.octets());
         });
     }
-    Part::new("ip daddr != 127.0.0.0/8", |n| {
+    Expr::new("ip daddr != 127.0.0.0/8", |n| {
         payload(n, NETWORK_HEADER, 16, 4);
         bitwise(n, &[255, 0, 0, 0]);
-        compare(n, Is::Different, &[127, 0, 0, 0]);
+        compare(n, Op::Different, &[127, 0, 0, 0]);
     })
 }
 
 /// Tests for a source to which no route leads through the interface of the packet's arrival.
-pub(crate) fn not_routed_back() -> Part {
-    Part::new("fib saddr . iif oif missing", |n| {
+pub(crate) fn not_routed_back() -> Expr {
+    Expr::new("fib saddr . iif oif missing", |n| {
         expression(n, "fib", |n| {
             n.be32(1, REGISTER);
             n.be32(2, NFT_FIB_RESULT_OIF);
             n.be32(3, NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF | NFTA_FIB_F_PRESENT);
         });
-        compare(n, Is::Equal, &[0; 4]);
+        compare(n, Op::Equal, &[0; 4]);
     })
 }
 
 /// Tests for packets beyond this many a second, with bursts of a tenth of that.
-pub(crate) fn more_than(packets: u32) -> Part {
+pub(crate) fn more_than(packets: u32) -> Expr {
     let burst = packets / 10;
     let text = format!("limit rate over {packets}/second burst {burst} packets");
-    Part::new(text, |n| {
+    Expr::new(text, |n| {
         expression(n, "limit", |n| {
             n.attribute(1, &u64::from(packets).to_be_bytes());
             n.attribute(2, &1_u64.to_be_bytes());
@@ -385,8 +385,8 @@ pub(crate) fn more_than(packets: u32) -> Part {
 }
 
 /// Redirects the connection to a port of this machine.
-pub(crate) fn redirect(port: u16) -> Part {
-    Part::new(format!("redirect to :{port}"), |n| {
+pub(crate) fn redirect(port: u16) -> Expr {
+    Expr::new(format!("redirect to :{port}"), |n| {
         load(n, &port.to_be_bytes());
         expression(n, "redir", |n| {
             n.be32(1, REGISTER);
@@ -397,9 +397,9 @@ pub(crate) fn redirect(port: u16) -> Part {
 
 /// Gives the packet to the transparent socket on a port. Needs neither address nor mark: the
 /// destination stays as it is.
-pub(crate) fn tproxy(family: i32, port: u16) -> Part {
+pub(crate) fn tproxy(family: i32, port: u16) -> Expr {
     let name = if family == libc::AF_INET { "ip" } else { "ip6" };
-    Part::new(format!("tproxy {name} to :{port}"), |n| {
+    Expr::new(format!("tproxy {name} to :{port}"), |n| {
         load(n, &port.to_be_bytes());
         expression(n, "tproxy", |n| {
             n.be32(1, family as u32);
@@ -408,17 +408,17 @@ pub(crate) fn tproxy(family: i32, port: u16) -> Part {
     })
 }
 
-pub(crate) fn accept() -> Part {
+pub(crate) fn accept() -> Expr {
     verdict("accept", NF_ACCEPT)
 }
 
 /// Drops the packet. A packet with its final route cannot be refused.
-pub(crate) fn drop() -> Part {
+pub(crate) fn drop() -> Expr {
     verdict("drop", NF_DROP)
 }
 
-fn verdict(text: &str, code: u32) -> Part {
-    Part::new(text, |n| {
+fn verdict(text: &str, code: u32) -> Expr {
+    Expr::new(text, |n| {
         expression(n, "immediate", |n| {
             n.be32(1, VERDICT_REGISTER);
             n.nest(2, |n| n.nest(2, |n| n.be32(1, code)));
@@ -427,8 +427,8 @@ fn verdict(text: &str, code: u32) -> Part {
 }
 
 /// Refuses the packet as if no process used the port.
-pub(crate) fn reject() -> Part {
-    Part::new("reject with icmpx port-unreachable", |n| {
+pub(crate) fn reject() -> Expr {
+    Expr::new("reject with icmpx port-unreachable", |n| {
         expression(n, "reject", |n| {
             n.be32(1, NFT_REJECT_ICMPX_UNREACH);
             n.attribute(2, &[NFT_REJECT_ICMPX_PORT_UNREACH]);
@@ -437,8 +437,8 @@ pub(crate) fn reject() -> Part {
 }
 
 /// Resets the connection. Only for TCP.
-pub(crate) fn reset() -> Part {
-    Part::new("reject with tcp reset", |n| {
+pub(crate) fn reset() -> Expr {
+    Expr::new("reject with tcp reset", |n| {
         expression(n, "reject", |n| n.be32(1, NFT_REJECT_TCP_RST));
     })
 }
@@ -450,7 +450,7 @@ fn expression(n: &mut Batch, name: &str, body: impl FnOnce(&mut Batch)) {
     });
 }
 
-fn meta(n: &mut Batch, key: u32, is: Is, data: &[u8]) {
+fn meta(n: &mut Batch, key: u32, is: Op, data: &[u8]) {
     expression(n, "meta", |n| {
         n.be32(1, REGISTER);
         n.be32(2, key);
@@ -485,7 +485,7 @@ fn bitwise(n: &mut Batch, mask: &[u8]) {
     });
 }
 
-fn compare(n: &mut Batch, is: Is, data: &[u8]) {
+fn compare(n: &mut Batch, is: Op, data: &[u8]) {
     expression(n, "cmp", |n| {
         n.be32(1, REGISTER);
         n.be32(2, is as u32);

@@ -7,7 +7,7 @@ use serde_json::Value as Tree;
 use super::*;
 
 fn whole(text: &str) -> Result<Json<'_>, JsonFault> {
-    Json::read(text.as_bytes(), &Wanted::whole())
+    Json::read(text.as_bytes(), &JsonParts::whole())
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn what_readers_take_for_two_documents_is_not_read() {
             "{text:?}"
         );
     }
-    assert!(Json::read(b"\"\xff\"", &Wanted::default()).is_err());
+    assert!(Json::read(b"\"\xff\"", &JsonParts::default()).is_err());
     for text in [
         r#"{"a":1,"a":1}"#,
         r#"{"a":1,"\u0061":2}"#,
@@ -102,7 +102,7 @@ fn what_readers_take_for_two_documents_is_not_read() {
 fn what_is_kept_is_bounded_by_what_is_wanted() {
     let many = format!("{{\"a\":[{}1],\"b\":{{\"c\":7}}}}", "1,".repeat(100_000));
     assert_eq!(whole(&many).unwrap_err(), JsonFault::Excess);
-    let mut wanted = Wanted::default();
+    let mut wanted = JsonParts::default();
     wanted.member_of("B").member_of("c");
     wanted.member_of("a").texts();
     let json = Json::read(many.as_bytes(), &wanted).unwrap();
@@ -112,7 +112,7 @@ fn what_is_kept_is_bounded_by_what_is_wanted() {
     assert_eq!(kept, MOST_TEXTS + 1);
     let names: Vec<String> = (0..70_000).map(|nth| format!("\"k{nth}\":0")).collect();
     let names = format!("{{{}}}", names.join(","));
-    let read = Json::read(names.as_bytes(), &Wanted::default());
+    let read = Json::read(names.as_bytes(), &JsonParts::default());
     assert_eq!(read.unwrap_err(), JsonFault::Excess);
 }
 

@@ -7,8 +7,8 @@ use crate::folded;
 /// Names are compared folded, so that all spellings of a wanted name are kept, and a caller sees
 /// every one.
 #[derive(Default)]
-pub struct Wanted<'a> {
-    below: Vec<Below<'a>>,
+pub struct JsonParts<'a> {
+    below: Vec<ChildSelection<'a>>,
     /// Whether this selection also applies to each element of a list.
     is_list_open: bool,
     /// Whether every name is kept.
@@ -19,26 +19,26 @@ pub struct Wanted<'a> {
     is_asked: Option<&'a dyn Fn(&str) -> bool>,
     /// The selection for the elements of a list. Keeps the elements in which it selects a member.
     elements: Option<Box<Self>>,
-    watch: Option<Watch>,
+    watch: Option<DeepNames>,
 }
 
-struct Below<'a> {
+struct ChildSelection<'a> {
     /// The folded name, and the list index that it spells, if any.
     name: String,
     nth: Option<usize>,
-    wanted: Wanted<'a>,
+    wanted: JsonParts<'a>,
 }
 
 /// Names to look for at any depth below some other names.
 #[derive(Clone, Copy)]
-pub struct Watch {
+pub struct DeepNames {
     /// The names below which the others are watched for.
     pub below: &'static [&'static str],
     /// The names that are watched for.
     pub names: &'static [&'static str],
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> JsonParts<'a> {
     /// Keeps everything, down to the innermost values.
     pub fn whole() -> Self {
         Self {
@@ -55,7 +55,7 @@ impl<'a> Wanted<'a> {
             let nth = name.parse().ok();
             let nth = nth.filter(|nth: &usize| nth.to_string() == name);
             let wanted = Self::default();
-            self.below.push(Below { name, nth, wanted });
+            self.below.push(ChildSelection { name, nth, wanted });
             self.below.len() - 1
         });
         &mut self.below[at].wanted
@@ -95,11 +95,11 @@ impl<'a> Wanted<'a> {
     }
 
     /// Also watches for names, anywhere in the document.
-    pub fn watching(&mut self, watch: Watch) {
+    pub fn watching(&mut self, watch: DeepNames) {
         self.watch = Some(watch);
     }
 
-    pub(super) fn watch(&self) -> Option<&Watch> {
+    pub(super) fn watch(&self) -> Option<&DeepNames> {
         self.watch.as_ref()
     }
 

@@ -30,46 +30,46 @@ use tokio_util::io::InspectReader;
 
 use super::rule::{ClientIdentity, OriginSettings};
 use super::stores::{StoreClient, StoreClientUnusable, StoreWay};
-use super::tls::Offer;
+use super::tls::AlpnOffer;
 use super::{Error, chain};
 
 /// The `proxy` listener of a remote gateway.
 pub struct RemoteProxy {
     client: StoreClient,
     login: Option<UpstreamLogin>,
-    carriers: Mutex<Carriers>,
+    carriers: Mutex<TunnelConnections>,
     /// The permits for streams with a large window.
     large: Arc<Semaphore>,
 }
 
 /// The connections to the remote gateway.
 #[derive(Default)]
-struct Carriers {
-    all: Vec<Carrier>,
+struct TunnelConnections {
+    all: Vec<TunnelConnection>,
     /// When the latest attempt to open one failed.
     failed: Option<Instant>,
 }
 
 /// A connection. It ends by itself once all its handles and streams are dropped.
-struct Carrier {
+struct TunnelConnection {
     requests: SendRequest<Bytes>,
     serving: JoinHandle<()>,
     /// Each stream has a clone.
     streams: Streams,
-    heard: Heard,
+    heard: ReadCount,
     made: Instant,
 }
 
 /// Counts the reads of a connection.
 #[derive(Clone, Default)]
-struct Heard(Arc<AtomicU64>);
+struct ReadCount(Arc<AtomicU64>);
 
 /// A request that was sent on a connection.
-struct Sent {
+struct SentRequest {
     answer: ResponseFuture,
     content: SendStream<Bytes>,
     stream: Streams,
-    heard: Heard,
+    heard: ReadCount,
 }
 
 /// Why a remote gateway opens no tunnel. Holds no text from the gateway, and no credential.
@@ -119,7 +119,7 @@ impl RemoteProxy {
     ) -> Result<Self, StoreClientUnusable> {
         let servers = vec![at];
         let way = StoreWay::of(&OriginSettings::default(), &servers);
-        let client = StoreClient::offering(Offer::Http2, servers, roots, (identity, way))?;
+        let client = StoreClient::offering(AlpnOffer::Http2, servers, roots, (identity, way))?;
         Ok(Self {
             client,
             login,
@@ -197,7 +197,7 @@ impl RemoteProxy {
         (method, to): &(Method, Uri),
         login: Option<&HeaderValue>,
         failed: Option<Instant>,
-    ) -> Result<Sent, RemoteRefused> {
+    ) -> Result<SentRequest, RemoteRefused> {
         let mut request = Request::new(());
         *request.method_mut() = method.clone();
         *request.uri_mut() = to.clone();
@@ -212,7 +212,7 @@ impl RemoteProxy {
             let is_good = failed.is_none_or(|failed| one.made > failed);
             is_good && !one.serving.is_finished() && one.made.elapsed() < AGE
         });
-        while let Some(at) = carriers.all.iter().position(Carrier::has_room) {
+        while let Some(at) = carriers.all.iter().position(TunnelConnection::has_room) {
             let one = &carriers.all[at];
             match one.requests.clone().ready().await {
                 Ok(requests) => return one.send(requests, request),
@@ -232,7 +232,7 @@ impl RemoteProxy {
         sent
     }
 
-    async fn carrier(&self) -> Result<Carrier, RemoteRefused> {
+    async fn carrier(&self) -> Result<TunnelConnection, RemoteRefused> {
         let stream = self.client.connect().await;
         let stream = stream.map_err(RemoteRefused::Unreached)?;
         let (tcp, tls) = stream.get_ref();
@@ -250,7 +250,7 @@ impl RemoteProxy {
             .max_frame_size(FRAME)
             .max_header_list_size(HEADER_LIST)
             .enable_push(false);
-        let heard = Heard::default();
+        let heard = ReadCount::default();
         let hears = heard.clone();
         let stream = InspectReader::new(stream, move |_: &[u8]| hears.hear());
         let shaken = timeout(ANSWERS, http2.handshake(stream)).await;
@@ -281,7 +281,7 @@ impl RemoteProxy {
                 () = silence => {}
             }
         });
-        Ok(Carrier {
+        Ok(TunnelConnection {
             requests,
             serving,
             streams: Arc::new(large),
@@ -291,7 +291,7 @@ impl RemoteProxy {
     }
 }
 
-impl Carrier {
+impl TunnelConnection {
     /// Whether the gateway accepts one more stream.
     fn has_room(&self) -> bool {
         Arc::strong_count(&self.streams) <= most_streams(&self.requests) as usize
@@ -301,11 +301,11 @@ impl Carrier {
         &self,
         mut requests: SendRequest<Bytes>,
         request: Request<()>,
-    ) -> Result<Sent, RemoteRefused> {
+    ) -> Result<SentRequest, RemoteRefused> {
         let is_over = request.method() != Method::CONNECT;
         let sent = requests.send_request(request, is_over);
         let (answer, content) = sent.map_err(unanswered)?;
-        Ok(Sent {
+        Ok(SentRequest {
             answer,
             content,
             stream: self.streams.clone(),
@@ -319,7 +319,7 @@ fn most_streams(requests: &SendRequest<Bytes>) -> u32 {
     u32::try_from(requests.current_max_send_streams()).map_or(STREAMS, |most| most.min(STREAMS))
 }
 
-impl Heard {
+impl ReadCount {
     fn hear(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -342,7 +342,7 @@ impl Heard {
 }
 
 /// Waits until the gateway no longer answers pings.
-async fn silence(mut pings: PingPong, heard: Heard) {
+async fn silence(mut pings: PingPong, heard: ReadCount) {
     loop {
         sleep(ASKED_EVERY).await;
         let answered = heard

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use gateway_intercept::explicit::{self, Asked};
+use gateway_intercept::explicit::{self, Opening};
 use gateway_intercept::prefixed::Prefixed;
 use gateway_intercept::{
     CallerRefused, ClientStream, Entry, Presented, PresentedDenied, TokenPeer,
 };
 use gateway_message::{Authority, Origin};
 use gateway_names::{ExchangeId, ReasonCode};
-use gateway_session::Connected;
+use gateway_session::SessionConnection;
 use h2::Reason;
 use http::{HeaderMap, Method, Request, Response, Version};
 use hyper::body::Incoming;
@@ -22,28 +22,28 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::by_presented::{Judged, judge};
+use super::by_presented::{Access, judge};
 use crate::answer_body::AnswerBody;
 use crate::conversation::{http2, serve_http2};
 use crate::error_format::ErrorFormat;
 use crate::guard::{Busy, Closing, ConnectionGuard};
-use crate::listener::{Beside, Inbound, Selected, SessionListener};
+use crate::listener::{Inbound, PeerCaller, SelectedSession, SessionListener};
 use crate::proxy::absolute_form;
 use crate::refusal::Refusal;
-use crate::serve::{Known, Opened};
+use crate::serve::{ConnectionSlot, SessionSlot};
 use crate::worker::Worker;
 
 /// What the streams of a connection share. No stream sees another stream's caller.
-struct Door {
+struct StreamContext {
     worker: Arc<Worker>,
     listener: Arc<SessionListener>,
     guard: Arc<ConnectionGuard>,
     peer: TokenPeer,
-    beside: Beside,
+    beside: PeerCaller,
     client: Option<std::net::SocketAddr>,
     reached: Option<Origin>,
     /// Receives the connection's own place in the session of its first caller.
-    first: Mutex<Option<oneshot::Sender<Connected>>>,
+    first: Mutex<Option<oneshot::Sender<SessionConnection>>>,
     /// How many presented credentials were refused.
     denied: AtomicU32,
     tunnels: Mutex<JoinSet<()>>,
@@ -61,7 +61,7 @@ impl Worker {
         let beside = listener.caller(&stream).await;
         guard.is_of(beside.as_ref().ok().and_then(Option::as_ref));
         let (tells, mut first) = oneshot::channel();
-        let door = Arc::new(Door {
+        let door = Arc::new(StreamContext {
             worker: self.clone(),
             guard: guard.clone(),
             peer: TokenPeer::of(&stream),
@@ -81,7 +81,7 @@ impl Worker {
             tokio::select! {
                 flooded = &mut serving => break flooded.is_so(),
                 Ok(place) = &mut first, if known.is_none() => {
-                    known = Some((place, Known::count(&listener.state.without_session)));
+                    known = Some((place, SessionSlot::count(&listener.state.without_session)));
                 }
                 () = sleep_until(deadline), if known.is_none() => break false,
             }
@@ -94,7 +94,7 @@ impl Worker {
     }
 }
 
-impl Door {
+impl StreamContext {
     async fn answer(
         self: Arc<Self>,
         mut request: Request<Incoming>,
@@ -105,8 +105,8 @@ impl Door {
         let limits = self.worker.shared.look().limits.clone();
         let deadline = Instant::now() + limits.handshake_timeout;
         let without = &self.listener.state.without_session;
-        let open = Opened::count(&self.worker.shared.open, limits.connections);
-        let waiting = Opened::count(without, limits.connections_per_session);
+        let open = ConnectionSlot::count(&self.worker.shared.open, limits.connections);
+        let waiting = ConnectionSlot::count(without, limits.connections_per_session);
         let Some((open, waiting)) = open.zip(waiting) else {
             return self.over_limit();
         };
@@ -139,7 +139,7 @@ impl Door {
         }
         match explicit::target_of(&request) {
             Ok(to) => {
-                let asked = Asked::Connect {
+                let asked = Opening::Connect {
                     to,
                     is_answered: true,
                 };
@@ -164,7 +164,7 @@ impl Door {
     }
 
     /// Takes a stream's place in its session; the first stream also takes its connection's place.
-    fn place(&self, selected: &Selected, limit: usize) -> Option<Connected> {
+    fn place(&self, selected: &SelectedSession, limit: usize) -> Option<SessionConnection> {
         let connect = || selected.session.connect(limit);
         let place = connect()?;
         let mut first = self.first.lock();
@@ -181,13 +181,13 @@ impl Door {
         &self,
         fields: &HeaderMap,
         asked: Option<&Authority>,
-    ) -> Result<Selected, (ExchangeId, Refusal)> {
+    ) -> Result<SelectedSession, (ExchangeId, Refusal)> {
         let from = (&*self.listener, self.client);
         let judged = match (&self.listener.state.verifier, &self.beside) {
             // Refused whatever the stream presents: a connection of its own would end, too.
             (_, Ok(Some(caller))) if caller.is_over() => {
                 let cause = "the evidence that its connection came with has ended";
-                Judged::Refused(CallerRefused::of(caller.user.clone(), cause))
+                Access::Refused(CallerRefused::of(caller.user.clone(), cause))
             }
             (Some(_), beside) => {
                 let presented = Presented::of(fields);
@@ -197,17 +197,17 @@ impl Door {
                     .await;
                 judge(by, beside, false)
             }
-            (None, Ok(caller)) => Judged::Caller(caller.clone()),
-            (None, Err(refused)) => Judged::Refused(refused.clone()),
+            (None, Ok(caller)) => Access::Caller(caller.clone()),
+            (None, Err(refused)) => Access::Refused(refused.clone()),
         };
         let refused = match judged {
-            Judged::Selected(selected) => return Ok(selected),
-            Judged::Caller(caller) => match self.listener.select(caller).await {
+            Access::Selected(selected) => return Ok(selected),
+            Access::Caller(caller) => match self.listener.select(caller).await {
                 Ok(selected) => return Ok(selected),
                 Err(refused) => refused,
             },
-            Judged::Refused(refused) => refused,
-            Judged::Denied(denied) => {
+            Access::Refused(refused) => refused,
+            Access::Denied(denied) => {
                 self.denied(denied);
                 return Err(self.worker.deny(from, denied, asked));
             }
@@ -230,7 +230,7 @@ impl Door {
     fn open(
         &self,
         request: &mut Request<Incoming>,
-        (selected, asked): (Selected, Asked),
+        (selected, asked): (SelectedSession, Opening),
         place: impl Send + 'static,
         (deadline, progress): (Instant, Duration),
     ) {

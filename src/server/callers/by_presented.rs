@@ -5,9 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use gateway_intercept::explicit::{self, Asked, OpeningRefused};
+use gateway_intercept::explicit::{self, Opening, OpeningRefused};
 use gateway_intercept::prefixed::Prefixed;
-use gateway_intercept::socks::Checking;
+use gateway_intercept::socks::PasswordResult;
 use gateway_intercept::{
     Caller, CallerRefused, ClientStream, Presented, PresentedDenied, TokenPeer, socks,
 };
@@ -16,15 +16,15 @@ use gateway_names::ExchangeId;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::listener::{Beside, Known, ListenerMode, Selected, SessionListener};
+use crate::listener::{Bearer, ListenerMode, PeerCaller, SelectedSession, SessionListener};
 use crate::opening::write_refusal;
 use crate::refusal::Refusal;
 use crate::worker::Worker;
 
 /// Who a client is, and the request that had to be read to find out, if any.
-struct Shown {
-    by: Result<Known, PresentedDenied>,
-    asked: Option<Result<Asked, OpeningRefused>>,
+struct IdentifiedClient {
+    by: Result<Bearer, PresentedDenied>,
+    asked: Option<Result<Opening, OpeningRefused>>,
     /// Whether the client has already been refused, so that nothing more is to be written.
     is_told: bool,
 }
@@ -48,19 +48,19 @@ impl Worker {
             };
             let (is_told, asked) = (shown.is_told, shown.asked);
             let denied = match judge(shown.by, &beside, is_told) {
-                Judged::Selected(selected) => {
+                Access::Selected(selected) => {
                     let serving = self.serve(io, from, &selected, asked, deadline);
                     return Box::pin(serving).await;
                 }
-                Judged::Caller(caller) => {
+                Access::Caller(caller) => {
                     let selecting = self.select(io, from, caller, asked, deadline);
                     return Box::pin(selecting).await;
                 }
-                Judged::Refused(refused) => {
+                Access::Refused(refused) => {
                     let refusing = self.refuse_caller(io, from, refused, asked, deadline);
                     return Box::pin(refusing).await;
                 }
-                Judged::Denied(denied) => denied,
+                Access::Denied(denied) => denied,
             };
             let refused = self.deny(from, denied, explicit::asks_for(&io).as_ref());
             let is_over = is_told
@@ -89,9 +89,9 @@ impl Worker {
 }
 
 /// What a listener decides about a client.
-pub(super) enum Judged {
+pub(super) enum Access {
     /// Its token selected a session.
-    Selected(Selected),
+    Selected(SelectedSession),
     /// A caller, or none; the session is still to be selected.
     Caller(Option<Arc<Caller>>),
     /// The client is refused.
@@ -101,15 +101,15 @@ pub(super) enum Judged {
 }
 
 /// Judges a client by its credentials, or by its connection's evidence if it presents none.
-pub(super) fn judge(by: Result<Known, PresentedDenied>, beside: &Beside, is_told: bool) -> Judged {
-    match (by, beside) {
-        (Ok(Known::Selected(selected)), _) => Judged::Selected(selected),
-        (Ok(Known::Caller(caller)), _) => Judged::Caller(Some(caller)),
-        (Err(PresentedDenied::Missing), Ok(caller)) if !is_told => Judged::Caller(caller.clone()),
-        (Err(PresentedDenied::Missing), Err(refused)) if !is_told && refused.user.is_some() => {
-            Judged::Refused(refused.clone())
+pub(super) fn judge(by: Result<Bearer, PresentedDenied>, peer: &PeerCaller, told: bool) -> Access {
+    match (by, peer) {
+        (Ok(Bearer::Selected(selected)), _) => Access::Selected(selected),
+        (Ok(Bearer::Caller(caller)), _) => Access::Caller(Some(caller)),
+        (Err(PresentedDenied::Missing), Ok(caller)) if !told => Access::Caller(caller.clone()),
+        (Err(PresentedDenied::Missing), Err(refused)) if !told && refused.user.is_some() => {
+            Access::Refused(refused.clone())
         }
-        (Err(denied), _) => Judged::Denied(denied),
+        (Err(denied), _) => Access::Denied(denied),
     }
 }
 
@@ -118,12 +118,12 @@ pub(super) fn judge(by: Result<Known, PresentedDenied>, beside: &Beside, is_told
 async fn show(
     io: &mut Prefixed<ClientStream>,
     listener: &SessionListener,
-    beside: (&TokenPeer, &Beside),
-) -> io::Result<Shown> {
+    beside: (&TokenPeer, &PeerCaller),
+) -> io::Result<IdentifiedClient> {
     if !io.ensure(1).await? {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let only = |by, is_told| Shown {
+    let only = |by, is_told| IdentifiedClient {
         by,
         asked: None,
         is_told,
@@ -137,7 +137,7 @@ async fn show(
         return Ok(only(Err(PresentedDenied::Missing), false));
     }
     let by = Mutex::new(Err(PresentedDenied::Missing));
-    let accepts = |user: &[u8], password: &[u8]| -> Checking<'_> {
+    let accepts = |user: &[u8], password: &[u8]| -> PasswordResult<'_> {
         let (login, by) = (Presented::login(user, password), &by);
         Box::pin(async move {
             let known = listener.by_presented(Some(login), beside).await;
@@ -151,10 +151,10 @@ async fn show(
     Ok(match asked {
         Err(socks::Error::Io(error)) => return Err(error),
         Err(_) if by.is_err() => only(by, true),
-        asked => Shown {
+        asked => IdentifiedClient {
             by,
             is_told: false,
-            asked: Some(asked.map(Asked::Socks).map_err(OpeningRefused::Socks)),
+            asked: Some(asked.map(Opening::Socks).map_err(OpeningRefused::Socks)),
         },
     })
 }

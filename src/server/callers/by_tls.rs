@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use gateway_intercept::{CallerRefused, ClientStream, DoorRefused, DoorTls, enter};
+use gateway_intercept::{CallerRefused, ClientStream, ProxyTls, TlsRefused, enter};
 use gateway_names::ReasonCode;
 use tokio::time::Instant;
 
@@ -18,7 +18,7 @@ impl Worker {
     pub(crate) async fn by_tls(
         &self,
         stream: ClientStream,
-        (listener, door): (&SessionListener, &Arc<ArcSwap<DoorTls>>),
+        (listener, door): (&SessionListener, &Arc<ArcSwap<ProxyTls>>),
         deadline: Instant,
     ) -> Option<ClientStream> {
         let from = (listener, listener.client(&stream));
@@ -28,16 +28,16 @@ impl Worker {
             Err(refused) => refused,
         };
         let (reason, cause) = match &refused {
-            DoorRefused::Http(_) | DoorRefused::Clear => (ReasonCode::ProxyTls, String::new()),
-            DoorRefused::Certificate(cause) => (ReasonCode::CallerRefused, (*cause).to_owned()),
-            DoorRefused::Handshake(error) => {
+            TlsRefused::Http(_) | TlsRefused::Clear => (ReasonCode::ProxyTls, String::new()),
+            TlsRefused::Certificate(cause) => (ReasonCode::CallerRefused, (*cause).to_owned()),
+            TlsRefused::Handshake(error) => {
                 let cause = error.source().map_or_else(|| error.to_string(), chain);
                 (error.reason(), cause)
             }
         };
         let unseen = CallerRefused::of(None, cause);
         let id = self.record_caller(from, CallerRefused { reason, ..unseen }, None);
-        if let DoorRefused::Http(mut io) = refused {
+        if let TlsRefused::Http(mut io) = refused {
             // The client may be gone.
             let _ = write_refusal(&mut io, None, (id, Refusal::ClearText)).await;
         }

@@ -10,4 +10,4 @@ mod sessions;
 
 pub use needs::{ClientEnvironment, ClientPages, ClientProxy};
 pub use refused::RefusedCallers;
-pub use sessions::{AskedSession, CallerSessions, ListenerSessions, LivePair, LiveSessions};
+pub use sessions::{CallerSessions, ListenerSessions, LivePair, LiveSessions, SessionRequest};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use gateway_audit::{Log, RefusedAgain};
+use gateway_audit::{Log, RepeatedRefusals};
 use gateway_intercept::{CallerRefused, Entry};
 use gateway_message::Authority;
 use gateway_names::{ExchangeId, ReasonCode, User};
@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 
 /// Refused callers, by address and cause.
 #[derive(Default)]
-pub struct RefusedCallers(Mutex<HashMap<Kind, Counted>>);
+pub struct RefusedCallers(Mutex<HashMap<RefusedKind, KindCount>>);
 
 /// What the refused callers of one kind have in common.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Kind {
+struct RefusedKind {
     entry: &'static str,
     address: Option<IpAddr>,
     user: Option<User>,
@@ -26,7 +26,7 @@ struct Kind {
 }
 
 /// The count of one kind.
-struct Counted {
+struct KindCount {
     /// The id of the first, which has a record.
     id: ExchangeId,
     /// The destination that the latest one asked for.
@@ -47,7 +47,7 @@ impl RefusedCallers {
         (id, asked): (ExchangeId, Option<&Authority>),
     ) -> (ExchangeId, bool) {
         let now = Instant::now();
-        let mut kind = Kind {
+        let mut kind = RefusedKind {
             entry: entry.as_str(),
             address: client.map(|client| client.ip()),
             user: refused.user.clone(),
@@ -63,7 +63,7 @@ impl RefusedCallers {
         let mut is_first = false;
         let counted = all.entry(kind).or_insert_with(|| {
             is_first = true;
-            Counted {
+            KindCount {
                 id,
                 asked: None,
                 untold: 0,
@@ -92,10 +92,10 @@ impl RefusedCallers {
     }
 }
 
-impl Counted {
-    fn of<'a>(&'a self, kind: &'a Kind) -> RefusedAgain<'a> {
+impl KindCount {
+    fn of<'a>(&'a self, kind: &'a RefusedKind) -> RepeatedRefusals<'a> {
         let asked = self.asked.as_ref();
-        RefusedAgain {
+        RepeatedRefusals {
             first: self.id,
             entry: kind.entry,
             address: kind.address,

@@ -8,7 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use gateway_intercept::{Caller, CallerRefused, SessionCa};
 use gateway_names::{ReasonCode, SessionId, User, hex};
 use gateway_session::Session;
-use gateway_token::TokenInside;
+use gateway_token::UnverifiedToken;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, oneshot};
 
@@ -80,11 +80,11 @@ pub struct CallerSessions {
     /// The sessions that live.
     pub live: Arc<LiveSessions>,
     /// Where other sessions are requested.
-    pub asks: mpsc::Sender<AskedSession>,
+    pub asks: mpsc::Sender<SessionRequest>,
 }
 
 /// A request for a session.
-pub struct AskedSession {
+pub struct SessionRequest {
     /// Its name.
     pub id: SessionId,
     /// Its caller; `None` for a session that an operator made.
@@ -118,7 +118,7 @@ impl CallerSessions {
 
     /// Opens the session of a token, if an operator made it at another gateway that shares the
     /// state.
-    pub(crate) async fn learn(&self, token: &TokenInside) {
+    pub(crate) async fn learn(&self, token: &UnverifiedToken) {
         let id = &token.session;
         if self.live.get(id).is_none() && self.live.is_looked_for(id) {
             self.ask(token.session.clone(), None).await;
@@ -127,7 +127,7 @@ impl CallerSessions {
 
     async fn ask(&self, id: SessionId, caller: Option<Arc<Caller>>) -> Option<LivePair> {
         let (answer, answered) = oneshot::channel();
-        let asked = AskedSession { id, caller, answer };
+        let asked = SessionRequest { id, caller, answer };
         // A program that is stopping sends no answer.
         self.asks.send(asked).await.ok()?;
         answered.await.ok()?

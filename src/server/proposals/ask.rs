@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use gateway_audit::Decision;
+use gateway_audit::AuditDecision;
 use gateway_body::read::Push;
 use gateway_credential::{Settled, Verified};
 use gateway_message::Origin;
 use gateway_names::ExchangeId;
-use gateway_policy::{Ask, Case, Grant, Ruling};
+use gateway_policy::{Ask, Grant, JudgeInput, Ruling};
 use http::HeaderName;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, HOST,
@@ -147,7 +147,7 @@ impl Exchange {
         // What is in force may have changed while the person looked.
         let latest = shared.look();
         let bindings = latest.credentials.bindings();
-        let case = Case {
+        let case = JudgeInput {
             session: Some(judged.session()),
             caller: judged.caller(),
             request: Some(&judged),
@@ -160,7 +160,8 @@ impl Exchange {
         case.hear()?;
         let verdict = verified.authorized().verdict();
         let (policies, generation) = (&verdict.policies, verdict.generation);
-        self.trail.decide(Decision::Allow, policies, generation);
+        self.trail
+            .decide(AuditDecision::Allow, policies, generation);
         Ok(verified.settle(&asks).map_err(|_| AskFault::Unbound)?)
     }
 }

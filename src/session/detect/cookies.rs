@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gateway_message::{Place, TakenPart};
+use gateway_message::{AcceptedPart, Place};
 use http::HeaderValue;
 
 use super::Search;
@@ -86,7 +86,7 @@ impl Search<'_> {
 
     fn takes_cookie(&self, name: &[u8]) -> bool {
         self.takes().any(
-            |taken| matches!(&taken.part, TakenPart::Cookie(cookie) if cookie.as_bytes() == name),
+            |taken| matches!(&taken.part, AcceptedPart::Cookie(cookie) if cookie.as_bytes() == name),
         )
     }
 

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::Search;
 use crate::bindings::Bound;
 use crate::detected::Location;
-use crate::phantom::{Form, Sighting};
+use crate::phantom::{Form, PhantomMatch};
 use crate::refusal::{CredentialRefusal, RequestPart};
 
 impl Search<'_> {
@@ -71,7 +71,7 @@ impl Search<'_> {
                 .unwrap_or_default();
             if let Some(sighting) = self.phantoms.find(&lenient).next() {
                 return Err(self.misplaced(
-                    &Sighting {
+                    &PhantomMatch {
                         form: Form::Base64,
                         ..sighting
                     },

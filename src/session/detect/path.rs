@@ -1,19 +1,19 @@
 //! Checks the path of a request.
 
-use gateway_message::{Place, TakenPart};
+use gateway_message::{AcceptedPart, Place};
 use percent_encoding::percent_decode_str;
 
 use super::Search;
 use crate::detected::Location;
-use crate::in_path::InPath;
+use crate::path_phantom::PathPhantom;
 use crate::refusal::{CredentialRefusal, RequestPart};
 
 impl Search<'_> {
     /// Lends the credential of a phantom in the path, and refuses any other credential there.
-    pub(super) fn path(&mut self, lent: Option<InPath>) -> Result<(), CredentialRefusal> {
+    pub(super) fn path(&mut self, lent: Option<PathPhantom>) -> Result<(), CredentialRefusal> {
         let part = RequestPart::Path;
         let is_lent = lent.is_some();
-        if let Some(InPath {
+        if let Some(PathPhantom {
             bound,
             place,
             phantom,
@@ -32,7 +32,7 @@ impl Search<'_> {
                 self.foreign(&text, part.clone(), None)?;
             }
         }
-        if !is_lent && self.takes().any(|taken| taken.part == TakenPart::Path) {
+        if !is_lent && self.takes().any(|taken| taken.part == AcceptedPart::Path) {
             return Err(CredentialRefusal::Foreign { part });
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Checks the query of a request.
 
 use gateway_message::{
-    Place, TakenPart, folded_parameter, folded_parameters, is_credential_parameter,
+    AcceptedPart, Place, folded_parameter, folded_parameters, is_credential_parameter,
 };
 
 use super::Search;
@@ -97,6 +97,6 @@ impl Search<'_> {
             || google()
             || self
                 .takes()
-                .any(|taken| matches!(&taken.part, TakenPart::Query(name) if name == folded))
+                .any(|taken| matches!(&taken.part, AcceptedPart::Query(name) if name == folded))
     }
 }

@@ -6,7 +6,7 @@ use super::Search;
 use crate::detected::Location;
 use crate::parts::HeldParts;
 use crate::refusal::{CredentialRefusal, RequestPart, SignatureFault};
-use crate::signer::{Found, Signer};
+use crate::signer::{Finding, Signer};
 
 impl Search<'_> {
     /// Reads the signature of a request, if a credential signs for its origin (J01, J05, J11).
@@ -36,8 +36,8 @@ impl Search<'_> {
             let held = HeldParts::new(self.phantoms, credential, &signing.parts);
             let found = signing.signer.find(self.head, &held);
             match found.map_err(|why| unsignable(credential, why))? {
-                Found::Nothing => {}
-                Found::Ours {
+                Finding::Nothing => {}
+                Finding::Ours {
                     claimed,
                     phantom,
                     part,
@@ -45,9 +45,9 @@ impl Search<'_> {
                     self.signed = Some(claimed.clone());
                     return self.lend(bound, 0, Location::Signature(claimed), phantom, part);
                 }
-                Found::StrangePart { text, part } => return self.strange(&text, part),
-                Found::StrangeKey { id, part } => strange = Some((id, part)),
-                Found::Unsound(fault) => unsound = Some(fault),
+                Finding::StrangePart { text, part } => return self.strange(&text, part),
+                Finding::StrangeKey { id, part } => strange = Some((id, part)),
+                Finding::Unsound(fault) => unsound = Some(fault),
             }
         }
         match (strange, unsound) {

@@ -26,7 +26,7 @@ pub enum Form {
 
 /// An occurrence of a phantom.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sighting {
+pub struct PhantomMatch {
     /// The phantom's index among the session's phantoms.
     pub index: usize,
     /// The range in the searched text. For [`Form::Escaped`], the range in the unescaped text.
@@ -43,13 +43,13 @@ pub(super) struct Finder {
     pub(super) shortest: usize,
     /// The number of base64 layers that are seen through.
     times: usize,
-    exact: OnceLock<Exact>,
-    passing: OnceLock<Passing>,
+    exact: OnceLock<FormFinder>,
+    passing: OnceLock<StreamFinder>,
     folded: OnceLock<Option<AhoCorasick>>,
 }
 
-/// The search of content in transit. The automaton of [`Exact`] would take milliseconds a MiB.
-struct Passing {
+/// The search of content in transit. The automaton of [`FormFinder`] would take milliseconds a MiB.
+struct StreamFinder {
     /// A vector search for each [`GROUP`] patterns; empty if the processor supports none.
     groups: Vec<packed::Searcher>,
     otherwise: Option<AhoCorasick>,
@@ -60,7 +60,7 @@ struct Passing {
 }
 
 /// The automaton of all forms, and the phantom and form of each pattern.
-struct Exact {
+struct FormFinder {
     automaton: Option<AhoCorasick>,
     forms: Vec<(usize, Form)>,
 }
@@ -83,7 +83,7 @@ impl Finder {
         }
     }
 
-    pub(super) fn find<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = Sighting> + 'a {
+    pub(super) fn find<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = PhantomMatch> + 'a {
         let exact = self.exact();
         exact
             .automaton
@@ -91,7 +91,7 @@ impl Finder {
             .flat_map(move |automaton| automaton.find_iter(Input::new(text)))
             .map(|found| {
                 let (index, form) = exact.forms[found.pattern().as_usize()];
-                Sighting {
+                PhantomMatch {
                     index,
                     at: found.range(),
                     form,
@@ -101,7 +101,7 @@ impl Finder {
 
     /// Finds the phantoms in a piece of content: as issued, or as forms and JSON encode them.
     pub(super) fn find_passing<'a>(&'a self, part: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
-        let Passing {
+        let StreamFinder {
             groups,
             otherwise,
             indexes,
@@ -121,7 +121,7 @@ impl Finder {
         self.passing().longest
     }
 
-    fn passing(&self) -> &Passing {
+    fn passing(&self) -> &StreamFinder {
         self.passing.get_or_init(|| {
             let (mut patterns, mut indexes) = (Vec::new(), Vec::new());
             for (index, phantom) in self.phantoms.iter().enumerate() {
@@ -131,7 +131,7 @@ impl Finder {
             }
             let groups: Option<Vec<_>> =
                 patterns.chunks(GROUP).map(packed::Searcher::new).collect();
-            Passing {
+            StreamFinder {
                 otherwise: match groups {
                     Some(_) => None,
                     None => automaton(&patterns, false),
@@ -143,20 +143,20 @@ impl Finder {
         })
     }
 
-    pub(super) fn find_folded(&self, text: &[u8]) -> Option<Sighting> {
+    pub(super) fn find_folded(&self, text: &[u8]) -> Option<PhantomMatch> {
         let folded = self.folded.get_or_init(|| {
             let phantoms: Vec<&str> = self.phantoms.iter().map(|phantom| &**phantom).collect();
             automaton(&phantoms, true)
         });
         let found = folded.as_ref()?.find(text)?;
-        Some(Sighting {
+        Some(PhantomMatch {
             index: found.pattern().as_usize(),
             at: found.range(),
             form: Form::Folded,
         })
     }
 
-    fn exact(&self) -> &Exact {
+    fn exact(&self) -> &FormFinder {
         self.exact.get_or_init(|| {
             let mut patterns: Vec<Vec<u8>> = Vec::new();
             let mut forms = Vec::new();
@@ -169,16 +169,16 @@ impl Finder {
                 }
             }
             let automaton = automaton(&patterns, false);
-            Exact { automaton, forms }
+            FormFinder { automaton, forms }
         })
     }
 
-    pub(super) fn find_unescaped(&self, text: &[u8]) -> Option<Sighting> {
+    pub(super) fn find_unescaped(&self, text: &[u8]) -> Option<PhantomMatch> {
         let mut text = std::borrow::Cow::Borrowed(text);
         for _ in 0..MAX_DEPTH {
             let undone = unescape(&text)?;
             if let Some(found) = self.find(&undone).next() {
-                return Some(Sighting {
+                return Some(PhantomMatch {
                     form: Form::Escaped,
                     ..found
                 });

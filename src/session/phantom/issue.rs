@@ -70,8 +70,7 @@ impl<'k> Issue<'k> {
         let (issued, gone): (Vec<_>, Vec<_>) = all.partition(|one| keeps(&one.credential));
         let mut retired = retired.to_vec();
         retired.extend(gone);
-        let surplus = retired.len().saturating_sub(MAX_RETIRED);
-        retired.drain(..surplus);
+        retired.drain(..retired.len().saturating_sub(MAX_RETIRED));
         Self {
             key,
             issued,

@@ -2,7 +2,7 @@
 
 use gateway_names::prefixes::{self, Tail};
 
-use super::slots::{Alphabet, CHECKSUM_DIGITS, Check, LETTERS, Slot, uuid_slots};
+use super::slots::{Alphabet, CHECKSUM_DIGITS, Crc32, LETTERS, Slot, uuid_slots};
 
 /// Marks inside or at the end of a format that clients look for: the prefix, the mark, and whether
 /// the mark ends the value.
@@ -15,7 +15,7 @@ const MARKS: &[(&str, &str, bool)] = &[
 const BOT: &str = ":AA";
 
 /// Returns the positions of a credential that is not a JWT.
-pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Check>) {
+pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Crc32>) {
     // The longest known prefix that fits is kept as it is.
     let known = prefixes::matches(credential)
         .filter(|found| found.rest.len() >= 8)
@@ -30,7 +30,7 @@ pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Check>) {
     match tail {
         Tail::Checksum if rest.len() == 36 && rest.iter().all(u8::is_ascii_alphanumeric) => {
             slots.extend(std::iter::repeat_n(Slot::Draw(Alphabet::Alnum), rest.len()));
-            check = Some(Check {
+            check = Some(Crc32 {
                 over: prefix.len()..credential.len() - CHECKSUM_DIGITS,
             });
         }

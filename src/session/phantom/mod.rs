@@ -16,7 +16,7 @@ mod text;
 mod written;
 
 pub use draw::PhantomKey;
-pub use finder::{Form, Sighting};
+pub use finder::{Form, PhantomMatch};
 pub use issue::{Issue, PhantomFailure};
 pub use kept::{ChangedShape, KeptShapes};
 pub use phantoms::Phantoms;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gateway_names::CredentialName;
 
-use super::finder::{Finder, Form, Sighting};
+use super::finder::{Finder, Form, PhantomMatch};
 use super::issue::Issue;
 use super::temporary::{MOST, TemporaryPhantoms};
 use super::text::Phantom;
@@ -21,14 +21,14 @@ impl Issue<'_> {
 /// A session's phantoms at one moment, and the automata that find them. A session that receives
 /// temporary credentials gets a new set.
 pub struct Phantoms {
-    issued: Arc<Issued>,
+    issued: Arc<IssuedPhantoms>,
     /// The phantoms of temporary credentials, oldest first.
     minted: Vec<Arc<TemporaryPhantoms>>,
     finder: Finder,
 }
 
 /// The phantoms of configured credentials.
-struct Issued {
+struct IssuedPhantoms {
     /// The phantoms in use, then the retired ones.
     phantoms: Vec<Phantom>,
     /// How many phantoms are in use.
@@ -47,7 +47,7 @@ impl Phantoms {
         phantoms.extend(retired);
         let finder = Finder::new(phantoms.iter().map(Phantom::mark), TIMES_ISSUED);
         Self {
-            issued: Arc::new(Issued {
+            issued: Arc::new(IssuedPhantoms {
                 phantoms,
                 current,
                 finder,
@@ -68,12 +68,12 @@ impl Phantoms {
     }
 
     /// Whether the phantom of a sighting is retired.
-    pub fn is_retired(&self, sighting: &Sighting) -> bool {
+    pub fn is_retired(&self, sighting: &PhantomMatch) -> bool {
         (self.issued.current..self.issued.phantoms.len()).contains(&sighting.index)
     }
 
     /// Returns the phantom of a sighting.
-    pub fn at(&self, sighting: &Sighting) -> &Phantom {
+    pub fn at(&self, sighting: &PhantomMatch) -> &Phantom {
         let issued = &self.issued.phantoms;
         match sighting.index.checked_sub(issued.len()) {
             None => &issued[sighting.index],
@@ -101,8 +101,7 @@ impl Phantoms {
     pub fn with(&self, minted: Arc<TemporaryPhantoms>) -> (Self, Vec<Arc<TemporaryPhantoms>>) {
         let (mut gone, mut kept): (Vec<_>, Vec<_>) =
             self.minted.iter().cloned().partition(|set| set.is_over());
-        let surplus = (kept.len() + 1).saturating_sub(MOST);
-        gone.extend(kept.drain(..surplus));
+        gone.extend(kept.drain(..(kept.len() + 1).saturating_sub(MOST)));
         kept.push(minted);
         (self.with_minted(kept), gone)
     }
@@ -123,7 +122,7 @@ impl Phantoms {
     }
 
     /// Returns the full range of a phantom that was sighted in a text of this length.
-    pub fn extent(&self, sighting: &Sighting, length: usize) -> Range<usize> {
+    pub fn extent(&self, sighting: &PhantomMatch, length: usize) -> Range<usize> {
         let Range { start, end } = sighting.at;
         if sighting.form != Form::Plain || sighting.index < self.issued.phantoms.len() {
             return start..end;
@@ -139,8 +138,8 @@ impl Phantoms {
     }
 
     /// Renumbers a sighting of a minted phantom, so that it comes after the issued ones.
-    fn numbered(&self, sighting: Sighting) -> Sighting {
-        Sighting {
+    fn numbered(&self, sighting: PhantomMatch) -> PhantomMatch {
+        PhantomMatch {
             index: sighting.index + self.issued.phantoms.len(),
             ..sighting
         }
@@ -148,7 +147,7 @@ impl Phantoms {
 
     /// Finds the phantoms in a text, plain or encoded: left to right, longest match first. Escapes
     /// are not removed.
-    pub fn find<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = Sighting> + 'a {
+    pub fn find<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = PhantomMatch> + 'a {
         let minted = self.finder.find(text);
         let minted = minted.map(|sighting| self.numbered(sighting));
         self.issued.finder.find(text).chain(minted)
@@ -181,14 +180,14 @@ impl Phantoms {
 
     /// Finds a phantom that appears once escapes are removed: percent-encoding up to three layers
     /// deep, JSON `\u` and HTML references.
-    pub fn find_unescaped(&self, text: &[u8]) -> Option<Sighting> {
+    pub fn find_unescaped(&self, text: &[u8]) -> Option<PhantomMatch> {
         let minted = || self.finder.find_unescaped(text);
         let issued = self.issued.finder.find_unescaped(text);
         issued.or_else(|| minted().map(|sighting| self.numbered(sighting)))
     }
 
     /// Finds a phantom in text that has lost its letter case, such as host names and field names.
-    pub fn find_folded(&self, text: &[u8]) -> Option<Sighting> {
+    pub fn find_folded(&self, text: &[u8]) -> Option<PhantomMatch> {
         let minted = || self.finder.find_folded(text);
         let issued = self.issued.finder.find_folded(text);
         issued.or_else(|| minted().map(|sighting| self.numbered(sighting)))

@@ -17,11 +17,11 @@ use super::text::Phantom;
 /// forgotten. A forgotten phantom is still refused, as foreign.
 #[derive(Default)]
 pub struct Registry {
-    known: Mutex<Known>,
+    known: Mutex<PhantomOwners>,
 }
 
 #[derive(Default)]
-struct Known {
+struct PhantomOwners {
     owners: Map<Arc<str>, SessionId>,
     /// The phantoms of each session, the oldest first.
     of: Map<SessionId, VecDeque<Arc<str>>>,
@@ -29,7 +29,7 @@ struct Known {
     sessions: VecDeque<SessionId>,
 }
 
-impl Known {
+impl PhantomOwners {
     fn enter(&mut self, session: &SessionId, text: &Arc<str>) {
         if self.owners.insert(text.clone(), session.clone()).is_some() {
             return;
@@ -73,7 +73,7 @@ impl Registry {
         self.known().owners.get(text).cloned()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, PhantomOwners> {
         // Every change leaves the map complete, so it can still be used after a panic under the
         // lock.
         self.known.lock()

@@ -3,7 +3,7 @@
 use super::draw::Stream;
 use super::jwt::JwtShape;
 use super::known;
-use super::slots::{Alphabet, CHECKSUM_DIGITS, Check, Slot, fill_slots, uuid_slots};
+use super::slots::{Alphabet, CHECKSUM_DIGITS, Crc32, Slot, fill_slots, uuid_slots};
 use super::written;
 
 /// The shape of a credential, so that a phantom can have the same shape.
@@ -19,7 +19,7 @@ gateway_names::serde_as_text!(Shape, Shape::to_text, |text| Shape::from_text(tex
 enum Body {
     Slots {
         slots: Vec<Slot>,
-        check: Option<Check>,
+        check: Option<Crc32>,
     },
     Jwt(JwtShape),
 }
@@ -114,7 +114,7 @@ impl Shape {
                 }
                 if class.trim() == "crc32" {
                     let over = last_group.clone().filter(|_| count == CHECKSUM_DIGITS);
-                    check = Some(Check {
+                    check = Some(Crc32 {
                         over: over.ok_or(ShapeMalformed::Checksum)?,
                     });
                 }
@@ -222,7 +222,7 @@ fn slots_from(text: &str) -> Option<Body> {
         Slot::Fixed(byte) => byte.is_ascii_graphic(),
         Slot::Draw(_) => true,
     };
-    let fits = |check: &Check| {
+    let fits = |check: &Crc32| {
         let over = &check.over;
         over.start < over.end && over.end + CHECKSUM_DIGITS == slots.len()
     };

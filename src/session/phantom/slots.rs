@@ -27,7 +27,7 @@ pub(super) enum Alphabet {
 /// A checksum at the end of a credential: CRC-32 of the bytes in `over`, as six base-62 digits
 /// (GitHub, npm).
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Check {
+pub(super) struct Crc32 {
     pub(super) over: std::ops::Range<usize>,
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
-use super::slots::{Alphabet, Check, Slot};
+use super::slots::{Alphabet, Crc32, Slot};
 
 /// The alphabets and their names. A name never changes once it has been written.
 const NAMES: [(&str, Alphabet); 9] = [
@@ -24,7 +24,7 @@ const NAMES: [(&str, Alphabet); 9] = [
 ];
 
 /// Writes positions, and the checksum over some of them.
-pub(super) fn write(slots: &[Slot], check: Option<&Check>) -> String {
+pub(super) fn write(slots: &[Slot], check: Option<&Crc32>) -> String {
     let mut text = String::new();
     for run in slots.chunk_by(|one, other| match (one, other) {
         (Slot::Fixed(_), Slot::Fixed(_)) => true,
@@ -45,7 +45,7 @@ pub(super) fn write(slots: &[Slot], check: Option<&Check>) -> String {
             }
         }
     }
-    if let Some(Check { over }) = check {
+    if let Some(Crc32 { over }) = check {
         let _ = write!(text, " crc32:{}-{}", over.start, over.end);
     }
     text
@@ -55,7 +55,7 @@ pub(super) fn write(slots: &[Slot], check: Option<&Check>) -> String {
 pub(super) fn read<'t>(
     words: impl Iterator<Item = &'t str>,
     most: usize,
-) -> Option<(Vec<Slot>, Option<Check>)> {
+) -> Option<(Vec<Slot>, Option<Crc32>)> {
     let (mut slots, mut check) = (Vec::new(), None);
     for word in words {
         // A checksum ends the text.
@@ -66,7 +66,7 @@ pub(super) fn read<'t>(
             slots.extend(percent_decode_str(literal).map(Slot::Fixed));
         } else if let Some(range) = word.strip_prefix("crc32:") {
             let (from, to) = range.split_once('-')?;
-            check = Some(Check {
+            check = Some(Crc32 {
                 over: from.parse().ok()?..to.parse().ok()?,
             });
         } else {

@@ -9,7 +9,7 @@ use super::template::{Piece, Template};
 use gateway_message::RequestHead;
 
 #[derive(Clone, Copy, Default)]
-pub(super) struct Used {
+pub(super) struct UsedPlacement {
     pub(super) slot: usize,
     pub(super) template: usize,
 }
@@ -17,7 +17,7 @@ pub(super) struct Used {
 /// The claims of a client's signature, before anything is verified.
 pub struct ClientSignature {
     /// For each place, the slot and the template that the client used.
-    pub(super) used: Vec<Option<Used>>,
+    pub(super) used: Vec<Option<UsedPlacement>>,
     pub(super) parts: Vec<Option<Vec<u8>>>,
     pub(super) values: Vec<Option<Vec<u8>>>,
     pub(super) signature: Option<Vec<u8>>,
@@ -112,7 +112,7 @@ impl Recipe {
                     None if content.is_none() && !begins_alike(place, &text) => continue,
                     None => return Err(slot.malformed()),
                 };
-                claim.used[at] = Some(Used {
+                claim.used[at] = Some(UsedPlacement {
                     slot: alternative,
                     template,
                 });

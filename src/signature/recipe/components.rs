@@ -10,7 +10,7 @@ use super::nonce::{Nonce, NonceFormat};
 use super::timestamp::Timestamp;
 use gateway_message::RequestHead;
 
-/// The rules for rewriting the value of `Signature-Input`.
+/// The rules for rewriting the value of `Signature-InnerList`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Components {
     /// The components to cover besides the client's: `@` names always, fields if the request has
@@ -23,7 +23,7 @@ pub(super) struct Components {
 }
 
 /// The values that are new in each signature.
-pub(super) struct Fresh<'a> {
+pub(super) struct FreshValues<'a> {
     pub(super) key_id: &'a [u8],
     pub(super) now: Timestamp,
     pub(super) nonce: &'a Nonce,
@@ -36,9 +36,9 @@ impl Components {
         &self,
         claimed: &str,
         head: &RequestHead,
-        fresh: &Fresh<'_>,
+        fresh: &FreshValues<'_>,
     ) -> Result<String, Fault> {
-        let input = Input::parse(claimed).ok_or(Fault::Undecodable)?;
+        let input = InnerList::parse(claimed).ok_or(Fault::Undecodable)?;
         let key_id = std::str::from_utf8(fresh.key_id)
             .ok()
             .and_then(string)
@@ -53,7 +53,7 @@ impl Components {
     }
 
     /// The identifiers of the client's components, and of the wanted ones.
-    fn covered(&self, input: &Input<'_>, head: &RequestHead) -> Vec<String> {
+    fn covered(&self, input: &InnerList<'_>, head: &RequestHead) -> Vec<String> {
         let items = input.items.iter();
         let mut covered: Vec<String> = items.map(|item| item.text.to_owned()).collect();
         for name in &self.wanted {
@@ -69,7 +69,7 @@ impl Components {
 
     /// A client's parameter as we write it; empty for `created` and `keyid`, which are always
     /// written.
-    fn parameter(&self, name: &str, value: &str, fresh: &Fresh<'_>) -> Result<String, Fault> {
+    fn parameter(&self, name: &str, value: &str, fresh: &FreshValues<'_>) -> Result<String, Fault> {
         Ok(match name {
             "created" | "keyid" => String::new(),
             "expires" => {
@@ -92,7 +92,7 @@ impl Components {
 
 /// A parameter's text, unquoted; empty if it is absent, `None` if the value is malformed.
 pub(super) fn parameter(input: &[u8], name: &str) -> Option<Vec<u8>> {
-    let input = Input::parse(std::str::from_utf8(input).ok()?)?;
+    let input = InnerList::parse(std::str::from_utf8(input).ok()?)?;
     let value = input
         .parameters
         .iter()
@@ -106,7 +106,7 @@ pub(super) fn parameter(input: &[u8], name: &str) -> Option<Vec<u8>> {
 
 /// The digits of a numeric parameter; empty if it is absent, `None` if the value is malformed.
 pub(super) fn number<'a>(input: &'a [u8], name: &str) -> Option<&'a str> {
-    let input = Input::parse(std::str::from_utf8(input).ok()?)?;
+    let input = InnerList::parse(std::str::from_utf8(input).ok()?)?;
     let mut found = input.parameters.iter().filter(|(known, _)| *known == name);
     Some(found.next().map_or("", |(_, value)| value))
 }
@@ -114,7 +114,7 @@ pub(super) fn number<'a>(input: &'a [u8], name: &str) -> Option<&'a str> {
 /// RFC 9421 §2.5.
 pub(super) fn signature_base(head: &RequestHead, input: &[u8]) -> Result<Vec<u8>, Fault> {
     let text = std::str::from_utf8(input).map_err(|_| Fault::Undecodable)?;
-    let input = Input::parse(text).ok_or(Fault::Undecodable)?;
+    let input = InnerList::parse(text).ok_or(Fault::Undecodable)?;
     let mut base = Vec::new();
     for (at, item) in input.items.iter().enumerate() {
         // RFC 9421 §2.5: each component once, or the signature is ambiguous.
@@ -142,7 +142,7 @@ struct Item<'a> {
 }
 
 /// An inner list with parameters (RFC 9651 §3.1.1).
-struct Input<'a> {
+struct InnerList<'a> {
     items: Vec<Item<'a>>,
     parameters: Vec<(&'a str, &'a str)>,
 }
@@ -211,15 +211,15 @@ impl Item<'_> {
     }
 }
 
-impl<'a> Input<'a> {
-    fn parse(text: &'a str) -> Option<Input<'a>> {
+impl<'a> InnerList<'a> {
+    fn parse(text: &'a str) -> Option<InnerList<'a>> {
         let mut rest = text.strip_prefix('(')?;
         let mut items = Vec::new();
         loop {
             rest = rest.trim_start_matches(' ');
             if let Some(after) = rest.strip_prefix(')') {
                 let (parameters, end) = parameters(after)?;
-                return end.is_empty().then_some(Input { items, parameters });
+                return end.is_empty().then_some(InnerList { items, parameters });
             }
             let end = 1 + rest.strip_prefix('"')?.find('"')? + 1;
             let name = &rest[1..end - 1];
@@ -265,7 +265,7 @@ fn parameters(mut rest: &str) -> Option<(Vec<(&str, &str)>, &str)> {
     Some((found, rest))
 }
 
-/// The text between quotes. Contains no escapes, which [`Input::parse`] refuses.
+/// The text between quotes. Contains no escapes, which [`InnerList::parse`] refuses.
 fn unquoted(value: &str) -> Option<&str> {
     value.strip_prefix('"')?.strip_suffix('"')
 }
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn an_input_is_read_or_refused() {
-        let read = Input::parse(
+        let read = InnerList::parse(
             r#"("@method" "@query-param";name="a b" "date");created=1;keyid="k";tag="t""#,
         )
         .unwrap();
@@ -320,10 +320,10 @@ mod tests {
             r#"();keyid="a"#,
             r#"("a"), sig2=("b")"#,
         ] {
-            assert!(Input::parse(text).is_none(), "{text}");
+            assert!(InnerList::parse(text).is_none(), "{text}");
         }
         let many = |count| format!("({})", "\"a\" ".repeat(count));
-        assert!(Input::parse(&many(64)).is_some());
-        assert!(Input::parse(&many(65)).is_none());
+        assert!(InnerList::parse(&many(64)).is_some());
+        assert!(InnerList::parse(&many(65)).is_none());
     }
 }

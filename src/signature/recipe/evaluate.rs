@@ -21,7 +21,7 @@ use super::value::ValueKind;
 use gateway_message::RequestHead;
 
 /// Bytes that may contain a secret or something derived from one.
-pub(super) type Text = Zeroizing<Vec<u8>>;
+pub(super) type SecretBytes = Zeroizing<Vec<u8>>;
 
 /// The inputs besides the request.
 #[derive(Clone, Copy)]
@@ -62,7 +62,7 @@ pub(super) struct Evaluator<'a> {
     query: Vec<u8>,
     content: Cow<'a, [u8]>,
     inputs: Inputs<'a>,
-    steps: Vec<OnceCell<Text>>,
+    steps: Vec<OnceCell<SecretBytes>>,
 }
 
 impl<'a> Evaluator<'a> {
@@ -92,18 +92,18 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Writes a template.
-    pub(super) fn write(&self, template: &Template) -> Result<Text, Fault> {
+    pub(super) fn write(&self, template: &Template) -> Result<SecretBytes, Fault> {
         // Joined in one step, so that a growing buffer leaves no part of a secret behind.
         let pieces = template.0.iter().map(|piece| match piece {
             Piece::Text(text) => Ok(Zeroizing::new(text.as_bytes().to_vec())),
             Piece::Value(term, filters) => self.value(term, filters),
         });
-        let pieces = pieces.collect::<Result<Vec<Text>, Fault>>()?;
+        let pieces = pieces.collect::<Result<Vec<SecretBytes>, Fault>>()?;
         let slices: Vec<&[u8]> = pieces.iter().map(|piece| piece.as_slice()).collect();
         Ok(Zeroizing::new(slices.concat()))
     }
 
-    fn value(&self, term: &Term, filters: &[Filter]) -> Result<Text, Fault> {
+    fn value(&self, term: &Term, filters: &[Filter]) -> Result<SecretBytes, Fault> {
         let mut value = Zeroizing::new(self.term(term)?);
         for filter in filters {
             let result = match filter {
@@ -181,7 +181,7 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    fn named(&self, name: Name) -> Result<Text, Fault> {
+    fn named(&self, name: Name) -> Result<SecretBytes, Fault> {
         match name {
             Name::Part(index) => {
                 let part = &self.recipe.parts[index];
@@ -206,7 +206,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    fn valued(&self, index: usize) -> Result<Text, Fault> {
+    fn valued(&self, index: usize) -> Result<SecretBytes, Fault> {
         if let Some(value) = &self.inputs.values[index] {
             return Ok(Zeroizing::new(value.clone()));
         }

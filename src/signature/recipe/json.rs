@@ -2,27 +2,27 @@
 
 use std::ops::Range;
 
-use gateway_message::json::{Json, Wanted};
+use gateway_message::json::{Json, JsonParts};
 
 /// The range of a member's value in the outermost object; `Ok(None)` if there is no such member.
 ///
 /// # Errors
 /// The text is not a JSON object, or has a member twice, so two readers could read it
 /// differently.
-pub(super) fn find(text: &[u8], name: &str) -> Result<Option<Range<usize>>, Malformed> {
-    let mut wanted = Wanted::default();
+pub(super) fn find(text: &[u8], name: &str) -> Result<Option<Range<usize>>, JsonMalformed> {
+    let mut wanted = JsonParts::default();
     wanted.member_of(name);
-    let json = Json::read(text, &wanted).map_err(|_| Malformed)?;
+    let json = Json::read(text, &wanted).map_err(|_| JsonMalformed)?;
     if json.root().is_object() {
         Ok(json.root().member(name).map(|value| value.at()))
     } else {
-        Err(Malformed)
+        Err(JsonMalformed)
     }
 }
 
 /// A text that is not a JSON object, or is ambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(super) struct JsonMalformed;
 
 /// The text of a string or number that [`find`] found.
 pub(super) fn read(value: &[u8]) -> Option<Vec<u8>> {
@@ -87,7 +87,7 @@ mod tests {
             "{}x",
             "",
         ] {
-            assert_eq!(find(text.as_bytes(), "nonce"), Err(Malformed), "{text}");
+            assert_eq!(find(text.as_bytes(), "nonce"), Err(JsonMalformed), "{text}");
         }
         let text = br#"{"nonce":1}"#;
         let at = find(text, "nonce").unwrap().unwrap();

@@ -19,26 +19,26 @@ use super::rsa;
 /// another of the same form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyForm {
-    kind: Kind,
+    kind: KeyKind,
     frame: Frame,
     coding: Coding,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum KeyKind {
     Ed25519,
     P256,
     P384,
     Rsa { bits: usize },
 }
 
-impl Kind {
+impl KeyKind {
     fn name(self) -> &'static str {
         match self {
-            Kind::Ed25519 => "an Ed25519 key",
-            Kind::P256 => "an ECDSA key of the curve P-256",
-            Kind::P384 => "an ECDSA key of the curve P-384",
-            Kind::Rsa { .. } => "an RSA key",
+            KeyKind::Ed25519 => "an Ed25519 key",
+            KeyKind::P256 => "an ECDSA key of the curve P-256",
+            KeyKind::P384 => "an ECDSA key of the curve P-384",
+            KeyKind::Rsa { .. } => "an RSA key",
         }
     }
 }
@@ -81,7 +81,7 @@ impl KeyForm {
     pub fn of(algorithm: Algorithm, text: &[u8]) -> Result<KeyForm, KeyFault> {
         let form = read(algorithm, text)?.0;
         match form.kind {
-            Kind::Rsa { bits } if !RSA_BITS.contains(&bits) => Err(KeyFault::Size(bits)),
+            KeyKind::Rsa { bits } if !RSA_BITS.contains(&bits) => Err(KeyFault::Size(bits)),
             _ => Ok(form),
         }
     }
@@ -99,10 +99,10 @@ impl KeyForm {
         let (coding, bytes) = Coding::read(text)?;
         let (kind, _, _) = arranged(&coding, &bytes)?;
         Ok(match kind {
-            Kind::Ed25519 => Algorithm::Ed25519,
-            Kind::P256 => Algorithm::EcdsaP256,
-            Kind::P384 => Algorithm::EcdsaP384,
-            Kind::Rsa { .. } => Algorithm::RsaPkcs1Sha256,
+            KeyKind::Ed25519 => Algorithm::Ed25519,
+            KeyKind::P256 => Algorithm::EcdsaP256,
+            KeyKind::P384 => Algorithm::EcdsaP384,
+            KeyKind::Rsa { .. } => Algorithm::RsaPkcs1Sha256,
         })
     }
 
@@ -113,9 +113,9 @@ impl KeyForm {
     /// moment.
     pub fn phantom(&self, seed: &[u8; 32]) -> Option<Zeroizing<String>> {
         let bytes = match self.kind {
-            Kind::Ed25519 => self.framed_ed25519(seed)?,
-            Kind::P256 | Kind::P384 => self.framed_ec(seed)?,
-            Kind::Rsa { bits } => {
+            KeyKind::Ed25519 => self.framed_ed25519(seed)?,
+            KeyKind::P256 | KeyKind::P384 => self.framed_ec(seed)?,
+            KeyKind::Rsa { bits } => {
                 let numbers = rsa::key_of_seed(bits, seed)?;
                 let version: &[u8] = &[0];
                 let members: Vec<UintRef<'_>> = std::iter::once(version)
@@ -146,7 +146,7 @@ impl KeyForm {
     /// RFC 5915 §3. Names the curve, unless the frame around the key does.
     fn framed_ec(&self, seed: &[u8; 32]) -> Option<Bytes> {
         let (algorithm, curve, scalar) = match self.kind {
-            Kind::P384 => (
+            KeyKind::P384 => (
                 &ECDH_P384,
                 P384,
                 Zeroizing::new(Sha384::digest(seed).to_vec()),
@@ -186,18 +186,18 @@ fn read(algorithm: Algorithm, text: &[u8]) -> Result<(KeyForm, SigningKey), KeyF
     let (coding, bytes) = Coding::read(text)?;
     let (kind, frame, inner) = arranged(&coding, &bytes)?;
     let key = match (algorithm, kind) {
-        (Algorithm::Ed25519, Kind::Ed25519) => SigningKey::Ed25519(ed25519(&frame, &bytes)?),
-        (Algorithm::EcdsaP256, Kind::P256) => SigningKey::Ecdsa(ecdsa(
+        (Algorithm::Ed25519, KeyKind::Ed25519) => SigningKey::Ed25519(ed25519(&frame, &bytes)?),
+        (Algorithm::EcdsaP256, KeyKind::P256) => SigningKey::Ecdsa(ecdsa(
             &signature::ECDSA_P256_SHA256_FIXED_SIGNING,
             &frame,
             &bytes,
         )?),
-        (Algorithm::EcdsaP384, Kind::P384) => SigningKey::Ecdsa(ecdsa(
+        (Algorithm::EcdsaP384, KeyKind::P384) => SigningKey::Ecdsa(ecdsa(
             &signature::ECDSA_P384_SHA384_FIXED_SIGNING,
             &frame,
             &bytes,
         )?),
-        (Algorithm::RsaPssSha512 | Algorithm::RsaPkcs1Sha256, Kind::Rsa { bits }) => {
+        (Algorithm::RsaPssSha512 | Algorithm::RsaPkcs1Sha256, KeyKind::Rsa { bits }) => {
             if !(RSA_BITS[0]..=RSA_BITS[2]).contains(&bits) {
                 return Err(KeyFault::Size(bits));
             }
@@ -223,20 +223,20 @@ fn read(algorithm: Algorithm, text: &[u8]) -> Result<(KeyForm, SigningKey), KeyF
 /// The kind of key with which an algorithm signs.
 fn wanted(algorithm: Algorithm) -> Result<&'static str, KeyFault> {
     Ok(match algorithm {
-        Algorithm::Ed25519 => Kind::Ed25519.name(),
-        Algorithm::EcdsaP256 => Kind::P256.name(),
-        Algorithm::EcdsaP384 => Kind::P384.name(),
+        Algorithm::Ed25519 => KeyKind::Ed25519.name(),
+        Algorithm::EcdsaP256 => KeyKind::P256.name(),
+        Algorithm::EcdsaP384 => KeyKind::P384.name(),
         Algorithm::RsaPssSha512 | Algorithm::RsaPkcs1Sha256 => "an RSA key",
         Algorithm::Hmac(_) => return Err(KeyFault::Form),
     })
 }
 
 /// Finds the kind, the frame and the key within the frame in the bytes of a text.
-fn arranged<'a>(coding: &Coding, bytes: &'a [u8]) -> Result<(Kind, Frame, &'a [u8]), KeyFault> {
+fn arranged<'a>(coding: &Coding, bytes: &'a [u8]) -> Result<(KeyKind, Frame, &'a [u8]), KeyFault> {
     match coding {
         Coding::Pem { label, .. } => framed(label, bytes),
-        _ if bytes.len() == 32 => Ok((Kind::Ed25519, Frame::Seed, bytes)),
-        _ => Ok((Kind::Ed25519, Frame::Pair, bytes)),
+        _ if bytes.len() == 32 => Ok((KeyKind::Ed25519, Frame::Seed, bytes)),
+        _ => Ok((KeyKind::Ed25519, Frame::Pair, bytes)),
     }
 }
 
@@ -264,15 +264,15 @@ fn ecdsa(
 }
 
 /// Finds the kind, the frame and the key within the frame in a PEM block with this label.
-fn framed<'a>(label: &str, der: &'a [u8]) -> Result<(Kind, Frame, &'a [u8]), KeyFault> {
+fn framed<'a>(label: &str, der: &'a [u8]) -> Result<(KeyKind, Frame, &'a [u8]), KeyFault> {
     match label {
         "EC PRIVATE KEY" => {
             let key = EcPrivateKey::from_der(der).map_err(|_| KeyFault::Damaged)?;
             let named = key.parameters.and_then(EcParameters::named_curve);
             let kind = match (named, key.private_key.len()) {
                 (Some(named), _) => curve(named)?,
-                (None, 32) => Kind::P256,
-                (None, 48) => Kind::P384,
+                (None, 32) => KeyKind::P256,
+                (None, 48) => KeyKind::P384,
                 (None, _) => return Err(KeyFault::Damaged),
             };
             Ok((kind, Frame::Sec1, der))
@@ -282,12 +282,12 @@ fn framed<'a>(label: &str, der: &'a [u8]) -> Result<(Kind, Frame, &'a [u8]), Key
     }
 }
 
-fn pkcs8(der: &[u8]) -> Result<(Kind, Frame, &[u8]), KeyFault> {
+fn pkcs8(der: &[u8]) -> Result<(KeyKind, Frame, &[u8]), KeyFault> {
     let damaged = |_| KeyFault::Damaged;
     let key = PrivateKeyInfoRef::from_der(der).map_err(damaged)?;
     let inner = key.private_key.as_bytes();
     let kind = match key.algorithm.oid {
-        ED25519 => Kind::Ed25519,
+        ED25519 => KeyKind::Ed25519,
         EC => curve(
             key.algorithm
                 .parameters_oid()
@@ -303,15 +303,15 @@ fn pkcs8(der: &[u8]) -> Result<(Kind, Frame, &[u8]), KeyFault> {
     };
     let frame = Frame::Pkcs8 {
         algorithm: key.algorithm.to_der().map_err(damaged)?,
-        public: key.public_key.is_some() && kind == Kind::Ed25519,
+        public: key.public_key.is_some() && kind == KeyKind::Ed25519,
     };
     Ok((kind, frame, inner))
 }
 
-fn curve(named: ObjectIdentifier) -> Result<Kind, KeyFault> {
+fn curve(named: ObjectIdentifier) -> Result<KeyKind, KeyFault> {
     match named {
-        P256 => Ok(Kind::P256),
-        P384 => Ok(Kind::P384),
+        P256 => Ok(KeyKind::P256),
+        P384 => Ok(KeyKind::P384),
         _ => Err(KeyFault::Kind {
             is: "an ECDSA key of another curve",
             wanted: "one of P-256 or P-384",
@@ -320,11 +320,11 @@ fn curve(named: ObjectIdentifier) -> Result<Kind, KeyFault> {
 }
 
 /// RFC 8017 §A.1.2: the modulus is the second of the numbers.
-fn rsa_kind(der: &[u8]) -> Result<Kind, KeyFault> {
+fn rsa_kind(der: &[u8]) -> Result<KeyKind, KeyFault> {
     let numbers = Vec::<UintRef<'_>>::from_der(der).map_err(|_| KeyFault::Damaged)?;
     let modulus = numbers.get(1).ok_or(KeyFault::Damaged)?.as_bytes();
     let zeros = modulus.first().map_or(0, |byte| byte.leading_zeros());
-    Ok(Kind::Rsa {
+    Ok(KeyKind::Rsa {
         bits: modulus.len() * 8 - zeros as usize,
     })
 }
@@ -393,7 +393,7 @@ mod tests {
         for (algorithm, key) in kept() {
             let form = KeyForm::of(algorithm, key.as_bytes()).unwrap();
             // The test of their generation shows it for RSA keys.
-            if !matches!(form.kind, Kind::Rsa { .. }) {
+            if !matches!(form.kind, KeyKind::Rsa { .. }) {
                 assert_eq!(
                     *form.phantom(&[7; 32]).unwrap(),
                     *form.phantom(&[7; 32]).unwrap()
@@ -403,7 +403,7 @@ mod tests {
                     *form.phantom(&[8; 32]).unwrap()
                 );
             }
-            if form.kind == Kind::P256 {
+            if form.kind == KeyKind::P256 {
                 assert!(
                     form.phantom(&[0xff; 32]).is_none(),
                     "beyond the order of the curve"

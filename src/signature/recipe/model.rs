@@ -43,7 +43,7 @@ pub(super) struct Placement {
 
 /// How much of the content must be known before the head can be signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
+pub enum ContentNeed {
     /// Nothing: it may stream.
     Nothing,
     /// All of it, because its hash or bytes are signed, or a value is in it. The signature precedes
@@ -78,11 +78,11 @@ impl Recipe {
     }
 
     /// How much of the content it needs, to verify and to sign.
-    pub fn needs(&self) -> Needs {
+    pub fn needs(&self) -> ContentNeed {
         if self.whole {
-            Needs::Whole
+            ContentNeed::Whole
         } else {
-            Needs::Nothing
+            ContentNeed::Nothing
         }
     }
 

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Version};
 
-use super::client_signature::{ClientSignature, Used};
-use super::components::Fresh;
+use super::client_signature::{ClientSignature, UsedPlacement};
+use super::components::FreshValues;
 use super::evaluate::{Evaluator, Inputs};
 use super::fault::Fault;
 use super::model::{Placement, Recipe};
@@ -15,13 +15,13 @@ use super::nonce::Nonce;
 use super::part::{Part, Parts, Role};
 use super::timestamp::{TimeFormat, Timestamp};
 use super::value::ValueKind;
-use super::verify::Verified;
+use super::verify::VerifiedClaim;
 use gateway_message::{
     Authority, EncodedSlash, HostPattern, Origin, OriginPattern, RequestHead, RequestTarget,
 };
 
 /// A signed request's content, if it was rewritten.
-pub struct Signed {
+pub struct SignedContent {
     /// `None`: the content is sent as it arrived.
     pub content: Option<Bytes>,
     /// The signature, as bytes, if the request is signed.
@@ -39,13 +39,13 @@ impl Recipe {
     /// By cause, see [`Fault`]. The head is then unusable and must not be sent.
     pub fn sign(
         &self,
-        verified: Verified,
+        verified: VerifiedClaim,
         head: &mut RequestHead,
         content: Option<Bytes>,
         secrets: &Parts<'_>,
         now: SystemTime,
         nonce: &Nonce,
-    ) -> Result<Signed, Fault> {
+    ) -> Result<SignedContent, Fault> {
         let claim = &verified.claim;
         debug_assert_eq!(
             claim.recipe, self.name,
@@ -71,7 +71,7 @@ impl Recipe {
         } else {
             Some(self.write_signature(claim, head, &mut rewritten, inputs)?)
         };
-        Ok(Signed {
+        Ok(SignedContent {
             content: rewritten.filter(|rewritten| content.as_ref() != Some(rewritten)),
             signature,
         })
@@ -89,7 +89,7 @@ impl Recipe {
         let unsigned = self.unsigned && claim.signature.is_none();
         let places = self.places.iter().zip(&claim.used);
         for (place, used) in places.filter(|(place, _)| !place.signature) {
-            let Used { slot, template } = used.unwrap_or_default();
+            let UsedPlacement { slot, template } = used.unwrap_or_default();
             let (chosen, template) = (&place.slots[slot], &place.templates[template]);
             let is_written = self.is_written(place, used.is_some(), inputs.parts)
                 && (!unsigned || used.is_some());
@@ -124,7 +124,7 @@ impl Recipe {
         };
         let places = self.places.iter().zip(&claim.used);
         for (place, used) in places.filter(|(place, _)| place.signature) {
-            let Used { slot, template } = used.unwrap_or_default();
+            let UsedPlacement { slot, template } = used.unwrap_or_default();
             let evaluator = Evaluator::new(self, head, content.as_deref(), inputs);
             let value = evaluator.write(&place.templates[template])?;
             place.slots[slot].write(head, content, &value)?;
@@ -175,7 +175,7 @@ impl Recipe {
     ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
         let key_id = self.parts.iter().find(|part| part.role == Role::Id);
         let key_id = key_id.and_then(|part| secrets.get(&part.name));
-        let fresh = Fresh {
+        let fresh = FreshValues {
             key_id: key_id.unwrap_or_default(),
             now,
             nonce,
@@ -216,7 +216,7 @@ fn new_value(
     kind: &ValueKind,
     claimed: Option<&[u8]>,
     head: &RequestHead,
-    fresh: &Fresh<'_>,
+    fresh: &FreshValues<'_>,
 ) -> Result<Option<Vec<u8>>, Fault> {
     let text = match kind {
         ValueKind::Kept { .. } => return Ok(claimed.map(<[u8]>::to_vec)),

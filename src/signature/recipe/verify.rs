@@ -16,19 +16,19 @@ use super::value::ValueKind;
 use gateway_message::RequestHead;
 
 /// A claim whose signature is the phantom's: only this can be signed again.
-pub struct Verified {
+pub struct VerifiedClaim {
     pub(super) claim: ClientSignature,
-    times: Times,
+    times: ClaimedTimes,
 }
 
 /// The times that the client claims.
 #[derive(Default)]
-struct Times {
+struct ClaimedTimes {
     signed: Option<Timestamp>,
     ends: Option<Timestamp>,
 }
 
-impl Verified {
+impl VerifiedClaim {
     /// When the client says it signed, for recipes with a time.
     pub fn time(&self) -> Option<SystemTime> {
         self.times.signed.and_then(Timestamp::system)
@@ -53,7 +53,7 @@ impl Recipe {
         head: &RequestHead,
         content: Option<&[u8]>,
         phantoms: &Parts<'_>,
-    ) -> Result<Verified, Fault> {
+    ) -> Result<VerifiedClaim, Fault> {
         debug_assert_eq!(
             claim.recipe, self.name,
             "a claim goes back to the recipe that made it"
@@ -71,7 +71,7 @@ impl Recipe {
         if !unsigned {
             self.check_signature(&claim, head, content, phantoms, times.signed)?;
         }
-        Ok(Verified { claim, times })
+        Ok(VerifiedClaim { claim, times })
     }
 
     /// Checks that the client used every place that it must use.
@@ -155,8 +155,8 @@ impl Recipe {
     }
 
     /// Checks the client's values for time and scope; returns its times.
-    fn check_values(&self, values: &[Option<Vec<u8>>]) -> Result<Times, Fault> {
-        let mut times = Times::default();
+    fn check_values(&self, values: &[Option<Vec<u8>>]) -> Result<ClaimedTimes, Fault> {
+        let mut times = ClaimedTimes::default();
         for (value, claimed) in self.values.iter().zip(values) {
             let Some(claimed) = claimed else { continue };
             let text =

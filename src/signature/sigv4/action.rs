@@ -15,7 +15,7 @@ mod s3_call;
 
 pub(super) use fields::{is_known as is_known_field, is_known_parameter};
 pub use operation::{Action, ActionFault};
-pub use query::{PendingForm, Reading};
+pub use query::{Lookup, PendingForm};
 pub(super) use s3_call::{CopySource, S3Call};
 
 use super::endpoint::Endpoint;
@@ -27,13 +27,13 @@ impl Action {
     ///
     /// # Errors
     /// [`ActionFault`] if it could be read in two ways.
-    pub fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Reading, ActionFault> {
+    pub fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Lookup, ActionFault> {
         if endpoint.is_object_store() {
-            return s3::read(endpoint, head).map(Reading::Known);
+            return s3::read(endpoint, head).map(Lookup::Known);
         }
         let apis = endpoint.apis();
         if apis.is_empty() && endpoint.is_own() {
-            return Ok(Reading::Known(Action::of_nobody()));
+            return Ok(Lookup::Known(Action::of_nobody()));
         }
         let (rest, rpc): (Vec<_>, Vec<_>) = apis.into_iter().partition(|api| api.speaks("rest"));
         if rpc::is_indicated(head) && rpc.is_empty() && !rest.is_empty() {
@@ -44,7 +44,7 @@ impl Action {
         if by_rpc {
             return rpc::read(&rpc, head);
         }
-        rest::read(&rest, head).map(Reading::Known)
+        rest::read(&rest, head).map(Lookup::Known)
     }
 }
 

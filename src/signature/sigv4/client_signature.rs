@@ -11,7 +11,7 @@ use super::algorithm::Algorithm;
 use super::amz_date::AmzDate;
 use super::credential_scope::{CredentialScope, Regions, region_set};
 use super::fault::Fault;
-use super::parse::{Parts, Presigned, authorization, one};
+use super::parse::{Presigned, SignatureTexts, authorization, one};
 use super::payload::{CONTENT_SHA256, Payload, Streaming};
 use super::signed_fields::{DATE, EXPRESS_TOKEN, REGION_SET, TOKEN, check_signed, signed_names};
 use gateway_message::RequestHead;
@@ -106,7 +106,7 @@ impl ClientSignature {
         Ok(None)
     }
 
-    fn in_fields(parts: Parts<'_>, fields: &HeaderMap) -> Result<ClientSignature, Fault> {
+    fn in_fields(parts: SignatureTexts<'_>, fields: &HeaderMap) -> Result<ClientSignature, Fault> {
         let date = one(fields, &DATE, "X-Amz-Date")?.ok_or(Fault::Missing("X-Amz-Date"))?;
         let tokens = [
             one(fields, &TOKEN, "X-Amz-Security-Token")?,
@@ -159,7 +159,7 @@ impl ClientSignature {
 
     fn new(
         location: Location,
-        parts: Parts<'_>,
+        parts: SignatureTexts<'_>,
         date: &str,
         tokens: [Option<Cow<'_, str>>; 2],
         regions: Option<&str>,

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use super::tables::{Api, Row, Tables};
+use super::tables::{Api, HostRow, Tables};
 
 /// A place that accepts signed requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,8 +184,8 @@ impl Endpoint {
         found
     }
 
-    pub(super) fn from_rows(rows: &[Row], region: Option<&'static str>) -> Endpoint {
-        let signing = |row: &Row| {
+    pub(super) fn from_rows(rows: &[HostRow], region: Option<&'static str>) -> Endpoint {
+        let signing = |row: &HostRow| {
             Some(SigningScope {
                 service: Cow::Borrowed(row.signing),
                 regions: EndpointRegions::One(Cow::Borrowed(row.region.or(region)?)),

@@ -42,7 +42,7 @@ mod tests;
 mod trailer;
 mod verify;
 
-pub use action::{Action, ActionFault, PendingForm, Reading};
+pub use action::{Action, ActionFault, Lookup, PendingForm};
 pub use algorithm::Algorithm;
 pub use amz_date::AmzDate;
 pub use chunks::ChunkResigner;
@@ -56,6 +56,6 @@ pub use key_account::account_of;
 pub use mentions::Unreadable;
 pub use payload::{Payload, Streaming};
 pub use scope::{OutOfScope, PinMistake, Pins, Scope, SignedFor, Where};
-pub use sign::{Signed, SigningParams, sign};
+pub use sign::{SignedChains, SigningParams, sign};
 pub use temporary::{TemporaryCredentials, UnreadableCredentials, replaced};
-pub use verify::Verified;
+pub use verify::VerifiedHead;

@@ -20,7 +20,7 @@ pub(super) use data::Data;
 use nested::search_json;
 use search::Search;
 pub use search::Unreadable;
-pub(super) use search::{Allowed, Mention};
+pub(super) use search::{AllowedMentions, Mention};
 pub(super) use text::arn_account;
 use xml::search_xml;
 
@@ -46,7 +46,7 @@ pub(super) enum Format {
 pub(super) fn in_target(
     target: &RequestTarget,
     data: Option<Data>,
-    allowed: Allowed<'_>,
+    allowed: AllowedMentions<'_>,
 ) -> Result<Option<Mention>, Unreadable> {
     let length = target.path().len() + target.query().map_or(0, str::len);
     let mut search = Search::new(allowed, data.unwrap_or(Data::Nothing), length);
@@ -73,7 +73,7 @@ pub(super) fn in_target(
 /// As [`in_target`].
 pub(super) fn in_fields(
     fields: &HeaderMap,
-    allowed: Allowed<'_>,
+    allowed: AllowedMentions<'_>,
 ) -> Result<Option<Mention>, Unreadable> {
     let length = fields.values().map(http::HeaderValue::len).sum();
     let mut search = Search::new(allowed, Data::Nothing, length);
@@ -91,7 +91,7 @@ pub(super) fn in_content(
     kind: Option<&str>,
     content: &[u8],
     (format, data): (Format, Data),
-    allowed: Allowed<'_>,
+    allowed: AllowedMentions<'_>,
 ) -> Result<Option<Mention>, Unreadable> {
     let kind = kind
         .unwrap_or("")

@@ -10,7 +10,7 @@ use super::algorithm::Algorithm;
 use super::fault::Fault;
 
 /// The texts of a signature, wherever they were.
-pub(super) struct Parts<'a> {
+pub(super) struct SignatureTexts<'a> {
     pub(super) algorithm: Algorithm,
     pub(super) credential: Cow<'a, str>,
     pub(super) signed: Cow<'a, str>,
@@ -53,8 +53,8 @@ impl<'a> Presigned<'a> {
     }
 
     /// The four texts that every signature has.
-    pub(super) fn parts(&mut self) -> Result<Parts<'a>, Fault> {
-        Ok(Parts {
+    pub(super) fn parts(&mut self) -> Result<SignatureTexts<'a>, Fault> {
+        Ok(SignatureTexts {
             algorithm: Algorithm::named(&self.need("X-Amz-Algorithm")?)?,
             credential: self.need("X-Amz-Credential")?,
             signed: self.need("X-Amz-SignedHeaders")?,
@@ -76,7 +76,7 @@ impl<'a> Presigned<'a> {
 
 /// Parses `Credential=…, SignedHeaders=…, Signature=…`, the rest of `Authorization` after the
 /// algorithm.
-pub(super) fn authorization(algorithm: Algorithm, text: &str) -> Result<Parts<'_>, Fault> {
+pub(super) fn authorization(algorithm: Algorithm, text: &str) -> Result<SignatureTexts<'_>, Fault> {
     let (mut credential, mut signed, mut signature) = (None, None, None);
     for piece in text.split(',') {
         let (name, value) = piece
@@ -93,7 +93,7 @@ pub(super) fn authorization(algorithm: Algorithm, text: &str) -> Result<Parts<'_
             return Err(Fault::Twice("Authorization"));
         }
     }
-    Ok(Parts {
+    Ok(SignatureTexts {
         algorithm,
         credential: credential.ok_or(Fault::Missing("Credential"))?,
         signed: signed.ok_or(Fault::Missing("SignedHeaders"))?,

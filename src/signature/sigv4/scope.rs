@@ -18,9 +18,9 @@ pub use outside::{OutOfScope, Where};
 pub use pins::{PinMistake, Pins};
 use pins::{matches, mistakes};
 
-use super::action::{Action, Reading, S3Call, is_known_field, is_known_parameter};
+use super::action::{Action, Lookup, S3Call, is_known_field, is_known_parameter};
 use super::endpoint::Endpoint;
-use super::mentions::{self, Allowed, Data, Format};
+use super::mentions::{self, AllowedMentions, Data, Format};
 use super::tables::{Tables, is_listed};
 use gateway_message::RequestHead;
 
@@ -170,7 +170,7 @@ impl Scope {
         &self,
         endpoint: &Endpoint,
         action: &Action,
-        search: impl FnOnce(Allowed<'_>) -> Result<(), OutOfScope>,
+        search: impl FnOnce(AllowedMentions<'_>) -> Result<(), OutOfScope>,
     ) -> Result<(), OutOfScope> {
         if !self.bounds_names(endpoint) {
             return Ok(());
@@ -179,7 +179,7 @@ impl Scope {
         let buckets = |bucket: &str| self.buckets.has(bucket);
         let own = action.s3().and_then(|call| call.bucket.as_deref());
         let store = |bucket: &str| Some(bucket) == own || buckets(bucket);
-        search(Allowed {
+        search(AllowedMentions {
             accounts: (!self.accounts.is_empty()).then_some(&accounts),
             buckets: (!self.buckets.is_empty()).then_some(&buckets),
             store: if action.s3().is_some() {
@@ -228,31 +228,26 @@ impl Scope {
     /// # Errors
     /// [`OutOfScope::ReturnsCredentials`], or [`OutOfScope::UnknownAction`] if only content that is
     /// not buffered would show it.
-    pub fn permits_unsigned(&self, reading: &Reading) -> Result<(), OutOfScope> {
+    pub fn permits_unsigned(&self, reading: &Lookup) -> Result<(), OutOfScope> {
         match reading {
-            Reading::Form(form) if form.may_return_credentials() => Err(OutOfScope::UnknownAction),
-            Reading::Known(action) if action.returns_credentials() => {
+            Lookup::Form(form) if form.may_return_credentials() => Err(OutOfScope::UnknownAction),
+            Lookup::Known(action) if action.returns_credentials() => {
                 let name = action.name().to_string();
                 let named = self.credential_actions.contains(&name);
                 named
                     .then_some(())
                     .ok_or(OutOfScope::ReturnsCredentials(name))
             }
-            Reading::Form(_) | Reading::Known(_) => Ok(()),
+            Lookup::Form(_) | Lookup::Known(_) => Ok(()),
         }
     }
 
     /// Whether [`Scope::permits_content`] has anything to check, so that the content must be
     /// buffered.
-    pub fn needs_content(
-        &self,
-        endpoint: &Endpoint,
-        head: &RequestHead,
-        reading: &Reading,
-    ) -> bool {
+    pub fn needs_content(&self, endpoint: &Endpoint, head: &RequestHead, reading: &Lookup) -> bool {
         let data = match reading {
-            Reading::Known(action) => Data::of(action.api(), action.operation()),
-            Reading::Form(_) => Data::Nothing,
+            Lookup::Known(action) => Data::of(action.api(), action.operation()),
+            Lookup::Form(_) => Data::Nothing,
         };
         self.bounds_names(endpoint)
             && data != Data::Whole

@@ -11,7 +11,7 @@ use super::payload::CONTENT_SHA256;
 use super::signed_fields::{DATE, EXPRESS_TOKEN, TOKEN};
 use super::verify::hosts;
 use super::{
-    AmzDate, ChunkResigner, ClientSignature, EventResigner, Fault, Location, Payload, Verified,
+    AmzDate, ChunkResigner, ClientSignature, EventResigner, Fault, Location, Payload, VerifiedHead,
     parse,
 };
 use gateway_message::RequestHead;
@@ -33,14 +33,14 @@ pub struct SigningParams<'a> {
 }
 
 /// The two chains of a signed head, which the pieces of the content continue.
-pub struct Signed {
+pub struct SignedChains {
     signature: String,
     payload: Payload,
     client: Chain,
     ours: Chain,
 }
 
-impl Signed {
+impl SignedChains {
     /// The head's signature.
     pub fn signature(&self) -> &str {
         &self.signature
@@ -85,9 +85,9 @@ impl Signed {
 pub fn sign(
     head: &mut RequestHead,
     claim: &ClientSignature,
-    verified: Verified,
+    verified: VerifiedHead,
     with: &SigningParams<'_>,
-) -> Result<Signed, Fault> {
+) -> Result<SignedChains, Fault> {
     let signed_at = AmzDate::at(with.now)?;
     let mut ours = Chain::new(claim, with.access_key, with.secret, signed_at)?;
     let mut new = head.clone();
@@ -100,7 +100,7 @@ pub fn sign(
         }
     };
     *head = new;
-    Ok(Signed {
+    Ok(SignedChains {
         signature,
         payload: claim.payload,
         client: verified.chain,
@@ -154,7 +154,7 @@ fn in_fields(
 fn in_query(
     head: &mut RequestHead,
     claim: &ClientSignature,
-    verified: &Verified,
+    verified: &VerifiedHead,
     with: &SigningParams<'_>,
     expires: u64,
     ours: &mut Chain,
@@ -248,4 +248,4 @@ fn text_value(text: &str) -> Result<HeaderValue, Fault> {
 }
 
 // Shows no key.
-gateway_names::concealed!(Signed, payload);
+gateway_names::concealed!(SignedChains, payload);

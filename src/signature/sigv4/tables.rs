@@ -19,7 +19,7 @@ pub(super) struct Partition {
 
 /// How a host, or a stem before region and suffix, is signed, and which APIs answer there.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row {
+pub(super) struct HostRow {
     pub(super) signing: &'static str,
     /// The region to sign for, if the host does not name it.
     pub(super) region: Option<&'static str>,
@@ -46,12 +46,12 @@ pub(super) struct Api {
 pub(super) struct Operation {
     pub(super) name: &'static str,
     /// How it is requested, at a REST API.
-    pub(super) route: Option<Route>,
+    pub(super) route: Option<OperationRoute>,
 }
 
 /// Method and target of an operation.
 #[derive(Debug)]
-pub(super) struct Route {
+pub(super) struct OperationRoute {
     pub(super) method: &'static str,
     /// The segments of its path: literals, `{}`, `{@}` for an account, `{+}` for several.
     pub(super) path: Vec<&'static str>,
@@ -63,7 +63,7 @@ pub(super) struct Route {
 
 impl Api {
     /// One section of the table of actions: its head, and the operations below it.
-    fn read((head, block): Section) -> Option<Api> {
+    fn read((head, block): TableSection) -> Option<Api> {
         let words: Vec<&'static str> = head.split(' ').collect();
         let (id, signing, protocols, target) = match words[..] {
             [id, signing, protocols, target] => (id, signing, protocols, target),
@@ -106,7 +106,7 @@ impl Operation {
         match words[..] {
             [name, method, template, ..] => Operation {
                 name,
-                route: Some(Route::read(method, template, words.len() > 3)),
+                route: Some(OperationRoute::read(method, template, words.len() > 3)),
             },
             _ => Operation {
                 name: line,
@@ -116,11 +116,11 @@ impl Operation {
     }
 }
 
-impl Route {
-    fn read(method: &'static str, template: &'static str, takes_owner: bool) -> Route {
+impl OperationRoute {
+    fn read(method: &'static str, template: &'static str, takes_owner: bool) -> OperationRoute {
         let (path, query) = template.split_once('?').unwrap_or((template, ""));
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
-        Route {
+        OperationRoute {
             method,
             path: segments(path),
             query: pairs
@@ -144,8 +144,8 @@ pub(super) fn segments(path: &str) -> Vec<&str> {
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) partitions: Vec<Partition>,
-    regional: HashMap<&'static str, Vec<Row>>,
-    exact: HashMap<&'static str, Vec<Row>>,
+    regional: HashMap<&'static str, Vec<HostRow>>,
+    exact: HashMap<&'static str, Vec<HostRow>>,
     apis: HashMap<&'static str, Api>,
 }
 
@@ -156,7 +156,7 @@ impl Tables {
 
     /// The rows of `stem.region.suffix`; a stem with `-fips` at the end of a label means the one
     /// without it.
-    pub(super) fn regional(&self, stem: &str) -> &[Row] {
+    pub(super) fn regional(&self, stem: &str) -> &[HostRow] {
         if let Some(rows) = self.regional.get(stem) {
             return rows;
         }
@@ -167,7 +167,7 @@ impl Tables {
     }
 
     /// The rows of exactly this host.
-    pub(super) fn exact(&self, host: &str) -> &[Row] {
+    pub(super) fn exact(&self, host: &str) -> &[HostRow] {
         self.exact.get(host).map_or(&[], Vec::as_slice)
     }
 
@@ -198,7 +198,7 @@ impl Tables {
 
     /// Adds one line of the table of endpoints.
     fn add_endpoint(&mut self, line: &'static str) {
-        let row = |signing, region, apis| Row {
+        let row = |signing, region, apis| HostRow {
             signing,
             region,
             apis,
@@ -235,15 +235,15 @@ pub(super) fn is_listed(list: &str, word: &str) -> bool {
 }
 
 /// A head after `@`, and the lines below it.
-type Section = (&'static str, &'static str);
+type TableSection = (&'static str, &'static str);
 
-fn sections(text: &'static str) -> impl Iterator<Item = Section> {
+fn sections(text: &'static str) -> impl Iterator<Item = TableSection> {
     let sections = text.split("\n@").skip(1);
     sections.map(|section| section.split_once('\n').unwrap_or((section, "")))
 }
 
 /// The text after each word, by list and word.
-static LISTS: LazyLock<HashMap<Section, &'static str>> = LazyLock::new(|| {
+static LISTS: LazyLock<HashMap<TableSection, &'static str>> = LazyLock::new(|| {
     let lists = sections(include_str!("../../../policies/aws/lists.txt"));
     let words = lists.flat_map(|(list, lines)| {
         let lines = lines
@@ -274,7 +274,7 @@ mod tests {
             .filter(|line| !line.starts_with('#'))
             .count();
         let tables = Tables::get();
-        let rows = |map: &HashMap<&str, Vec<Row>>| map.values().map(Vec::len).sum::<usize>();
+        let rows = |map: &HashMap<&str, Vec<HostRow>>| map.values().map(Vec::len).sum::<usize>();
         assert_eq!(
             tables.partitions.len() + rows(&tables.regional) + rows(&tables.exact),
             lines

@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gateway_message::json::{Json, Value, Wanted};
+use gateway_message::json::{Json, JsonParts, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -36,14 +36,14 @@ impl<'c> TemporaryCredentials<'c> {
         content: &'c [u8],
     ) -> Result<TemporaryCredentials<'c>, UnreadableCredentials> {
         let kind = kind.split(';').next().unwrap_or(kind).trim_end();
-        let mut found = Found::default();
+        let mut found = FoundParts::default();
         let text = std::str::from_utf8(content).map_err(|_| UnreadableCredentials);
         match kind {
             "text/xml" | "application/xml" => {
                 found.xml(text?)?;
             }
             "application/json" | "application/x-amz-json-1.0" | "application/x-amz-json-1.1" => {
-                let json = Json::read(content, &Wanted::whole());
+                let json = Json::read(content, &JsonParts::whole());
                 let json = json.map_err(|_| UnreadableCredentials)?;
                 found.json(text?, "", json.root());
             }
@@ -94,13 +94,13 @@ pub fn replaced(
 }
 
 #[derive(Default)]
-struct Found<'c> {
+struct FoundParts<'c> {
     parts: [Option<&'c str>; 3],
     expires: Option<SystemTime>,
     twice: bool,
 }
 
-impl<'c> Found<'c> {
+impl<'c> FoundParts<'c> {
     fn put(&mut self, name: &str, value: &'c str) {
         match name.to_ascii_lowercase().as_str() {
             "accesskeyid" => self.twice |= self.parts[0].replace(value).is_some(),

@@ -8,7 +8,7 @@ use gateway_message::{Origin, RequestHead};
 
 /// A verified signature: made with the given key, over this head and, if it covers content, over
 /// that hash.
-pub struct Verified {
+pub struct VerifiedHead {
     pub(super) chain: Chain,
     /// Whether the session token is in the query and outside the signature, as IoT requires.
     pub(super) token_apart: bool,
@@ -29,7 +29,7 @@ impl ClientSignature {
         head: &RequestHead,
         secret: &[u8],
         content: Option<&[u8; 32]>,
-    ) -> Result<Verified, Fault> {
+    ) -> Result<VerifiedHead, Fault> {
         let payload = self.payload_text(head, content)?;
         let mut chain = Chain::new(self, &self.access_key, secret, self.signed_at)?;
         // A token outside the signature is only in the query, and an optional port may have been
@@ -43,7 +43,7 @@ impl ClientSignature {
                 let text = self.canonical(head, &host, token_apart, &payload)?;
                 let to_sign = chain.head(&text);
                 if chain.verify(&to_sign, &self.signature) {
-                    return Ok(Verified { chain, token_apart });
+                    return Ok(VerifiedHead { chain, token_apart });
                 }
             }
         }
@@ -129,4 +129,4 @@ pub(super) fn hosts(origin: &Origin) -> [String; 2] {
 }
 
 // Shows no key.
-gateway_names::concealed!(Verified);
+gateway_names::concealed!(VerifiedHead);

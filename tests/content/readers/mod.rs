@@ -11,8 +11,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gateway::body::fact::{FactType, FactValue, Location, Plain, Spot, Unclear};
-use gateway::body::read::{Asked, Protocol};
+use gateway::body::fact::{AmbiguousJson, FactType, FactValue, Location, PlainContent, ValueSpan};
+use gateway::body::read::{ParsedRequest, Protocol};
 use gateway::body::{Document, Questions};
 use gateway::message::Place;
 use gateway::wire::Cursor;
@@ -109,7 +109,7 @@ fn of_kind(kind: &str) -> HeaderMap {
 fn read(
     fields: &HeaderMap,
     query: &str,
-    content: &Plain,
+    content: &PlainContent,
     wanted: &[(&Location, FactType)],
 ) -> Vec<Option<FactValue>> {
     let mut questions = Questions::default();
@@ -124,19 +124,19 @@ fn read(
 fn spots(
     fields: &HeaderMap,
     query: &str,
-    content: &Plain,
+    content: &PlainContent,
     places: &[&Place],
-) -> Result<Vec<Option<Spot>>, Unclear> {
+) -> Result<Vec<Option<ValueSpan>>, AmbiguousJson> {
     let mut questions = Questions::default();
     places.iter().for_each(|place| questions.place(place));
     let document = Document::read(fields, query, content, &questions);
     places.iter().map(|place| document.spot(place)).collect()
 }
 
-fn plain(content: &[u8]) -> Plain {
-    Plain {
+fn plain(content: &[u8]) -> PlainContent {
+    PlainContent {
         bytes: content.to_vec().into(),
-        ..Plain::default()
+        ..PlainContent::default()
     }
 }
 
@@ -365,7 +365,7 @@ fn facts(protocol: Protocol, path: &str, kind: &str, content: &[u8]) -> Option<[
     let (fields, content) = (of_kind(kind), plain(content));
     let mut questions = Questions::default();
     protocol.ask(&mut questions);
-    let read = protocol.read(&Asked {
+    let read = protocol.read(&ParsedRequest {
         method: &Method::POST,
         path,
         upgrades: false,

@@ -13,14 +13,14 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use super::{AskedIssuer, refused};
+use super::{LoginIssuer, refused};
 use crate::app::Failure;
 use crate::credential::login::{Tokens, form, random};
 
 /// The browser's return: a code, or the error code of a refusal.
-type Returned = Result<Zeroizing<String>, String>;
+type RedirectResult = Result<Zeroizing<String>, String>;
 
-impl AskedIssuer<'_> {
+impl LoginIssuer<'_> {
     pub(crate) async fn in_a_browser(&self, page: &str) -> Result<Tokens, Failure> {
         let failed = |error: std::io::Error| Failure::of("the login cannot return here", &error);
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
@@ -63,7 +63,7 @@ impl AskedIssuer<'_> {
 
 /// Waits for the browser's return. Each connection is served separately, since browsers also open
 /// some that they do not use.
-async fn returned(listener: &TcpListener, state: &str) -> Returned {
+async fn returned(listener: &TcpListener, state: &str) -> RedirectResult {
     let (found, mut back) = mpsc::channel(1);
     loop {
         tokio::select! {
@@ -81,7 +81,7 @@ async fn returned(listener: &TcpListener, state: &str) -> Returned {
 }
 
 /// Serves one request. Returns `None` if it is not the browser's return.
-async fn serve(mut stream: TcpStream, state: &str) -> Option<Returned> {
+async fn serve(mut stream: TcpStream, state: &str) -> Option<RedirectResult> {
     let mut head = Zeroizing::new(Vec::with_capacity(LARGEST));
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         if head.len() == LARGEST || stream.read_buf(&mut *head).await.ok()? == 0 {
@@ -105,7 +105,7 @@ async fn serve(mut stream: TcpStream, state: &str) -> Option<Returned> {
 }
 
 /// Returns the code or error in a request, if the request returns to this login.
-fn returned_in(head: &str, state: &str) -> Option<Returned> {
+fn returned_in(head: &str, state: &str) -> Option<RedirectResult> {
     let target = head.strip_prefix("GET ")?.split(' ').next()?;
     let query = target.strip_prefix(CALLBACK)?.strip_prefix('?')?;
     let value = |name: &str| {

@@ -7,14 +7,14 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 use zeroize::Zeroizing;
 
-use super::{AskedIssuer, IssuerError, refused};
+use super::{IssuerError, LoginIssuer, refused};
 use crate::app::{Failure, safe};
 use crate::credential::login::{TokenEndpoint, Tokens};
 use crate::message::OriginPattern;
 
 /// The issuer's first response (RFC 8628 §3.2).
 #[derive(Deserialize)]
-struct Begun {
+struct DeviceAuthorization {
     device_code: String,
     user_code: String,
     #[serde(alias = "verification_url")]
@@ -23,7 +23,7 @@ struct Begun {
     interval: Option<u64>,
 }
 
-impl AskedIssuer<'_> {
+impl LoginIssuer<'_> {
     pub(crate) async fn on_another_device(&self, at: &TokenEndpoint) -> Result<Tokens, Failure> {
         let answer = self
             .ask(at, self.issuer.scope().into_iter().collect())
@@ -31,7 +31,7 @@ impl AskedIssuer<'_> {
         if let Ok(said) = serde_json::from_slice::<IssuerError>(&answer.content) {
             return Err(refused(&said.error));
         }
-        let begun = serde_json::from_slice::<Begun>(&answer.content).ok();
+        let begun = serde_json::from_slice::<DeviceAuthorization>(&answer.content).ok();
         let begun = begun.filter(|one| answer.status == StatusCode::OK && leads(one));
         let begun = begun.ok_or_else(|| self.illegible(&answer, "a code and where to type it"))?;
         let (page, code) = (safe(&begun.verification_uri), safe(&begun.user_code));
@@ -58,7 +58,7 @@ impl AskedIssuer<'_> {
 }
 
 /// Whether a person can be sent to the page: the network can neither read nor change it.
-fn leads(begun: &Begun) -> bool {
+fn leads(begun: &DeviceAuthorization) -> bool {
     let page = &begun.verification_uri;
     let end = page.find("://").map_or(0, |at| at + 3);
     let end = page[end..]

@@ -14,7 +14,7 @@ fn spelled(secret: &str, phantom: &str) -> Vec<(String, String)> {
 
 fn forms_of(secret: &str, phantom: &str) -> Result<Vec<SecretForm>, Unscrubbable> {
     let (secret, phantom) = (secret.as_bytes(), phantom.as_bytes());
-    let sought = Sought {
+    let sought = EchoPattern {
         secret,
         stand_in: phantom,
         phantom,

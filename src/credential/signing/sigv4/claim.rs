@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use gateway_body::{Content, Held, Share};
+use gateway_body::{Content, HeldBody, Share};
 use gateway_message::RequestHead;
 use gateway_session::phantom::TemporaryPhantoms;
 use gateway_session::{
@@ -32,7 +32,7 @@ pub(super) struct SigV4Claim {
 /// The same request after verification, with its content.
 struct SigV4Proof {
     request: Arc<SigV4Claim>,
-    verified: sigv4::Verified,
+    verified: sigv4::VerifiedHead,
     action: Action,
     /// The hash of the content, if it is held.
     content: Option<[u8; 32]>,
@@ -105,7 +105,7 @@ impl ParsedSignature for SigV4Claim {
         let looked_at = content
             .held()
             .filter(|_| self.reach.needs_content(&self.asking, head));
-        let whole = looked_at.map(Held::whole).unwrap_or_default();
+        let whole = looked_at.map(HeldBody::whole).unwrap_or_default();
         let action = self
             .reach
             .judge(&self.asking, head, &whole)
@@ -162,7 +162,7 @@ impl VerifiedSignature for SigV4Proof {
 /// Checks the content against the signed hash, or signs it again piece by piece.
 fn follow(
     payload: Payload,
-    signed: sigv4::Signed,
+    signed: sigv4::SignedChains,
     head: &RequestHead,
     content: &mut Content,
     with: &SigningContext<'_>,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use gateway_message::{EncodedSlash, Origin, OriginPattern, RequestHead};
 use gateway_session::{
-    Found, HeldParts, KnownPart, ParsedSignature, RequestPart, SignatureFault, Signer,
+    Finding, HeldParts, KnownPart, ParsedSignature, RequestPart, SignatureFault, Signer,
 };
 use gateway_sigv4::{ClientSignature, Location, account_of};
 
@@ -72,14 +72,14 @@ impl Signer for SigV4 {
         true
     }
 
-    fn find(&self, head: &RequestHead, held: &HeldParts<'_>) -> Result<Found, SignatureFault> {
+    fn find(&self, head: &RequestHead, held: &HeldParts<'_>) -> Result<Finding, SignatureFault> {
         let mut claim = match ClientSignature::read(head) {
             Ok(Some(claim)) => claim,
             Ok(None) => {
                 self.reach.permits_unsigned_answer(head)?;
-                return Ok(Found::Nothing);
+                return Ok(Finding::Nothing);
             }
-            Err(fault) => return Ok(Found::Unsound(fault.into())),
+            Err(fault) => return Ok(Finding::Unsound(fault.into())),
         };
         let part = match claim.location() {
             Location::Fields => RequestPart::Field,
@@ -93,7 +93,7 @@ impl Signer for SigV4 {
         };
         let Some(phantom) = phantom.cloned() else {
             let id = id.as_bytes().to_vec();
-            return Ok(Found::StrangeKey { id, part });
+            return Ok(Finding::StrangeKey { id, part });
         };
         let token = match &temporary {
             Some(minted) => Some(&minted.parts()[2]),
@@ -102,7 +102,7 @@ impl Signer for SigV4 {
         let theirs = claim.session_token();
         if theirs != token.map(|ours| ours.reveal()) {
             let text = theirs.unwrap_or_default().as_bytes().to_vec();
-            return Ok(Found::StrangePart { text, part });
+            return Ok(Finding::StrangePart { text, part });
         }
         let asking = self.reach.permits(head, &mut claim)?;
         let claimed = Arc::new(SigV4Claim {
@@ -111,7 +111,7 @@ impl Signer for SigV4 {
             asking,
             temporary,
         });
-        Ok(Found::Ours {
+        Ok(Finding::Ours {
             claimed,
             phantom,
             part,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use gateway_message::{HostPattern, Origin, OriginPattern, RequestHead, Scheme};
 use gateway_session::SignatureFault;
 use gateway_sigv4::{
-    Action, ClientSignature, Endpoint, OutOfScope, OwnStyle, Reading, Regions, Scope,
-    ScopeMismatch, SignedFor, domains,
+    Action, ClientSignature, Endpoint, Lookup, OutOfScope, OwnStyle, Regions, Scope, ScopeMismatch,
+    SignedFor, domains,
 };
 use http::{HeaderName, HeaderValue, Method};
 use lru::LruCache;
@@ -51,7 +51,7 @@ pub(super) struct SigningScope {
 #[derive(Debug)]
 pub(super) struct Asking {
     endpoint: Arc<Endpoint>,
-    reading: Reading,
+    reading: Lookup,
 }
 
 impl OwnEndpoint {
@@ -160,7 +160,7 @@ impl SigningScope {
         let scope = &self.settings.scope;
         scope.permits_place(&endpoint, &asked)?;
         let reading = Action::read(&endpoint, head)?;
-        if let Reading::Known(action) = &reading {
+        if let Lookup::Known(action) = &reading {
             scope.permits_action(&endpoint, head, action)?;
         }
         Ok(Asking { endpoint, reading })
@@ -216,7 +216,7 @@ impl SigningScope {
     /// Whether the request's content must be read before signing.
     pub(super) fn needs_content(&self, asking: &Asking, head: &RequestHead) -> bool {
         let Asking { endpoint, reading } = asking;
-        matches!(reading, Reading::Form(_))
+        matches!(reading, Lookup::Form(_))
             || self.settings.scope.needs_content(endpoint, head, reading)
     }
 
@@ -232,8 +232,8 @@ impl SigningScope {
     ) -> Result<Action, SignatureFault> {
         let (scope, endpoint) = (&self.settings.scope, &asking.endpoint);
         let action = match &asking.reading {
-            Reading::Known(action) => action.clone(),
-            Reading::Form(form) => {
+            Lookup::Known(action) => action.clone(),
+            Lookup::Form(form) => {
                 let action = form.clone().finish(content)?;
                 scope.permits_action(endpoint, head, &action)?;
                 action

@@ -16,7 +16,7 @@ use super::vault::VaultStore;
 use super::{Backend, Backends, SecretRef, Vault};
 use gateway_names::SessionId;
 use parking_lot::{Mutex, MutexGuard};
-use place::{CacheSlot, Place};
+use place::{CacheSlot, CachedPlace};
 pub use source::{CachedSecret, SecretSource, Unavailable};
 
 /// All stores, and the latest reads from them.
@@ -25,7 +25,7 @@ pub struct Stores(Arc<Inner>);
 
 struct Inner {
     backends: Backends,
-    places: Mutex<HashMap<Backend, Arc<Place>>>,
+    places: Mutex<HashMap<Backend, Arc<CachedPlace>>>,
 }
 
 impl Stores {
@@ -107,8 +107,8 @@ impl Stores {
     /// Revokes the leases of places that `next` no longer has, and ends a Vault's login that `next`
     /// does not use. Must be called once `next` is in force.
     pub async fn give_back(&self, next: &Self) {
-        let kept: Vec<Arc<Place>> = next.places().values().cloned().collect();
-        let is_kept = |place: &Arc<Place>| kept.iter().any(|kept| Arc::ptr_eq(kept, place));
+        let kept: Vec<Arc<CachedPlace>> = next.places().values().cloned().collect();
+        let is_kept = |place: &Arc<CachedPlace>| kept.iter().any(|kept| Arc::ptr_eq(kept, place));
         // An exchange that began before may still fetch: its lease would never be revoked.
         let gone: Vec<_> = self.places().values().cloned().collect();
         gone.iter()
@@ -142,9 +142,10 @@ impl Stores {
     pub fn source(&self, reference: &SecretRef) -> SecretSource {
         let backend = &reference.backend;
         let mut places = self.places();
-        let made = places
-            .entry(backend.clone())
-            .or_insert_with(|| Arc::new(Place::new(backend.clone(), self.0.backends.of(backend))));
+        let made = places.entry(backend.clone()).or_insert_with(|| {
+            let store = self.0.backends.of(backend);
+            Arc::new(CachedPlace::new(backend.clone(), store))
+        });
         SecretSource::new(reference, made)
     }
 
@@ -223,13 +224,13 @@ impl Stores {
         ends.join_all().await;
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<Backend, Arc<Place>>> {
+    fn places(&self) -> MutexGuard<'_, HashMap<Backend, Arc<CachedPlace>>> {
         // Every change leaves the map intact, so it can be used after a panic under the lock.
         self.0.places.lock()
     }
 
     /// Returns the slots of sessions, with their places.
-    fn issued(&self, of: impl Fn(&SessionId) -> bool) -> Vec<(Arc<Place>, Arc<CacheSlot>)> {
+    fn issued(&self, of: impl Fn(&SessionId) -> bool) -> Vec<(Arc<CachedPlace>, Arc<CacheSlot>)> {
         let mut issued = Vec::new();
         for place in self.places().values() {
             let slots = place.slots();

@@ -15,7 +15,7 @@ use super::super::{Backend, SecretRef, SecretStore, StoreError};
 use crate::secret::Secret;
 
 /// A place in a store, with the latest reads of it.
-pub(super) struct Place {
+pub(super) struct CachedPlace {
     backend: Backend,
     store: Arc<dyn SecretStore>,
     /// All references to it. The secrets of a read are in this order. References of a refused
@@ -34,7 +34,7 @@ pub(super) struct Place {
 pub(super) struct CacheSlot {
     /// The session that it was read for; `None` for all sessions.
     session: Option<SessionId>,
-    pub(super) leased: Arc<Leased<Reading>>,
+    pub(super) leased: Arc<Leased<SecretRead>>,
     /// The leases to revoke at the end, and when each ends by itself.
     leases: Mutex<Vec<(Lease, Moment)>>,
     /// Whether a request waited in vain for a read since the last successful one.
@@ -42,13 +42,13 @@ pub(super) struct CacheSlot {
 }
 
 /// The secrets of one read, which belong together.
-pub(super) struct Reading {
+pub(super) struct SecretRead {
     pub(super) secrets: Vec<Result<Arc<Secret>, StoreError>>,
     /// The secrets that they replaced without being lent, by the indexes of the references.
     pub(super) former: Vec<(usize, Arc<Secret>)>,
 }
 
-impl Place {
+impl CachedPlace {
     pub(super) fn new(backend: Backend, store: Arc<dyn SecretStore>) -> Self {
         Self {
             backend,
@@ -113,7 +113,7 @@ impl Place {
         slot: &Arc<CacheSlot>,
         at: usize,
         suffices: impl FnOnce() -> bool,
-    ) -> Result<Arc<Held<Reading>>, StoreError> {
+    ) -> Result<Arc<Held<SecretRead>>, StoreError> {
         let now = Moment::now();
         let held = slot.serving(at, now);
         if let Some(held) = &held {
@@ -132,9 +132,9 @@ impl Place {
         self: &Arc<Self>,
         slot: &Arc<CacheSlot>,
         at: usize,
-        held: Option<Arc<Held<Reading>>>,
+        held: Option<Arc<Held<SecretRead>>>,
         suffices: bool,
-    ) -> Result<Arc<Held<Reading>>, StoreError> {
+    ) -> Result<Arc<Held<SecretRead>>, StoreError> {
         if held.is_some() || suffices {
             // The store may have a newer secret. If it does not answer soon, the held secret is
             // used until it expires, and no request waits for the store again.
@@ -190,8 +190,8 @@ impl Place {
     async fn fetch(
         &self,
         slot: &CacheSlot,
-        turn: Turn<Reading>,
-    ) -> Result<Arc<Held<Reading>>, StoreError> {
+        turn: Turn<SecretRead>,
+    ) -> Result<Arc<Held<SecretRead>>, StoreError> {
         if self.is_gone.load(Ordering::Acquire) {
             return Err(StoreError::Ended);
         }
@@ -209,7 +209,7 @@ impl Place {
     }
 
     /// Renews the held lease at the store, or reads again.
-    async fn ask(&self, slot: &CacheSlot) -> Result<Held<Reading>, StoreError> {
+    async fn ask(&self, slot: &CacheSlot) -> Result<Held<SecretRead>, StoreError> {
         // Lifetimes count from the request, because the secret may have been issued then.
         let asked = Moment::now();
         let before = slot.leased.held();
@@ -220,7 +220,7 @@ impl Place {
             && let Ok(lease) = self.store.renew(lease).await
         {
             slot.note(&lease, asked);
-            let reading = Reading {
+            let reading = SecretRead {
                 secrets: held.secrets.clone(),
                 former: Vec::new(),
             };
@@ -242,7 +242,7 @@ impl Place {
                 slot.note(lease, asked);
             }
         }
-        let reading = Reading {
+        let reading = SecretRead {
             former: self.former(&material),
             secrets: usable?,
         };
@@ -265,7 +265,7 @@ impl Place {
     fn admit(
         &self,
         material: &Material,
-        before: Option<&Reading>,
+        before: Option<&SecretRead>,
     ) -> Result<Vec<Result<Arc<Secret>, StoreError>>, StoreError> {
         let wanted = self.wanted.lock();
         let one = |(at, reference): (usize, &Weak<SecretRef>)| {
@@ -295,7 +295,7 @@ impl CacheSlot {
     }
 
     /// Returns the held read, if it is usable and has this reference's secret.
-    pub(super) fn serving(&self, at: usize, now: Moment) -> Option<Arc<Held<Reading>>> {
+    pub(super) fn serving(&self, at: usize, now: Moment) -> Option<Arc<Held<SecretRead>>> {
         let held = self.leased.serving(now);
         held.filter(|held| at < held.secrets.len())
     }
@@ -308,7 +308,7 @@ impl CacheSlot {
     }
 
     /// Revokes the leases, and prevents new ones.
-    pub(super) async fn end(&self, place: &Place) {
+    pub(super) async fn end(&self, place: &CachedPlace) {
         self.leased.end().await;
         let leases = std::mem::take(&mut *self.leases.lock());
         for (lease, _) in leases {

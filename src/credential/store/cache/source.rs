@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::super::leased::{Held, Moment};
 use super::super::{Backend, SecretRef, StoreError};
-use super::place::{CacheSlot, Place, Reading};
+use super::place::{CacheSlot, CachedPlace, SecretRead};
 use crate::secret::Secret;
 
 /// A secret, and the end of its use.
@@ -17,8 +17,8 @@ pub struct CachedSecret {
     pub secret: Arc<Secret>,
     /// When it may no longer be used; `None` means never.
     pub expires: Option<Instant>,
-    place: Arc<Place>,
-    reading: Arc<Held<Reading>>,
+    place: Arc<CachedPlace>,
+    reading: Arc<Held<SecretRead>>,
 }
 
 /// A reference had no usable secret. The request is not sent.
@@ -39,7 +39,7 @@ pub struct SecretSource {
     reference: Arc<SecretRef>,
     /// Its index among its place's references.
     at: usize,
-    place: Arc<Place>,
+    place: Arc<CachedPlace>,
 }
 
 impl CachedSecret {
@@ -53,7 +53,7 @@ impl CachedSecret {
 }
 
 impl SecretSource {
-    pub(super) fn new(reference: &SecretRef, place: &Arc<Place>) -> Self {
+    pub(super) fn new(reference: &SecretRef, place: &Arc<CachedPlace>) -> Self {
         let (at, reference) = place.wants(reference);
         Self {
             reference,
@@ -167,7 +167,7 @@ impl SecretSource {
         Ok(self.place.slot(session))
     }
 
-    fn of(&self, reading: Arc<Held<Reading>>) -> Result<CachedSecret, StoreError> {
+    fn of(&self, reading: Arc<Held<SecretRead>>) -> Result<CachedSecret, StoreError> {
         Ok(CachedSecret {
             secret: match reading.secrets.get(self.at) {
                 Some(secret) => secret.clone()?,
@@ -182,7 +182,7 @@ impl SecretSource {
     /// Returns this reference's secret in a reading, or the reason why there is none.
     fn settled(
         &self,
-        reading: Result<Arc<Held<Reading>>, StoreError>,
+        reading: Result<Arc<Held<SecretRead>>, StoreError>,
     ) -> Result<CachedSecret, Unavailable> {
         reading
             .and_then(|reading| self.of(reading))

@@ -28,7 +28,7 @@ pub struct Logins {
 
 /// The result of forgetting a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Forgotten {
+pub struct ForgetOutcome {
     /// Whether any row was removed.
     pub was_kept: bool,
     /// Whether the issuer confirmed that it ended the grants.
@@ -328,8 +328,8 @@ impl Logins {
     ///
     /// # Errors
     /// [`StoreError`] if a row cannot be removed.
-    pub async fn forget(&self, name: &CredentialName) -> Result<Forgotten, StoreError> {
-        let mut forgotten = Forgotten {
+    pub async fn forget(&self, name: &CredentialName) -> Result<ForgetOutcome, StoreError> {
+        let mut forgotten = ForgetOutcome {
             was_kept: false,
             is_revoked: true,
         };

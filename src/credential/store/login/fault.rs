@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gateway_files::Unfit;
+use gateway_files::BadFile;
 use gateway_names::CredentialName;
 use gateway_state::StateError;
 
@@ -28,7 +28,7 @@ pub(super) fn of_file(path: &Path, why: &str, remedy: &str) -> StoreError {
 }
 
 /// Returns the error for a program's file of another owner, or that others could have written.
-pub(super) fn unfit(path: &Path, why: &Unfit) -> StoreError {
+pub(super) fn unfit(path: &Path, why: &BadFile) -> StoreError {
     of_file(path, &why.to_string(), &why.remedy(path))
 }
 

@@ -12,7 +12,7 @@ use super::super::{CachedSecret, SecretRef, SecretSource, StoreError};
 use crate::login::{Issuer, IssuerSecrets, RequestMembers, TokenEndpoint, Tokens};
 
 /// Why there are no new tokens.
-pub(super) enum NotRenewed {
+pub(super) enum RenewFault {
     /// The issuer no longer renews the tokens, and responds with this error code.
     Refused(&'static str),
     /// It accepts no requests now; until when, if it says so.
@@ -43,18 +43,18 @@ impl IssuerClients {
         issuer: &Issuer,
         before: &Tokens,
         refresh: &Zeroizing<String>,
-    ) -> Result<Tokens, NotRenewed> {
+    ) -> Result<Tokens, RenewFault> {
         let kind = Zeroizing::new("refresh_token".to_owned());
         let mut members = vec![("grant_type", kind), ("refresh_token", refresh.clone())];
         members.extend(issuer.scope());
         let request = self.request(issuer, &issuer.endpoint, members).await?;
         let answer = self.send(&issuer.endpoint, request).await?;
         let tokens = Tokens::of_answer(&answer.content, Some(before));
-        tokens.ok_or(NotRenewed::Failed(StoreError::Illegible))
+        tokens.ok_or(RenewFault::Failed(StoreError::Illegible))
     }
 
     /// Requests tokens with a key or a client's secret alone.
-    pub(super) async fn make(&self, issuer: &Issuer) -> Result<Tokens, NotRenewed> {
+    pub(super) async fn make(&self, issuer: &Issuer) -> Result<Tokens, RenewFault> {
         let client = self.secret(issuer.kept_secret()).await?;
         let key = self.secret(issuer.grant.key()).await?;
         let secrets = IssuerSecrets {
@@ -62,10 +62,10 @@ impl IssuerClients {
             key: key.as_ref().map(|read| &*read.secret),
         };
         let request = issuer.request(secrets, SystemTime::now());
-        let request = request.ok_or(NotRenewed::Failed(UNMADE))?;
+        let request = request.ok_or(RenewFault::Failed(UNMADE))?;
         let answer = self.send(&issuer.endpoint, request).await?;
         let tokens = Tokens::of_answer(&answer.content, None);
-        tokens.ok_or(NotRenewed::Failed(StoreError::Illegible))
+        tokens.ok_or(RenewFault::Failed(StoreError::Illegible))
     }
 
     /// Ends a grant at its issuer. Returns whether the issuer confirmed it.
@@ -90,13 +90,13 @@ impl IssuerClients {
         issuer: &Issuer,
         at: &TokenEndpoint,
         members: RequestMembers<'_>,
-    ) -> Result<TokenCall, NotRenewed> {
+    ) -> Result<TokenCall, RenewFault> {
         let secret = self.secret(issuer.kept_secret()).await?;
         let request = issuer.asked(at, members, secret.as_ref().map(|read| &*read.secret));
-        request.ok_or(NotRenewed::Failed(UNMADE))
+        request.ok_or(RenewFault::Failed(UNMADE))
     }
 
-    async fn secret(&self, from: Option<&SecretRef>) -> Result<Option<CachedSecret>, NotRenewed> {
+    async fn secret(&self, from: Option<&SecretRef>) -> Result<Option<CachedSecret>, RenewFault> {
         let Some(from) = from else {
             return Ok(None);
         };
@@ -104,16 +104,16 @@ impl IssuerClients {
             .secrets
             .iter()
             .find(|source| source.reference() == from);
-        let source = source.ok_or(NotRenewed::Failed(StoreError::Absent))?;
+        let source = source.ok_or(RenewFault::Failed(StoreError::Absent))?;
         let read = source.resolve(None).await;
-        read.map(Some).map_err(|why| NotRenewed::Failed(why.cause))
+        read.map(Some).map_err(|why| RenewFault::Failed(why.cause))
     }
 
-    async fn send(&self, at: &TokenEndpoint, request: TokenCall) -> Result<HttpAnswer, NotRenewed> {
+    async fn send(&self, at: &TokenEndpoint, request: TokenCall) -> Result<HttpAnswer, RenewFault> {
         let client = self.client(&at.origin);
-        let client = client.ok_or(NotRenewed::Failed(StoreError::Unreachable(UNKNOWN)))?;
+        let client = client.ok_or(RenewFault::Failed(StoreError::Unreachable(UNKNOWN)))?;
         let sent = client.send(&at.origin, request).await;
-        let answer = sent.map_err(NotRenewed::Failed)?;
+        let answer = sent.map_err(RenewFault::Failed)?;
         if answer.status.is_success() {
             Ok(answer)
         } else {
@@ -126,16 +126,16 @@ type TokenCall = Request<Zeroizing<Vec<u8>>>;
 
 /// A response refuses for good if it has a final error code of RFC 6749 §5.2. Its text may hold a
 /// token, so only the codes listed here are shown.
-fn refused(host: &Host, answer: &HttpAnswer) -> NotRenewed {
+fn refused(host: &Host, answer: &HttpAnswer) -> RenewFault {
     let said = std::str::from_utf8(&answer.content).unwrap_or_default();
     let is_of_error = said.contains("\"error\"") || said.contains("error=");
     let word = FINAL.iter().find(|word| said.contains(*word)).copied();
     match (answer.status.as_u16(), word) {
-        (400 | 401 | 403, Some(word)) if is_of_error => NotRenewed::Refused(word),
-        (403 | 429 | 503, _) => NotRenewed::Busy(host.clone(), answer.retry_after),
+        (400 | 401 | 403, Some(word)) if is_of_error => RenewFault::Refused(word),
+        (403 | 429 | 503, _) => RenewFault::Busy(host.clone(), answer.retry_after),
         (status, _) => {
             let words = "";
-            NotRenewed::Failed(StoreError::Refused { status, words })
+            RenewFault::Failed(StoreError::Refused { status, words })
         }
     }
 }
@@ -216,8 +216,8 @@ mod tests {
                 content: Zeroizing::new(content.as_bytes().to_vec()),
             };
             match refused(&host, &answer) {
-                NotRenewed::Refused(said) => assert_eq!(Some(said), word, "{content}"),
-                NotRenewed::Busy(..) | NotRenewed::Failed(_) => assert_eq!(word, None, "{content}"),
+                RenewFault::Refused(said) => assert_eq!(Some(said), word, "{content}"),
+                RenewFault::Busy(..) | RenewFault::Failed(_) => assert_eq!(word, None, "{content}"),
             }
         }
     }

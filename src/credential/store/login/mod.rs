@@ -13,7 +13,7 @@ mod serving;
 #[cfg(test)]
 mod tests;
 
-pub use commands::{Forgotten, Logins, UnreadRow};
+pub use commands::{ForgetOutcome, Logins, UnreadRow};
 pub use rows::{KeySource, RowLogin};
 pub use serving::LoginSettings;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use gateway_files::{self as files, Unfit};
+use gateway_files::{self as files, BadFile};
 use gateway_state::RowName;
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
@@ -267,9 +267,9 @@ type FileRead = (Zeroizing<Vec<u8>>, Metadata);
 
 /// Reads a file that only this user or root may have written; `None` if there is none.
 fn read(path: &Path) -> Result<Option<FileRead>, StoreError> {
-    let failed = |why: Unfit| unfit(path, &why);
+    let failed = |why: BadFile| unfit(path, &why);
     let (file, about) = match files::open(path) {
-        Err(Unfit::Unreadable(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(BadFile::Unreadable(error)) if error.kind() == std::io::ErrorKind::NotFound => {
             return Ok(None);
         }
         opened => opened.map_err(failed)?,
@@ -282,8 +282,7 @@ fn read(path: &Path) -> Result<Option<FileRead>, StoreError> {
     // Capacity for the whole text: a growing vector would leave copies behind.
     let room = usize::try_from(about.len()).unwrap_or(usize::MAX).min(MOST) + 1;
     let mut text = Zeroizing::new(Vec::with_capacity(room));
-    let limit = u64::try_from(room).unwrap_or(u64::MAX);
-    File::take(file, limit)
+    File::take(file, u64::try_from(room).unwrap_or(u64::MAX))
         .read_to_end(&mut text)
         .map_err(|error| failed(error.into()))?;
     if text.len() > MOST {
@@ -309,7 +308,7 @@ fn own(at: &LoginFile) -> Result<(PathBuf, u32), StoreError> {
     if about.uid() == rustix::process::geteuid().as_raw() {
         Ok((real, about.mode() & 0o777))
     } else {
-        Err(unfit(&at.path, &Unfit::Owner(about.uid())))
+        Err(unfit(&at.path, &BadFile::Owner(about.uid())))
     }
 }
 

@@ -13,7 +13,7 @@ use super::super::StoreError;
 use super::super::leased::{Failure, Held, Moment};
 use super::fault::again;
 use super::held::{GrantHolder, HeldLogins};
-use super::issuer::{IssuerClients, NotRenewed};
+use super::issuer::{IssuerClients, RenewFault};
 use super::lock::{LoginLock, digest, note};
 use super::place::{HeldTokens, TokenPlace};
 use crate::login::{Issuer, Login, TokenGrant, Tokens};
@@ -154,7 +154,7 @@ impl LoginRenewal<'_> {
         lock.lock().note(&note(&digest))?;
         match self.issuers.renew(issuer, &held.tokens, &refresh).await {
             Ok(tokens) => Ok(self.kept(held, &tokens, &lock).await?.leased()),
-            Err(NotRenewed::Refused(word)) => {
+            Err(RenewFault::Refused(word)) => {
                 let now = self.read().await?;
                 if now.tokens.refresh.as_ref() == Some(&refresh) {
                     Err(self.refused(word, &digest, &mut lock.lock()))
@@ -273,14 +273,14 @@ impl LoginRenewal<'_> {
     }
 }
 
-impl From<NotRenewed> for Failure {
-    fn from(why: NotRenewed) -> Self {
+impl From<RenewFault> for Failure {
+    fn from(why: RenewFault) -> Self {
         match why {
-            NotRenewed::Refused(word) => {
+            RenewFault::Refused(word) => {
                 let why = format!("its issuer answers `{word}`; correct the `[[login]]`");
                 StoreError::LoginOver(why.into()).into()
             }
-            NotRenewed::Busy(host, until) => {
+            RenewFault::Busy(host, until) => {
                 let failure = Self::from(busy(&host, until));
                 let left = until.and_then(|until| until.duration_since(SystemTime::now()).ok());
                 Self {
@@ -288,7 +288,7 @@ impl From<NotRenewed> for Failure {
                     ..failure
                 }
             }
-            NotRenewed::Failed(cause) => cause.into(),
+            RenewFault::Failed(cause) => cause.into(),
         }
     }
 }

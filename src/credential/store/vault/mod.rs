@@ -175,8 +175,7 @@ impl VaultStore {
             self.end_lease(&token, &id.text).await?;
             return Err(StoreError::Illegible);
         };
-        let lease = issued(reply.lease_duration, &token, id);
-        Ok(material(fields, lease))
+        Ok(material(fields, issued(reply.lease_duration, &token, id)))
     }
 
     /// Finds the engine at a path, once per path. `vault kv get` uses the same endpoint.

@@ -38,7 +38,7 @@ pub(super) struct Token {
 }
 
 #[derive(Serialize)]
-pub(super) struct Nothing {}
+pub(super) struct EmptyReply {}
 
 impl VaultTokens {
     pub(super) fn new(login: VaultLogin, source: Option<SecretSource>) -> Self {
@@ -91,7 +91,7 @@ impl VaultTokens {
         let Some(held) = held.filter(|_| !self.is_given()) else {
             return Ok(());
         };
-        let question = VaultRequest::post("auth/token/revoke-self", &Nothing {});
+        let question = VaultRequest::post("auth/token/revoke-self", &EmptyReply {});
         api.tell(&question.with_token(&held.text)).await
     }
 
@@ -128,7 +128,7 @@ impl VaultTokens {
             return Err(StoreError::NotRenewable);
         }
         let asked = Moment::now();
-        let question = VaultRequest::post("auth/token/renew-self", &Nothing {});
+        let question = VaultRequest::post("auth/token/renew-self", &EmptyReply {});
         let question = question.with_token(&held.text);
         let auth = auth(api, &question).await?;
         let granted = Duration::from_secs(auth.lease_duration);

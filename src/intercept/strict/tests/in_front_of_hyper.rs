@@ -53,7 +53,7 @@ struct Got {
 fn served(script: Pieces) -> (Vec<Got>, String) {
     let written = Arc::clone(&script.written);
     let got = Arc::new(Mutex::new(Vec::new()));
-    let strict = Strict::new(script);
+    let strict = StrictStream::new(script);
     let violations = strict.violations();
     let service = hyper::service::service_fn(|request: Request<Incoming>| {
         let (violations, got) = (violations.clone(), Arc::clone(&got));
@@ -227,11 +227,11 @@ proptest! {
     #[test]
     fn cuts_do_not_matter(bytes in connection(), cuts in prop::collection::vec(any::<usize>(), 0..6), room in 1_usize..100) {
         let uncut = whole(&bytes);
-        let mut strict = Strict::new(Pieces::new(&bytes, &cuts));
+        let mut strict = StrictStream::new(Pieces::new(&bytes, &cuts));
         let (all, end) = passed(&mut strict, room);
         let violation = strict.shared.violation.get().map(|v| (v.request, v.malformed));
         prop_assert_eq!(&(all, end, violation), &uncut);
-        let mut strict = Strict::new(Pieces::one_by_one(&bytes));
+        let mut strict = StrictStream::new(Pieces::one_by_one(&bytes));
         let (all, end) = passed(&mut strict, room);
         let violation = strict.shared.violation.get().map(|v| (v.request, v.malformed));
         prop_assert_eq!((all, end, violation), uncut);

@@ -93,7 +93,7 @@ enum End {
 }
 
 /// Returns what a reader behind `strict` gets now, through a buffer of this size.
-fn passed(strict: &mut Strict<Pieces>, room: usize) -> (Vec<u8>, End) {
+fn passed(strict: &mut StrictStream<Pieces>, room: usize) -> (Vec<u8>, End) {
     let mut all = Vec::new();
     let mut cx = Context::from_waker(Waker::noop());
     loop {
@@ -110,7 +110,7 @@ fn passed(strict: &mut Strict<Pieces>, room: usize) -> (Vec<u8>, End) {
 
 /// Returns what a reader gets from a whole connection, and which request was malformed, and how.
 fn whole(bytes: &[u8]) -> (Vec<u8>, End, Option<(u64, WireMalformed)>) {
-    let mut strict = Strict::new(Pieces::new(bytes, &[]));
+    let mut strict = StrictStream::new(Pieces::new(bytes, &[]));
     let (all, end) = passed(&mut strict, 4096);
     (
         all,
@@ -153,7 +153,7 @@ fn refused(bytes: &[u8], malformed: WireMalformed) {
         "{}",
         bytes.escape_ascii()
     );
-    let strict = Strict::new(Pieces::one_by_one(&[GOOD, bytes].concat()));
+    let strict = StrictStream::new(Pieces::one_by_one(&[GOOD, bytes].concat()));
     let violations = strict.violations();
     let mut strict = strict;
     passed(&mut strict, 64);

@@ -11,7 +11,8 @@ fn bytes_behind_an_upgrade_wait_for_the_answer() {
         UPGRADE,
         b"CONNECT good:443 HTTP/1.1\r\nHost: good:443\r\n\r\n",
     ] {
-        let mut strict = Strict::new(Pieces::new(&[head, b"\x81\x05 not \nHTTP"].concat(), &[]));
+        let mut strict =
+            StrictStream::new(Pieces::new(&[head, b"\x81\x05 not \nHTTP"].concat(), &[]));
         let violations = strict.violations();
         assert_eq!(passed(&mut strict, 64), (head.to_vec(), End::Pending));
         violations.begin().unwrap();
@@ -32,7 +33,7 @@ fn bytes_behind_an_upgrade_wait_for_the_answer() {
 #[test]
 fn bytes_behind_a_refused_upgrade_are_requests() {
     let next = b"GET /next HTTP/1.1\r\nHost: good\r\n\r\n";
-    let mut strict = Strict::new(Pieces::new(
+    let mut strict = StrictStream::new(Pieces::new(
         &[UPGRADE, next, b"bad\r\n"].concat(),
         &[UPGRADE.len() + 5],
     ));
@@ -74,7 +75,7 @@ fn an_upgrade_to_h2c_or_with_content_is_no_switch() {
 
 #[test]
 fn a_violation_after_an_upgrade_was_taken_never_becomes_the_other_protocol() {
-    let mut strict = Strict::new(Pieces::new(b"bad\r\n", &[]));
+    let mut strict = StrictStream::new(Pieces::new(b"bad\r\n", &[]));
     let violations = strict.violations();
     let mut space = [0; 4];
     let mut buf = ReadBuf::new(&mut space);

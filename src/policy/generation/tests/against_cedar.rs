@@ -7,8 +7,8 @@ use gateway_session::Session;
 use gateway_session::phantom::Phantoms;
 
 use super::*;
-use crate::applicable::{Asked, KnownRules};
-use crate::fact::Kind;
+use crate::applicable::{AskedFacts, KnownRules};
+use crate::fact::CedarType;
 
 fn scopes() -> impl Strategy<Value = String> {
     let who = prop_oneof![
@@ -183,7 +183,7 @@ fn whole(text: &str, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> (Outc
     match others.find(|other| other.0 != Outcome::Allowed) {
         _ if verdict.0 != Outcome::Allowed => verdict,
         None => verdict,
-        Some((Outcome::Unpermitted, _)) => (Outcome::Unjudged(Fault::PathReadings), Vec::new()),
+        Some((Outcome::Unpermitted, _)) => (Outcome::Unjudged(FactFault::PathReadings), Vec::new()),
         Some(other) => other,
     }
 }
@@ -225,9 +225,10 @@ fn whole_as_sent(
     let all = FACTS
         .iter()
         .filter(|row| lend.is_some() || row.scope != Scope::Lend);
-    let reader = Reader::new(facts, lend.map(|lend| (lend, &host)));
-    let full =
-        |reader: &Reader<'_>| context(&all.clone().map(|row| row.fact).collect(), reader).unwrap();
+    let reader = FactReader::new(facts, lend.map(|lend| (lend, &host)));
+    let full = |reader: &FactReader<'_>| {
+        context(&all.clone().map(|row| row.fact).collect(), reader).unwrap()
+    };
     let request = |context, schema| {
         let resource = credential.clone().unwrap_or(host.clone());
         Request::new(principal.clone(), action.clone(), resource, context, schema).unwrap()
@@ -239,7 +240,7 @@ fn whole_as_sent(
         ..*facts
     };
     let _ = request(
-        full(&Reader::new(&checked, lend.map(|lend| (lend, &host)))),
+        full(&FactReader::new(&checked, lend.map(|lend| (lend, &host)))),
         Some(&schema),
     );
     let response = Authorizer::new().is_authorized(&request(full(&reader), None), &set, &entities);
@@ -270,8 +271,8 @@ fn read_all() -> ContentFacts {
         all.say(
             row.name,
             match row.kind {
-                Kind::Strings => FactValue::Strings(vec!["a".into()]),
-                Kind::Long => FactValue::Long(1),
+                CedarType::Strings => FactValue::Strings(vec!["a".into()]),
+                CedarType::Long => FactValue::Long(1),
                 _ => FactValue::String("a".into()),
             },
         );
@@ -394,7 +395,7 @@ proptest! {
             for method in METHODS.into_iter().chain(METHODS) {
                 let rules = known.of(generation.number(), (&session, Some(&caller)), &request.host);
                 let facts = Facts { method, ..facts };
-                let by_route = generation.judge(Asked { facts: &facts, rules: Some(&rules) }, lend);
+                let by_route = generation.judge(AskedFacts { facts: &facts, rules: Some(&rules) }, lend);
                 let verdict = generation.judge((&facts).into(), lend);
                 prop_assert_eq!((by_route.outcome, sorted(&by_route)), (verdict.outcome, sorted(&verdict)));
             }
@@ -424,7 +425,7 @@ proptest! {
             let head = unread(&request);
             let head = generation.judge((&head.facts()).into(), lend);
             match head.outcome {
-                Outcome::Unjudged(Fault::ContentUnread) => {}
+                Outcome::Unjudged(FactFault::ContentUnread) => {}
                 Outcome::Allowed | Outcome::Unpermitted => prop_assert_eq!(head, full),
                 _ => prop_assert!(!full.allowed()),
             }

@@ -89,7 +89,7 @@ fn nobody_is_asked_about_content_that_is_not_read() {
     let mut request = owned();
     request.content = None;
     let verdict = generation.ask(&request.facts());
-    assert_eq!(verdict.outcome, Outcome::Unjudged(Fault::ContentUnread));
+    assert_eq!(verdict.outcome, Outcome::Unjudged(FactFault::ContentUnread));
     assert!(verdict.asks.is_none());
 }
 
@@ -111,5 +111,5 @@ fn every_reading_of_a_path_is_asked_about_and_a_batch_is_not() {
     );
     request.batch = true;
     let verdict = generation.ask(&request.facts());
-    assert_eq!(verdict.outcome, Outcome::Unjudged(Fault::Batch));
+    assert_eq!(verdict.outcome, Outcome::Unjudged(FactFault::Batch));
 }

@@ -7,7 +7,7 @@ fn content_outcome(text: &str, content: &str) -> Outcome {
     let outcome = policies(text).current().ask(&post.facts()).outcome;
     // Judging the head shows that the content is needed.
     let head = policies(text).current().ask(&unread(&post).facts()).outcome;
-    assert_eq!(head, Outcome::Unjudged(Fault::ContentUnread));
+    assert_eq!(head, Outcome::Unjudged(FactFault::ContentUnread));
     outcome
 }
 
@@ -58,7 +58,7 @@ fn what_the_head_rules_out_is_judged_without_content() {
     assert_eq!(generation.ask(&request.facts()).outcome, Outcome::Allowed);
     request.target = target("/v1/refunds");
     let verdict = generation.ask(&request.facts());
-    assert_eq!(verdict.outcome, Outcome::Unjudged(Fault::ContentUnread));
+    assert_eq!(verdict.outcome, Outcome::Unjudged(FactFault::ContentUnread));
     assert_eq!(named(&verdict), ["big"]);
     request.method = "GET".into();
     assert_eq!(generation.ask(&request.facts()).outcome, Outcome::Allowed);

@@ -6,7 +6,7 @@ use gateway_session::Session;
 use gateway_session::phantom::Phantoms;
 
 use super::*;
-use crate::applicable::{Asked, KnownRules};
+use crate::applicable::{AskedFacts, KnownRules};
 
 /// A condition of the rule with this number.
 type Condition = fn(usize) -> String;
@@ -72,7 +72,11 @@ fn costs(policies: &Policies) -> [Duration; 3] {
             for _ in 0..times {
                 let rules = known.of(1, (&session, None), facts.host);
                 let rules = Some(&*rules);
-                assert!(generation.judge(Asked { facts, rules }, None).allowed());
+                assert!(
+                    generation
+                        .judge(AskedFacts { facts, rules }, None)
+                        .allowed()
+                );
             }
             best[kind] = best[kind].min(begin.elapsed() / times);
         }

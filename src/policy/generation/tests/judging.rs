@@ -25,7 +25,7 @@ fn f14_a_batch_is_allowed_where_all_of_its_host_is() {
         batch: false,
         ..batch.facts()
     };
-    let narrow = Outcome::Unjudged(Fault::Batch);
+    let narrow = Outcome::Unjudged(FactFault::Batch);
     let host = r#"resource == Gateway::Host::"api.github.com""#;
     let whole = format!(
         "permit(principal, action in Gateway::Action::\"any\", {host}) when {{ context.port == 443 }};"
@@ -139,7 +139,7 @@ fn what_cannot_be_represented_is_denied_only_where_it_is_read() {
         r#"permit(principal, action, resource) unless { context.prefixes.contains("/admin") };"#;
     assert_eq!(
         outcome(reads, &request),
-        Outcome::Unjudged(Fault::TooManySegments)
+        Outcome::Unjudged(FactFault::TooManySegments)
     );
 }
 
@@ -152,7 +152,7 @@ fn every_reading_of_a_path_is_judged() {
     let below = r#"permit(principal, action, resource) when { context.prefixes.contains("/p") };"#;
     let deep = r#"permit(principal, action, resource) when { context.depth > 2 };"#;
     let path = r#"permit(principal, action, resource) unless { context.path == "/admin" };"#;
-    let doubtful = Outcome::Unjudged(Fault::PathReadings);
+    let doubtful = Outcome::Unjudged(FactFault::PathReadings);
     for (policy, asked, expected) in [
         (forbid, "/admin", Outcome::Forbidden),
         (forbid, "//admin", Outcome::Forbidden),

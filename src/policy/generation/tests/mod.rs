@@ -11,7 +11,7 @@ mod reloads;
 use std::time::{Duration, SystemTime};
 
 use cedar_policy::{Entities, Entity, PolicySet};
-use gateway_body::fact::{FactType, Location, Plain};
+use gateway_body::fact::{FactType, Location, PlainContent};
 use gateway_message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use gateway_names::SessionId;
 use http::HeaderMap;
@@ -78,9 +78,9 @@ fn read(request: &OwnedFacts, content: &str) -> ContentFacts {
             port: request.port,
         },
     };
-    let content = Plain {
+    let content = PlainContent {
         bytes: content.to_owned().into(),
-        ..Plain::default()
+        ..PlainContent::default()
     };
     let head = RequestHead {
         method: http::Method::POST,

@@ -3,7 +3,7 @@
 use gateway_names::User;
 
 use super::*;
-use crate::Asker;
+use crate::Requester;
 
 #[test]
 fn the_reachable_hosts_are_a_closed_list_or_none() {
@@ -28,8 +28,8 @@ fn the_reachable_hosts_are_a_closed_list_or_none() {
     );
 }
 
-fn asker(session: &str, groups: &[&str]) -> Asker {
-    Asker {
+fn asker(session: &str, groups: &[&str]) -> Requester {
+    Requester {
         session: SessionId::new(session).unwrap(),
         user: None,
         groups: groups.iter().map(|group| Arc::from(*group)).collect(),
@@ -86,7 +86,7 @@ fn the_hosts_of_a_session_are_those_of_its_own_permits() {
     assert_eq!(of("a", &["g"]), Some(vec![group, domain]));
     assert_eq!(of("c", &[]), None);
     let user = User::new("u");
-    let of_user = Asker {
+    let of_user = Requester {
         user,
         ..asker("d", &[])
     };

@@ -90,12 +90,12 @@ impl Judged {
         head: &RequestHead,
         content: &Bytes,
         parts: &Parts<'_>,
-    ) -> Result<Verified, Fault> {
+    ) -> Result<VerifiedClaim, Fault> {
         let recipe = self.recipe();
         let claim = recipe
             .claim(head)?
             .ok_or(Fault::Incomplete("claim".into()))?;
-        let content = (recipe.needs() == Needs::Whole).then_some(&**content);
+        let content = (recipe.needs() == ContentNeed::Whole).then_some(&**content);
         recipe.verify(claim, head, content, parts)
     }
 }
@@ -296,7 +296,7 @@ fn a_signature_that_is_off_by_a_bit_or_a_byte_is_refused() {
     let mut tried = 0;
     for judged in judged() {
         let (recipe, head, content) = (judged.recipe(), judged.head(), judged.content());
-        let content = (recipe.needs() == Needs::Whole).then_some(&*content);
+        let content = (recipe.needs() == ContentNeed::Whole).then_some(&*content);
         let breaks: [fn(&mut Vec<u8>); 4] = [
             |signature| signature[0] ^= 1,
             |signature| *signature.last_mut().unwrap() ^= 0x80,
@@ -320,7 +320,7 @@ fn a_signature_that_is_off_by_a_bit_or_a_byte_is_refused() {
 
 #[test]
 fn content_that_was_changed_after_signing_is_refused() {
-    for recipe in presets().filter(|recipe| recipe.needs() == Needs::Whole) {
+    for recipe in presets().filter(|recipe| recipe.needs() == ContentNeed::Whole) {
         let caught = judged()
             .into_iter()
             .filter(|judged| judged.recipe == recipe.name())

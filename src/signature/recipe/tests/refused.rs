@@ -53,7 +53,7 @@ fn mistakes(from: &str, to: &str) -> Vec<String> {
 #[test]
 fn a_good_description_loads() {
     let recipe = Recipe::load(GOOD).unwrap();
-    assert_eq!(recipe.needs(), Needs::Whole);
+    assert_eq!(recipe.needs(), ContentNeed::Whole);
     assert_eq!(recipe.slots().collect::<Vec<_>>(), ["header:x-key"]);
 }
 
@@ -185,7 +185,7 @@ proptest! {
         if let Ok(target) = RequestTarget::parse(target.as_bytes(), EncodedSlash::Keep) {
             head.target = target;
         }
-        let content = (recipe.needs() == Needs::Whole).then_some(value.as_bytes());
+        let content = (recipe.needs() == ContentNeed::Whole).then_some(value.as_bytes());
         if let Ok(Some(claim)) = recipe.claim(&head)
             && let Ok(verified) = recipe.verify(claim, &head, content, &judged.parts())
         {

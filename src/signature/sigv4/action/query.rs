@@ -9,19 +9,19 @@ use gateway_message::pairs::form_text;
 
 /// An action, or the form that must be buffered to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reading {
+pub enum Lookup {
     /// The head determines it.
     Known(Action),
     /// A form determines it, which must be buffered (query protocol).
     Form(PendingForm),
 }
 
-impl Reading {
+impl Lookup {
     /// Every action that is asked for, as far as the head shows: `api:?` if a form determines it.
     pub fn names(&self) -> Vec<String> {
         match self {
-            Reading::Known(action) => action.names().collect(),
-            Reading::Form(form) => vec![form.unread().name().to_string()],
+            Lookup::Known(action) => action.names().collect(),
+            Lookup::Form(form) => vec![form.unread().name().to_string()],
         }
     }
 }
@@ -30,7 +30,7 @@ impl Reading {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingForm {
     apis: Vec<&'static str>,
-    in_query: Said,
+    in_query: NamedOperation,
     /// Without a content type, only empty content has a meaning.
     typed: bool,
 }
@@ -59,24 +59,24 @@ impl PendingForm {
         let pairs = form.split('&').filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let pairs = pairs.map(|(name, value)| (form_text(name), form_text(value).into_owned()));
-        let in_form = Said::by(pairs)?;
+        let in_form = NamedOperation::by(pairs)?;
         Ok(by_query(&self.apis, &self.in_query.with(in_form)?))
     }
 }
 
 /// The operation and version that a query or a form names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct NamedOperation {
     pub(super) action: Option<String>,
     version: Option<String>,
 }
 
-impl Said {
+impl NamedOperation {
     /// Refuses a second action, and one in another case; also a second version.
     pub(super) fn by<N: AsRef<str>>(
         pairs: impl Iterator<Item = (N, String)>,
-    ) -> Result<Said, ActionFault> {
-        let mut said = Said::default();
+    ) -> Result<NamedOperation, ActionFault> {
+        let mut said = NamedOperation::default();
         for (name, value) in pairs {
             let name = name.as_ref();
             let slot = match name {
@@ -93,12 +93,12 @@ impl Said {
     }
 
     /// Combines both, unless they repeat each other.
-    fn with(self, other: Said) -> Result<Said, ActionFault> {
+    fn with(self, other: NamedOperation) -> Result<NamedOperation, ActionFault> {
         let either = |one: Option<String>, two: Option<String>| match (one, two) {
             (Some(_), Some(_)) => Err(ActionFault::Ambiguous),
             (one, two) => Ok(one.or(two)),
         };
-        Ok(Said {
+        Ok(NamedOperation {
             action: either(self.action, other.action)?,
             version: either(self.version, other.version)?,
         })
@@ -109,31 +109,31 @@ impl Said {
 pub(super) fn query(
     ids: Vec<&'static str>,
     head: &RequestHead,
-    in_query: Said,
+    in_query: NamedOperation,
     kind: Option<&str>,
-) -> Result<Reading, ActionFault> {
+) -> Result<Lookup, ActionFault> {
     let typed = kind == Some("application/x-www-form-urlencoded");
     if head.method == Method::GET || head.method == Method::HEAD {
         // Its content is not parsed, so it must not claim to contain an action.
         if kind.is_some() {
             return Err(ActionFault::Ambiguous);
         }
-        return Ok(Reading::Known(by_query(&ids, &in_query)));
+        return Ok(Lookup::Known(by_query(&ids, &in_query)));
     }
     if head.method != Method::POST || (kind.is_some() && !typed) {
         return match in_query.action {
             Some(_) => Err(ActionFault::Ambiguous),
-            None => Ok(Reading::Known(Action::unknown(&ids))),
+            None => Ok(Lookup::Known(Action::unknown(&ids))),
         };
     }
-    Ok(Reading::Form(PendingForm {
+    Ok(Lookup::Form(PendingForm {
         apis: ids,
         in_query,
         typed,
     }))
 }
 
-fn by_query(ids: &[&'static str], said: &Said) -> Action {
+fn by_query(ids: &[&'static str], said: &NamedOperation) -> Action {
     let tables = Tables::get();
     let speaks = |api: &&'static Api| api.speaks("query") || api.speaks("ec2");
     // Some APIs share a host, and each has an operation of the same name.

@@ -6,12 +6,12 @@ use std::cmp::Ordering;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use super::super::tables::{Api, Route, segments};
+use super::super::tables::{Api, OperationRoute, segments};
 use super::operation::{Action, ActionFault};
 use gateway_message::RequestHead;
 
 /// How well a template matches: first by the least specific segment, then by the query.
-type Fit = (Vec<u8>, usize);
+type MatchRank = (Vec<u8>, usize);
 
 /// Reads the operation: the most specific of all matching routes.
 ///
@@ -19,8 +19,8 @@ type Fit = (Vec<u8>, usize);
 /// [`ActionFault::Ambiguous`] if two operations match equally well in one API.
 pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Action, ActionFault> {
     let ids: Vec<&'static str> = apis.iter().map(|api| api.id).collect();
-    let target = Target::of(head);
-    let mut best: Option<(Fit, Candidate)> = None;
+    let target = SplitTarget::of(head);
+    let mut best: Option<(MatchRank, Candidate)> = None;
     let mut twice = false;
     for found in apis.iter().flat_map(|api| candidates(api, &head.method)) {
         let Some(fit) = target.fit(found.route) else {
@@ -57,7 +57,7 @@ pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Action, 
 struct Candidate {
     api: &'static str,
     operation: &'static str,
-    route: &'static Route,
+    route: &'static OperationRoute,
 }
 
 /// The operations of an API that have the request's method.
@@ -73,20 +73,20 @@ fn candidates(api: &'static Api, method: &Method) -> impl Iterator<Item = Candid
 }
 
 /// The path and the query of a request, split.
-struct Target<'a> {
+struct SplitTarget<'a> {
     segments: Vec<&'a str>,
     query: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
-impl<'a> Target<'a> {
-    fn of(head: &'a RequestHead) -> Target<'a> {
-        Target {
+impl<'a> SplitTarget<'a> {
+    fn of(head: &'a RequestHead) -> SplitTarget<'a> {
+        SplitTarget {
             segments: segments(head.target.path()),
             query: head.target.query_pairs().collect(),
         }
     }
 
-    fn fit(&self, route: &Route) -> Option<Fit> {
+    fn fit(&self, route: &OperationRoute) -> Option<MatchRank> {
         let mut ranks = Vec::new();
         fit(&route.path, &self.segments, &mut ranks)?;
         let has = |(name, value): &(&str, Option<&str>)| {
@@ -103,7 +103,7 @@ impl<'a> Target<'a> {
     }
 
     /// The segments that the route marks as an account, decoded.
-    fn accounts(&self, route: &Route) -> Vec<String> {
+    fn accounts(&self, route: &OperationRoute) -> Vec<String> {
         let segments = route.path.iter().zip(&self.segments);
         let marked = segments.filter(|(label, _)| **label == "{@}");
         marked

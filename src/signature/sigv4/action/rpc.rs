@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, header};
 
 use super::super::tables::Api;
 use super::operation::{Action, ActionFault, one};
-use super::query::{Reading, Said, query};
+use super::query::{Lookup, NamedOperation, query};
 use gateway_message::RequestHead;
 
 /// Whether the head says that the operation is called by name.
@@ -21,7 +21,7 @@ pub(super) fn is_indicated(head: &RequestHead) -> bool {
 }
 
 /// Reads the operation if only APIs of this kind answer.
-pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Reading, ActionFault> {
+pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Lookup, ActionFault> {
     let ids: Vec<&'static str> = apis.iter().map(|api| api.id).collect();
     // No SDK writes a query with `x-amz-target`.
     let in_query = |name: &str| {
@@ -34,20 +34,20 @@ pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Reading,
     }
     let target = one(&head.fields, TARGET, ActionFault::Ambiguous)?;
     let cbor = cbor_path(head)?;
-    let said = Said::by(
+    let said = NamedOperation::by(
         head.target
             .query_pairs()
             .map(|(n, v)| (n.into_owned(), v.into_owned())),
     )?;
     let kind = content_type(&head.fields)?;
     match (target, cbor, &said.action) {
-        (Some(target), None, None) => json(apis, &ids, head, target, kind).map(Reading::Known),
+        (Some(target), None, None) => json(apis, &ids, head, target, kind).map(Lookup::Known),
         (None, Some((service, operation)), None) => {
             if head.method != Method::POST || kind.is_some_and(|kind| kind != "application/cbor") {
                 return Err(ActionFault::Ambiguous);
             }
             let speaks = |api: &&&'static Api| api.target == service && api.speaks("rpc-v2-cbor");
-            Ok(Reading::Known(find(
+            Ok(Lookup::Known(find(
                 apis.iter().find(speaks),
                 operation,
                 &ids,

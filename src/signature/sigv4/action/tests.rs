@@ -33,7 +33,7 @@ fn read(
     method: &str,
     target: &str,
     fields: &[(&str, &str)],
-) -> Result<Reading, ActionFault> {
+) -> Result<Lookup, ActionFault> {
     let head = head(host, method, target, fields);
     let endpoint = Endpoint::of(&head.origin.authority.host).unwrap();
     Action::read(&endpoint, &head)
@@ -43,8 +43,8 @@ fn read(
 fn named(host: &str, method: &str, target: &str, fields: &[(&str, &str)], form: &str) -> String {
     match read(host, method, target, fields) {
         Err(fault) => format!("!{fault:?}"),
-        Ok(Reading::Known(action)) => action.name().to_string(),
-        Ok(Reading::Form(pending)) => match pending.finish(form.as_bytes()) {
+        Ok(Lookup::Known(action)) => action.name().to_string(),
+        Ok(Lookup::Form(pending)) => match pending.finish(form.as_bytes()) {
             Ok(action) => action.name().to_string(),
             Err(fault) => format!("!{fault:?}"),
         },
@@ -454,7 +454,7 @@ fn s3_is_told_by_method_path_and_sub_resource() {
     let host = "my.bucket.s3.us-east-1.amazonaws.com";
     assert_eq!(named(host, "GET", "/", &[], ""), "s3:ListObjects");
     assert_eq!(named(host, "GET", "/other/key", &[], ""), "s3:GetObject");
-    let Ok(Reading::Known(action)) = read(host, "GET", "/other/k%2Fe%20y%2B", &[]) else {
+    let Ok(Lookup::Known(action)) = read(host, "GET", "/other/k%2Fe%20y%2B", &[]) else {
         panic!("the head says it");
     };
     let call = action.s3().unwrap();
@@ -467,7 +467,7 @@ fn s3_is_told_by_method_path_and_sub_resource() {
 fn the_source_of_a_copy_is_read_wherever_it_stands() {
     let s3 = "s3.us-east-1.amazonaws.com";
     let copy = |target: &str, fields: &[(&str, &str)]| match read(s3, "PUT", target, fields) {
-        Ok(Reading::Known(action)) => {
+        Ok(Lookup::Known(action)) => {
             format!("{} {:?}", action.name(), action.s3().unwrap().source)
         }
         other => format!("{other:?}"),
@@ -511,8 +511,8 @@ fn what_returns_credentials_is_known_and_an_unknown_neighbour_is_taken_for_it() 
     let returns = |host: &str, method: &str, target: &str, fields: &[(&str, &str)], form: &str| {
         let host = format!("{host}.us-east-1.amazonaws.com");
         match read(&host, method, target, fields).unwrap() {
-            Reading::Known(action) => action.returns_credentials(),
-            Reading::Form(pending) => pending
+            Lookup::Known(action) => action.returns_credentials(),
+            Lookup::Form(pending) => pending
                 .finish(form.as_bytes())
                 .unwrap()
                 .returns_credentials(),
@@ -581,7 +581,7 @@ fn a_store_of_ones_own_does_not_lend_its_administration() {
         &own,
         &head("minio.test", method, target, &[]),
     ) {
-        Ok(Reading::Known(action)) => action,
+        Ok(Lookup::Known(action)) => action,
         other => panic!("{other:?}"),
     };
     assert!(action("PUT", "/minio/admin/v3/add-service-account").returns_credentials());

@@ -10,7 +10,7 @@ pub struct Unreadable;
 
 /// The accounts and buckets that a request may name.
 #[derive(Clone, Copy)]
-pub(crate) struct Allowed<'a> {
+pub(crate) struct AllowedMentions<'a> {
     /// Accounts of twelve digits, and canonical user ids; `None` allows all.
     pub accounts: Option<&'a dyn Fn(&str) -> bool>,
     /// Buckets; `None` allows all.
@@ -35,7 +35,7 @@ pub(crate) enum Mention {
 
 /// Searches texts, and keeps the first finding.
 pub(super) struct Search<'a> {
-    allowed: Allowed<'a>,
+    allowed: AllowedMentions<'a>,
     pub(super) data: Data,
     /// How deeply the current encoding is nested.
     pub(super) depth: usize,
@@ -48,7 +48,7 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(allowed: Allowed<'a>, data: Data, length: usize) -> Search<'a> {
+    pub(super) fn new(allowed: AllowedMentions<'a>, data: Data, length: usize) -> Search<'a> {
         Search {
             allowed,
             data,

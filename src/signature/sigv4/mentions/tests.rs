@@ -14,16 +14,16 @@ fn own_bucket(bucket: &str) -> bool {
     bucket == "mine"
 }
 
-const ACCOUNTS: Allowed<'static> = Allowed {
+const ACCOUNTS: AllowedMentions<'static> = AllowedMentions {
     accounts: Some(&own_account),
     buckets: None,
     store: None,
 };
-const STORE: Allowed<'static> = Allowed {
+const STORE: AllowedMentions<'static> = AllowedMentions {
     store: Some(&own_bucket),
     ..ACCOUNTS
 };
-const BUCKETS: Allowed<'static> = Allowed {
+const BUCKETS: AllowedMentions<'static> = AllowedMentions {
     accounts: None,
     buckets: Some(&own_bucket),
     store: None,

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
-use super::{ClientSignature, Fault, Signed, SigningParams, Verified, sign};
+use super::{ClientSignature, Fault, SignedChains, SigningParams, VerifiedHead, sign};
 use gateway_message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 
 /// The secret key of AWS's S3 examples.
@@ -44,7 +44,7 @@ fn proven(
     head: &RequestHead,
     secret: &[u8],
     content: Option<&[u8; 32]>,
-) -> Result<(ClientSignature, Verified), Fault> {
+) -> Result<(ClientSignature, VerifiedHead), Fault> {
     let claim = ClientSignature::read(head)?.expect("a claim");
     let verified = claim.verify(head, secret, content)?;
     Ok((claim, verified))
@@ -56,7 +56,7 @@ fn again(
     secret: &[u8],
     content: Option<&[u8; 32]>,
     with: &SigningParams<'_>,
-) -> Result<(ClientSignature, Signed), Fault> {
+) -> Result<(ClientSignature, SignedChains), Fault> {
     let (claim, verified) = proven(head, secret, content)?;
     let signed = sign(head, &claim, verified, with)?;
     Ok((claim, signed))

@@ -99,7 +99,7 @@ fn a_bucket_is_the_key_owners_where_none_is_named() {
                  key: Option<&str>| {
         let head = head(host, method, target, fields);
         let endpoint = Endpoint::of(&head.origin.authority.host).unwrap();
-        let Ok(Reading::Known(action)) = Action::read(&endpoint, &head) else {
+        let Ok(Lookup::Known(action)) = Action::read(&endpoint, &head) else {
             panic!("the head says it");
         };
         let added = Scope::new(pins).unwrap().additions(&endpoint, &action, key);
@@ -173,7 +173,7 @@ fn a_bucket_is_the_key_owners_where_none_is_named() {
     let pinned = added(accounts(&[OWN]), S3, "PUT", "/bucket/key", &[], Some(KEY)).unwrap();
     assert_eq!(pinned, format!("{owner}={OWN}"));
     let store = Endpoint::own("s3", "auto", OwnStyle::Path);
-    let Ok(Reading::Known(action)) =
+    let Ok(Lookup::Known(action)) =
         Action::read(&store, &head("r2.test", "PUT", "/bucket/key", &[]))
     else {
         panic!("the head says it");
@@ -209,7 +209,7 @@ fn judge_target(target: RequestTarget) -> Result<(), OutOfScope> {
         ..head(S3, "GET", "/", &[])
     };
     let endpoint = Endpoint::of(&head.origin.authority.host).unwrap();
-    let Ok(Reading::Known(action)) = Action::read(&endpoint, &head) else {
+    let Ok(Lookup::Known(action)) = Action::read(&endpoint, &head) else {
         return Err(OutOfScope::BucketHidden);
     };
     Scope::new(buckets(&["mine/in/"]))

@@ -7,7 +7,7 @@ mod pins;
 mod siblings;
 mod strangers;
 
-use super::super::action::Reading;
+use super::super::action::Lookup;
 use super::super::endpoint::OwnStyle;
 use super::*;
 use gateway_message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
@@ -48,8 +48,8 @@ fn judge_at(
 ) -> Result<(), OutOfScope> {
     let scope = Scope::new(pins).unwrap();
     let action = match Action::read(endpoint, head).unwrap() {
-        Reading::Known(action) => action,
-        Reading::Form(pending) => pending.finish(form.as_bytes()).unwrap(),
+        Lookup::Known(action) => action,
+        Lookup::Form(pending) => pending.finish(form.as_bytes()).unwrap(),
     };
     scope.permits_action(endpoint, head, &action)?;
     scope.permits_content(endpoint, head, &action, form.as_bytes())

@@ -144,7 +144,7 @@ fn a_pinned_account_is_told_to_s3() {
     let additions = |method: &str, target: &str, fields: &[(&str, &str)]| {
         let head = head(S3, method, target, fields);
         let endpoint = Endpoint::of(&head.origin.authority.host).unwrap();
-        let Ok(Reading::Known(action)) = Action::read(&endpoint, &head) else {
+        let Ok(Lookup::Known(action)) = Action::read(&endpoint, &head) else {
             panic!("the head says it");
         };
         let added = scope.additions(&endpoint, &action, None).unwrap();

@@ -9,11 +9,11 @@ use std::str::FromStr;
 /// Routes are used to restrict, so a route matches any reading that an origin may have of a path:
 /// letter case, doubled slashes, segment parameters, and slashes that are kept encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route(Vec<Box<str>>);
+pub struct PathPattern(Vec<Box<str>>);
 
 /// Why a text is not a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum RouteMalformed {
+pub enum PathPatternMalformed {
     /// It does not start with a slash.
     #[error("the path does not begin with `/`")]
     Slash,
@@ -22,7 +22,7 @@ pub enum RouteMalformed {
     Segment,
 }
 
-impl Route {
+impl PathPattern {
     /// Whether the canonical path equals the route or lies below it.
     pub fn holds(&self, path: &str) -> bool {
         let mut there = segments(path);
@@ -109,21 +109,21 @@ fn name_of(segment: &str) -> &str {
     name.split("%3B").next().unwrap_or_default()
 }
 
-impl FromStr for Route {
-    type Err = RouteMalformed;
+impl FromStr for PathPattern {
+    type Err = PathPatternMalformed;
 
-    fn from_str(text: &str) -> Result<Self, RouteMalformed> {
-        let inner = text.strip_prefix('/').ok_or(RouteMalformed::Slash)?;
+    fn from_str(text: &str) -> Result<Self, PathPatternMalformed> {
+        let inner = text.strip_prefix('/').ok_or(PathPatternMalformed::Slash)?;
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~$@:".contains(&b);
         let is_one = |one: &str| one == "*" || (!one.is_empty() && one.bytes().all(plain));
         if !inner.split('/').all(is_one) {
-            return Err(RouteMalformed::Segment);
+            return Err(PathPatternMalformed::Segment);
         }
         Ok(Self(inner.split('/').map(Into::into).collect()))
     }
 }
 
-impl fmt::Display for Route {
+impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0
             .iter()
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_route_holds_every_reading_of_its_paths() {
-        let route: Route = "/api/webhooks/*/*".parse().unwrap();
+        let route: PathPattern = "/api/webhooks/*/*".parse().unwrap();
         for path in [
             "/api/webhooks/1/t",
             "/api/webhooks/1/t/slack",
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn what_is_no_route_is_refused() {
         for text in ["", "x", "/", "/a//b", "/a/", "/a?b", "/a b", "/a*"] {
-            assert!(text.parse::<Route>().is_err(), "{text}");
+            assert!(text.parse::<PathPattern>().is_err(), "{text}");
         }
     }
 }

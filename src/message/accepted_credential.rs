@@ -8,7 +8,7 @@ use http::HeaderName;
 
 use super::fields::folded_name;
 use super::parameter::folded_parameter;
-use super::route::{Route, RouteMalformed};
+use super::path_pattern::{PathPattern, PathPatternMalformed};
 
 /// A place where a service accepts a credential, whether or not one of ours may go there.
 ///
@@ -17,16 +17,16 @@ use super::route::{Route, RouteMalformed};
 /// object. All except `path` may be limited to some paths:
 /// `form:token@/api/v4/projects/*/trigger/pipeline`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
+pub struct AcceptedCredential {
     /// The part of the request.
-    pub part: TakenPart,
+    pub part: AcceptedPart,
     /// The requests that it applies to. `None` means all.
-    pub route: Option<Route>,
+    pub route: Option<PathPattern>,
 }
 
 /// Which part of a request contains a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TakenPart {
+pub enum AcceptedPart {
     /// A field with this name.
     Header(HeaderName),
     /// A query parameter with this name, in every reading ([`folded_parameter`]).
@@ -41,7 +41,7 @@ pub enum TakenPart {
 
 /// Why a text does not name such a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TakenMalformed {
+pub enum AcceptedMalformed {
     /// The first word is unknown.
     #[error(
         "it is one of `header:NAME`, `query:NAME`, `cookie:NAME`, `form:NAME` (each with `@/PATH` or none) and `path:/PATH`"
@@ -52,24 +52,24 @@ pub enum TakenMalformed {
     Name,
     /// The path is malformed.
     #[error(transparent)]
-    Route(#[from] RouteMalformed),
+    Route(#[from] PathPatternMalformed),
 }
 
-impl Taken {
+impl AcceptedCredential {
     /// Whether it applies to requests to this path.
     pub fn is_at(&self, path: &str) -> bool {
         self.route.as_ref().is_none_or(|route| route.holds(path))
     }
 }
 
-impl FromStr for Taken {
-    type Err = TakenMalformed;
+impl FromStr for AcceptedCredential {
+    type Err = AcceptedMalformed;
 
-    fn from_str(text: &str) -> Result<Self, TakenMalformed> {
-        let (kind, rest) = text.split_once(':').ok_or(TakenMalformed::Kind)?;
+    fn from_str(text: &str) -> Result<Self, AcceptedMalformed> {
+        let (kind, rest) = text.split_once(':').ok_or(AcceptedMalformed::Kind)?;
         if kind == "path" {
             let route = Some(rest.parse()?);
-            let part = TakenPart::Path;
+            let part = AcceptedPart::Path;
             return Ok(Self { part, route });
         }
         let (name, route) = match rest.split_once("@/") {
@@ -78,34 +78,34 @@ impl FromStr for Taken {
         };
         let plain = |b: u8| b.is_ascii_graphic() && !b"=;,@\"\\".contains(&b);
         if name.is_empty() || !name.bytes().all(plain) {
-            return Err(TakenMalformed::Name);
+            return Err(AcceptedMalformed::Name);
         }
         let part = match kind {
-            "header" => TakenPart::Header(name.parse().map_err(|_| TakenMalformed::Name)?),
-            "query" => TakenPart::Query(folded_parameter(name)),
-            "cookie" => TakenPart::Cookie(name.to_owned()),
-            "form" => TakenPart::Form(folded_parameter(name)),
-            _ => return Err(TakenMalformed::Kind),
+            "header" => AcceptedPart::Header(name.parse().map_err(|_| AcceptedMalformed::Name)?),
+            "query" => AcceptedPart::Query(folded_parameter(name)),
+            "cookie" => AcceptedPart::Cookie(name.to_owned()),
+            "form" => AcceptedPart::Form(folded_parameter(name)),
+            _ => return Err(AcceptedMalformed::Kind),
         };
-        if matches!(&part, TakenPart::Query(name) | TakenPart::Form(name) if name.is_empty()) {
-            return Err(TakenMalformed::Name);
+        if matches!(&part, AcceptedPart::Query(it) | AcceptedPart::Form(it) if it.is_empty()) {
+            return Err(AcceptedMalformed::Name);
         }
         Ok(Self { part, route })
     }
 }
 
-impl fmt::Display for Taken {
+impl fmt::Display for AcceptedCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, name) = match &self.part {
-            TakenPart::Header(name) => ("header", name.as_str()),
-            TakenPart::Query(name) => ("query", name.as_str()),
-            TakenPart::Cookie(name) => ("cookie", name.as_str()),
-            TakenPart::Form(name) => ("form", name.as_str()),
-            TakenPart::Path => ("path", ""),
+            AcceptedPart::Header(name) => ("header", name.as_str()),
+            AcceptedPart::Query(name) => ("query", name.as_str()),
+            AcceptedPart::Cookie(name) => ("cookie", name.as_str()),
+            AcceptedPart::Form(name) => ("form", name.as_str()),
+            AcceptedPart::Path => ("path", ""),
         };
         write!(f, "{kind}:{name}")?;
         match &self.route {
-            Some(route) if self.part == TakenPart::Path => write!(f, "{route}"),
+            Some(route) if self.part == AcceptedPart::Path => write!(f, "{route}"),
             Some(route) => write!(f, "@{route}"),
             None => Ok(()),
         }
@@ -224,7 +224,10 @@ mod tests {
             "form:token@/api/v4/projects/*/trigger/pipeline",
             "path:/api/webhooks/*/*",
         ] {
-            assert_eq!(text.parse::<Taken>().unwrap().to_string(), text);
+            assert_eq!(
+                text.parse::<AcceptedCredential>().unwrap().to_string(),
+                text
+            );
         }
         for text in [
             "",
@@ -237,7 +240,7 @@ mod tests {
             "form:a@/b?c",
             "header:a b",
         ] {
-            assert!(text.parse::<Taken>().is_err(), "{text}");
+            assert!(text.parse::<AcceptedCredential>().is_err(), "{text}");
         }
     }
 

@@ -88,7 +88,7 @@ impl From<io::Error> for Replaceable {
 
 /// Why a file is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum Unfit {
+pub enum BadFile {
     /// It is missing, may not be read, or is not UTF-8.
     #[error("the file cannot be read: {0}")]
     Unreadable(#[from] io::Error),
@@ -167,7 +167,7 @@ pub enum Unfit {
     },
 }
 
-impl Unfit {
+impl BadFile {
     /// Returns how to correct it.
     pub fn remedy(&self, path: &Path) -> String {
         match self {

@@ -9,18 +9,18 @@ use gateway_config::Config;
 use gateway_files::{self as files, Consent};
 
 /// The files to watch: those of configurations, and further ones.
-pub struct Watched {
+pub struct WatchList {
     configs: Vec<Arc<Config>>,
     named: BTreeSet<PathBuf>,
 }
 
-impl Watched {
+impl WatchList {
     pub(crate) fn new(configs: Vec<Arc<Config>>, named: BTreeSet<PathBuf>) -> Self {
         Self { configs, named }
     }
 
     /// Looks at the files now.
-    pub fn look(&self) -> WatchedFiles {
+    pub fn look(&self) -> FileStates {
         let decisions = Consent::all().unwrap_or_default();
         let look = |path: PathBuf| {
             let about = std::fs::metadata(&path).ok();
@@ -32,7 +32,7 @@ impl Watched {
             let decision = decisions.get(&files::real(&path)).cloned();
             (path, (identity, decision))
         };
-        WatchedFiles(self.names().map(look).collect())
+        FileStates(self.names().map(look).collect())
     }
 
     fn names(&self) -> impl Iterator<Item = PathBuf> {
@@ -44,22 +44,22 @@ impl Watched {
 /// The files of a configuration, each with its identity and a person's decision about it. Two
 /// values are equal if no file was written, replaced, added, removed or decided about in between.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct WatchedFiles(BTreeMap<PathBuf, (Option<Identity>, Option<Consent>)>);
+pub struct FileStates(BTreeMap<PathBuf, (Option<FileIdentity>, Option<Consent>)>);
 
 /// The attributes that change when a file is written or replaced, by whatever path: device, inode,
 /// size, and the times of its content and of its inode.
 ///
 /// Links are followed, as Kubernetes replaces the link to a folder of mounted files.
-type Identity = (u64, u64, u64, (i64, i64), (i64, i64));
+type FileIdentity = (u64, u64, u64, (i64, i64), (i64, i64));
 
-impl WatchedFiles {
+impl FileStates {
     /// Takes over what an earlier look found.
     pub fn keep(&mut self, earlier: Self) {
         self.0.extend(earlier.0);
     }
 
     /// Forgets the files that are not watched any more.
-    pub fn only(&mut self, watched: &Watched) {
+    pub fn only(&mut self, watched: &WatchList) {
         let names: BTreeSet<PathBuf> = watched.names().collect();
         self.0.retain(|path, _| names.contains(path));
     }
@@ -71,8 +71,8 @@ mod tests {
 
     use super::*;
 
-    fn look(config: &Arc<Config>) -> WatchedFiles {
-        Watched::new(vec![config.clone()], BTreeSet::new()).look()
+    fn look(config: &Arc<Config>) -> FileStates {
+        WatchList::new(vec![config.clone()], BTreeSet::new()).look()
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
-use crate::{Coding, Decoder, Held, HoldFault, Limit, Share, Step};
+use crate::{Coding, Decoder, HeldBody, HoldFault, Limit, Share, Step};
 
 /// Content as different readers may see it.
 #[derive(Clone, Default)]
-pub struct Plain {
+pub struct PlainContent {
     /// The decoded content.
     pub bytes: Bytes,
     /// Still encoded, as seen by readers that do not decode it. Empty if there is no content
@@ -31,11 +31,11 @@ pub struct Plain {
 /// content.
 pub async fn plain(
     fields: &HeaderMap,
-    held: &Held,
+    held: &HeldBody,
     limit: Limit,
     share: &mut Share,
     decoding: Share,
-) -> Result<Option<Plain>, HoldFault> {
+) -> Result<Option<PlainContent>, HoldFault> {
     // Joining several pieces copies them.
     let copied = if held.pieces().count() > 1 {
         held.len()
@@ -46,9 +46,9 @@ pub async fn plain(
     let coding = match Coding::parse_list(fields).as_deref() {
         Ok([]) => {
             let bytes = held.whole();
-            return Ok(Some(Plain {
+            return Ok(Some(PlainContent {
                 bytes,
-                ..Plain::default()
+                ..PlainContent::default()
             }));
         }
         Ok([coding]) if *coding != Coding::Deflate => *coding,
@@ -74,7 +74,7 @@ pub async fn plain(
             Ok(Step::Busy) => {}
             Ok(Step::End) => {
                 let bytes = plain.freeze();
-                return Ok(Some(Plain {
+                return Ok(Some(PlainContent {
                     bytes,
                     coded,
                     streams: false,

@@ -30,7 +30,7 @@ pub(super) struct FamilyAnswer {
 
 /// The remembered answer for one family of a name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Recalled {
+pub(super) enum CachedAnswer {
     /// The addresses to use. No query is needed.
     Addresses(Vec<IpAddr>),
     /// No server answered a moment ago, and there is no older answer.
@@ -43,25 +43,25 @@ pub(super) enum Recalled {
 }
 
 #[derive(Default)]
-struct Remembered {
-    held: Option<Held>,
+struct CacheEntry {
+    held: Option<CachedAddresses>,
     /// No server is queried before this time.
     quiet_until: Option<Instant>,
 }
 
-struct Held {
+struct CachedAddresses {
     addresses: Vec<IpAddr>,
     fresh_until: Instant,
     stale_until: Instant,
 }
 
 /// The answers of one runtime thread. The least recently used name is dropped first.
-pub(super) struct Answers {
-    names: LruCache<Box<str>, [Remembered; 2]>,
+pub(super) struct AnswerCache {
+    names: LruCache<Box<str>, [CacheEntry; 2]>,
     stale: Duration,
 }
 
-impl Answers {
+impl AnswerCache {
     /// Returns an empty cache. Addresses are usable for `stale` beyond their TTL; an answer without
     /// addresses is not.
     pub(super) fn new(stale: Duration) -> Self {
@@ -72,18 +72,18 @@ impl Answers {
     }
 
     /// Returns the remembered answer for a name.
-    pub(super) fn recall(&mut self, name: &str, family: Family, now: Instant) -> Recalled {
+    pub(super) fn recall(&mut self, name: &str, family: Family, now: Instant) -> CachedAnswer {
         let Some(entries) = self.names.get(name) else {
-            return Recalled::Nothing { stale: false };
+            return CachedAnswer::Nothing { stale: false };
         };
         let entry = &entries[family as usize];
         let quiet = entry.quiet_until.is_some_and(|until| now < until);
         match &entry.held {
             Some(held) if now < held.fresh_until || quiet && now < held.stale_until => {
-                Recalled::Addresses(held.addresses.clone())
+                CachedAnswer::Addresses(held.addresses.clone())
             }
-            _ if quiet => Recalled::Silence,
-            held => Recalled::Nothing {
+            _ if quiet => CachedAnswer::Silence,
+            held => CachedAnswer::Nothing {
                 stale: held.as_ref().is_some_and(|held| now < held.stale_until),
             },
         }
@@ -106,12 +106,12 @@ impl Answers {
             }
         }
         // An answer with a TTL of zero is for the moment alone (RFC 1035 §3.2.1).
-        let held = (!answer.ttl.is_zero()).then(|| Held {
+        let held = (!answer.ttl.is_zero()).then(|| CachedAddresses {
             addresses: answer.addresses.clone(),
             fresh_until,
             stale_until: fresh_until + stale,
         });
-        entries[family as usize] = Remembered {
+        entries[family as usize] = CacheEntry {
             held,
             quiet_until: None,
         };
@@ -146,7 +146,7 @@ impl Answers {
         }
     }
 
-    fn entries(&mut self, name: &str) -> &mut [Remembered; 2] {
+    fn entries(&mut self, name: &str) -> &mut [CacheEntry; 2] {
         self.names.get_or_insert_mut(name.into(), Default::default)
     }
 }
@@ -185,25 +185,25 @@ mod tests {
         }
     }
 
-    const NOTHING: Recalled = Recalled::Nothing { stale: false };
-    const STALE: Recalled = Recalled::Nothing { stale: true };
+    const NOTHING: CachedAnswer = CachedAnswer::Nothing { stale: false };
+    const STALE: CachedAnswer = CachedAnswer::Nothing { stale: true };
 
     #[test]
     fn an_old_answer_is_used_only_once_no_server_answered_and_for_half_a_minute_at_a_time() {
-        let mut answers = Answers::new(DAY);
+        let mut answers = AnswerCache::new(DAY);
         let start = Instant::now();
         answers.keep(NAME, Family::V4, &answer("192.0.2.1", 60), start);
         let mut recall = |at: Duration| answers.recall(NAME, Family::V4, start + at);
         assert_eq!(
             recall(59 * SECOND),
-            Recalled::Addresses(addresses("192.0.2.1"))
+            CachedAnswer::Addresses(addresses("192.0.2.1"))
         );
         assert_eq!(recall(60 * SECOND), STALE);
         let at = start + 61 * SECOND;
         let used = answers.unanswered(NAME, Family::V4, SECOND, at);
         assert_eq!(used, Some(addresses("192.0.2.1")));
         let recalled = answers.recall(NAME, Family::V4, at + 29 * SECOND);
-        assert_eq!(recalled, Recalled::Addresses(addresses("192.0.2.1")));
+        assert_eq!(recalled, CachedAnswer::Addresses(addresses("192.0.2.1")));
         assert_eq!(answers.recall(NAME, Family::V4, at + 30 * SECOND), STALE);
         let late = start + DAY + 60 * SECOND;
         assert_eq!(answers.recall(NAME, Family::V4, late), NOTHING);
@@ -212,37 +212,37 @@ mod tests {
 
     #[test]
     fn silence_is_remembered_for_a_moment_and_for_its_family_alone() {
-        let mut answers = Answers::new(DAY);
+        let mut answers = AnswerCache::new(DAY);
         let now = Instant::now();
         assert_eq!(answers.unanswered(NAME, Family::V6, SECOND, now), None);
-        assert_eq!(answers.recall(NAME, Family::V6, now), Recalled::Silence);
+        assert_eq!(answers.recall(NAME, Family::V6, now), CachedAnswer::Silence);
         assert_eq!(answers.recall(NAME, Family::V4, now), NOTHING);
         assert_eq!(answers.recall(NAME, Family::V6, now + SECOND), NOTHING);
     }
 
     #[test]
     fn beside_servers_that_answer_late_no_old_answer_is_used() {
-        let mut answers = Answers::new(DAY);
+        let mut answers = AnswerCache::new(DAY);
         let start = Instant::now();
         answers.keep(NAME, Family::V6, &answer("2001:db8::1", 60), start);
         let at = start + 61 * SECOND;
         answers.late(NAME, Family::V6, at + 10 * SECOND);
-        assert_eq!(answers.recall(NAME, Family::V6, at), Recalled::Silence);
+        assert_eq!(answers.recall(NAME, Family::V6, at), CachedAnswer::Silence);
         let after = answers.recall(NAME, Family::V6, at + 10 * SECOND);
         assert_eq!(after, NOTHING);
     }
 
     #[test]
     fn a_denial_ends_old_answers_of_both_families_and_no_fresh_one() {
-        let mut answers = Answers::new(DAY);
+        let mut answers = AnswerCache::new(DAY);
         let start = Instant::now();
         answers.keep(NAME, Family::V4, &answer("192.0.2.1", 60), start);
         answers.keep(NAME, Family::V6, &denial(), start);
         let fresh = answers.recall(NAME, Family::V4, start + 59 * SECOND);
-        assert_eq!(fresh, Recalled::Addresses(addresses("192.0.2.1")));
+        assert_eq!(fresh, CachedAnswer::Addresses(addresses("192.0.2.1")));
         assert_eq!(
             answers.recall(NAME, Family::V6, start),
-            Recalled::Addresses(Vec::new())
+            CachedAnswer::Addresses(Vec::new())
         );
         let later = start + 60 * SECOND;
         assert_eq!(answers.recall(NAME, Family::V4, later), NOTHING);
@@ -252,17 +252,17 @@ mod tests {
     #[test]
     fn an_answer_for_the_moment_is_not_kept_and_none_is_kept_beyond_its_time_if_told_so() {
         let now = Instant::now();
-        let mut answers = Answers::new(DAY);
+        let mut answers = AnswerCache::new(DAY);
         answers.keep(NAME, Family::V4, &answer("192.0.2.1", 0), now);
         assert_eq!(answers.recall(NAME, Family::V4, now), NOTHING);
-        let mut answers = Answers::new(Duration::ZERO);
+        let mut answers = AnswerCache::new(Duration::ZERO);
         answers.keep(NAME, Family::V4, &answer("192.0.2.1", 60), now);
         assert_eq!(answers.recall(NAME, Family::V4, now + 60 * SECOND), NOTHING);
     }
 
     #[test]
     fn names_beyond_the_bound_drop_the_oldest() {
-        let mut answers = Answers::new(DAY);
+        let mut answers = AnswerCache::new(DAY);
         let now = Instant::now();
         for at in 0..=MOST_NAMES.get() {
             let name = format!("h{at}.test");

@@ -9,7 +9,7 @@ use super::bindings::Bound;
 use super::phantom::{Phantom, Phantoms};
 
 /// A phantom in a place of the path.
-pub(super) struct InPath {
+pub(super) struct PathPhantom {
     pub(super) bound: Arc<Bound>,
     pub(super) place: usize,
     pub(super) phantom: Phantom,
@@ -22,7 +22,7 @@ pub(super) fn find_in_path(
     head: &RequestHead,
     all: &[Arc<Bound>],
     phantoms: &Phantoms,
-) -> Option<InPath> {
+) -> Option<PathPhantom> {
     let path = head.target.path();
     let found = |(bound, (place, kind)): (&Arc<Bound>, (usize, &Place))| {
         let Place::Path(kind) = kind else {
@@ -30,7 +30,7 @@ pub(super) fn find_in_path(
         };
         let part = kind.find(path)?;
         let text: Vec<u8> = percent_decode_str(&path[part.clone()]).collect();
-        Some(InPath {
+        Some(PathPhantom {
             bound: bound.clone(),
             place,
             phantom: bound.presented(phantoms, &text)?,

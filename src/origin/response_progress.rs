@@ -21,10 +21,10 @@ pub(super) const ANSWER_FIELDS: usize = 256;
 
 /// What the origin has sent since the last request.
 #[derive(Clone, Default)]
-pub(super) struct Heard(Arc<Answers>);
+pub(super) struct ResponseProgress(Arc<ProgressState>);
 
 #[derive(Default)]
-struct Answers {
+struct ProgressState {
     any: AtomicBool,
     is_answered: AtomicBool,
     informational: AtomicU32,
@@ -33,7 +33,7 @@ struct Answers {
     waits: AtomicWaker,
 }
 
-impl Heard {
+impl ResponseProgress {
     /// Resets the notes: a new request is sent.
     pub(super) fn clear(&self) {
         self.0.any.store(false, Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl Heard {
 /// Wraps a connection whose reads are noted in `heard`.
 pub(super) fn noted<IO: AsyncRead>(
     io: IO,
-    heard: &Heard,
+    heard: &ResponseProgress,
 ) -> InspectReader<IO, impl FnMut(&[u8]) + use<IO>> {
     let heard = heard.clone();
     InspectReader::new(io, move |read: &[u8]| {
@@ -196,8 +196,8 @@ mod tests {
 
     #[test]
     fn nothing_is_held_of_an_earlier_answer() {
-        for forget in [Heard::clear, Heard::answered] {
-            let heard = Heard::default();
+        for forget in [ResponseProgress::clear, ResponseProgress::answered] {
+            let heard = ResponseProgress::default();
             heard.0.beginning.lock().extend_from_slice(b"no head");
             assert_eq!(heard.faulty_line(), Some(1));
             forget(&heard);
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_told_and_an_answered_request_keeps_no_task() {
-        let (heard, task) = (Heard::default(), Arc::new(Task));
+        let (heard, task) = (ResponseProgress::default(), Arc::new(Task));
         let waker = Waker::from(task.clone());
         let mut cx = Context::from_waker(&waker);
         {

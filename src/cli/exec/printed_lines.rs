@@ -12,13 +12,13 @@ use crate::names::hex;
 
 /// The lines that were printed in a project, each by its hash.
 #[derive(Default)]
-pub(crate) struct Said {
+pub(crate) struct PrintedLines {
     file: Option<PathBuf>,
     lines: BTreeSet<String>,
     is_changed: bool,
 }
 
-impl Said {
+impl PrintedLines {
     /// Reads them. Without a project, or if they cannot be read, the set is empty.
     pub fn of(project: Option<&Path>) -> Self {
         let kept = project.and_then(|project| state::granted_for(project, None));

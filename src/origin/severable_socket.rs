@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::Error;
 
 /// A socket, registered with the revocations of the credentials that it may carry.
-pub(super) struct Carrier {
+pub(super) struct SeverableSocket {
     io: TcpStream,
     /// Kept until the kernel has sent all bytes. `None` if the connection carries no credential.
     handle: Option<Arc<Handle>>,
@@ -52,7 +52,7 @@ impl Handle {
     }
 }
 
-impl Carrier {
+impl SeverableSocket {
     /// Registers a new connection, before anything is written to it.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Carrier {
     }
 }
 
-impl Drop for Carrier {
+impl Drop for SeverableSocket {
     /// Closes the connection in order. Bytes that the kernel has yet to send may end an upload, or
     /// hold the secret of an exchange that was given up: until they are sent, a revocation still
     /// cuts the connection.
@@ -107,11 +107,11 @@ impl Drop for Carrier {
     }
 }
 
-impl AsyncRead for Carrier {
+impl AsyncRead for SeverableSocket {
     delegated!(read);
 }
 
-impl AsyncWrite for Carrier {
+impl AsyncWrite for SeverableSocket {
     delegated!(write vectored is_vectored poll_flush poll_shutdown);
 }
 
@@ -132,11 +132,12 @@ mod tests {
 
     /// Returns a connection whose written bytes fill the kernel's buffers, its peer, which has read
     /// none of them, and their number.
-    async fn filled(revocation: &Arc<Revocation>) -> (Carrier, TcpStream, usize) {
+    async fn filled(revocation: &Arc<Revocation>) -> (SeverableSocket, TcpStream, usize) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let ours = TcpStream::connect(listener.local_addr().unwrap()).await;
         let (theirs, _) = listener.accept().await.unwrap();
-        let mut ours = Carrier::new(ours.unwrap(), std::slice::from_ref(revocation)).unwrap();
+        let mut ours =
+            SeverableSocket::new(ours.unwrap(), std::slice::from_ref(revocation)).unwrap();
         let mut written = 0;
         while let Ok(Ok(count)) =
             tokio::time::timeout(Duration::from_millis(50), ours.write(&[7; 64 << 10])).await

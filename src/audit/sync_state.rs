@@ -2,7 +2,7 @@
 
 /// How much of the log survives a power loss.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Lasting {
+pub(super) struct SyncState {
     /// The first record that no successful sync covers.
     until: u64,
     /// The records that a failed sync should have saved. A later sync that succeeds does not vouch
@@ -10,7 +10,7 @@ pub(super) struct Lasting {
     failed: (u64, u64),
 }
 
-impl Lasting {
+impl SyncState {
     /// Whether the record survives a power loss; `None` while that is unknown.
     pub(super) fn of(&self, seq: u64) -> Option<bool> {
         let failed = (self.failed.0..self.failed.1).contains(&seq);
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_sync_that_succeeds_does_not_vouch_for_what_one_before_it_failed_to_keep() {
-        let mut lasting = Lasting::default();
+        let mut lasting = SyncState::default();
         lasting.synced(3, true);
         lasting.synced(5, false);
         lasting.synced(6, false);

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use gateway_audit::Noted;
+use gateway_audit::SeenCredentials;
 
 use super::phantom::Phantoms;
 
 /// Searches content that arrives in pieces of any size. It changes nothing.
 pub(super) struct PassingSearch {
     phantoms: Arc<Phantoms>,
-    found: Arc<Noted>,
+    found: Arc<SeenCredentials>,
     /// The last bytes of earlier pieces: one fewer than the longest phantom has.
     tail: Vec<u8>,
 }
 
 impl PassingSearch {
-    pub(super) fn new(phantoms: Arc<Phantoms>, found: Arc<Noted>) -> Self {
+    pub(super) fn new(phantoms: Arc<Phantoms>, found: Arc<SeenCredentials>) -> Self {
         Self {
             phantoms,
             found,
@@ -41,7 +41,7 @@ impl PassingSearch {
 }
 
 /// Notes each credential whose phantom is in this piece of the content.
-pub(super) fn note(phantoms: &Phantoms, found: &Noted, part: &[u8]) {
+pub(super) fn note(phantoms: &Phantoms, found: &SeenCredentials, part: &[u8]) {
     phantoms.find_passing(part).for_each(|one| found.add(one));
 }
 
@@ -55,7 +55,7 @@ mod tests {
 
     /// Returns the credentials that are noted in content that is sent in these pieces.
     fn noted<'p>(pieces: impl Iterator<Item = &'p [u8]>) -> Vec<String> {
-        let found = Arc::new(Noted::of(9));
+        let found = Arc::new(SeenCredentials::of(9));
         let mut search = PassingSearch::new(Arc::new(stage().phantoms), found.clone());
         pieces.for_each(|piece| search.pass(piece));
         let mut told = Vec::new();

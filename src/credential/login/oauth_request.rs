@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gateway_body::fact::Plain;
-use gateway_body::{FormFault, FormKind, Held, Limit};
+use gateway_body::fact::PlainContent;
+use gateway_body::{FormFault, FormKind, HeldBody, Limit};
 use gateway_message::pairs::decoded;
 use gateway_message::{Origin, RequestHead, RequestTarget, folded_parameter};
 use gateway_names::SessionId;
@@ -22,7 +22,7 @@ use crate::credentials::Credentials;
 use crate::error::Error;
 
 /// A request for tokens, or for their revocation.
-pub struct AskedTokens {
+pub struct OAuthRequest {
     /// The endpoint that it is sent to.
     pub endpoint: TokenEndpoint,
     /// The parameters of the request.
@@ -45,12 +45,12 @@ pub enum RenewalAnswer {
     Over(Bytes),
 }
 
-impl AskedTokens {
+impl OAuthRequest {
     /// Describes a request that did not ask for tokens and got some: its query may name the
     /// resource that they are for.
     pub fn unasked(origin: &Origin, target: &RequestTarget) -> Self {
         let query = target.query().unwrap_or_default();
-        let request = TokenRequest::read((&HeaderMap::new(), query), &Plain::default(), true);
+        let request = TokenRequest::read((&HeaderMap::new(), query), &Default::default(), true);
         Self {
             endpoint: TokenEndpoint {
                 origin: origin.clone(),
@@ -105,7 +105,7 @@ impl Credentials {
     pub(crate) async fn asked(
         &self,
         authorized: Authorized,
-    ) -> Result<(Authorized, Option<Box<AskedTokens>>), Error> {
+    ) -> Result<(Authorized, Option<Box<OAuthRequest>>), Error> {
         let head = authorized.head();
         let endpoint = TokenEndpoint {
             origin: head.origin.clone(),
@@ -124,9 +124,9 @@ impl Credentials {
         let unreadable = |why| Error::Misplaced(CredentialRefusal::Unreadable { why });
         let held = authorized.content().held();
         let held = held.filter(|_| is_read || known.is_some());
-        let content = Plain {
-            bytes: held.map(Held::whole).unwrap_or_default(),
-            ..Plain::default()
+        let content = PlainContent {
+            bytes: held.map(HeldBody::whole).unwrap_or_default(),
+            ..PlainContent::default()
         };
         let query = head.target.query().unwrap_or_default();
         let said = (&head.fields, query);
@@ -141,7 +141,7 @@ impl Credentials {
             Err(_) => return Ok((authorized, None)),
         };
         let (what, known) = known.unwrap_or((EndpointUse::Issues, Vec::new()));
-        let asked = AskedTokens {
+        let asked = OAuthRequest {
             endpoint,
             request,
             known,
@@ -160,7 +160,7 @@ impl Credentials {
     /// another session.
     pub fn presented_login<'a>(
         &self,
-        asked: &'a AskedTokens,
+        asked: &'a OAuthRequest,
         session: &Session,
         owner: impl Fn(&[u8]) -> Option<SessionId>,
     ) -> Result<Option<&'a Login>, Error> {

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use rustix::fs::Mode;
 
 /// Permission that ends when this is dropped.
-pub struct Leave {
+pub struct TemporaryMode {
     of: OwnedFd,
     mode: Mode,
 }
 
-impl Leave {
+impl TemporaryMode {
     /// Adds permission for an open folder. `None` if its owner has it, or this user cannot add it.
     pub fn on(folder: &OwnedFd, more: Mode) -> Option<Self> {
         let mode = Mode::from_raw_mode(rustix::fs::fstat(folder).ok()?.st_mode & 0o7777);
@@ -23,7 +23,7 @@ impl Leave {
     }
 }
 
-impl Drop for Leave {
+impl Drop for TemporaryMode {
     fn drop(&mut self) {
         let _ = rustix::fs::chmod(path_of(&self.of), self.mode);
     }

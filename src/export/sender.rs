@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use zeroize::Zeroizing;
 
 use super::batch::{Batch, ExportRequest};
-use super::position::{ExportPosition, Reached};
+use super::position::{ExportPosition, Progress};
 use super::settings::ExportSettings;
 
 /// How long an export continues to send.
@@ -28,11 +28,11 @@ pub(super) enum ExportPhase {
     HandsOver,
 }
 
-pub(super) struct Sending {
+pub(super) struct ExportSender {
     pub(super) settings: ExportSettings,
     pub(super) counts: Arc<ExportCounts>,
     /// How far the export has come.
-    pub(super) reached: Reached,
+    pub(super) reached: Progress,
     stores: Stores,
     log: Log,
     follower: Follower,
@@ -47,19 +47,19 @@ pub(super) struct Sending {
 }
 
 /// Why the server did not accept a request.
-enum Untaken {
+enum Refused {
     /// The server may accept it later.
     Yet(String),
     /// The server will never accept it.
     Ever(StatusCode),
 }
 
-impl Sending {
+impl ExportSender {
     /// Sends the records that the follower reads, unless an earlier export stopped before them.
     pub(super) fn new(
         settings: ExportSettings,
         log: &Log,
-        (follower, reached): (Follower, Reached),
+        (follower, reached): (Follower, Progress),
         position: Option<ExportPosition>,
         phase: watch::Receiver<ExportPhase>,
     ) -> Self {
@@ -83,7 +83,7 @@ impl Sending {
 
     /// Sends until the phase changes, and then for a few seconds more. `handed` is how far the
     /// previous export came.
-    pub(super) async fn run(&mut self, client: &StoreClient, handed: Option<Reached>) {
+    pub(super) async fn run(&mut self, client: &StoreClient, handed: Option<Progress>) {
         let kept = || self.position.as_ref()?.kept();
         if let Some(reached) = handed.or_else(kept) {
             self.reached = reached;
@@ -123,7 +123,7 @@ impl Sending {
         let Some(path) = self.log.path() else {
             return Ok(());
         };
-        if let Reached::Record(last) = self.reached {
+        if let Progress::Record(last) = self.reached {
             if let Some(follower) = Follower::behind(path, last)? {
                 self.follower = follower;
                 return Ok(());
@@ -135,7 +135,7 @@ impl Sending {
             );
         }
         self.follower = Follower::at_start(path)?;
-        self.reached = Reached::Nothing;
+        self.reached = Progress::Nothing;
         Ok(())
     }
 
@@ -216,8 +216,8 @@ impl Sending {
         while let Some(request) = self.next_request() {
             match self.send(client, request).await {
                 Ok(()) => {}
-                Err(Untaken::Ever(status)) => self.mark_refused(status),
-                Err(Untaken::Yet(why)) => return Err(why),
+                Err(Refused::Ever(status)) => self.mark_refused(status),
+                Err(Refused::Yet(why)) => return Err(why),
             }
             if let Some(batch) = &mut self.pending {
                 batch.requests.pop_front();
@@ -227,7 +227,7 @@ impl Sending {
             return Ok(());
         };
         let (records, last) = (batch.records, batch.last);
-        self.reached = Reached::Record(last);
+        self.reached = Progress::Record(last);
         self.keep_position();
         let server = &self.counts.server;
         match batch.refused {
@@ -244,7 +244,7 @@ impl Sending {
     }
 
     fn keep_position(&mut self) {
-        if let (Some(position), Reached::Record(last)) = (&mut self.position, self.reached) {
+        if let (Some(position), Progress::Record(last)) = (&mut self.position, self.reached) {
             position.keep(last);
         }
     }
@@ -259,36 +259,36 @@ impl Sending {
         }
     }
 
-    async fn send(&mut self, client: &StoreClient, request: ExportRequest) -> Result<(), Untaken> {
+    async fn send(&mut self, client: &StoreClient, request: ExportRequest) -> Result<(), Refused> {
         let content = Zeroizing::new(request.content);
         let mut message = Request::post(&*request.path)
             .header(CONTENT_TYPE, request.media_type)
             .body(content)
-            .map_err(|error| Untaken::Yet(error.to_string()))?;
+            .map_err(|error| Refused::Yet(error.to_string()))?;
         if let Some(token) = self.token().await? {
             let field = self.settings.token_field.clone();
             let fields = message.headers_mut();
             fields.insert(field.unwrap_or(AUTHORIZATION), token);
         }
         let answer = client.send(&self.settings.server, message).await;
-        let status = answer.map_err(|error| Untaken::Yet(told(&error)))?.status;
+        let status = answer.map_err(|error| Refused::Yet(told(&error)))?.status;
         if status.is_success() {
             return Ok(());
         }
         if NEVER.contains(&status) {
-            return Err(Untaken::Ever(status));
+            return Err(Refused::Ever(status));
         }
         // The token may have been replaced.
         self.token = None;
-        Err(Untaken::Yet(format!("it answered {status}")))
+        Err(Refused::Yet(format!("it answered {status}")))
     }
 
     /// The value of the token's field, read when first needed and again after a failed request.
-    async fn token(&mut self) -> Result<Option<HeaderValue>, Untaken> {
+    async fn token(&mut self) -> Result<Option<HeaderValue>, Refused> {
         let (Some(from), None) = (&self.settings.token, &self.token) else {
             return Ok(self.token.clone());
         };
-        let unusable = |why: String| Untaken::Yet(format!("its token cannot be had: {why}"));
+        let unusable = |why: String| Refused::Yet(format!("its token cannot be had: {why}"));
         let lease = self.stores.source(from).resolve(None).await;
         let lease = lease.map_err(|error| unusable(gateway_server::chain(&error)))?;
         let before = match self.settings.token_field {

@@ -9,7 +9,7 @@ use crate::fact::FactValue;
 
 /// A request to read.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct ParsedRequest<'a> {
     /// Its method.
     pub method: &'a Method,
     /// Its canonical path.
@@ -21,7 +21,7 @@ pub struct Asked<'a> {
 }
 
 /// The result of reading a request: the name of each fact, and its value or why there is none.
-pub type Found = Vec<(&'static str, Result<FactValue, Unread>)>;
+pub type FactResults = Vec<(&'static str, Result<FactValue, Unread>)>;
 
 /// Why a fact was not read, in words that hold no value of the request.
 pub type Unread = &'static str;

@@ -3,24 +3,24 @@
 use gateway_names::CredentialName;
 use parking_lot::Mutex;
 
-use super::record::{Injected, Text};
+use super::record::{Injection, Text};
 use super::texts::{MOST_LISTED, push};
 
 /// Collects these credentials while the content passes, each once, for the exchange's records.
-pub struct Noted {
-    seen: Mutex<Seen>,
+pub struct SeenCredentials {
+    seen: Mutex<SeenState>,
     /// How many credentials there can be.
     most: usize,
 }
 
 #[derive(Default)]
-struct Seen {
+struct SeenState {
     credentials: Vec<Text>,
     /// How many of them are in a record.
     told: usize,
 }
 
-impl Noted {
+impl SeenCredentials {
     /// Starts empty, for up to this many credentials.
     #[must_use]
     pub fn of(most: usize) -> Self {
@@ -37,11 +37,11 @@ impl Noted {
     }
 
     /// Adds the credentials that no record has yet to the list of a record.
-    pub fn tell(&self, list: &mut Vec<Injected>, more: &mut Option<u64>) {
+    pub fn tell(&self, list: &mut Vec<Injection>, more: &mut Option<u64>) {
         let mut seen = self.seen.lock();
         for credential in &seen.credentials[seen.told..] {
             let (credential, place) = (credential.clone(), PLACE.into());
-            push(list, more, MOST_LISTED, Injected { credential, place });
+            push(list, more, MOST_LISTED, Injection { credential, place });
         }
         seen.told = seen.credentials.len();
     }

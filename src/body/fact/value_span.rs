@@ -7,7 +7,7 @@ use gateway_message::pairs::ESCAPED;
 use percent_encoding::utf8_percent_encode;
 
 /// The value at a place in content.
-pub struct Spot {
+pub struct ValueSpan {
     /// The range of its bytes, still escaped. That of a JSON string includes the quotation marks.
     pub at: Range<usize>,
     /// The unescaped text; `None` if the value is no text.
@@ -18,9 +18,9 @@ pub struct Spot {
 
 /// Readers may disagree about JSON in which a credential has a place.
 #[derive(Debug)]
-pub struct Unclear;
+pub struct AmbiguousJson;
 
-impl Spot {
+impl ValueSpan {
     pub(crate) fn exact(at: Range<usize>, text: Option<String>) -> Self {
         Self {
             at,
@@ -30,7 +30,7 @@ impl Spot {
     }
 }
 
-/// A secret as it is written at a [`Spot`] of the place.
+/// A secret as it is written at a [`ValueSpan`] of the place.
 pub fn escaped(place: &Place, secret: &str) -> String {
     match place {
         Place::Form(_) => utf8_percent_encode(secret, ESCAPED).to_string(),
@@ -40,5 +40,5 @@ pub fn escaped(place: &Place, secret: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "spot_tests.rs"]
+#[path = "value_span_tests.rs"]
 mod tests;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Evidence that may end while a connection is open.
-pub trait Held: fmt::Debug + Send + Sync {
+pub trait LiveEvidence: fmt::Debug + Send + Sync {
     /// Whether the evidence still holds.
     fn holds(&self) -> bool;
 }

@@ -5,16 +5,16 @@ use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 
 use super::*;
-use crate::fact::Plain;
+use crate::fact::PlainContent;
 use crate::{Document, Questions};
 
 /// The values at the places.
 fn spots(
     fields: &HeaderMap,
     query: &str,
-    content: &Plain,
+    content: &PlainContent,
     places: &[&Place],
-) -> Result<Vec<Option<Spot>>, Unclear> {
+) -> Result<Vec<Option<ValueSpan>>, AmbiguousJson> {
     let mut questions = Questions::default();
     places.iter().for_each(|place| questions.place(place));
     let document = Document::read(fields, query, content, &questions);
@@ -25,10 +25,10 @@ const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
 const PARTS: &str = "multipart/form-data; boundary=b";
 
-fn plain(content: &str) -> Plain {
-    Plain {
+fn plain(content: &str) -> PlainContent {
+    PlainContent {
         bytes: content.to_owned().into(),
-        ..Plain::default()
+        ..PlainContent::default()
     }
 }
 
@@ -41,7 +41,7 @@ fn seen(
 ) -> Result<Option<(String, String)>, ()> {
     let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_str(kind).unwrap())]);
     let place: Place = place.parse().unwrap();
-    let found = spots(&fields, query, &plain(content), &[&place]).map_err(|Unclear| ())?;
+    let found = spots(&fields, query, &plain(content), &[&place]).map_err(|AmbiguousJson| ())?;
     let spot = found.into_iter().next().unwrap();
     let exact = spot.filter(|spot| spot.is_exact);
     Ok(exact.map(|spot| (content[spot.at].to_owned(), spot.text.unwrap_or_default())))

@@ -22,7 +22,7 @@ use crate::names::ReasonCode;
 use crate::origin::{ClientIdentity, Error, RemoteProxy, RemoteRefused, Tunnel};
 
 /// The credentials for a gateway elsewhere, and the roots to trust.
-pub(super) struct WaySettings {
+pub(super) struct UplinkSettings {
     pub(super) token_from: Option<SecretRef>,
     pub(super) ca: Option<PathBuf>,
     pub(super) certificate: Option<PathBuf>,
@@ -31,14 +31,14 @@ pub(super) struct WaySettings {
 
 /// The address of the gateway's `proxy` listener.
 #[derive(Clone)]
-pub(super) enum Place {
+pub(super) enum Proxy {
     Unix(PathBuf),
     Elsewhere(Origin),
 }
 
 /// The way to the gateway, with its current state.
-pub(super) struct Way {
-    place: Place,
+pub(super) struct Uplink {
+    place: Proxy,
     elsewhere: Option<RemoteProxy>,
     /// The variable that holds the token. It is for the sidecar alone.
     pub(super) variable: Option<String>,
@@ -55,15 +55,15 @@ pub(super) struct Way {
 }
 
 /// A connection that the gateway accepted.
-pub(super) type Taken = Either<UnixStream, Tunnel>;
+pub(super) type ProxyConnection = Either<UnixStream, Tunnel>;
 
-impl WaySettings {
-    pub(super) fn way(self, to: Place, most: u32, terminal: Terminal) -> Result<Way, Failure> {
+impl UplinkSettings {
+    pub(super) fn way(self, to: Proxy, most: u32, terminal: Terminal) -> Result<Uplink, Failure> {
         let variable = self.token_from.as_ref().and_then(SecretRef::env_name);
         let variable = variable.map(str::to_owned);
         let elsewhere = match &to {
-            Place::Elsewhere(at) => Some(self.proxy(at)?),
-            Place::Unix(_) => None,
+            Proxy::Elsewhere(at) => Some(self.proxy(at)?),
+            Proxy::Unix(_) => None,
         };
         let is_shown = [&self.ca, &self.certificate].map(Option::is_some);
         if elsewhere.is_none() && (is_shown.contains(&true) || self.token_from.is_some()) {
@@ -79,7 +79,7 @@ impl WaySettings {
             ));
         }
         let most = most.min(fit);
-        Ok(Way {
+        Ok(Uplink {
             presents_files: is_read || self.key.is_some(),
             place: to,
             elsewhere,
@@ -126,7 +126,7 @@ impl WaySettings {
     }
 }
 
-impl Way {
+impl Uplink {
     /// Checks that a gateway elsewhere serves this caller.
     pub(super) async fn check(&self) -> Result<(), Failure> {
         let Some(elsewhere) = &self.elsewhere else {
@@ -160,7 +160,7 @@ impl Way {
 
     /// Opens a connection to the gateway's proxy, and sends `then`. A failure is reported once;
     /// while it lasts, one connection tries, and the others fail at once.
-    pub(super) async fn open(&self, then: &[u8]) -> Option<Taken> {
+    pub(super) async fn open(&self, then: &[u8]) -> Option<ProxyConnection> {
         let is_down = self.told.borrow().is_some();
         if is_down && self.is_tried.replace(true) {
             return None;
@@ -184,9 +184,9 @@ impl Way {
     }
 
     /// The failure is `None` where another attempt has reported the same.
-    async fn try_open(&self, then: &[u8]) -> Result<Taken, Option<Failure>> {
+    async fn try_open(&self, then: &[u8]) -> Result<ProxyConnection, Option<Failure>> {
         let Some(elsewhere) = &self.elsewhere else {
-            let Place::Unix(path) = &self.place else {
+            let Proxy::Unix(path) = &self.place else {
                 return Err(Some(Failure::new("there is no way")));
             };
             let opened = async {
@@ -232,13 +232,13 @@ impl Way {
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Uplink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.place.fmt(f)
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
@@ -257,16 +257,16 @@ fn fit_in_descriptors() -> u32 {
 }
 
 /// Reads `--to`.
-pub(super) fn place(text: &str) -> Result<Place, String> {
+pub(super) fn place(text: &str) -> Result<Proxy, String> {
     let path = text.strip_prefix("unix:").map(PathBuf::from);
     if let Some(path) = path.filter(|path| path.is_absolute()) {
-        return Ok(Place::Unix(path));
+        return Ok(Proxy::Unix(path));
     }
     let is_url = text.starts_with("https://");
     let origin = is_url.then(|| text.parse::<OriginPattern>().ok()?.exact());
     let origin = origin.flatten();
     let origin = origin.filter(|origin| origin.scheme == Scheme::Https);
-    origin.map(Place::Elsewhere).ok_or_else(|| {
+    origin.map(Proxy::Elsewhere).ok_or_else(|| {
         "it is a `proxy` listener: its Unix socket, such as `unix:/run/gateway.sock`, or one with `tls`, such as `https://gateway.example.com:8443`".to_owned()
     })
 }

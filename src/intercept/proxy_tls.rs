@@ -14,7 +14,7 @@ use super::evidence::CertificateHolder;
 
 /// The settings for the TLS of a proxy.
 #[derive(PartialEq, Eq)]
-pub struct DoorSettings {
+pub struct ProxyTlsSettings {
     /// The proxy's certificate chain.
     pub chain: Vec<CertificateDer<'static>>,
     /// The key of its certificate.
@@ -30,22 +30,22 @@ pub struct DoorSettings {
 }
 
 /// Why the settings are unusable: the wrong setting, and what is wrong with it.
-pub type DoorMalformed = (&'static str, String);
+pub type ProxyTlsMalformed = (&'static str, String);
 
 /// The TLS of a proxy. Two are equal if their settings are equal.
-pub struct DoorTls {
+pub struct ProxyTls {
     pub(super) config: Arc<ServerConfig>,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
-    settings: DoorSettings,
+    settings: ProxyTlsSettings,
 }
 
-impl DoorTls {
+impl ProxyTls {
     /// Creates the TLS: 1.3 and 1.2, for HTTP/2, HTTP/1.1 and SOCKS. Nothing is resumed, so that no
     /// ticket outlives a certificate or its roots.
     ///
     /// # Errors
-    /// [`DoorMalformed`].
-    pub fn new(settings: DoorSettings) -> Result<Self, DoorMalformed> {
+    /// [`ProxyTlsMalformed`].
+    pub fn new(settings: ProxyTlsSettings) -> Result<Self, ProxyTlsMalformed> {
         let asks = !settings.roots.is_empty();
         let verifier = asks.then(|| settings.verifier()).transpose()?;
         let unfit = |error: rustls::Error| match error {
@@ -89,8 +89,8 @@ impl DoorTls {
     }
 }
 
-impl DoorSettings {
-    fn verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, DoorMalformed> {
+impl ProxyTlsSettings {
+    fn verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, ProxyTlsMalformed> {
         let mut roots = RootCertStore::empty();
         for root in &self.roots {
             let added = roots.add(root.clone());
@@ -110,15 +110,15 @@ impl DoorSettings {
     }
 }
 
-impl PartialEq for DoorTls {
+impl PartialEq for ProxyTls {
     fn eq(&self, other: &Self) -> bool {
         self.settings == other.settings
     }
 }
 
-impl Eq for DoorTls {}
+impl Eq for ProxyTls {}
 
-gateway_names::concealed!(DoorTls);
+gateway_names::concealed!(ProxyTls);
 
 /// Whether a certificate has expired.
 #[must_use]

@@ -4,19 +4,19 @@ use bytes::Bytes;
 use gateway_names::ReasonCode;
 use http::HeaderMap;
 
-use super::multipart::{Parts, Unsplit};
+use super::multipart::{Parts, SplitFault};
 use crate::{BodyTransform, TransformFault};
 
 /// Lets the rest of a multipart form pass, in constant memory, and cuts it off before a field that
 /// was not judged, or where readers may split it differently.
-pub struct Behind {
+pub struct FormRemainder {
     parts: Parts,
     is_asked: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// The last piece, held until the next: a connection stops polling at the announced length.
     last: Option<Bytes>,
 }
 
-impl Behind {
+impl FormRemainder {
     /// Follows the content after this beginning. `is_asked` knows the names of fields that must not
     /// follow. `None` if readers may split the beginning differently.
     pub fn new(
@@ -36,9 +36,9 @@ impl Behind {
     }
 }
 
-impl BodyTransform for Behind {
+impl BodyTransform for FormRemainder {
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), TransformFault> {
-        self.parts.push(&piece).map_err(|Unsplit| fault(SPLIT))?;
+        self.parts.push(&piece).map_err(|SplitFault| fault(SPLIT))?;
         let came = self.parts.take();
         if came
             .iter()
@@ -104,7 +104,7 @@ mod tests {
         cuts.extend([read, content.len()]);
         cuts.sort_unstable();
         let is_asked = Box::new(|name: &str| name == "token");
-        let mut behind = Behind::new(&fields(), &content[..read], is_asked).unwrap();
+        let mut behind = FormRemainder::new(&fields(), &content[..read], is_asked).unwrap();
         let mut out = vec![Bytes::copy_from_slice(&content[..read])];
         for cut in cuts.windows(2).filter(|cut| cut[0] >= read) {
             behind.piece(Bytes::copy_from_slice(&content[cut[0]..cut[1]]), &mut out)?;
@@ -162,7 +162,7 @@ mod tests {
         let is_asked = Box::new(move |_: &str| count.fetch_add(1, Ordering::Relaxed) == usize::MAX);
         let beginning = part("name=\"f\"; filename=\"f\"", "x");
         let beginning = beginning.trim_end_matches("\r\n");
-        let mut behind = Behind::new(&fields(), beginning.as_bytes(), is_asked).unwrap();
+        let mut behind = FormRemainder::new(&fields(), beginning.as_bytes(), is_asked).unwrap();
         let mut out = Vec::new();
         let line = format!("\r\n{}", part("name=\"g\"", &"x".repeat(5_000)));
         for byte in line.trim_end_matches("\r\n").bytes() {
