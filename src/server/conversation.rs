@@ -47,7 +47,8 @@ impl Worker {
         inbound: Inbound<'_>,
         connection: ConnectionContext,
     ) -> Conversation {
-        let guard = self.watchdog.connection(&inbound.listener.state.leaves);
+        let listener = inbound.from.listener;
+        let guard = self.watchdog.connection(&listener.state.leaves);
         guard.is_of(connection.caller.as_ref());
         self.conversation_on(guard, inbound, connection)
     }
@@ -63,7 +64,7 @@ impl Worker {
             guard,
             worker: self,
             connection: Arc::new(connection),
-            listener: inbound.listener.state.clone(),
+            listener: inbound.from.listener.state.clone(),
             ca: inbound.selected.ca.clone(),
             latest: Arc::default(),
             violations: None,

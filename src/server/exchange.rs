@@ -209,8 +209,7 @@ impl Exchange {
 
     async fn open(&mut self, settled: &Settled) -> Result<Channel, origin::Error> {
         let asked = Instant::now();
-        let origins = self.worker.origins(&self.snapshot)?;
-        let channel = origins.open(settled).await?;
+        let channel = self.worker.origins(&self.snapshot)?.open(settled).await?;
         self.waited.connected(asked, self.trail.reach(Phase::Open));
         self.trail.dialled(channel.remote(), channel.version());
         Ok(channel)

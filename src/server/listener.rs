@@ -28,13 +28,19 @@ pub struct SessionListener {
     pub(super) state: Arc<ListenerState>,
 }
 
+/// Where a connection arrived, and from whom.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival<'l> {
+    pub(super) listener: &'l SessionListener,
+    /// Its client. `None` if it was captured: addresses in a sandbox identify no client.
+    pub(super) client: Option<SocketAddr>,
+}
+
 /// A connection that a listener accepted.
 #[derive(Clone, Copy)]
 pub(super) struct Inbound<'l> {
-    pub(super) listener: &'l SessionListener,
+    pub(super) from: Arrival<'l>,
     pub(super) selected: &'l SelectedSession,
-    /// Where it comes from. `None` if it was captured: addresses in a sandbox identify no client.
-    pub(super) client: Option<SocketAddr>,
     /// The address at which its client reached the listener, if the connection itself shows it.
     pub(super) reached: Option<&'l Origin>,
 }
@@ -178,6 +184,12 @@ impl SessionListener {
                 stream.peer_addr()
             }
         }
+    }
+
+    /// Describes a connection of this client.
+    pub(super) fn arrival(&self, client: Option<SocketAddr>) -> Arrival<'_> {
+        let listener = self;
+        Arrival { listener, client }
     }
 
     /// Identifies the caller of a connection before it is read; `None` if no evidence is required.

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -19,7 +18,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout_at};
 
 use super::error_format::ErrorFormat;
-use super::listener::{Inbound, ListenerMode, SelectedSession, SessionListener};
+use super::listener::{Arrival, Inbound, ListenerMode, SelectedSession};
 use super::recent::RecentRefusal;
 use super::refusal::Refusal;
 use super::respond::shown;
@@ -43,7 +42,7 @@ impl Worker {
     /// that record.
     pub(super) fn record_caller(
         &self,
-        (listener, client): (&SessionListener, Option<SocketAddr>),
+        from: Arrival<'_>,
         refused: CallerRefused,
         asked: Option<&Authority>,
     ) -> ExchangeId {
@@ -51,9 +50,9 @@ impl Worker {
         let has_phantom =
             |to: &Authority| self.shared.sessions.has_folded(to.host.as_str().as_bytes());
         let asked = asked.filter(|to| !has_phantom(to));
-        let (entry, fresh) = (listener.mode.entry(), self.shared.ids.next());
+        let (entry, fresh) = (from.listener.mode.entry(), self.shared.ids.next());
         let callers = &self.shared.refused_callers;
-        let (id, is_first) = callers.count((entry, client), &refused, (fresh, asked));
+        let (id, is_first) = callers.count((entry, from.client), &refused, (fresh, asked));
         let host = asked.map_or_else(String::new, Authority::shown);
         self.shared
             .refused
@@ -61,7 +60,7 @@ impl Worker {
         if is_first {
             let mut trail = Trail::begin(&self.shared.log, id, entry.as_str());
             trail.caller(refused.user.as_ref(), None, &[]);
-            trail.client(client);
+            trail.client(from.client);
             trail.method("CONNECT");
             if let Some(to) = asked {
                 trail.authority(to.host.as_str(), to.port);
@@ -79,18 +78,14 @@ impl Worker {
     pub(super) async fn refuse_caller(
         &self,
         mut io: Prefixed<ClientStream>,
-        (listener, client): (&SessionListener, Option<SocketAddr>),
+        from: Arrival<'_>,
         refused: CallerRefused,
         asked: Option<Result<Opening, OpeningRefused>>,
         deadline: Instant,
     ) {
         let reason = refused.reason;
-        let id = self.record_caller(
-            (listener, client),
-            refused,
-            explicit::asks_for(&io).as_ref(),
-        );
-        if !matches!(listener.mode, ListenerMode::Proxy) {
+        let id = self.record_caller(from, refused, explicit::asks_for(&io).as_ref());
+        if !matches!(from.listener.mode, ListenerMode::Proxy) {
             return;
         }
         let asked = match asked {
@@ -137,7 +132,7 @@ impl Worker {
             session, caller, ..
         } = inbound.selected;
         trail.session(session.id(), session.clone());
-        trail.client(inbound.client);
+        trail.client(inbound.from.client);
         if let Some(caller) = caller {
             trail.caller(caller.user.as_ref(), caller.token_id(), &caller.groups);
         }

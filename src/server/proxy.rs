@@ -54,7 +54,7 @@ impl Worker {
     ) -> Option<Result<Opening, OpeningRefused>> {
         match asked {
             None => {
-                self.opening(inbound.listener, deadline, explicit::ask(io))
+                self.opening(inbound.from.listener, deadline, explicit::ask(io))
                     .await
             }
             asked => asked,
@@ -121,7 +121,7 @@ pub(super) fn absolute_form(inbound: Inbound<'_>) -> ConnectionContext {
         named: None,
         sni: None,
         destination: None,
-        client: inbound.client,
+        client: inbound.from.client,
         tie: Arc::default(),
         reached: inbound.reached.cloned(),
     }

@@ -247,8 +247,7 @@ impl Exchange {
         let length = Length::Known(content.len() as u64);
         // A gRPC call is refused with 200 and a status of its own (`ErrorFormat::Grpc`). The log
         // has the status that was meant.
-        let meant = reason.status().as_u16();
-        let recorded = self.trail.answer(meant, length).await;
+        let recorded = self.trail.answer(reason.status().as_u16(), length).await;
         // The content is a few bytes of our own. Whether the client reads them is not worth a
         // second record.
         if let Err(error) = recorded.and_then(|()| self.trail.end(END_OF_OUR_OWN)) {

@@ -18,7 +18,7 @@ use gateway_names::{ReasonCode, User};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::listener::{
-    Inbound, ListenerMode, ListenerSlot, SelectedSession, SessionListener, SessionNames,
+    Arrival, Inbound, ListenerMode, ListenerSlot, SelectedSession, SessionListener, SessionNames,
 };
 use super::listening_socket::{BoundSocket, ListeningSocket, is_of_one_connection};
 use super::proxy::absolute_form;
@@ -129,7 +129,7 @@ impl Worker {
                     let names = names(selected.session.id());
                     questions.answer_admitted(&names, selected.caller.as_deref());
                 }
-                Err(refused) => drop(self.record_caller((listener, None), refused, None)),
+                Err(refused) => drop(self.record_caller(listener.arrival(None), refused, None)),
             }
         }
     }
@@ -199,7 +199,7 @@ impl Worker {
         if listener.state.verifier.is_some() {
             return Box::pin(self.by_presented(stream, listener, deadline)).await;
         }
-        let from = (&**listener, listener.client(&stream));
+        let from = listener.arrival(listener.client(&stream));
         match listener.caller(&stream).await {
             Ok(caller) => {
                 self.select(Prefixed::new(stream), from, caller, None, deadline)
@@ -217,12 +217,12 @@ impl Worker {
     pub(super) async fn select(
         self: Arc<Self>,
         io: Prefixed<ClientStream>,
-        from: (&SessionListener, Option<SocketAddr>),
+        from: Arrival<'_>,
         caller: Option<Arc<Caller>>,
         asked: Option<Result<Opening, OpeningRefused>>,
         deadline: Instant,
     ) {
-        let selecting = timeout_at(deadline, from.0.select(caller));
+        let selecting = timeout_at(deadline, from.listener.select(caller));
         match Box::pin(selecting).await {
             Ok(Ok(selected)) => {
                 Box::pin(self.serve(io, from, &selected, asked, deadline)).await;
@@ -238,7 +238,7 @@ impl Worker {
     pub(super) async fn serve(
         self: Arc<Self>,
         io: Prefixed<ClientStream>,
-        (listener, client): (&SessionListener, Option<SocketAddr>),
+        from: Arrival<'_>,
         selected: &SelectedSession,
         asked: Option<Result<Opening, OpeningRefused>>,
         deadline: Instant,
@@ -247,15 +247,14 @@ impl Worker {
         let Some(_place) = selected.session.connect(most) else {
             return self.over_limit();
         };
-        let _known = SessionSlot::count(&listener.state.without_session);
+        let _known = SessionSlot::count(&from.listener.state.without_session);
         let reached = io.get_ref().reached();
         let inbound = Inbound {
-            listener,
+            from,
             selected,
-            client,
             reached: reached.as_ref(),
         };
-        match &listener.mode {
+        match &from.listener.mode {
             ListenerMode::Transparent { names, own_port } => {
                 let names = names(selected.session.id());
                 self.captured(io, inbound, (&names, *own_port), deadline)
@@ -264,7 +263,7 @@ impl Worker {
             ListenerMode::Dns(names) => tokio::select! {
                 // Its end is no event: a client asks again.
                 _ = converse(io, names(selected.session.id()), selected.caller.clone()) => {}
-                () = listener.state.leaves.cancelled() => {}
+                () = from.listener.state.leaves.cancelled() => {}
             },
             ListenerMode::Tls { port } => {
                 let nowhere = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), *port);

@@ -41,7 +41,7 @@ impl TunnelTarget {
             named: self.named,
             sni,
             destination: self.destination,
-            client: inbound.client,
+            client: inbound.from.client,
             tie: Arc::default(),
             reached: inbound.reached.cloned(),
         }
@@ -104,7 +104,7 @@ impl Worker {
     ) {
         let reading = Box::pin(to.first_bytes(&mut io, deadline));
         match self
-            .opening(inbound.listener, deadline, reading)
+            .opening(inbound.from.listener, deadline, reading)
             .await
             .flatten()
         {

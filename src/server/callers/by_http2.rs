@@ -73,7 +73,7 @@ impl Worker {
             denied: AtomicU32::new(0),
             tunnels: Mutex::default(),
         });
-        let (from, mut known) = ((&*listener, door.client), None);
+        let (from, mut known) = (listener.arrival(door.client), None);
         let http2 = http2(self.shared.look().limits.streams_per_connection);
         let service = service_fn(move |request| door.clone().answer(request));
         let mut serving = std::pin::pin!(serve_http2(stream, &http2, service, &guard));
@@ -123,9 +123,8 @@ impl StreamContext {
             return self.over_limit();
         };
         let inbound = Inbound {
-            listener: &self.listener,
+            from: self.listener.arrival(self.client),
             selected: &selected,
-            client: self.client,
             reached: self.reached.as_ref(),
         };
         if request.method() != Method::CONNECT {
@@ -182,7 +181,7 @@ impl StreamContext {
         fields: &HeaderMap,
         asked: Option<&Authority>,
     ) -> Result<SelectedSession, (ExchangeId, Refusal)> {
-        let from = (&*self.listener, self.client);
+        let from = self.listener.arrival(self.client);
         let judged = match (&self.listener.state.verifier, &self.beside) {
             // Refused whatever the stream presents: a connection of its own would end, too.
             (_, Ok(Some(caller))) if caller.is_over() => {
@@ -245,9 +244,8 @@ impl StreamContext {
             let Ok(stream) = opening.await else { return };
             let (stream, mut left) = ClientStream::http2(stream);
             let inbound = Inbound {
-                listener: &listener,
+                from: listener.arrival(client),
                 selected: &selected,
-                client,
                 reached: reached.as_ref(),
             };
             let serving = worker.proxied(Prefixed::new(stream), inbound, Some(Ok(asked)), deadline);

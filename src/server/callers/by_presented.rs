@@ -2,7 +2,6 @@
 //! answered.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gateway_intercept::explicit::{self, Opening, OpeningRefused};
@@ -16,7 +15,9 @@ use gateway_names::ExchangeId;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::listener::{Bearer, ListenerMode, PeerCaller, SelectedSession, SessionListener};
+use crate::listener::{
+    Arrival, Bearer, ListenerMode, PeerCaller, SelectedSession, SessionListener,
+};
 use crate::opening::write_refusal;
 use crate::refusal::Refusal;
 use crate::worker::Worker;
@@ -37,7 +38,7 @@ impl Worker {
         listener: &SessionListener,
         deadline: Instant,
     ) {
-        let from = (listener, listener.client(&stream));
+        let from = listener.arrival(listener.client(&stream));
         let (peer, beside) = (TokenPeer::of(&stream), listener.caller(&stream).await);
         let mut io = Prefixed::new(stream);
         // A client may answer a 407 on the same connection (Java does only that).
@@ -75,7 +76,7 @@ impl Worker {
     /// Records that a client's credentials are refused.
     pub(super) fn deny(
         &self,
-        from: (&SessionListener, Option<SocketAddr>),
+        from: Arrival<'_>,
         denied: PresentedDenied,
         asked: Option<&Authority>,
     ) -> (ExchangeId, Refusal) {

@@ -21,7 +21,7 @@ impl Worker {
         (listener, door): (&SessionListener, &Arc<ArcSwap<ProxyTls>>),
         deadline: Instant,
     ) -> Option<ClientStream> {
-        let from = (listener, listener.client(&stream));
+        let from = listener.arrival(listener.client(&stream));
         let entering = enter(stream, door);
         let refused = match self.opening(listener, deadline, entering).await? {
             Ok(stream) => return Some(stream),

@@ -230,6 +230,5 @@ const TICK: Duration = Duration::from_secs(1);
 /// How much of the content a person is shown.
 const SHOWN: usize = 4 << 10;
 const NOBODY: &str = "a policy asks a person about this request, and nobody watches the gateway";
-const OTHER: &str =
-    "a policy asks a person about this request, and the answer let an equal one go on";
+const OTHER: &str = "a policy asks a person, and the answer let an equal one go on";
 const SILENT: &str = "a policy asks a person about this request, and none has answered";
