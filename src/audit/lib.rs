@@ -49,6 +49,7 @@ pub use refusals::{NextRefusal, RefusalStop, Refusals};
 pub use seen_credentials::SeenCredentials;
 pub use share::{Allowance, Usage};
 pub use shared::Durability;
+pub use texts::redacted_for;
 pub use trail::Trail;
 pub use verified::{LogUnverified, VerifiedRecord, verified, verified_chain};
 pub use verify::{ExpectedHeads, LocatedFault, LogFault, Recovery, VerifyReport, verify};

@@ -81,6 +81,13 @@ pub(super) fn is_trace(field: &[u8]) -> bool {
         && is_set(parent)
 }
 
+/// Returns a text for a person: redacted, then cut to `most` bytes.
+pub fn redacted_for(redact: &dyn Redact, text: &str, most: usize) -> String {
+    let mut text = text.into();
+    show(&mut text, most, Some(redact));
+    text.into()
+}
+
 /// The text as it is shown: redacted, then cut to `most` bytes.
 pub(super) fn show(text: &mut Text, most: usize, redact: Option<&dyn Redact>) {
     let mut places = Vec::new();

@@ -83,33 +83,32 @@ pub(super) fn ask_lines(one: &Value) -> Vec<String> {
             lines.push(format!("  {name:<8} {value}"));
         }
     };
-    row("query", text(&ask["query"]));
+    let words = |value: &Value| quoted(value.as_str().unwrap_or_default());
+    let query = Some(&ask["query"]).filter(|query| **query != "");
+    row("query", query.map(words).unwrap_or_default());
     for (name, list) in [("lends", "lends"), ("field", "fields"), ("found", "facts")] {
-        for each in ask[list].as_array().into_iter().flatten().take(MOST_ROWS) {
-            row(name, text(each));
+        for each in ask[list].as_array().into_iter().flatten() {
+            row(name, words(each));
         }
     }
     let bytes = ask["content_bytes"].as_u64().unwrap_or_default();
     if bytes > 0 {
         let sha256 = text(&ask["content_sha256"]);
         row("content", format!("{bytes} bytes, SHA-256 {sha256}"));
-        let words = quoted(ask["content"].as_str().unwrap_or_default());
-        let whole = words.chars().count() <= MOST_CONTENT;
-        let shown: String = words.chars().take(MOST_CONTENT).collect();
-        let more = if whole && bytes <= 4096 {
-            ""
+        let begins = ask["content"].as_str().unwrap_or_default();
+        let more = if (begins.len() as u64) < bytes {
+            " …"
         } else {
-            " … cut off"
+            ""
         };
-        row("", format!("{shown}{more}"));
+        row("", format!("{}{more}", quoted(begins)));
+    }
+    let beyond = text(&ask["beyond"]);
+    if !beyond.is_empty() {
+        row("beyond", format!("not covered by an answer: {beyond}"));
     }
     lines
 }
-
-/// How many fields, facts and loans of a request are shown.
-const MOST_ROWS: usize = 12;
-/// How many characters of its content are shown.
-const MOST_CONTENT: usize = 1000;
 
 impl ProposalList {
     pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {

@@ -83,8 +83,14 @@ impl<O: Operations> Control<O> {
         (word, operation): (&str, Operation),
         peer: Peer,
     ) -> ApiResult {
-        let is_it = |one: &Proposal| one.state == from && one.id.to_string() == id;
+        // A yes that is not used yet can be taken back.
+        let may = |one: &Proposal| {
+            let is_unused = one.ask.is_some() && one.state == ProposalState::Granted;
+            one.state == from || to == ProposalState::Refused && is_unused
+        };
+        let is_it = |one: &Proposal| may(one) && one.id.to_string() == id;
         let one = all.into_iter().find(is_it).ok_or_else(|| unknown(from))?;
+        let from = one.state;
         let subject = format!("{word}{} {}", one.id, one.wanted.shown());
         let act = OperatorAct::new(peer, operation, Some(&one.session), &subject);
         self.record(&act).await?;

@@ -281,7 +281,9 @@ impl Channel {
         let content = Outgoing::new(content);
         let sent = self.send(head, content.clone(), upgrade, &meter).await;
         let answered = match (sent, spare) {
-            (Err(Error::NoAnswer(why)), Some((dialer, key, head))) if why.is_repeated() => {
+            (Err(Error::NoAnswer(why)), Some((dialer, key, head)))
+                if why.is_repeated(judged.is_asked()) =>
+            {
                 let Some(whole) = content.take_back() else {
                     return Err(Error::NoAnswer(why));
                 };

@@ -46,12 +46,13 @@ impl NoAnswer {
         self.is_harmless
     }
 
-    /// Whether the gateway itself sends the request again, if its content is still complete.
-    pub(super) fn is_repeated(&self) -> bool {
+    /// Whether the gateway itself sends the request again, if its content is still complete. What a
+    /// person allowed once is sent again only if the origin has not processed it.
+    pub(super) fn is_repeated(&self, once: bool) -> bool {
         match self.repeat {
             Retry::Never => false,
             Retry::OnAnotherConnection | Retry::OverHttp1 => true,
-            Retry::OnlyIfReused => self.is_reused && self.is_harmless,
+            Retry::OnlyIfReused => self.is_reused && self.is_harmless && !once,
         }
     }
 

@@ -118,6 +118,11 @@ impl JudgedRequest {
             .then_some(verdict.policies)
     }
 
+    /// Whether a person was asked about it.
+    pub fn is_asked(&self) -> bool {
+        self.asks.get().is_some()
+    }
+
     /// Keeps what a person is asked for. The request is not sent until all of it is lifted.
     pub(super) fn keep_asks(&self, asks: Arc<[Ask]>) {
         self.asks.get_or_init(|| asks);

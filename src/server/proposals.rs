@@ -355,7 +355,11 @@ impl Proposals {
     }
 
     fn every(&self, wanted: impl Fn(&Proposal) -> bool) -> Vec<Proposal> {
-        let all = self.all.lock();
+        let (mut all, now) = (self.all.lock(), Instant::now());
+        for (_, own) in all.iter_mut() {
+            own.all
+                .retain(|one| one.ask.as_ref().is_none_or(|ask| !ask.is_over(now)));
+        }
         let each = all.iter().flat_map(|(_, own)| own.all.iter().rev());
         each.filter(|one| wanted(one)).cloned().collect()
     }

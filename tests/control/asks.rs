@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::program::{Program, RULES};
@@ -321,6 +323,231 @@ fn where_somebody_watches_a_request_waits_and_goes_on_at_a_yes() {
     assert_eq!(code, 0, "{said}");
     assert_eq!(read(&waits).0, 200);
     assert_eq!(shop.sent().len(), 2);
+}
+
+#[test]
+fn everything_that_decides_is_bound_and_shown() {
+    let shop = Shop::open();
+    let program = gateway(&shop, "");
+    let basic = |user: &str| {
+        format!(
+            "Authorization: Basic {}\r\n",
+            STANDARD.encode(format!("{user}:x"))
+        )
+    };
+    let many: String = (0..13).map(|_| "X-An: v\r\n").collect();
+    let (alice, ceo) = (basic("alice"), basic("ceo"));
+    let cases = [
+        (alice.as_str(), ceo.as_str(), "user alice"),
+        (
+            "Accept-Account: one\r\n",
+            "Accept-Account: two\r\n",
+            "accept-account: one",
+        ),
+        (
+            "Content-Type: text/one\r\n",
+            "Content-Type: text/two\r\n",
+            "content-type: text/one",
+        ),
+        (
+            &format!("{many}Stripe-Account: one\r\n"),
+            &format!("{many}Stripe-Account: two\r\n"),
+            "stripe-account: one",
+        ),
+        // A row is not faked by spaces.
+        (
+            "X-Note: ok          content  12 bytes\r\n",
+            "X-Note: ok\r\n",
+            "x-note: ok content 12 bytes\"",
+        ),
+    ];
+    for (asked, other, shown) in cases {
+        let (status, text) = read(&send_with(program.proxy, REFUND, asked, CONTENT));
+        assert_eq!(status, 403, "{text}");
+        let id = id_of(&text);
+        let (_, said) = program.gateway(&["grants", "proposed"]);
+        assert!(said.contains(shown), "{shown}: {said}");
+        program.gateway(&["allow", &id, "--yes"]);
+        let (status, text) = read(&send_with(program.proxy, REFUND, other, CONTENT));
+        assert_eq!(status, 403, "{other}: {text}");
+        assert_eq!(
+            read(&send_with(program.proxy, REFUND, asked, CONTENT)).0,
+            200,
+            "{asked}"
+        );
+    }
+    assert_eq!(shop.sent().len(), cases.len());
+}
+
+#[test]
+fn bytes_that_are_no_text_are_bound_as_they_are_and_long_texts_are_shown_in_part() {
+    let shop = Shop::open();
+    let program = gateway(&shop, "");
+    let raw = |last: u8| {
+        let mut stream = TcpStream::connect(program.proxy).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        let head = [
+            b"POST http://pay.test/v1/refunds HTTP/1.1\r\nHost: pay.test\r\nX-To: caf",
+            &[last][..],
+            b"\r\nContent-Length: 0\r\n\r\n",
+        ];
+        stream.write_all(&head.concat()).unwrap();
+        read(&stream)
+    };
+    let (_, text) = raw(0xe9);
+    program.gateway(&["allow", &id_of(&text), "--yes"]);
+    assert_eq!(raw(0xe8).0, 403);
+    assert_eq!(raw(0xe9).0, 200);
+    let long = format!("X-Long: {}\r\n", "y".repeat(4000));
+    let (status, text) = read(&send_with(
+        program.proxy,
+        REFUND,
+        &long,
+        &"z".repeat(1 << 20),
+    ));
+    assert_eq!(status, 403, "{text}");
+    let (code, listed) = program.call("GET", "/v1/proposals", "");
+    assert!(code == 200 && listed.len() < 32 << 10, "{}", listed.len());
+    assert!(
+        listed.contains(&format!("{} …", "y".repeat(292))),
+        "{listed}"
+    );
+    let path = format!("POST /v1/{}/../refunds", "p".repeat(2000));
+    let (status, text) = read(&send(program.proxy, &path, ""));
+    assert!(status == 403 || status == 400, "{text}");
+}
+
+#[test]
+fn a_push_is_bound_by_its_commands_and_what_is_no_push_is_not() {
+    let shop = Shop::open();
+    let program = gateway(
+        &shop,
+        "[[read]]\nas = \"git\"\norigins = [\"http://pay.test\"]\n",
+    );
+    rules(
+        &program,
+        &ASKS.replace("/v1/refunds", "/r.git/git-receive-pack"),
+    );
+    let kind = "Content-Type: application/x-git-receive-pack-request\r\n";
+    let line = |text: String| format!("{:04x}{text}", text.len() + 4);
+    let id = |digit: &str| digit.repeat(40);
+    let command = line(format!(
+        "{} {} refs/heads/main\0 report-status",
+        id("a"),
+        id("b")
+    ));
+    let pushed = |behind: &str| {
+        let content = format!("{command}0000{behind}");
+        read(&send_with(
+            program.proxy,
+            "POST /r.git/git-receive-pack",
+            kind,
+            &content,
+        ))
+    };
+    let objects = format!("PACK{}", "x".repeat(40_000));
+    // git refuses with 200, and the report names the gateway.
+    let (_, text) = pushed(&objects);
+    assert!(shop.sent().is_empty(), "{text}");
+    let one = waiting(&program).remove(0);
+    assert_eq!(
+        one["ask"]["beyond"], "the objects that these commands name",
+        "{one}"
+    );
+    assert_eq!(one["ask"]["content_bytes"], command.len() + 4, "{one}");
+    program.gateway(&["allow", one["id"].as_str().unwrap(), "--yes"]);
+    let (status, text) = pushed(&objects);
+    assert_eq!((status, shop.sent().len()), (200, 1), "{text}");
+    // A flush alone, with something else behind it, is content like any other: bound whole.
+    let odd = |behind: &str| {
+        let content = format!("0000{behind}");
+        read(&send_with(
+            program.proxy,
+            "POST /r.git/git-receive-pack",
+            kind,
+            &content,
+        ))
+    };
+    odd("&to=friend");
+    let all = waiting(&program);
+    if let Some(one) = all.first() {
+        program.gateway(&["allow", one["id"].as_str().unwrap(), "--yes"]);
+    }
+    odd("&to=mallory");
+    let sent = shop.sent();
+    assert!(!sent.iter().any(|one| one.contains("mallory")), "{sent:?}");
+}
+
+#[test]
+fn a_yes_can_be_taken_back_and_a_paused_session_uses_none() {
+    let shop = Shop::open();
+    let program = gateway(&shop, "");
+    let id = id_of(&ask(&program, CONTENT).1);
+    program.gateway(&["allow", &id, "--yes"]);
+    let (code, said) = program.gateway(&["deny", &id]);
+    assert_eq!(code, 0, "{said}");
+    let (status, text) = ask(&program, CONTENT);
+    assert!(status == 403 && text.contains("ask_refused"), "{text}");
+    let _watching = Watching::of(&program);
+    let other = CONTENT.replace("ch_1", "ch_2");
+    let waits = send(program.proxy, REFUND, &other);
+    let ids = waits_for(&program, 1);
+    let (code, said) = program.gateway(&["session", "pause", "agent-1"]);
+    assert_eq!(code, 0, "{said}");
+    program.gateway(&["allow", &ids[0], "--yes"]);
+    let (status, text) = read(&waits);
+    assert!(status == 503 && text.contains("session_paused"), "{text}");
+    assert!(shop.sent().is_empty());
+}
+
+/// An origin that keeps a connection after its first answer, and ends it at the second request.
+#[test]
+fn one_yes_is_not_sent_again_when_an_origin_ends_the_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let sent = Arc::<Mutex<Vec<String>>>::default();
+    let keeps = sent.clone();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            for nth in 0.. {
+                let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+                while !all.windows(4).any(|end| end == b"\r\n\r\n") {
+                    match stream.read(&mut piece) {
+                        Ok(count @ 1..) => all.extend_from_slice(&piece[..count]),
+                        _ => break,
+                    }
+                }
+                let text = String::from_utf8_lossy(&all).into_owned();
+                if text.is_empty() || nth == 1 {
+                    keeps.lock().unwrap().push(text);
+                    break;
+                }
+                keeps.lock().unwrap().push(text);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsent");
+            }
+        }
+    });
+    let shop = Shop {
+        address,
+        sent: sent.clone(),
+    };
+    let program = gateway(&shop, "");
+    rules(&program, &ASKS.replace("\"POST\"", "\"PUT\""));
+    let (_, text) = read(&send(program.proxy, "PUT /v1/refunds", ""));
+    let id = id_of(&text);
+    assert_eq!(read(&send(program.proxy, "GET /first", "")).0, 200);
+    program.gateway(&["allow", &id, "--yes"]);
+    let (status, text) = read(&send(program.proxy, "PUT /v1/refunds", ""));
+    assert!(status == 502 && text.contains("no_answer"), "{text}");
+    let puts = sent
+        .lock()
+        .unwrap()
+        .iter()
+        .filter(|one| one.starts_with("PUT"))
+        .count();
+    assert_eq!(puts, 1);
 }
 
 #[test]

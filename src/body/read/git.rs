@@ -82,15 +82,19 @@ impl Push {
         })
     }
 
-    /// Returns the commands and options of a push, without the objects that their ids bind. `None`
-    /// if it is no push, or they are not here whole.
+    /// Returns the commands and options of a push, without the objects behind them, which their ids
+    /// bind. `None` if it is no push, or has something else behind them.
     pub fn commands(head: &RequestHead, beginning: &Bytes) -> Option<Bytes> {
         if !is_push(&head.method, head.target.path(), &head.fields) {
             return None;
         }
         let (mut lists, mut cursor) = (Lists::default(), Cursor::new(beginning));
-        let is_over = lists.walk(&mut cursor, &mut |_| {}).ok()?;
-        is_over.then(|| beginning.slice(..beginning.len() - cursor.rest().len()))
+        let mut changes = false;
+        let mut each = |line: Said<'_>| changes |= matches!(line, Said::Command(..));
+        let is_over = lists.walk(&mut cursor, &mut each).ok()?;
+        let rest = cursor.rest();
+        let is_push = is_over && changes && rest.starts_with(OBJECTS);
+        is_push.then(|| beginning.slice(..beginning.len() - rest.len()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The screen of `gateway watch`: sessions, proposals and records, details, and the keys.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
@@ -123,17 +123,25 @@ impl WatchView {
         }
     }
 
-    /// Shows the waiting proposals.
+    /// Shows the waiting proposals, those of each session in turn.
     pub(crate) fn set_proposals(&mut self, all: Vec<Value>) {
-        self.proposals = all.into_iter().map(proposed).collect();
+        let mut counts = HashMap::<String, usize>::new();
+        let mut all: Vec<(usize, WatchItem)> = (all.into_iter().map(proposed))
+            .map(|item| {
+                let count = counts.entry(item.session.clone()).or_default();
+                *count += 1;
+                (*count, item)
+            })
+            .collect();
+        all.sort_by_key(|(nth, _)| *nth);
+        self.proposals = all.into_iter().map(|(_, item)| item).collect();
     }
 
     fn items(&self) -> Vec<&WatchItem> {
         let filter = self.filter.to_lowercase();
-        let all = self.proposals.iter().take(MOST_PROPOSALS);
-        all.chain(&self.records)
-            .filter(|item| item.text.to_lowercase().contains(&filter))
-            .collect()
+        let is_wanted = |item: &&WatchItem| item.text.to_lowercase().contains(&filter);
+        let all = self.proposals.iter().filter(is_wanted).take(MOST_PROPOSALS);
+        all.chain(self.records.iter().filter(is_wanted)).collect()
     }
 
     /// Returns the chosen item, if it is still there.

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use gateway_audit::AuditDecision;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use gateway_audit::{AuditDecision, redacted_for};
 use gateway_body::read::Push;
 use gateway_credential::{Settled, Verified};
 use gateway_message::Origin;
 use gateway_names::ExchangeId;
 use gateway_policy::{Ask, Grant, JudgeInput, Ruling};
-use http::HeaderName;
+use gateway_session::SessionStatus;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, HOST,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, DATE, EXPECT, HOST, SEC_WEBSOCKET_KEY,
     USER_AGENT,
 };
+use http::{HeaderMap, HeaderName};
 use sha2::{Digest as _, Sha256};
 
 use super::asked::{AskFault, AskedRequest, Standing};
@@ -27,65 +30,130 @@ impl AskedRequest {
         let authorized = verified.authorized();
         let (head, judged) = (authorized.head(), authorized.judged());
         let content = bound(verified).ok_or(AskFault::Unbound)?;
-        let fields = head
-            .fields
-            .iter()
-            .filter(|(name, _)| !VARIES.contains(name));
-        let fields: Vec<String> = fields
-            .map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())))
-            .collect();
-        let lends = authorized.grants().iter().map(Grant::lend);
-        let lends = lends.map(|one| format!("{} in {}", one.credential(), one.place()));
-        let mut asked = Self {
-            query: head.target.query().unwrap_or_default().to_owned(),
-            user: judged.user().map(|user| user.as_str().to_owned()),
-            lends: lends.collect(),
-            facts: judged.content_facts(),
-            begins: String::from_utf8_lossy(&content[..content.len().min(SHOWN)]).into_owned(),
-            bytes: content.len(),
-            sha256: Sha256::digest(&content).into(),
-            fields,
-            asks,
-            by: None,
-            binding: [0; 32],
-            waiting: Default::default(),
+        let grants = authorized.grants().iter().map(Grant::lend);
+        // A client that repeats a request signs it anew.
+        let is_signed = grants.clone().any(|lend| lend.claimed().is_some());
+        let varies = |name: &HeaderName| {
+            VARIES.contains(name) || is_signed && [AUTHORIZATION, DATE, AMZ_DATE].contains(name)
         };
+        let fields = || head.fields.iter().filter(|(name, _)| !varies(name));
+        let lends: Vec<String> = grants
+            .map(|lend| format!("{} in {}", lend.credential(), lend.place()))
+            .collect();
+        let (query, sha256) = (
+            head.target.query().unwrap_or_default(),
+            Sha256::digest(&content),
+        );
+        let user = judged.user().map(|user| user.as_str().to_owned());
         let Origin { scheme, authority } = &head.origin;
-        let whole = [
+        let mut binding = Binding::default();
+        for text in [
             head.method.as_str(),
             scheme.as_str(),
             &authority.to_string(),
             head.target.path(),
-            &asked.query,
-            asked.user.as_deref().unwrap_or_default(),
+            query,
+            user.as_deref().unwrap_or_default(),
             if authorized.is_upgrade() {
                 "upgrade"
             } else {
                 ""
             },
-        ];
-        let mut binding = Sha256::new();
-        let texts = whole
-            .into_iter()
-            .chain(asked.lends.iter().map(String::as_str));
-        let texts = texts.chain(asked.fields.iter().map(String::as_str));
-        let asks = asked
-            .asks
-            .iter()
-            .flat_map(|ask| [ask.policy.as_str(), &ask.question]);
-        for text in texts.chain(asks) {
-            binding.update((text.len() as u64).to_be_bytes());
-            binding.update(text);
+        ] {
+            binding.add(text.as_bytes());
         }
-        binding.update((asked.lends.len() as u64).to_be_bytes());
-        binding.update((asked.fields.len() as u64).to_be_bytes());
-        binding.update(asked.sha256);
-        asked.binding = binding.finalize().into();
-        asked
-            .fields
-            .retain(|field| !USUAL.iter().any(|usual| field.starts_with(usual.as_str())));
-        Ok(asked)
+        binding.list(lends.iter().map(|lend| [lend.as_bytes(), &[]]));
+        binding.list(fields().map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]));
+        binding.list(
+            asks.iter()
+                .map(|ask| [ask.policy.as_str().as_bytes(), ask.question.as_bytes()]),
+        );
+        binding.add(&sha256);
+        let cut = |text: &str| {
+            let shown = redacted_for(&**judged.session(), text, MOST_SHOWN);
+            let more = if text.len() > MOST_SHOWN { " …" } else { "" };
+            format!("{shown}{more}")
+        };
+        let is_shown = |name: &HeaderName| {
+            !USUAL.contains(name) && (*name != AUTHORIZATION || lends.is_empty())
+        };
+        let shown = fields().filter(|(name, _)| is_shown(name));
+        let shown = shown.map(|(name, value)| {
+            cut(&format!(
+                "{name}: {}",
+                String::from_utf8_lossy(value.as_bytes())
+            ))
+        });
+        let facts = judged.content_facts();
+        let begins = &content[..content.len().min(MOST_CONTENT)];
+        Ok(Self {
+            fields: listed(basic_user(&head.fields).into_iter().chain(shown)),
+            facts: listed(facts.iter().map(|fact| cut(fact))),
+            query: cut(query),
+            begins: redacted_for(
+                &**judged.session(),
+                &String::from_utf8_lossy(begins),
+                MOST_CONTENT,
+            ),
+            beyond: match authorized.content().held() {
+                _ if authorized.is_upgrade() => "what the WebSocket carries",
+                None if !content.is_empty() => "the objects that these commands name",
+                _ => "",
+            },
+            bytes: content.len(),
+            sha256: sha256.into(),
+            binding: binding.0.finalize().into(),
+            lends: listed(lends.into_iter()),
+            asks,
+            user,
+            by: None,
+            waiting: Default::default(),
+        })
     }
+}
+
+/// The digest of everything that an answer is for. Each text stands behind its length.
+#[derive(Default)]
+struct Binding(Sha256);
+
+impl Binding {
+    fn add(&mut self, bytes: &[u8]) {
+        self.0.update((bytes.len() as u64).to_be_bytes());
+        self.0.update(bytes);
+    }
+
+    fn list<'a>(&mut self, pairs: impl Iterator<Item = [&'a [u8]; 2]>) {
+        let mut count = 0_u64;
+        for bytes in pairs.inspect(|_| count += 1).flatten() {
+            self.add(bytes);
+        }
+        self.add(&count.to_be_bytes());
+    }
+}
+
+/// Returns the first of these texts, and how many more there are.
+fn listed(texts: impl Iterator<Item = String>) -> Vec<String> {
+    let mut all: Vec<String> = texts.collect();
+    let more = all.len().saturating_sub(MOST_LISTED);
+    all.truncate(MOST_LISTED);
+    all.extend((more > 0).then(|| format!("… and {more} more, which are not shown")));
+    all
+}
+
+/// Returns the user that a request names beside a password (RFC 7617), without the password.
+fn basic_user(fields: &HeaderMap) -> Option<String> {
+    let value = fields.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, coded) = value.split_once(' ')?;
+    let plain = STANDARD
+        .decode(coded.trim())
+        .ok()
+        .filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
+    let user = plain.split(|byte| *byte == b':').next()?;
+    let user = &user[..user.len().min(MOST_SHOWN)];
+    Some(format!(
+        "authorization: Basic, user {}",
+        String::from_utf8_lossy(user)
+    ))
 }
 
 impl Exchange {
@@ -116,6 +184,9 @@ impl Exchange {
             ask: Some(AskedRequest::of(&verified, asks.clone())?),
         };
         let told = proposal.view().to_string();
+        if proposal.wanted.shown().len() > MOST_WANTED {
+            return Err(AskFault::Unbound.into());
+        }
         let shared = self.worker.shared.clone();
         let until = Instant::now() + WAITS;
         let record = |one: &Proposal| self.record_proposal(one);
@@ -145,6 +216,9 @@ impl Exchange {
             };
         }
         // What is in force may have changed while the person looked.
+        if judged.session().status() == SessionStatus::Paused {
+            return Err(gateway_session::Error::Paused.into());
+        }
         let latest = shared.look();
         let bindings = latest.credentials.bindings();
         let case = JudgeInput {
@@ -202,33 +276,38 @@ fn bound(verified: &Verified) -> Option<bytes::Bytes> {
     }
 }
 
-/// The fields that differ when a client repeats a request, and those that are bound as credentials.
-const VARIES: [HeaderName; 14] = [
-    AUTHORIZATION,
+/// The fields that differ when a client repeats a request.
+const VARIES: [HeaderName; 12] = [
     CONTENT_LENGTH,
-    DATE,
     EXPECT,
+    SEC_WEBSOCKET_KEY,
     HeaderName::from_static("baggage"),
     HeaderName::from_static("idempotency-key"),
     HeaderName::from_static("sentry-trace"),
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
-    HeaderName::from_static("x-amz-date"),
     HeaderName::from_static("x-request-id"),
     HeaderName::from_static("x-stainless-read-timeout"),
     HeaderName::from_static("x-stainless-retry-count"),
     HeaderName::from_static("x-stripe-client-telemetry"),
 ];
+const AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");
 /// The fields that are bound, and not shown.
-const USUAL: [HeaderName; 5] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HOST, USER_AGENT];
+const USUAL: [HeaderName; 4] = [ACCEPT, ACCEPT_ENCODING, HOST, USER_AGENT];
 /// How long a request waits for a person.
 const WAITS: Duration = Duration::from_secs(45);
 /// How long an earlier request leaves the answer to a later, equal one.
 const YIELDS: Duration = Duration::from_millis(200);
 /// How often a waiting exchange says that it is alive.
 const TICK: Duration = Duration::from_secs(1);
-/// How much of the content a person is shown.
-const SHOWN: usize = 4 << 10;
+/// How many fields, facts and loans a person is shown.
+const MOST_LISTED: usize = 24;
+/// How much of each, and of the query.
+const MOST_SHOWN: usize = 300;
+/// How much of the content.
+const MOST_CONTENT: usize = 2 << 10;
+/// The longest request line that can be asked about: longer ones are not recorded whole.
+const MOST_WANTED: usize = 1000;
 const NOBODY: &str = "a policy asks a person about this request, and nobody watches the gateway";
 const OTHER: &str = "a policy asks a person, and the answer let an equal one go on";
 const SILENT: &str = "a policy asks a person about this request, and none has answered";

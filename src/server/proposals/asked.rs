@@ -43,6 +43,8 @@ pub struct AskedRequest {
     pub facts: Vec<String>,
     /// The beginning of the content.
     pub begins: String,
+    /// What follows that no answer covers.
+    pub beyond: &'static str,
     /// The length of the content that the answer is for.
     pub bytes: usize,
     /// The SHA-256 of that content.
@@ -76,6 +78,8 @@ pub(super) struct Waiting {
     told: watch::Sender<()>,
     /// How many have waited.
     joined: usize,
+    /// When the latest began to wait.
+    latest: Option<Instant>,
 }
 
 impl AskedRequest {
@@ -92,6 +96,7 @@ impl AskedRequest {
             "fields": self.fields,
             "facts": self.facts,
             "content": self.begins,
+            "beyond": self.beyond,
             "content_bytes": self.bytes,
             "content_sha256": base16ct::lower::encode_string(&self.sha256),
             "by": self.by,
@@ -103,10 +108,11 @@ impl AskedRequest {
         self.binding == other.binding
     }
 
-    /// Whether its answer is too old to hold.
+    /// Whether its answer is too old to hold, or nobody has waited for one as long.
     pub(super) fn is_over(&self, now: Instant) -> bool {
-        let age = |at| now.saturating_duration_since(at);
-        self.waiting.answered.is_some_and(|at| age(at) >= HOLDS)
+        let since = self.waiting.answered.or(self.waiting.latest);
+        let is_old = since.is_some_and(|at| now.saturating_duration_since(at) >= HOLDS);
+        is_old && !self.is_waited_for()
     }
 
     /// Whether a request waits for its answer now.
@@ -117,6 +123,7 @@ impl AskedRequest {
     /// Lets one more equal request wait.
     pub(super) fn join(&mut self, id: ExchangeId) -> Standing {
         self.waiting.joined += 1;
+        self.waiting.latest = Some(Instant::now());
         Standing::Waits(id, self.waiting.told.subscribe(), self.waiting.joined)
     }
 
@@ -133,5 +140,5 @@ impl AskedRequest {
     }
 }
 
-/// How long an answer holds: a yes that comes late, and a no.
+/// How long an answer holds, a yes that comes late and a no, and how long one is looked for.
 const HOLDS: Duration = Duration::from_secs(600);
