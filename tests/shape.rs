@@ -121,6 +121,11 @@ fn the_shape_holds() {
     }
     broken.extend(rooms(&sources));
     broken.extend(full_folders());
+    let map = std::fs::read_to_string(top().join("docs/architecture.md")).unwrap();
+    let (_, list) = map.split_once("## The mechanisms\n").unwrap();
+    let (list, _) = list.split_once("\n## ").unwrap();
+    let rows = list.lines().filter(|line| line.starts_with("| "));
+    rows.for_each(|row| println!("        {}", row.trim_matches(['|', ' '])));
     assert!(broken.is_empty(), "too many or too long: {broken:#?}");
 }
 

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use gateway_message::RequestHead;
 use gateway_names::{Identity, Tie};
-use gateway_policy::{Ask, Authorized};
+use gateway_policy::{Ask, Authorized, RefusedClient};
 use gateway_session::{ParsedSignature, PartTexts, Revocation, Session, VerifiedSignature};
 
 use super::buffer_limits::BufferLimits;
@@ -36,6 +36,11 @@ impl Verified {
     /// Returns the authorized request.
     pub fn authorized(&self) -> &Authorized {
         &self.authorized
+    }
+
+    /// Drops the request, and returns what its client is told.
+    pub fn refused(self) -> RefusedClient {
+        self.authorized.refused()
     }
 
     /// Returns the request as settled, if every one of its asks was lifted.

@@ -52,5 +52,5 @@ pub use question::{Facts, OwnedFacts, Principal};
 pub use schema::schema_text;
 pub use source::{GRANTED, Problem, Problems, Settings, Source};
 pub use stages::Allowed;
-pub use stages::{Authorized, Decision, Denied, Grant, Objected};
+pub use stages::{Authorized, Decision, Denied, Grant, Objected, RefusedClient};
 pub use verdict::{Ask, Verdict};

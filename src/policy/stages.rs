@@ -85,13 +85,20 @@ pub struct Denied {
     pub facts_read: Vec<String>,
     /// The origin to which the request would have gone.
     pub origin: Origin,
+    /// What its client is told in its own protocol.
+    pub client: RefusedClient,
+    /// Why it was refused and what would allow it, for the client and the operator. Holds no value
+    /// of the request's fields.
+    pub explanation: Explanation,
+}
+
+/// What the client of a refused request is told in its own protocol.
+#[derive(Debug)]
+pub struct RefusedClient {
     /// The refused push, if its commands were read and its client asks for a report.
     pub push: Option<RefusedPush>,
     /// The refused JSON-RPC call.
     pub call: Option<Call>,
-    /// Why it was refused and what would allow it, for the client and the operator. Holds no value
-    /// of the request's fields.
-    pub explanation: Explanation,
 }
 
 /// A push that is refused, and what its client still sends.
@@ -217,21 +224,33 @@ fn denied(
         Some((credential, place)) => generation.explain_use(&facts, credential, place, &verdict),
         None => generation.explain(&facts, &verdict),
     };
-    let RequestHead { method, target, .. } = &request.head;
-    let begun = request.content.ahead();
-    let push = begun.and_then(|begun| Push::of(method, target.path(), fields, || begun.whole()));
-    let call = begun.and_then(|begun| Call::of(method, fields, begun));
     Denied {
         verdict,
         facts_read,
         lend: lend.map(|(credential, place)| (credential.clone(), place.to_string())),
         origin: request.head.origin.clone(),
-        call,
-        push: push.map(|push| RefusedPush {
+        client: RefusedClient::of(request),
+        explanation,
+    }
+}
+
+impl RefusedClient {
+    fn of(request: Box<Request>) -> Self {
+        let RequestHead {
+            method,
+            target,
+            fields,
+            ..
+        } = &request.head;
+        let begun = request.content.ahead();
+        let push =
+            begun.and_then(|begun| Push::of(method, target.path(), fields, || begun.whole()));
+        let call = begun.and_then(|begun| Call::of(method, fields, begun));
+        let push = push.map(|push| RefusedPush {
             push,
             rest: request.content,
-        }),
-        explanation,
+        });
+        Self { push, call }
     }
 }
 
@@ -310,6 +329,11 @@ impl Authorized {
     ) -> Result<Self, HoldFault> {
         self.request = self.request.hold_if_short(limit, budget).await?;
         Ok(self)
+    }
+
+    /// Drops the request, and returns what its client is told.
+    pub fn refused(self) -> RefusedClient {
+        RefusedClient::of(self.request)
     }
 
     /// Takes the proof apart, for the stage that lends credentials.

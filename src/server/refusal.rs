@@ -14,7 +14,7 @@ use gateway_names::{CredentialName, ExchangeId, PolicyId, ReasonCode};
 use gateway_origin as origin;
 pub use gateway_origin::chain;
 use gateway_policy as policy;
-use gateway_policy::Objection;
+use gateway_policy::{Objection, RefusedClient};
 use gateway_session as session;
 use gateway_session::RequestPart;
 use http::header::{
@@ -91,8 +91,19 @@ pub enum Refusal {
     #[error(transparent)]
     Objected(#[from] Objection),
     /// A policy asks a person about the request, and none lets it go on.
-    #[error(transparent)]
-    Asked(#[from] AskFault),
+    #[error("{why}")]
+    Asked {
+        /// Why.
+        why: AskFault,
+        /// What its client is told in its own protocol, once the request is dropped.
+        client: Option<Box<RefusedClient>>,
+    },
+}
+
+impl From<AskFault> for Refusal {
+    fn from(why: AskFault) -> Self {
+        Self::Asked { why, client: None }
+    }
 }
 
 impl From<policy::GatherFailure> for Refusal {
@@ -131,7 +142,7 @@ impl Refusal {
             Self::ClearText => ReasonCode::ProxyTls,
             Self::Presented(_) => ReasonCode::ProxyAuthentication,
             Self::Objected(objection) => objection.reason(),
-            Self::Asked(why) => why.reason(),
+            Self::Asked { why, .. } => why.reason(),
         }
     }
 
@@ -206,9 +217,10 @@ impl Refusal {
         let usual = self.reason().next_step_for(to, id);
         match self {
             // The request may have joined an earlier one, by whose id it is answered.
-            Self::Asked(AskFault::Unanswered(_, asked) | AskFault::Refused(asked)) => {
-                self.reason().next_step_for(to, &asked.to_string())
-            }
+            Self::Asked {
+                why: AskFault::Unanswered(_, asked) | AskFault::Refused(asked),
+                ..
+            } => self.reason().next_step_for(to, &asked.to_string()),
             Self::Denied(denied) if self.reason() == ReasonCode::PolicyDefaultDeny => {
                 let why = &denied.explanation;
                 match (&why.proposal, &denied.lend) {
@@ -264,10 +276,7 @@ impl Refusal {
             to,
             id: &id,
             push: self.push(),
-            call: match self {
-                Self::Denied(denied) => denied.call.as_ref(),
-                _ => None,
-            },
+            call: self.client().and_then(|client| client.call.as_ref()),
             policies: self.policies(),
         });
         fields.insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
@@ -328,20 +337,29 @@ impl Refusal {
     /// sending after a 200 response: over HTTP/1.1 into a closed connection, and over HTTP/2 curl
     /// waits for ever for window space.
     pub(super) async fn settle(&mut self) {
-        if let Self::Denied(denied) = self
-            && let Some(refused) = &mut denied.push
-        {
+        let client = match self {
+            Self::Denied(denied) => Some(&mut denied.client),
+            Self::Asked { client, .. } => client.as_deref_mut(),
+            _ => None,
+        };
+        if let Some(refused) = client.and_then(|client| client.push.as_mut()) {
             let rest = refused.rest.discard();
             let _ = tokio::time::timeout(LONGEST_PUSH, rest).await;
         }
     }
 
-    /// Returns the push that is refused.
-    fn push(&self) -> Option<&Push> {
+    /// Returns what the client is told in its own protocol.
+    fn client(&self) -> Option<&RefusedClient> {
         match self {
-            Self::Denied(denied) => denied.push.as_ref().map(|refused| &refused.push),
+            Self::Denied(denied) => Some(&denied.client),
+            Self::Asked { client, .. } => client.as_deref(),
             _ => None,
         }
+    }
+
+    /// Returns the push that is refused.
+    fn push(&self) -> Option<&Push> {
+        Some(&self.client()?.push.as_ref()?.push)
     }
 
     /// Returns the policies that decided.

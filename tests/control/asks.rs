@@ -448,9 +448,14 @@ fn a_push_is_bound_by_its_commands_and_what_is_no_push_is_not() {
         ))
     };
     let objects = format!("PACK{}", "x".repeat(40_000));
-    // git refuses with 200, and the report names the gateway.
-    let (_, text) = pushed(&objects);
+    // git shows the report of a refused push alone.
+    let (status, text) = pushed(&objects);
     assert!(shop.sent().is_empty(), "{text}");
+    assert!(
+        status == 200 && text.contains("ng refs/heads/main"),
+        "{text}"
+    );
+    assert!(text.contains("policy_asks"), "{text}");
     let one = waiting(&program).remove(0);
     assert_eq!(
         one["ask"]["beyond"], "the objects that these commands name",
@@ -478,6 +483,20 @@ fn a_push_is_bound_by_its_commands_and_what_is_no_push_is_not() {
     odd("&to=mallory");
     let sent = shop.sent();
     assert!(!sent.iter().any(|one| one.contains("mallory")), "{sent:?}");
+}
+
+#[test]
+fn a_call_of_mcp_that_waits_in_vain_is_answered_in_json_rpc() {
+    let shop = Shop::open();
+    let program = gateway(&shop, "");
+    let kind = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
+    let call = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"refund","arguments":{}}}"#;
+    let (_, text) = read(&send_with(program.proxy, REFUND, kind, call));
+    assert!(
+        text.contains(r#""id":7"#) && text.contains("policy_asks"),
+        "{text}"
+    );
+    assert!(text.contains("gateway allow "), "{text}");
 }
 
 #[test]

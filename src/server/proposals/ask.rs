@@ -159,14 +159,21 @@ fn basic_user(fields: &HeaderMap) -> Option<String> {
 impl Exchange {
     /// Waits until a person lifts what the policies ask a person for.
     pub(crate) async fn settle(&mut self, verified: Verified) -> Result<Settled, Refusal> {
-        match verified.authorized().asks().cloned() {
-            // Boxed because it is large and rare.
-            Some(asks) => Box::pin(self.ask(verified, asks)).await,
-            None => Ok(verified.settle(&[]).map_err(|_| AskFault::Unbound)?),
+        let Some(asks) = verified.authorized().asks().cloned() else {
+            return Ok(verified.settle(&[]).map_err(|_| AskFault::Unbound)?);
+        };
+        // Boxed because it is large and rare.
+        match Box::pin(self.ask(&verified, asks.clone())).await {
+            Ok(()) => Ok(verified.settle(&asks).map_err(|_| AskFault::Unbound)?),
+            Err(Refusal::Asked { why, .. }) => {
+                let client = Some(Box::new(verified.refused()));
+                Err(Refusal::Asked { why, client })
+            }
+            Err(other) => Err(other),
         }
     }
 
-    async fn ask(&mut self, verified: Verified, asks: Arc<[Ask]>) -> Result<Settled, Refusal> {
+    async fn ask(&mut self, verified: &Verified, asks: Arc<[Ask]>) -> Result<(), Refusal> {
         let authorized = verified.authorized();
         let (head, judged) = (authorized.head(), authorized.judged().clone());
         let (id, questions) = (self.trail.id(), asks.iter().map(|ask| &*ask.question));
@@ -181,7 +188,7 @@ impl Exchange {
             },
             words: questions.collect::<Vec<_>>().join(" "),
             state: ProposalState::Waiting,
-            ask: Some(AskedRequest::of(&verified, asks.clone())?),
+            ask: Some(AskedRequest::of(verified, asks.clone())?),
         };
         let told = proposal.view().to_string();
         if proposal.wanted.shown().len() > MOST_WANTED {
@@ -236,7 +243,7 @@ impl Exchange {
         let (policies, generation) = (&verdict.policies, verdict.generation);
         self.trail
             .decide(AuditDecision::Allow, policies, generation);
-        Ok(verified.settle(&asks).map_err(|_| AskFault::Unbound)?)
+        Ok(())
     }
 }
 
