@@ -65,6 +65,35 @@ pub const MET: &[(&str, &str)] = &[
     ),
     ("policy_default_deny", "curl -sS http://unlisted.test/"),
     ("policy_forbids", "curl -sS https://forbidden.test/"),
+    ("policy_asks", "curl -sS https://asks.test/ -d refund=1"),
+    (
+        "policy_asks",
+        "curl -sS https://api.stripe.com/v1/refunds -d charge=ch_1",
+    ),
+    (
+        "policy_asks",
+        "curl -sS https://api.openai.com/v1/responses -H 'Content-Type: application/json' -d '{}'",
+    ),
+    (
+        "policy_asks",
+        "curl -sS https://api.anthropic.com/v1/messages -H 'Content-Type: application/json' -H 'anthropic-version: 2023-06-01' -d '{}'",
+    ),
+    (
+        "policy_asks",
+        "curl -sS https://asks.test/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' -d '{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"refund\"}}'",
+    ),
+    (
+        "ask_unbound",
+        "curl -sS https://asks.test/$(printf %01100d 1)",
+    ),
+    (
+        "ask_refused",
+        "curl -sS https://asks.test/ -d refund=2; touch ask; while [ ! -e denied ]; do sleep 0.05; done; curl -sS https://asks.test/ -d refund=2",
+    ),
+    (
+        "ask_limit",
+        "for n in $(seq 12); do curl -sS https://asks.test/ -d n=$n; done | tail -c 320",
+    ),
     ("clear_text", "curl -sS http://plain.test:443/"),
     ("ssrf_resolved_ip", "curl -sS https://10.1.2.3/"),
     ("path", "curl -sS --path-as-is https://allowed.test/a%2fb"),

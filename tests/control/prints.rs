@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::met::{MET, SCARCE, SERVED, UNMET};
 use crate::program::{CANARY, Program, free};
 use crate::sandbox::{exec, folder, user_command, wait_for};
@@ -207,7 +209,8 @@ fn together(folder: &Path, config: &str, rows: &[Met], operate: impl FnOnce(&Pat
 fn operate(folder: &Path) {
     let project = folder.join("home/project");
     for (asked, past, act) in [
-        ("remove", "removed", &["reload"][..]),
+        ("ask", "denied", &["grants", "proposed", "--json"][..]),
+        ("remove", "removed", &["reload"]),
         ("revoke", "revoked", &["revoke", "SPARE"]),
         ("pause", "paused", &["session", "pause", "exec"]),
         ("end", "ended", &["session", "end", "exec"]),
@@ -225,6 +228,14 @@ fn operate(folder: &Path) {
         }
         let done = user_command(folder, 0).args(act).output().unwrap();
         assert!(done.status.success(), "{done:?}");
+        if asked == "ask" {
+            let listed: Value = serde_json::from_slice(&done.stdout).unwrap();
+            let all = listed["proposals"].as_array().unwrap();
+            let content = |one: &&Value| one["ask"]["content"] == "refund=2";
+            let id = all.iter().find(content).unwrap()["id"].as_str().unwrap();
+            let deny = user_command(folder, 0).args(["deny", id]).output().unwrap();
+            assert!(deny.status.success(), "{deny:?}");
+        }
         fs::write(project.join(past), "").unwrap();
     }
 }
@@ -293,7 +304,8 @@ fn check_page(rows: &str) {
 
 type Met = (&'static str, &'static str);
 
-const REACHED: [&str; 20] = [
+const REACHED: [&str; 21] = [
+    "asks.test",
     "allowed.test",
     "10.1.2.3",
     "100.100.100.200",
@@ -521,4 +533,18 @@ permit(principal, action in Gateway::Action::"any", resource == Gateway::Host::"
 forbid(principal, action, resource == Gateway::Host::"forbidden.test");
 forbid(principal, action == Gateway::Action::"POST", resource == Gateway::Host::"allowed.test")
 when { context.path == "/secret" };
+permit(principal, action == Gateway::Action::"POST", resource == Gateway::Host::"api.stripe.com")
+when { context.path == "/v1/refunds" };
+permit(principal, action == Gateway::Action::"POST", resource == Gateway::Host::"api.openai.com")
+when { context.path == "/v1/responses" };
+permit(principal, action == Gateway::Action::"POST", resource == Gateway::Host::"api.anthropic.com")
+when { context.path == "/v1/messages" };
+@id("asks") @ask("Shall it?")
+forbid(principal, action in Gateway::Action::"any", resource)
+when {
+  ["asks.test", "api.stripe.com", "api.openai.com", "api.anthropic.com"].contains(context.host) &&
+  context.method != "GET"
+};
+@id("asks/get") @ask("Shall it be read?")
+forbid(principal, action in Gateway::Action::"read", resource == Gateway::Host::"asks.test");
 "#;

@@ -20,7 +20,7 @@ gateway_names::faults! {
         /// The gateway stops, and no person has answered.
         Stopping = GatewayStopping "the gateway stops, and no person has answered",
         /// An answer could not be bound to all of its content.
-        Unbound = AskUnbound "a person is asked about whole content, and this is not held whole",
+        Unbound = AskUnbound "a person is asked about a whole request, and this is too long for it",
         /// The session has asked too often, or too much of it waits.
         TooMany(Cow<'static, str>) = AskLimit "{0}",
     }
