@@ -400,7 +400,7 @@ fn bytes_that_are_no_text_are_bound_as_they_are_and_long_texts_are_shown_in_part
     program.gateway(&["allow", &id_of(&text), "--yes"]);
     assert_eq!(raw(0xe8).0, 403);
     assert_eq!(raw(0xe9).0, 200);
-    let long = format!("X-Long: {}\r\n", "y".repeat(4000));
+    let long = format!("Authorization: Own one\r\nX-Long: {}\r\n", "y".repeat(4000));
     let (status, text) = read(&send_with(
         program.proxy,
         REFUND,
@@ -414,6 +414,7 @@ fn bytes_that_are_no_text_are_bound_as_they_are_and_long_texts_are_shown_in_part
         listed.contains(&format!("{} …", "y".repeat(292))),
         "{listed}"
     );
+    assert!(listed.contains("authorization: Own one"), "{listed}");
     let path = format!("POST /v1/{}/../refunds", "p".repeat(2000));
     let (status, text) = read(&send(program.proxy, &path, ""));
     assert!(status == 403 || status == 400, "{text}");

@@ -74,8 +74,10 @@ impl AskedRequest {
             let more = if text.len() > MOST_SHOWN { " …" } else { "" };
             format!("{shown}{more}")
         };
+        // Its other form has the password, with a phantom that is coded.
+        let basic = basic_user(&head.fields);
         let is_shown = |name: &HeaderName| {
-            !USUAL.contains(name) && (*name != AUTHORIZATION || lends.is_empty())
+            !USUAL.contains(name) && (*name != AUTHORIZATION || basic.is_none())
         };
         let shown = fields().filter(|(name, _)| is_shown(name));
         let shown = shown.map(|(name, value)| {
@@ -87,7 +89,7 @@ impl AskedRequest {
         let facts = judged.content_facts();
         let begins = &content[..content.len().min(MOST_CONTENT)];
         Ok(Self {
-            fields: listed(basic_user(&head.fields).into_iter().chain(shown)),
+            fields: listed(basic.iter().cloned().chain(shown)),
             facts: listed(facts.iter().map(|fact| cut(fact))),
             query: cut(query),
             begins: redacted_for(
@@ -245,9 +247,7 @@ impl Exchange {
             .decide(AuditDecision::Allow, policies, generation);
         Ok(())
     }
-}
 
-impl Exchange {
     /// Waits until a person no longer needs to be waited for, and returns why. Until then the
     /// exchange is not taken for stalled.
     async fn give_up(&self, id: ExchangeId, until: Instant) -> AskFault {
