@@ -18,7 +18,7 @@ pub struct Verdict {
     pub policies: Arc<[PolicyId]>,
     /// The generation of policies that decided.
     pub generation: u64,
-    /// What a person must lift before a request that is [`Outcome::Asked`] may be sent.
+    /// What a person must lift before the request may be sent, if that is asked.
     pub asks: Option<Arc<[Ask]>>,
 }
 
