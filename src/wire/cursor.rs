@@ -65,7 +65,7 @@ impl<'b> Cursor<'b> {
     /// Reads this many bytes.
     ///
     /// # Errors
-    /// [`Incomplete`]
+    /// `Incomplete` if fewer are left.
     pub fn bytes(&mut self, count: usize) -> Result<&'b [u8], Incomplete> {
         self.0.split_off(..count).ok_or(Incomplete)
     }
@@ -73,7 +73,7 @@ impl<'b> Cursor<'b> {
     /// Reads as many bytes as fit an array.
     ///
     /// # Errors
-    /// [`Incomplete`]
+    /// `Incomplete` if fewer are left.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Incomplete> {
         let (array, rest) = self.0.split_first_chunk().ok_or(Incomplete)?;
         self.0 = rest;
