@@ -39,11 +39,11 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 25] = [
-    ("all", 104_052),
+    ("all", 104_063),
     ("app", 8_426),
     ("audit", 3_326),
     ("body", 3_458),
-    ("cli", 11_139),
+    ("cli", 11_141),
     ("config", 5_349),
     ("control", 1_902),
     ("credential", 13_700),
@@ -57,7 +57,7 @@ const ROOMS: [(&str, usize); 25] = [
     ("message", 2_993),
     ("names", 897),
     ("origin", 3_588),
-    ("policy", 6_227),
+    ("policy", 6_237),
     ("session", 4_454),
     ("signature", 8_948),
     ("src", 43),
