@@ -24,7 +24,7 @@ use crate::grant::{AllowRequest, AllowResponse, GrantedFile};
 use crate::names::SessionId;
 use crate::policy::generate;
 
-/// Allow a session what it was refused, or one request that a policy asks about
+/// Allow what was refused, or one request that a policy asks about
 ///
 /// Shows the narrowest rule, asks, and applies it; for a command that has ended, keeps it for the
 /// next one in its folder.

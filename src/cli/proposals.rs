@@ -17,7 +17,7 @@ pub(super) struct ProposalList {
     chosen: ChosenGateway,
 }
 
-/// Refuse what a workload proposes, or a request that a policy asks about
+/// Refuse what a workload proposes, or what a policy asks about
 ///
 /// A proposal stays refused for as long as its session lives; `gateway allow ID` grants it. A
 /// request stays refused for ten minutes.

@@ -27,9 +27,14 @@ pub struct JudgedRequest {
     kept: KeptFacts,
     /// The rules that can apply in the generation that judged it first.
     rules: Option<Arc<ApplicableRules>>,
-    fields: OnceLock<Box<HeaderMap>>,
-    /// What a person lifts before it is sent.
-    asks: OnceLock<Arc<[Ask]>>,
+    decided: OnceLock<Box<KeptOfDecision>>,
+}
+
+/// What is kept of the decision, where anything is.
+struct KeptOfDecision {
+    fields: Option<HeaderMap>,
+    /// What a person lifts before the request is sent.
+    asks: Option<Arc<[Ask]>>,
 }
 
 static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
@@ -58,16 +63,23 @@ impl JudgedRequest {
         Self {
             kept: KeptFacts::new(request, session, presented),
             rules: Some(rules),
-            fields: OnceLock::new(),
-            asks: OnceLock::new(),
+            decided: OnceLock::new(),
         }
     }
 
-    /// Keeps the fields, if one names a path, or if rules of `generation` that can apply to the
-    /// request read any field.
-    pub(super) fn keep_fields(&self, generation: &Generation, fields: &HeaderMap) {
-        if names_path(fields) || self.is_read_by(generation, &OF_FIELDS) {
-            self.fields.get_or_init(|| Box::new(fields.clone()));
+    /// Keeps what a person is asked, and the fields, if one names a path, or if rules of
+    /// `generation` that can apply to the request read any field.
+    pub(super) fn keep(
+        &self,
+        generation: &Generation,
+        fields: &HeaderMap,
+        asks: Option<Arc<[Ask]>>,
+    ) {
+        let is_read = names_path(fields) || self.is_read_by(generation, &OF_FIELDS);
+        if is_read || asks.is_some() {
+            let fields = is_read.then(|| fields.clone());
+            self.decided
+                .get_or_init(|| Box::new(KeptOfDecision { fields, asks }));
         }
     }
 
@@ -103,29 +115,31 @@ impl JudgedRequest {
 
     /// Returns the fields that were kept.
     pub(super) fn kept_fields(&self) -> &HeaderMap {
-        self.fields.get().map_or(&*NONE, |fields| fields)
+        let decided = self.decided.get();
+        let fields = decided.and_then(|decided| decided.fields.as_ref());
+        fields.unwrap_or(&NONE)
     }
 
     /// Returns the policies of another generation that allow the request with its credentials;
     /// `None` if they deny it, ask a person for more, or read a part of it that was not kept.
     pub(super) fn still_allowed_by(&self, generation: &Generation) -> Option<Arc<[PolicyId]>> {
-        let is_unkept = self.fields.get().is_none() && self.is_read_by(generation, &OF_FIELDS);
+        let has_fields = self.decided.get().is_some_and(|kept| kept.fields.is_some());
+        let is_unkept = !has_fields && self.is_read_by(generation, &OF_FIELDS);
         let verdict = || generation.judge_request(self, self.kept_fields()).ok();
         let verdict = (!is_unkept).then(verdict)??;
         let mut asks = verdict.asks.iter().flat_map(|asks| asks.iter());
-        let known = self.asks.get().map_or(&[][..], |asks| asks);
+        let known = self.asks().map_or(&[][..], |asks| asks);
         asks.all(|ask| known.contains(ask))
             .then_some(verdict.policies)
     }
 
     /// Whether a person was asked about it.
     pub fn is_asked(&self) -> bool {
-        self.asks.get().is_some()
+        self.asks().is_some()
     }
 
-    /// Keeps what a person is asked for. The request is not sent until all of it is lifted.
-    pub(super) fn keep_asks(&self, asks: Arc<[Ask]>) {
-        self.asks.get_or_init(|| asks);
+    fn asks(&self) -> Option<&Arc<[Ask]>> {
+        self.decided.get()?.asks.as_ref()
     }
 
     /// Checks that its caller's token allows what these policies allow.
@@ -308,8 +322,7 @@ pub(super) mod tests {
         JudgedRequest {
             kept,
             rules: None,
-            fields: OnceLock::new(),
-            asks: OnceLock::new(),
+            decided: OnceLock::new(),
         }
     }
 
@@ -340,11 +353,11 @@ pub(super) mod tests {
         assert!(!allows(&format!("{ASK}{LEND}{reads}"), &one));
         let fields = HeaderMap::new();
         let generation = policies(&format!("{ASK}{LEND}{reads}")).current();
-        one.keep_fields(&generation, &fields);
-        assert!(one.fields.get().is_some() && one.still_allowed_by(&generation).is_some());
+        one.keep(&generation, &fields, None);
+        assert!(one.decided.get().is_some() && one.still_allowed_by(&generation).is_some());
         let other = judged("/");
-        other.keep_fields(&policies(&format!("{ASK}{LEND}")).current(), &fields);
-        assert!(other.fields.get().is_none());
+        other.keep(&policies(&format!("{ASK}{LEND}")).current(), &fields, None);
+        assert!(other.decided.get().is_none());
     }
 
     #[test]

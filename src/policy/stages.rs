@@ -141,9 +141,6 @@ impl Policies {
             case.hear()
         };
         let allowed = verdict.as_ref().ok();
-        if let Some(asks) = allowed.and_then(|verdict| verdict.asks.clone()) {
-            judged.keep_asks(asks);
-        }
         let mut heard = hear(Ruling {
             policies: allowed.map(|verdict| verdict.policies.clone()),
             bindings: None,
@@ -156,7 +153,7 @@ impl Policies {
             }
             (_, Ok(verdict) | Err(RefusedQuestion { verdict, .. })) => verdict,
         };
-        judged.keep_fields(&generation, fields);
+        judged.keep(&generation, fields, verdict.asks.clone());
         if heard.is_ok() && latest.number() > generation.number() {
             heard = hear(Ruling::later(&judged, latest, bindings));
         }

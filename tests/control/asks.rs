@@ -595,7 +595,7 @@ fn a_program_tells_a_person_who_then_has_time_to_answer() {
     assert_eq!(read(&waits).0, 200);
     // It holds as long as the process runs.
     program.edit(|config| config.replace(&notify, ""));
-    assert!(program.refuse().contains("`[[notify]]` cannot change"));
+    assert!(program.refuse().contains("`[notify] command` cannot change"));
 }
 
 #[test]

@@ -237,15 +237,17 @@ impl Watcher {
         let item = self.view.chosen().filter(|item| item.is_proposal);
         let item = item.ok_or_else(|| Failure::new("choose a proposal first"))?;
         let session = &item.session;
-        let line = if item.is_asked() {
-            "Refuse this request for ten minutes? [y/N]".to_owned()
+        let (line, done) = if item.is_asked() {
+            let line = "Refuse this request for ten minutes? [y/N]".to_owned();
+            (line, "the request is refused")
         } else {
-            format!("Refuse it for as long as session `{session}` lives? [y/N]")
+            let line = format!("Refuse it for as long as session `{session}` lives? [y/N]");
+            (line, "the proposal is refused")
         };
         let (text, asked) = (item.text.clone(), json!({ "id": item.id }));
         self.ask(vec![text, line], move |gateway| {
             gateway.post("/v1/proposals/refuse", Some(&asked))?;
-            Ok("it is refused".to_owned())
+            Ok(done.to_owned())
         })
     }
 
