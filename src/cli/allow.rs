@@ -95,16 +95,14 @@ impl Allow {
         one: &Value,
         terminal: &mut Terminal,
     ) -> Result<Code, Failure> {
-        if self.lasts.is_some() {
-            return Err(
-                Failure::new("an answer to a policy is for one request alone")
-                    .next("leave `--for` out, or change the policy"),
-            );
+        let wider = (self.lasts, &self.session, &self.user, &self.group);
+        if wider != (None, &None, &None, &None) {
+            let failure = Failure::usage("an answer to a policy is for one request alone");
+            return Err(failure.next("leave out all but the id and `--yes`, or change the policy"));
         }
         if !terminal.json() {
-            proposals::ask_lines(one)
-                .iter()
-                .for_each(|line| terminal.line(line));
+            let lines = proposals::ask_lines(one);
+            lines.iter().for_each(|line| terminal.line(line));
         }
         if !self.is_confirmed("Allow this one request, once?", terminal)? {
             return Ok(Code::Failed);

@@ -223,6 +223,11 @@ fn where_nobody_watches_a_request_is_refused_at_once_and_a_late_yes_sends_it_onc
     }
     // The same request is the same question.
     assert_eq!(id_of(&ask(&program, CONTENT).1), id);
+    // An answer is no rule: nothing widens it.
+    for wider in [["--for", "1h"], ["--session", "agent-1"]] {
+        let (code, said) = program.gateway(&[&["allow", &id, "--yes"], &wider[..]].concat());
+        assert!(code != 0 && said.contains("one request alone"), "{said}");
+    }
     let (code, said) = program.gateway(&["allow", &id, "--yes"]);
     assert_eq!(code, 0, "{said}");
     assert!(
@@ -595,7 +600,11 @@ fn a_program_tells_a_person_who_then_has_time_to_answer() {
     assert_eq!(read(&waits).0, 200);
     // It holds as long as the process runs.
     program.edit(|config| config.replace(&notify, ""));
-    assert!(program.refuse().contains("`[notify] command` cannot change"));
+    assert!(
+        program
+            .refuse()
+            .contains("`[notify] command` cannot change")
+    );
 }
 
 #[test]
