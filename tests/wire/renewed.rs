@@ -1,6 +1,8 @@
 //! Groups H and I: a secret that was renewed while the session lives, with another length than the
 //! phantom that the session holds (ADR 2).
 
+use std::time::Duration;
+
 use super::echoes::{accept, coded_pieces};
 use crate::rig::canary::hex;
 use crate::rig::origin::{Answer, Seen, Step, ok};
@@ -28,6 +30,17 @@ fn ask(rig: &Rig, way: Way, host: &str, path: &str) -> Response {
     assert_eq!(record["lent"][0]["credential"], "renewed", "{record}");
     assert_eq!(answer.status, 200, "{way:?} {path} {answer:?} {record}");
     answer
+}
+
+/// Waits until a renewed secret is lent: its store is read anew in the background.
+fn is_lent(rig: &Rig, way: Way, name: &str) {
+    let is_it = || {
+        ask(rig, way, RENEWED, "/lent");
+        let lent = got(&rig.seen()[0]) == rig.secret(name);
+        std::thread::sleep(Duration::from_millis(if lent { 0 } else { 200 }));
+        lent
+    };
+    assert!((0..50).any(|_| is_it()), "{name} is not lent by {way:?}");
 }
 
 /// A length that is told is the content's.
@@ -103,9 +116,9 @@ fn echoes_of_old_and_new_come_back_as_the_phantom(rig: &Rig) {
         }
     });
     // What was never lent in this process is not known to it: each is lent once first.
-    each_renewal(rig, |_| {
+    each_renewal(rig, |name| {
         for way in Way::SECURE {
-            ask(rig, way, RENEWED, "/lent");
+            is_lent(rig, way, name);
         }
     });
     for host in [RENEWED, RENEWED2] {
