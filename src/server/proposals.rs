@@ -1,5 +1,5 @@
-//! What workloads propose to be allowed. A proposal changes no permission: a person outside the
-//! sandbox grants or refuses it.
+//! What waits for a person outside the sandbox: what workloads propose to be allowed, which changes
+//! no permission until it is granted, and requests that a policy asks about.
 
 mod ask;
 mod asked;
@@ -35,7 +35,8 @@ const SENT: usize = 10;
 const WATCHES: Duration = Duration::from_secs(5);
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// What a workload proposes to be allowed.
+/// What waits for a person: an access that a workload proposes, or a request that a policy asks
+/// about.
 #[derive(Clone, Debug)]
 pub struct Proposal {
     /// The refused exchange, or the exchange that proposed it.
@@ -46,7 +47,7 @@ pub struct Proposal {
     pub time: SystemTime,
     /// The access to allow.
     pub wanted: RequestedAccess,
-    /// The reason, in the workload's words. They are unchecked text.
+    /// The reason, in the workload's words, which are unchecked text; or the policies' questions.
     pub words: String,
     /// Its state.
     pub state: ProposalState,

@@ -51,7 +51,7 @@ pub struct AskedRequest {
     pub sha256: [u8; 32],
     /// Who answered.
     pub by: Option<String>,
-    /// The digest of everything above that decides, by which the same request is known.
+    /// The digest of everything that an answer is for, in bytes: what is shown is cut and redacted.
     pub(super) binding: [u8; 32],
     pub(super) waiting: Waiting,
 }
