@@ -64,6 +64,7 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
     let credentials = Credentials::new(Vec::new(), &Stores::new([])).unwrap();
     let session = SessionId::new("bench").unwrap();
     let snapshot = Snapshot {
+        prices: Arc::new(gateway_spend::Prices::shipped()),
         logins: Vec::new(),
         policies: Policies::load(
             &[Source::new(

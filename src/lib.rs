@@ -27,6 +27,7 @@ pub use gateway_recipe as recipe;
 pub use gateway_server as server;
 pub use gateway_session as session;
 pub use gateway_sigv4 as sigv4;
+pub use gateway_spend as spend;
 pub use gateway_state as state;
 pub use gateway_token as token;
 pub use gateway_wire as wire;

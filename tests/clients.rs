@@ -63,6 +63,13 @@ fn policies_over_content_hold_for_the_sdks_that_send_it() {
 }
 
 #[test]
+fn budgets_labels_and_asks_hold_for_the_sdks_that_meet_them_and_none_repeats_a_refusal() {
+    run(Command::new(rig().join("decided/run"))
+        .env("GATEWAY", env!("CARGO_BIN_EXE_gateway"))
+        .env("GATEWAY_CLIENTS", clients()));
+}
+
+#[test]
 fn doctor_tells_a_client_that_gets_through_from_one_that_does_not_and_why() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();

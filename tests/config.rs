@@ -773,6 +773,61 @@ fn two_exports_of_the_same_to_one_place_are_refused() {
 }
 
 #[test]
+fn a_budget_says_what_how_much_and_whose() {
+    let budget = |more: &str| format!("[[budget]]\nname = \"models\"\n{more}");
+    let text = budget("unit = \"usd\"\nmost = \"5.00\"\nper = \"month\"\n");
+    let known = read(&text).unwrap().budgets.remove(0);
+    assert_eq!((known.most, known.by.as_str()), (5_000_000_000, "all"));
+    let text = budget("unit = \"usd\"\nmost = 5\nper = \"session\"\n");
+    let known = read(&text).unwrap().budgets.remove(0);
+    assert_eq!((known.most, known.by.as_str()), (5_000_000_000, "session"));
+    let usual = "unit = \"requests\"\nmost = 10\nper = \"day\"\n";
+    refused(
+        &[budget(usual), budget(usual)].concat(),
+        &["6:1: a second [[budget]] is named `models`"],
+    );
+    for (more, expected) in [
+        ("unit = \"requests\"\nmost = 0\nper = \"day\"\n", "4:8: "),
+        ("unit = \"requests\"\nmost = -1\nper = \"day\"\n", "4:8: "),
+        (
+            "unit = \"requests\"\nmost = \"5.5\"\nper = \"day\"\n",
+            "4:8: ",
+        ),
+        (
+            "unit = \"usd\"\nmost = 9223372037\nper = \"month\"\n",
+            "4:8: ",
+        ),
+        ("unit = \"euro\"\nmost = 1\nper = \"month\"\n", "3:8: "),
+        (
+            "unit = [\"usd\", \"tokens\"]\nmost = 1\nper = \"month\"\n",
+            "3:8: ",
+        ),
+        ("unit = \"usd\"\nmost = 1\nper = \"year\"\n", "5:7: "),
+        ("unit = \"usd\"\nmost = 1\n", "1:1: [[budget]] has no `per`"),
+        (
+            "unit = \"usd\"\nmost = 1\nper = \"session\"\nby = \"all\"\n",
+            "6:6: a budget per session is each session's own",
+        ),
+        (
+            "unit = \"usd\"\nmost = 1\nper = \"day\"\nby = \"user\"\n",
+            "1:1: budget `models` is by user, and no caller has one",
+        ),
+    ] {
+        refused(&budget(more), &[expected]);
+    }
+    let listener = "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\n";
+    let by = |by: &str| budget(&format!("{usual}by = \"{by}\"\n"));
+    refused(
+        &[listener, &by("group")].concat(),
+        &["4:1: budget `models` is by group"],
+    );
+    let grouped = format!("{listener}groups = [\"ci\"]\n");
+    read(&[grouped, by("group")].concat()).unwrap();
+    let token = format!("{listener}who = [\"token\"]\n");
+    read(&[token, by("user")].concat()).unwrap();
+}
+
+#[test]
 fn the_sandbox_never_gets_what_a_credential_or_the_gateway_holds() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("p.cedar"), "").unwrap();
@@ -1614,4 +1669,69 @@ fn a_key_file_of_a_service_account_says_whom_it_is_for_and_what_is_wrong_with_it
             "{part}\n{mistakes:#?}"
         );
     }
+}
+
+#[test]
+fn a_price_is_refused_with_its_line_if_it_is_none_or_past() {
+    let with = |rest: &str| format!("[[price]]\nmodel = \"m*\"\ninput = 1\noutput = 2.5\n{rest}");
+    let config = read(&with("host = \"api.test\"\nuntil = \"2100-01-01\"\n")).unwrap();
+    assert_eq!(config.prices.len(), 1);
+    refused(
+        "[[price]]\n",
+        &[
+            "1:1: [[price]] has no `model`",
+            "1:1: [[price]] has no `input`",
+            "1:1: [[price]] has no `output`",
+        ],
+    );
+    for (rest, expected) in [
+        (
+            "until = \"2026-01-01\"\n",
+            "5:9: `until` of [[price]] is `2026-01-01` | the price holds no more",
+        ),
+        (
+            "until = \"tomorrow\"\n",
+            "5:9: `until` of [[price]] is `tomorrow` | it is no day",
+        ),
+        (
+            "until = 2100-01-01\n",
+            "5:9: `until` of [[price]] is of type datetime",
+        ),
+        (
+            "cache_read = \"1\"\n",
+            "5:14: `cache_read` of [[price]] is of type string",
+        ),
+        (
+            "cache_read = -1\n",
+            "5:14: `cache_read` of [[price]] is `-1` | it is no price",
+        ),
+        (
+            "cache_read = 1e3\n",
+            "5:14: `cache_read` of [[price]] is `1e3` | it is no price",
+        ),
+        (
+            "cache_read = inf\n",
+            "5:14: `cache_read` of [[price]] is `inf` | it is no price",
+        ),
+        (
+            "cache_written = 0.0000001\n",
+            "5:17: `cache_written` of [[price]] is `0.0000001` | it is no price",
+        ),
+        (
+            "context = 0\n",
+            "5:11: `context` of [[price]] is `0` | it is outside 1 to",
+        ),
+        (
+            "host = \"https://api.test\"\n",
+            "5:8: `host` of [[price]] is `https://api.test`",
+        ),
+        ("tokens = 1\n", "5:1: unknown key `tokens` in [[price]]"),
+    ] {
+        refused(&with(rest), &[expected]);
+    }
+    let star = with("").replace("m*", "*m");
+    refused(
+        &star,
+        &["2:9: `model` of [[price]] is `*m` | it is no name of a model"],
+    );
 }

@@ -699,9 +699,9 @@ const ABSENT: [(&str, Verdict); 11] = [
         ]),
     ),
     (
-        "There are no budgets",
+        "A budget counts in one gateway",
         Otherwise(
-            "no key, flag or fact is about one",
+            "no key names another place for it",
             &["every_key_is_read_and_a_value_of_another_type_is_refused"],
         ),
     ),

@@ -141,6 +141,7 @@ fn content(criterion: &mut Criterion) {
             let mut questions = Questions::default();
             protocol.ask(&mut questions);
             protocol.read(&ParsedRequest {
+                host: "api.openai.com",
                 method: &Method::POST,
                 path,
                 upgrades: false,

@@ -56,6 +56,7 @@ fn refs(bytes: &[u8]) -> Option<BTreeSet<String>> {
     };
     let questions = Questions::default();
     let found = Protocol::Git.read(&ParsedRequest {
+        host: "api.test",
         method: &Method::POST,
         path: PATH,
         upgrades: false,

@@ -131,6 +131,7 @@ fn facts(protocol: &str, method: &Method, query: &str, content: &[u8]) -> Vec<Op
     let mut questions = Questions::default();
     protocol.ask(&mut questions);
     let found = protocol.read(&ParsedRequest {
+        host: "api.openai.com",
         method,
         path: "/v1/models/m:x",
         upgrades: false,

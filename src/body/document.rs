@@ -331,6 +331,7 @@ mod tests {
         }
         let document = Document::read(&fields, "", &content, &questions);
         let asked = ParsedRequest {
+            host: "api.test",
             method: &Method::POST,
             path: "/mcp",
             upgrades: false,

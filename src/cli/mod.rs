@@ -5,6 +5,7 @@
 //! failed, 126 if the command cannot be run and 127 if there is no such command.
 
 mod allow;
+mod budgets;
 mod config_summary;
 mod confirm;
 mod credential;
@@ -89,6 +90,7 @@ enum Command {
     Restore(revoke::RevokeCommand),
     Allow(allow::Allow),
     Grants(grants::GrantsCommand),
+    Budgets(budgets::BudgetsCommand),
     /// Decide about the project's own file, `gateway.toml`
     #[command(subcommand)]
     Project(projects::ProjectCommand),
@@ -211,6 +213,7 @@ impl Command {
             Self::Restore(command) => command.restore(terminal),
             Self::Allow(command) => command.run(terminal),
             Self::Grants(command) => command.run(terminal),
+            Self::Budgets(command) => command.run(terminal),
             Self::Project(command) => command.run(terminal),
             Self::Init(command) => command.run(terminal),
             Self::Deny(command) => command.run(terminal),
@@ -251,7 +254,7 @@ mod tests {
         declared.sort_unstable();
         listed.sort_unstable();
         assert_eq!(listed, declared);
-        assert!(listed.len() <= 24, "{} commands", listed.len());
+        assert!(listed.len() <= 25, "{} commands", listed.len());
         let help = super::usage::grouped(commands).render_help().to_string();
         for name in listed {
             let begin = format!("  {name} ");

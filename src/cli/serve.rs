@@ -97,6 +97,7 @@ impl Serve {
         let ended = runtime.block_on(async {
             let ended = served.run(bound).await;
             serving::close(&app.shared).await;
+            serving::give_back(&app.shared).await;
             ended
         });
         app.close();

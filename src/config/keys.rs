@@ -147,7 +147,7 @@ macro_rules! keys {
 
 sections! {
     once ca, once state, once audit, many export, once policy, once runtime, once resolver,
-    many listener, many credential, many login, many origin, many fact, many read, many notify, once vault, once sandbox,
+    many listener, many credential, many login, many origin, many fact, many read, many notify, many budget, many price, once vault, once sandbox,
     once limits, once control, once phantoms, once sessions
 }
 
@@ -350,6 +350,21 @@ keys! {
         roots: "list of paths", "those of the system";
     ["notify"]
         command: "list: a program and its arguments", "required" fixed;
+    ["budget"]
+        name: "name", "required";
+        unit: "`requests`, `bytes`, `tokens` or `usd`", "required";
+        most: "number, or of `usd` a text such as `\"5.00\"`", "required";
+        per: "`minute`, `hour`, `day`, `week`, `month` or `session`", "required";
+        by: "`all`, `session`, `user`, `group`, `secret` or `host`", "`all`";
+    ["price"]
+        host: "host", "everywhere";
+        model: "name, `*` at the end", "required";
+        input: "USD for a million tokens", "required";
+        output: "USD for a million tokens", "required";
+        cache_read: "USD for a million tokens", "that of `input`";
+        cache_written: "USD for a million tokens", "that of `input`";
+        context: "number", "unknown";
+        until: "day", "none";
     ["phantoms"]
         env_file: "path", "not written";
 }

@@ -10,6 +10,7 @@
 mod diagnostic;
 
 mod bind;
+mod budget;
 mod certificates;
 mod control;
 mod credential;
@@ -26,6 +27,7 @@ mod origin;
 mod own_files;
 mod own_ports;
 mod port;
+mod price;
 mod project;
 mod read;
 mod reference;
@@ -44,6 +46,7 @@ mod via;
 mod ways;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 pub use certificates::certificates;
 pub use control::ControlSettings;
@@ -68,6 +71,7 @@ use gateway_origin::resolve::ResolverSettings;
 use gateway_policy as policy;
 use gateway_policy::{Declared, ProtocolEndpoint};
 use gateway_server::Limits;
+use gateway_spend::{Budget, Unit};
 
 /// Every setting, validated as a whole.
 ///
@@ -91,6 +95,10 @@ pub struct Config {
     pub exports: Vec<ExportSettings>,
     /// The programs that are told when a policy asks a person.
     pub notify: Vec<gateway_credential::SecretRef>,
+    /// What requests may use up.
+    pub budgets: Vec<Arc<Budget>>,
+    /// The operator's own prices of models.
+    pub prices: Vec<gateway_spend::OwnPrice>,
     /// The policy files.
     pub policy: policy::Settings,
     /// The threads.
@@ -156,7 +164,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the facts that policies may read: those of the file and of presets' endpoints.
+    /// Returns what policies may name: the facts of the file and of presets' endpoints, and the
+    /// budgets.
     pub fn declared(&self) -> Declared {
         let mut declared = self.facts.clone();
         for known in preset::endpoints() {
@@ -165,6 +174,10 @@ impl Config {
                 origins: known.origins.clone(),
                 routes: known.paths.clone(),
             });
+        }
+        for budget in &self.budgets {
+            let counts_content = matches!(budget.unit, Unit::Tokens | Unit::Usd);
+            declared.add_budget(budget.name.clone(), counts_content);
         }
         // A person may have a service at a host of their own.
         for own in self

@@ -106,6 +106,11 @@ impl Listener {
         self.who.iter().any(Evidence::is_presented)
     }
 
+    /// Whether its evidence can tell the user behind a connection.
+    pub(super) fn gives_user(&self) -> bool {
+        self.who.iter().any(|one| *one != Evidence::Mark)
+    }
+
     /// Returns the user that its clients present, if it is always the same.
     #[must_use]
     pub fn proxy_user(&self) -> Option<&str> {

@@ -17,8 +17,8 @@ use super::literal::shown;
 use super::section::Section;
 use super::validate::{self, Spans};
 use super::{
-    AllOrigins, Config, ConfigError, HostPort, control, credential, export, fact, listener, login,
-    origin, reference, sandbox, settings, state, vault, via,
+    AllOrigins, Config, ConfigError, HostPort, budget, control, credential, export, fact, listener,
+    login, origin, price, reference, sandbox, settings, state, vault, via,
 };
 
 impl Config {
@@ -167,6 +167,13 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
                 config.facts.add_endpoint(endpoint);
             }
         }
+        "budget" => take(
+            budget::budget(section),
+            span,
+            &mut config.budgets,
+            &mut spans.budgets,
+        ),
+        "price" => config.prices.extend(price::price(section)),
         "notify" => config.notify.extend(reference::program(section, None)),
         "vault" => config.vault = vault::vault(section),
         "export" => {

@@ -296,6 +296,40 @@ impl<'p, 't> Section<'p, 't> {
         T::try_from(count.into_inner()).ok()
     }
 
+    /// Returns an amount, read by `parse`: a whole number, or money as text.
+    pub fn amount<T>(
+        &self,
+        key: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, Hint>,
+    ) -> Option<T> {
+        let read = |value: &DeValue<'_>| match value {
+            DeValue::Integer(number) => {
+                let read = u64::from_str_radix(number.as_str(), number.radix());
+                Some(read.map_or_else(|_| number.as_str().to_owned(), |read| read.to_string()))
+            }
+            text => text.as_str().map(str::to_owned),
+        };
+        let value = self.typed(key, "whole number, or money as text in quotes", read)?;
+        let (span, text) = (value.span(), value.into_inner());
+        self.accept(key, Spanned::new(span, &*text), parse)
+            .map(Spanned::into_inner)
+    }
+
+    /// Returns a number that may have decimals, read as it is written, so that nothing is rounded.
+    pub fn decimal<T: FromStr<Err: fmt::Display>>(
+        &self,
+        key: &'static str,
+        example: &'static str,
+    ) -> Option<T> {
+        let number = self.typed(key, "number without quotes", |value| match value {
+            DeValue::Integer(whole) if whole.radix() == 10 => Some(whole.as_str()),
+            DeValue::Float(number) => Some(number.as_str()),
+            _ => None,
+        })?;
+        self.accept(key, number, parsed(example))
+            .map(Spanned::into_inner)
+    }
+
     /// Returns one of a few words.
     pub fn choice<T: Clone>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
         self.get(key, |text| {

@@ -11,6 +11,7 @@ use gateway_credential::SecretRef;
 use gateway_message::{OriginPattern, Scheme};
 use gateway_names::SessionId;
 use gateway_session::When;
+use gateway_spend::Sharing;
 
 use super::Config;
 use super::bind;
@@ -27,6 +28,7 @@ pub(super) struct Spans {
     pub credentials: Vec<Range<usize>>,
     pub logins: Vec<Range<usize>>,
     pub origins: Vec<Range<usize>>,
+    pub budgets: Vec<Range<usize>>,
     /// Facts of a tool's arguments.
     pub tools: Vec<(Vec<OriginPattern>, Range<usize>)>,
     pub sandbox: Range<usize>,
@@ -36,6 +38,7 @@ pub(super) struct Spans {
 
 pub(super) fn check(document: &Document<'_>, config: &Config, spans: &Spans) {
     duplicates(document, config, spans);
+    budgets(document, config, spans);
     issuers(document, config, spans);
     sessions(document, config, spans);
     cleartext(document, config, spans);
@@ -109,9 +112,35 @@ fn duplicates(document: &Document<'_>, config: &Config, spans: &Spans) {
         mistake!(document, span, "a second [[login]] is named `{name}`";
             "its tokens are kept by its name"; "give one another name");
     }
+    for (name, span) in repeated(&config.budgets, &spans.budgets, |one| &one.name) {
+        mistake!(document, span, "a second [[budget]] is named `{name}`";
+            "policies name a budget by it"; "give one another name");
+    }
     for (matches, span) in repeated(&config.origins, &spans.origins, |one| &one.rule.matches) {
         mistake!(document, span, "a second [[origin]] is for {matches}";
             "one of the two would not hold"; "merge them into one [[origin]]");
+    }
+}
+
+/// Checks that a budget by user or group can have somebody's.
+fn budgets(document: &Document<'_>, config: &Config, spans: &Spans) {
+    let listeners = &config.listeners;
+    let gives_user = listeners.iter().any(|one| one.gives_user());
+    let gives_group = gives_user || listeners.iter().any(|one| !one.groups.is_empty());
+    for (budget, span) in config.budgets.iter().zip(&spans.budgets) {
+        let by = budget.by;
+        // The groups of a command are flags.
+        let lacks = match by {
+            Sharing::User => !gives_user,
+            Sharing::Group => !listeners.is_empty() && !gives_group,
+            _ => false,
+        };
+        if lacks {
+            let name = &budget.name;
+            mistake!(document, span, "budget `{name}` is by {by}, and no caller has one";
+                "no listener asks its clients who they are";
+                "add `who = […]` to a [[listener]], or choose `by = \"session\"`");
+        }
     }
 }
 

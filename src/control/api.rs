@@ -113,6 +113,8 @@ impl<O: Operations> Control<O> {
             Endpoint::Allow => self.allow(&content, peer).await,
             Endpoint::Proposals => self.proposals().await,
             Endpoint::AllowAsked => self.allow_asked(&content, peer).await,
+            Endpoint::Budgets => self.budgets().await,
+            Endpoint::AddToBudget => self.add_to_budget(&called, &content, peer).await,
             Endpoint::RefuseProposal => self.refuse_proposal(&content, peer).await,
         }
     }
@@ -149,7 +151,8 @@ impl<O: Operations> Control<O> {
             // The act is refused whether or not the refusal can be recorded.
             let secret = called.secret.as_ref().map(ToString::to_string);
             let token = || called.token.map(|id| id.to_string());
-            let subject = secret.or_else(token).unwrap_or_default();
+            let subject = secret.or_else(token).or(called.budget.clone());
+            let subject = subject.unwrap_or_default();
             let act = OperatorAct::new(peer, operation, session, &subject);
             let _ = self.note(act.refused()).await;
         }

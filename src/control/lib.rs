@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod budgets;
 mod client;
 mod creating;
 mod events;

@@ -12,7 +12,7 @@ pub struct ApiRoute {
     /// The method.
     pub method: Method,
     /// The path; `{id}` stands for a session's id, `{name}` for a secret's label, `{token}` for a
-    /// token's id.
+    /// token's id, `{budget}` for a budget's name.
     pub path: &'static str,
     /// What the route does, in a sentence.
     pub about: &'static str,
@@ -34,6 +34,8 @@ pub(super) struct RouteMatch {
     pub(super) secret: Option<SecretLabel>,
     /// The token whose id is in its path.
     pub(super) token: Option<PrefixId>,
+    /// The budget whose name is in its path.
+    pub(super) budget: Option<String>,
 }
 
 macro_rules! routes {
@@ -48,7 +50,7 @@ macro_rules! routes {
         }
 
         /// Every route.
-        pub static ROUTES: [ApiRoute; 24] = [$({
+        pub static ROUTES: [ApiRoute; 26] = [$({
             const OPERATION: Option<Operation> = $operation;
             ApiRoute {
                 method: Method::$method,
@@ -65,7 +67,8 @@ macro_rules! routes {
 
 routes! {
     Health Ready Metrics Gateway Sessions Session Environment Pause Resume End Enter Reload
-    CreateSession ExtendSession Revoke Restore MintToken RevokeToken Events Allow Proposals AllowAsked RefuseProposal;
+    CreateSession ExtendSession Revoke Restore MintToken RevokeToken Events Allow Proposals AllowAsked RefuseProposal
+    Budgets AddToBudget;
     GET "/healthz" Health, None, [200],
         "The process lives.";
     GET "/ready" Ready, None, [200, 503],
@@ -114,6 +117,10 @@ routes! {
         "Allows one request that a policy asks about, once.";
     POST "/v1/proposals/refuse" RefuseProposal, Some(Operation::ProposalRefuse), [200, 404, 409, 503],
         "Refuses what a workload proposes.";
+    GET "/v1/budgets" Budgets, Some(Operation::BudgetList), [200, 503],
+        "What is spent, reserved and left of each budget.";
+    POST "/v1/budgets/{budget}/add" AddToBudget, Some(Operation::BudgetAdd), [200, 404, 422, 503],
+        "Adds to what a budget has in its present window.";
 }
 
 /// Finds the route of a request.
@@ -149,6 +156,7 @@ fn matches(route: &'static ApiRoute, path: &str) -> Option<RouteMatch> {
         session: None,
         secret: None,
         token: None,
+        budget: None,
     };
     let mut parts = path.split('/');
     for wanted in route.path.split('/') {
@@ -157,6 +165,7 @@ fn matches(route: &'static ApiRoute, path: &str) -> Option<RouteMatch> {
         match wanted {
             "{id}" => routed.session = Some(SessionId::new(&name()?).ok()?),
             "{name}" => routed.secret = Some(SecretLabel::new(&name()?)?),
+            "{budget}" => routed.budget = Some(name()?.into_owned()),
             "{token}" => routed.token = Some(PrefixId::named(part)?),
             _ if wanted != part => return None,
             _ => {}

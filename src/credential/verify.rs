@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use gateway_message::RequestHead;
 use gateway_names::{Identity, Tie};
-use gateway_policy::{Ask, Authorized, RefusedClient};
+use gateway_policy::{Authorized, Obligations, RefusedClient};
 use gateway_session::{ParsedSignature, PartTexts, Revocation, Session, VerifiedSignature};
 
 use super::buffer_limits::BufferLimits;
@@ -22,7 +22,7 @@ pub struct Verified {
     pub(super) asked: Option<Box<OAuthRequest>>,
 }
 
-/// A verified request for which a person lifted everything that the policies ask a person for.
+/// A verified request whose obligations are met.
 pub struct Settled(pub(super) Verified);
 
 /// The verified signature of one of the grants.
@@ -43,17 +43,13 @@ impl Verified {
         self.authorized.refused()
     }
 
-    /// Returns the request as settled, if every one of its asks was lifted.
+    /// Returns the request as settled, if each of its obligations is met.
     ///
     /// # Errors
-    /// The request itself, if one was not.
-    pub fn settle(self, lifted: &[Ask]) -> Result<Settled, Box<Self>> {
-        let mut asks = self
-            .authorized
-            .asks()
-            .into_iter()
-            .flat_map(|asks| asks.iter());
-        if asks.all(|ask| lifted.contains(ask)) {
+    /// The request itself, if one is not.
+    pub fn settle(self, met: &Obligations) -> Result<Settled, Box<Self>> {
+        let own = self.authorized.obligations();
+        if own.is_none_or(|own| met.include(own)) {
             Ok(Settled(self))
         } else {
             Err(Box::new(self))

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::bad_file::BadFile;
 use super::private::{check_private, create_private, private_folder, put_aside, with_end};
@@ -17,6 +17,9 @@ pub struct Schema {
     pub version: u32,
     /// The SQL that creates its tables.
     pub tables: &'static str,
+    /// The SQL that creates those that the version before did not have. If it is empty, a file of
+    /// the version before is refused.
+    pub added: &'static str,
     /// The image of a new database.
     pub new: NewDatabase,
 }
@@ -54,7 +57,7 @@ impl Schema {
         let connection = reached(path)?;
         // Meanwhile, no other process writes to it.
         let look = connection.unchecked_transaction()?;
-        let found: u32 = look.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        let found = version_of(&look)?;
         let page: u64 = look.query_row("PRAGMA page_size", [], |row| row.get(0))?;
         // SQLite reads the missing part of a page as zeros. The write-ahead log may hold that page.
         let log = with_end(path, "-wal").metadata();
@@ -63,12 +66,28 @@ impl Schema {
         if is_cut || found == 0 {
             return Err(BadFile::Damaged("it is cut off"));
         }
-        known_version("it", found, self.version)?;
+        drop(look);
+        let look = if self.comes_before(found) {
+            Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?
+        } else {
+            connection.unchecked_transaction()?
+        };
+        // Another process may have added the tables meanwhile.
+        if self.comes_before(version_of(&look)?) {
+            look.execute_batch(self.added)?;
+            look.pragma_update(None, "user_version", self.version)?;
+        }
+        known_version("it", version_of(&look)?, self.version)?;
         if tables(&look)? != *known {
             return Err(BadFile::Damaged("its tables are not the gateway's"));
         }
-        drop(look);
+        look.commit()?;
         Ok(connection)
+    }
+
+    /// Whether a version is the one before, of which files go on being used.
+    fn comes_before(&self, found: u32) -> bool {
+        found + 1 == self.version && !self.added.is_empty()
     }
 
     /// Opens a database as [`Schema::open`] does. If it fails with an error that `may_go` accepts,
@@ -114,6 +133,7 @@ impl Schema {
     pub fn in_memory(&self) -> Result<Connection, BadFile> {
         let known = Connection::open_in_memory()?;
         known.execute_batch(self.tables)?;
+        known.execute_batch(self.added)?;
         known.pragma_update(None, "user_version", self.version)?;
         Ok(known)
     }
@@ -142,6 +162,10 @@ pub fn reached(path: &Path) -> Result<Connection, BadFile> {
     // A change that was reported is on the disk, and a removed row is not.
     connection.execute_batch("PRAGMA synchronous = EXTRA; PRAGMA secure_delete = ON;")?;
     Ok(connection)
+}
+
+fn version_of(connection: &Connection) -> Result<u32, BadFile> {
+    Ok(connection.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }
 
 /// Refuses every version but this one. An earlier version does not show whether a row was changed.

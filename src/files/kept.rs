@@ -253,6 +253,7 @@ static USER: Schema = Schema {
         kind TEXT NOT NULL, name BLOB NOT NULL, version INTEGER NOT NULL,
         written INTEGER NOT NULL, content BLOB NOT NULL, PRIMARY KEY (kind, name)
     ) STRICT;",
+    added: "",
 };
 const FIND: &str = "
     SELECT name, version, written, content FROM kept

@@ -45,7 +45,7 @@ pub use evidence::{
     PRESENTED_USER, Passwords, PeerUsers, Presented, PresentedDenied, Proof, RevokedTokens,
     TAILNET_SOCKET, Tailnet, TokenDenied, TokenPeer, TokenVerifier, UserPassword,
 };
-pub use gateway_token::TokenUse;
+pub use gateway_token::{PrefixId, TokenLimit, TokenUse};
 pub use hello::{Destination, terminate};
 pub use leaves::leaves_minted;
 pub use mint::{CaSettings, KeptCa};

@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
+mod budget;
 mod code;
 #[macro_use]
 mod declared;
@@ -16,6 +17,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+pub use budget::{Amount, Period, Unit, read_amount, shown, written};
 pub use real_path::real_path;
 pub use reason::{Blame, ReasonCode};
 

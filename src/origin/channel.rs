@@ -282,7 +282,7 @@ impl Channel {
         let sent = self.send(head, content.clone(), upgrade, &meter).await;
         let answered = match (sent, spare) {
             (Err(Error::NoAnswer(why)), Some((dialer, key, head)))
-                if why.is_repeated(judged.is_asked()) =>
+                if why.is_repeated(judged.is_for_once()) =>
             {
                 let Some(whole) = content.take_back() else {
                     return Err(Error::NoAnswer(why));

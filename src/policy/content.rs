@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use cedar_policy::{Expression, RestrictedExpression};
 use gateway_body::fact::{FactType, FactValue, Location, PlainContent};
@@ -90,11 +91,13 @@ pub struct ProtocolEndpoint {
     pub routes: Vec<PathPattern>,
 }
 
-/// All facts that are read from content.
+/// What policies may name: all facts that are read from content, and budgets.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Declared {
     facts: Vec<ContentFact>,
     endpoints: Vec<ProtocolEndpoint>,
+    /// The budgets, each with whether it counts what the content of a request asks for.
+    budgets: BTreeMap<Arc<str>, bool>,
 }
 
 /// Two declarations that conflict.
@@ -133,6 +136,21 @@ impl Declared {
     /// Adds endpoints.
     pub fn add_endpoint(&mut self, endpoint: ProtocolEndpoint) {
         self.endpoints.push(endpoint);
+    }
+
+    /// Adds a budget, and says whether it counts what the content of a request asks for.
+    pub fn add_budget(&mut self, name: Arc<str>, counts_content: bool) {
+        self.budgets.insert(name, counts_content);
+    }
+
+    /// Whether the budget counts what the content of a request asks for.
+    pub(super) fn counts_content(&self, budget: &str) -> bool {
+        self.budgets.get(budget).is_some_and(|counts| *counts)
+    }
+
+    /// Returns the names of the budgets.
+    pub(super) fn budgets(&self) -> impl Iterator<Item = &str> {
+        self.budgets.keys().map(|name| &**name)
     }
 
     /// Whether an endpoint at the origins speaks the protocol.
@@ -192,6 +210,7 @@ impl Declared {
         content: &Document<'_>,
     ) -> ContentFacts {
         let asked = ParsedRequest {
+            host: head.origin.authority.host.as_str(),
             method: &head.method,
             path: head.target.path(),
             upgrades,

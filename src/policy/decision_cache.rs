@@ -117,6 +117,7 @@ mod tests {
         other.session = SessionId::new("s2").unwrap();
         other.groups = vec!["g".into()];
         other.user = User::new("u");
+        other.labels = vec!["l".into()];
         other.entry = "proxy".into();
         other.now += std::time::Duration::from_secs(1 << 32);
         other.scheme = Scheme::Http;
@@ -134,6 +135,7 @@ mod tests {
             r#"context.session == "s1""#,
             r#"principal == Gateway::Session::"s1""#,
             "context.groups.isEmpty()",
+            "context.labels.isEmpty()",
             r#"!(principal in Gateway::Group::"g")"#,
             r#"!(principal in Gateway::User::"u")"#,
             r#"!(Gateway::User::"u" in Gateway::Group::"g")"#,

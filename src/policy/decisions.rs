@@ -34,6 +34,7 @@
 //! expect = "deny"
 //! ```
 
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use gateway_body::fact::PlainContent;
@@ -244,6 +245,11 @@ struct WrittenDecision {
     user: Option<String>,
     #[serde(default)]
     groups: Vec<String>,
+    /// The labels that the session has.
+    #[serde(default)]
+    labels: Vec<String>,
+    /// The labels that the request gives it.
+    gives: Option<Vec<String>>,
     entry: Option<String>,
     #[serde(default = "new_year")]
     now: String,
@@ -358,6 +364,7 @@ fn new_year() -> String {
 enum Expect {
     Allow,
     Ask,
+    Budget,
     Deny,
 }
 
@@ -366,6 +373,7 @@ impl Expect {
         match self {
             Self::Allow => "allow",
             Self::Ask => "ask",
+            Self::Budget => "budget",
             Self::Deny => "deny",
         }
     }
@@ -376,6 +384,7 @@ struct DecisionCase {
     name: String,
     expect: Expect,
     by: Option<Vec<String>>,
+    gives: Option<Vec<String>>,
     lend: Option<(CredentialName, String)>,
     request: OwnedFacts,
 }
@@ -401,6 +410,7 @@ impl DecisionCase {
             name: decision.name,
             expect: decision.expect,
             by: decision.by,
+            gives: decision.gives,
             lend,
         })
     }
@@ -434,10 +444,19 @@ impl DecisionCase {
             .by
             .as_ref()
             .map_or_else(String::new, |by| format!(" by {by:?}"));
+        let given = verdict.obligations.iter().flat_map(|all| &all.labels);
+        let given: Vec<&str> = given.map(|label| &**label).collect();
+        let [gives, given] = [
+            self.gives
+                .as_ref()
+                .map(|gives| format!(", gives {gives:?}")),
+            self.gives.as_ref().map(|_| format!(", gives {given:?}")),
+        ]
+        .map(Option::unwrap_or_default);
         Some(UnexpectedDecision {
             name: self.name.clone(),
-            expected: format!("{expected}{by}"),
-            decided: format!("{} by {names:?}", verdict.outcome.word()),
+            expected: format!("{expected}{by}{gives}"),
+            decided: format!("{} by {names:?}{given}", verdict.outcome.word()),
             reason: explanation.reason,
         })
     }
@@ -447,13 +466,19 @@ impl DecisionCase {
         let outcome = match verdict.outcome {
             Outcome::Allowed => Expect::Allow,
             Outcome::Asked => Expect::Ask,
+            Outcome::Budgeted => Expect::Budget,
             _ => Expect::Deny,
         };
         let by_those = self.by.as_ref().is_none_or(|by| {
             let is_named = |id: &PolicyId| by.iter().any(|one| one == id.as_str());
             by.len() == decided.len() && decided.iter().all(is_named)
         });
-        outcome == self.expect && by_those
+        let given = verdict.obligations.iter().flat_map(|all| &all.labels);
+        let given: BTreeSet<&str> = given.map(|label| &**label).collect();
+        let gives_those = self.gives.as_ref().is_none_or(|gives| {
+            given.len() == gives.len() && gives.iter().all(|one| given.contains(one.as_str()))
+        });
+        outcome == self.expect && by_those && gives_those
     }
 }
 
@@ -486,6 +511,8 @@ fn request(
         .iter()
         .map(|group| group.as_str().into())
         .collect();
+    let labels = decision.labels.iter().map(|label| label.as_str().into());
+    request.labels = labels.collect();
     request.entry = decision.entry.clone().unwrap_or(request.entry);
     request.now = instant(&decision.now)?;
     let usual = if spoken.is_some() { "POST" } else { "GET" };

@@ -70,6 +70,7 @@ impl Generation {
         let (reason, next_step) = match verdict.outcome {
             Outcome::Allowed => (format!("{policies} allows this"), String::new()),
             Outcome::Asked => asks(verdict),
+            Outcome::Budgeted => budgeted(verdict),
             Outcome::Forbidden => forbidden(verdict, &policies),
             Outcome::PolicyError => self.failed(facts, verdict, &policies),
             Outcome::Unjudged(FactFault::ContentUnread) => (
@@ -186,7 +187,7 @@ impl Generation {
 
 /// Returns what a person is asked, and by which policies.
 fn asks(verdict: &Verdict) -> (String, String) {
-    let asks = || verdict.asks.iter().flat_map(|asks| asks.iter());
+    let asks = || verdict.obligations.iter().flat_map(|all| &all.asks);
     let questions: Vec<_> = asks().map(|ask| format!("\"{}\"", ask.question)).collect();
     let policies = listed(asks().map(|ask| ask.policy.as_str()));
     let questions = questions.join(" ");
@@ -194,6 +195,17 @@ fn asks(verdict: &Verdict) -> (String, String) {
         format!("{policies} asks a person: {questions}"),
         "a person allows one such request at a time, with `gateway allow ID` or in `gateway watch`"
             .to_owned(),
+    )
+}
+
+/// Returns by which budgets it goes on.
+fn budgeted(verdict: &Verdict) -> (String, String) {
+    let budgets = || verdict.obligations.iter().flat_map(|all| &all.budgets);
+    let policies = listed(budgets().map(|one| one.policy.as_str()));
+    let names = listed(budgets().map(|one| &*one.budget));
+    (
+        format!("{policies} allows this while the budget {names} lasts"),
+        "`gateway budgets` shows what is left of each".to_owned(),
     )
 }
 

@@ -89,6 +89,9 @@ facts! {
     Groups "groups" Strings Any Groups
         "the names of its groups; `principal in Gateway::Group::\"…\"` is usually better"
         |of| Ok(texts(of.facts.groups));
+    Labels "labels" Strings Any Labels
+        "the labels that its requests gave the session: those of the permits that allowed them (`@label(\"…\")`)"
+        |of| Ok(texts(of.facts.labels));
     Entry "entry" String Any Entry
         "how it came in: `transparent`, `tls`, `connect`, `forward`, `socks` or `base`"
         |of| Ok(text(of.facts.entry));
@@ -360,6 +363,6 @@ mod tests {
         }
         assert_eq!(Fact::named("query").count(), 3);
         assert_eq!(Fact::named("quer").count(), 0);
-        assert_eq!(Fact::named("labels").count(), 0);
+        assert_eq!(Fact::named("users").count(), 0);
     }
 }

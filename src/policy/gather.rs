@@ -50,6 +50,13 @@ pub struct Gathered {
     pub(super) refused: Option<RefusedQuestion>,
 }
 
+impl Gathered {
+    /// Returns the session that makes the request.
+    pub fn session(&self) -> &Session {
+        self.judged.session()
+    }
+}
+
 impl Policies {
     /// Reads the content of a request, if its verdict may depend on it, or if the service accepts
     /// credentials in it.
@@ -78,7 +85,8 @@ impl Policies {
         } else {
             presented.in_content(&request.head)
         };
-        let is_searched = !matches!(search, Ok(None));
+        // A token may be for one content, or have a budget of what contents ask for.
+        let is_searched = !matches!(search, Ok(None)) || judged.is_counted_by_content();
         let fields = &request.head.fields;
         let (is_read, refused) = match generation.asks_for_content(&judged, is_searched, fields) {
             Some(Ok(_)) => (is_searched, None),

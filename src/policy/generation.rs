@@ -17,11 +17,11 @@ use super::generate::lifting;
 use super::index::Index;
 use super::load::load;
 use super::question::{Facts, LendQuestion, Principal};
-use super::rule::{Principals, Resources, Rule};
+use super::rule::{Lift, Principals, Resources, Rule};
 use super::rule_set::{HeadRules, Part, Question, RuleSet, RuleSets};
 use super::schema::Actions;
 use super::source::{Lint, Problems, Source};
-use super::verdict::{Ask, Outcome, Verdict};
+use super::verdict::{Ask, BudgetUse, Obligations, Outcome, Verdict};
 
 /// One loaded set of policies. It is immutable, so its answers never change.
 #[derive(Debug)]
@@ -246,15 +246,17 @@ impl Generation {
 
     /// Judges a request, or the use of a credential.
     pub(super) fn judge(&self, asked: AskedFacts<'_>, lend: Option<LendQuestion<'_>>) -> Verdict {
-        let verdict = self.judge_readings(asked, lend);
+        let mut verdict = self.judge_readings(asked, lend);
         let AskedFacts { facts, rules } = asked;
         if !facts.batch || lend.is_some() || !verdict.may_be_lifted() {
             return verdict;
         }
         let is_whole = METHODS.iter().all(|method| {
             let facts = &Facts { method, ..*facts };
-            self.judge_alone(AskedFacts { facts, rules }, None)
-                .allowed()
+            let one = self.judge_alone(AskedFacts { facts, rules }, None);
+            let is_allowed = one.allowed();
+            verdict.join(one);
+            is_allowed
         });
         if is_whole {
             verdict
@@ -286,7 +288,7 @@ impl Generation {
             let facts = &Facts { target, ..*facts };
             let other = self.judge_alone(AskedFacts { facts, rules }, lend);
             match other.outcome {
-                Outcome::Allowed | Outcome::Asked => verdict.join(other),
+                Outcome::Allowed | Outcome::Asked | Outcome::Budgeted => verdict.join(other),
                 Outcome::Unpermitted => return self.nobodys(Outcome::Unjudged(*doubt)),
                 _ => return other,
             }
@@ -305,44 +307,66 @@ impl Generation {
         if !set.conditional {
             return set
                 .constant
-                .get_or_init(|| self.by_scope_alone(&set))
+                .get_or_init(|| self.labelled(&set, self.by_scope_alone(&set)))
                 .clone();
         }
         let judge = |part: &Part| self.evaluate(part, facts, lend);
-        self.decisions.get(&set, facts, lend, || match &set.head {
-            Some(head) if facts.content.is_none() => self.judge_head(head, judge),
-            _ => self.lifting(&set, judge(&set.whole), judge),
+        self.decisions.get(&set, facts, lend, || {
+            let verdict = match &set.head {
+                Some(head) if facts.content.is_none() => self.judge_head(&set, head, judge),
+                _ => self.lifting(&set, (&set.whole, set.firm.as_ref()), judge),
+            };
+            self.labelled(&set, verdict)
         })
     }
 
-    /// Returns what a person may lift, if nothing but that forbids the question.
+    /// Adds the labels of the permits that allow the question.
+    fn labelled(&self, set: &RuleSet, mut verdict: Verdict) -> Verdict {
+        if set.labels && verdict.may_be_lifted() {
+            let rules = set.rules.iter().map(|nth| &self.rules[*nth as usize]);
+            let permits = rules.filter(|rule| verdict.policies.contains(&rule.id));
+            let labels: BTreeSet<_> = permits.filter_map(|rule| rule.label.clone()).collect();
+            if !labels.is_empty() {
+                Arc::make_mut(verdict.obligations.get_or_insert_default()).labels = labels;
+            }
+        }
+        verdict
+    }
+
+    /// Judges by all of these rules; if nothing but rules that can be lifted forbids the question,
+    /// by the firm ones, and returns what must be lifted.
     fn lifting(
         &self,
         set: &RuleSet,
-        verdict: Verdict,
+        (all, firm): (&Part, Option<&Part>),
         judge: impl Fn(&Part) -> Verdict,
     ) -> Verdict {
-        let Some(firm) = set
-            .firm
-            .as_ref()
-            .filter(|_| verdict.outcome == Outcome::Forbidden)
-        else {
+        let verdict = judge(all);
+        let Some(firm) = firm.filter(|_| verdict.outcome == Outcome::Forbidden) else {
             return verdict;
         };
         let rules = set.rules.iter().map(|nth| &self.rules[*nth as usize]);
         let forbids = rules.filter(|rule| verdict.policies.contains(&rule.id));
-        let ask = |rule: &Rule| {
-            let (policy, question) = (rule.id.clone(), rule.question.clone()?);
-            Some(Ask { policy, question })
-        };
-        let Some(asks) = forbids.map(ask).collect::<Option<Vec<Ask>>>() else {
-            return verdict;
-        };
+        let mut all = Obligations::default();
+        for rule in forbids {
+            let policy = rule.id.clone();
+            match rule.lift.as_ref() {
+                None => return verdict,
+                Some(Lift::Ask(question)) => {
+                    let question = question.clone();
+                    all.asks.push(Ask { policy, question });
+                }
+                Some(Lift::Budget(budget)) => {
+                    let budget = budget.clone();
+                    all.budgets.insert(BudgetUse { policy, budget });
+                }
+            }
+        }
         let firm = judge(firm);
         match firm.outcome {
             Outcome::Allowed => Verdict {
-                outcome: Outcome::Asked,
-                asks: Some(asks.into()),
+                outcome: all.outcome(),
+                obligations: Some(Arc::new(all)),
                 ..firm
             },
             _ => firm,
@@ -350,9 +374,14 @@ impl Generation {
     }
 
     /// Judges without the content, if no policy's verdict can depend on it.
-    fn judge_head(&self, head: &HeadRules, judge: impl Fn(&Part) -> Verdict) -> Verdict {
-        let firm = judge(&head.firm);
-        if !matches!(firm.outcome, Outcome::Allowed | Outcome::Unpermitted) {
+    fn judge_head(
+        &self,
+        set: &RuleSet,
+        head: &HeadRules,
+        judge: impl Fn(&Part) -> Verdict,
+    ) -> Verdict {
+        let firm = self.lifting(set, (&head.all, head.firm.as_ref()), &judge);
+        if !firm.may_be_lifted() && firm.outcome != Outcome::Unpermitted {
             return firm;
         }
         let guards = judge(&head.guards);
@@ -466,7 +495,7 @@ impl Generation {
             outcome,
             policies,
             generation: self.number,
-            asks: None,
+            obligations: None,
         }
     }
 }

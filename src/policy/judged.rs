@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use gateway_audit::Text;
-use gateway_intercept::{Caller, HeldToken, Request, TokenDenied, TokenUse};
+use gateway_intercept::{Caller, HeldToken, PrefixId, Request, TokenDenied, TokenLimit, TokenUse};
 use gateway_message::{named_paths, names_path};
-use gateway_names::{CredentialName, PolicyId, User};
+use gateway_names::{CredentialName, PolicyId, Unit, User};
 use gateway_session::{Bindings, DetectedCredentials, Revocation, Session};
 use http::HeaderMap;
 
@@ -16,8 +16,8 @@ use super::content::ContentFacts;
 use super::fact::{Fact, OF_FIELDS};
 use super::fault::FactFault;
 use super::generation::Generation;
-use super::question::{Facts, KeptFacts, LendQuestion};
-use super::verdict::{Ask, Outcome, Verdict};
+use super::question::{Facts, KeptFacts, LendQuestion, Standing};
+use super::verdict::{Obligations, Outcome, Verdict};
 
 /// Everything policies can read from one request.
 ///
@@ -33,8 +33,8 @@ pub struct JudgedRequest {
 /// What is kept of the decision, where anything is.
 struct KeptOfDecision {
     fields: Option<HeaderMap>,
-    /// What a person lifts before the request is sent.
-    asks: Option<Arc<[Ask]>>,
+    /// What is met before the request is sent.
+    obligations: Option<Arc<Obligations>>,
 }
 
 static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
@@ -67,19 +67,21 @@ impl JudgedRequest {
         }
     }
 
-    /// Keeps what a person is asked, and the fields, if one names a path, or if rules of
+    /// Keeps the obligations, and the fields, if one names a path, or if rules of
     /// `generation` that can apply to the request read any field.
     pub(super) fn keep(
         &self,
         generation: &Generation,
         fields: &HeaderMap,
-        asks: Option<Arc<[Ask]>>,
+        obligations: Option<Arc<Obligations>>,
     ) {
         let is_read = names_path(fields) || self.is_read_by(generation, &OF_FIELDS);
-        if is_read || asks.is_some() {
-            let fields = is_read.then(|| fields.clone());
-            self.decided
-                .get_or_init(|| Box::new(KeptOfDecision { fields, asks }));
+        if is_read || obligations.is_some() {
+            let kept = KeptOfDecision {
+                fields: is_read.then(|| fields.clone()),
+                obligations,
+            };
+            self.decided.get_or_init(|| Box::new(kept));
         }
     }
 
@@ -121,25 +123,43 @@ impl JudgedRequest {
     }
 
     /// Returns the policies of another generation that allow the request with its credentials;
-    /// `None` if they deny it, ask a person for more, or read a part of it that was not kept.
+    /// `None` if they deny it, oblige it to more, or read a part of it that was not kept.
     pub(super) fn still_allowed_by(&self, generation: &Generation) -> Option<Arc<[PolicyId]>> {
         let has_fields = self.decided.get().is_some_and(|kept| kept.fields.is_some());
         let is_unkept = !has_fields && self.is_read_by(generation, &OF_FIELDS);
         let verdict = || generation.judge_request(self, self.kept_fields()).ok();
         let verdict = (!is_unkept).then(verdict)??;
-        let mut asks = verdict.asks.iter().flat_map(|asks| asks.iter());
-        let known = self.asks().map_or(&[][..], |asks| asks);
-        asks.all(|ask| known.contains(ask))
-            .then_some(verdict.policies)
+        let met = |all: &Arc<Obligations>| self.obligations().is_some_and(|own| own.include(all));
+        let are_met = verdict.obligations.as_ref().is_none_or(met);
+        are_met.then_some(verdict.policies)
     }
 
-    /// Whether a person was asked about it.
-    pub fn is_asked(&self) -> bool {
-        self.asks().is_some()
+    /// Whether it may be sent once only.
+    pub fn is_for_once(&self) -> bool {
+        self.obligations().is_some_and(|all| all.are_for_once())
     }
 
-    fn asks(&self) -> Option<&Arc<[Ask]>> {
-        self.decided.get()?.asks.as_ref()
+    /// Returns what the token of its caller may use up, or be used for.
+    pub(super) fn token_limits(&self) -> Vec<(PrefixId, TokenLimit)> {
+        let token = self.caller().and_then(|caller| caller.token.as_ref());
+        let limits = token.into_iter().flat_map(|token| token.limits());
+        limits.map(|(id, limit)| (id, limit.clone())).collect()
+    }
+
+    /// Whether one of these counts what its content asks for.
+    pub(super) fn is_counted_by_content(&self) -> bool {
+        let counts = |limit: &TokenLimit| match limit {
+            TokenLimit::Budget(unit, ..) => matches!(unit, Unit::Tokens | Unit::Usd),
+            TokenLimit::Request(_) => true,
+            TokenLimit::Once => false,
+        };
+        let token = self.caller().and_then(|caller| caller.token.as_ref());
+        token.is_some_and(|token| token.limits().any(|(_, limit)| counts(limit)))
+    }
+
+    /// Returns what is met before it is sent, if there is anything.
+    pub fn obligations(&self) -> Option<&Arc<Obligations>> {
+        self.decided.get()?.obligations.as_ref()
     }
 
     /// Checks that its caller's token allows what these policies allow.
@@ -189,8 +209,8 @@ impl JudgedRequest {
         if !generation.reads_any(wanted) {
             return false;
         }
-        let groups = self.groups(generation);
-        let facts = self.facts(&groups, &NONE);
+        let standing = self.standing(generation);
+        let facts = self.facts(&standing, &NONE);
         let mut credential_uses = self.credential_uses();
         let asked = self.asked(&facts);
         generation.reads(asked, None, wanted)
@@ -217,13 +237,15 @@ impl JudgedRequest {
         self.rules.as_ref()?.caller.as_deref()
     }
 
-    /// Returns the groups of its session and its caller in a generation.
-    pub(super) fn groups(&self, generation: &Generation) -> Arc<[Arc<str>]> {
+    /// Returns the groups of its session and its caller in a generation, and the session's labels.
+    pub(super) fn standing(&self, generation: &Generation) -> Standing {
         let number = generation.number();
-        match &self.rules {
+        let groups = match &self.rules {
             Some(rules) if rules.generation == number => rules.groups.clone(),
             _ => Caller::with_groups(self.caller(), self.kept.session.groups(number)),
-        }
+        };
+        let labels = self.kept.session.labels();
+        Standing { groups, labels }
     }
 
     fn asked<'a>(&'a self, facts: &'a Facts<'a>) -> AskedFacts<'a> {
@@ -231,9 +253,9 @@ impl JudgedRequest {
         AskedFacts { facts, rules }
     }
 
-    pub(super) fn facts<'a>(&'a self, groups: &'a [Arc<str>], fields: &'a HeaderMap) -> Facts<'a> {
+    pub(super) fn facts<'a>(&'a self, of: &'a Standing, fields: &'a HeaderMap) -> Facts<'a> {
         let user = self.caller().and_then(|caller| caller.user.as_ref());
-        self.kept.facts((user, groups), fields)
+        self.kept.facts((user, of), fields)
     }
 }
 
@@ -261,8 +283,8 @@ impl Generation {
         if !self.reads_any(&[Fact::Content]) {
             return Vec::new();
         }
-        let groups = judged.groups(self);
-        let facts = judged.facts(&groups, fields);
+        let standing = judged.standing(self);
+        let facts = judged.facts(&standing, fields);
         let credential_uses = judged.credential_uses();
         let credential_uses =
             credential_uses.map(|(credential, place)| Some(LendQuestion { credential, place }));
@@ -278,14 +300,14 @@ impl Generation {
     }
 
     /// Judges whether the request may be sent, and whether each of its credentials may be lent to
-    /// it, if a person lifts what the verdict asks for.
+    /// it, if the verdict's obligations are met.
     pub(super) fn judge_request(
         &self,
         judged: &JudgedRequest,
         fields: &HeaderMap,
     ) -> Result<Verdict, RefusedQuestion> {
-        let groups = judged.groups(self);
-        let facts = judged.facts(&groups, fields);
+        let standing = judged.standing(self);
+        let facts = judged.facts(&standing, fields);
         let known = judged.asked(&facts);
         let mut asked = self.judge(known, None);
         if !asked.may_be_lifted() {

@@ -25,7 +25,8 @@ gateway_names::faults! {
         CallerOver = CallerRefused "nothing shows any more who is behind the connection",
         /// The policies do not allow it.
         Policy = Revoked
-            "the policies changed while the exchange was under way, and do not allow it any more",
+            "the policies do not allow the exchange any more: they changed while it was under way, or \
+             its session got a label",
         /// The bindings no longer allow a credential that it is lent for such requests.
         Unbound = CredentialRemoved
             "the credentials changed while the exchange was under way, and one of its own was \

@@ -53,4 +53,4 @@ pub use schema::schema_text;
 pub use source::{GRANTED, Problem, Problems, Settings, Source};
 pub use stages::Allowed;
 pub use stages::{Authorized, Decision, Denied, Grant, Objected, RefusedClient};
-pub use verdict::{Ask, Verdict};
+pub use verdict::{Ask, BudgetUse, Obligations, Verdict};

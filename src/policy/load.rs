@@ -96,7 +96,7 @@ impl Loading<'_> {
         at: usize,
         policy: &cedar_policy::Policy,
     ) -> Result<(), Problem> {
-        if let Some(problem) = source.unread_annotation(at, policy, true) {
+        if let Some(problem) = source.unread_annotation(at, policy, Some(self.declared)) {
             return Err(problem);
         }
         let id = self.name((nth, source), at, policy.annotation("id"))?;
@@ -114,7 +114,8 @@ impl Loading<'_> {
         let body = cedar_policy::Policy::from(policy.as_ref().clone())
             .to_pst()
             .map_err(|error| source.problem(at, error.to_string(), None))?;
-        let rule = Rule::new(self.rules.len(), id.clone(), policy, body.body());
+        let counts = |budget: &str| self.declared.counts_content(budget);
+        let rule = Rule::new(self.rules.len(), id.clone(), policy, body.body(), counts);
         let rule = rule.map_err(|not_read| {
             source.problem(at, not_read.reason, Some(not_read.help.to_owned()))
         })?;

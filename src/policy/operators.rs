@@ -44,6 +44,10 @@ gateway_names::words! {
         ProposalList = "proposal.list",
         /// Refuse a workload's proposal.
         ProposalRefuse = "proposal.refuse",
+        /// See what is left of budgets.
+        BudgetList = "budget.list",
+        /// Add to a budget.
+        BudgetAdd = "budget.add",
         /// Revoke a credential.
         CredentialRevoke = "credential.revoke",
         /// Undo a revocation.
@@ -81,7 +85,7 @@ impl Operators {
         }
         let unread = set.policies().find_map(|policy| {
             let at = policy.as_ref().loc().map_or(0, |at| at.start());
-            source.unread_annotation(at, policy, false)
+            source.unread_annotation(at, policy, None)
         });
         if let Some(unread) = unread {
             return Err(Problems(vec![unread]));
@@ -195,6 +199,7 @@ mod tests {
             "session.end",
             "audit.read",
             "proposal.list",
+            "budget.list",
         ];
         assert_eq!(allowed(&operators, 7), wanted);
         assert!(allowed(&operators, 8).is_empty());

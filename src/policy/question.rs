@@ -37,6 +37,8 @@ pub struct Facts<'a> {
     pub user: Option<&'a User>,
     /// All groups of both, including groups of their groups.
     pub groups: &'a [Arc<str>],
+    /// The labels of the session.
+    pub labels: &'a [Arc<str>],
     /// How the session connects: `exec`, `proxy`, ….
     pub entry: &'a str,
     /// The time of judging.
@@ -77,6 +79,7 @@ pub(super) enum Input {
     Session,
     User,
     Groups,
+    Labels,
     Entry,
     Clock,
     Scheme,
@@ -114,6 +117,7 @@ impl<'a> Facts<'a> {
             Input::Session => key.text(self.session.as_str()),
             Input::User => key.text(self.user.map_or("", User::as_str)),
             Input::Groups => key.texts(self.groups.iter().map(|group| &**group)),
+            Input::Labels => key.texts(self.labels.iter().map(|label| &**label)),
             Input::Entry => key.text(self.entry),
             Input::Scheme => key.text(self.scheme.as_str()),
             Input::Port => key.number(self.port.into()),
@@ -151,6 +155,13 @@ impl<'a> Facts<'a> {
         let named = named_paths(self.fields, origin);
         named.map(|target| with_query(target?)).collect()
     }
+}
+
+/// What may change about the session of a request: its groups by a reload, its labels by a request.
+pub(super) struct Standing {
+    /// All groups of the session and of its caller.
+    pub(super) groups: Arc<[Arc<str>]>,
+    pub(super) labels: Arc<Vec<Arc<str>>>,
 }
 
 /// [`Facts`] of a request in progress, without its fields.
@@ -207,16 +218,17 @@ impl KeptFacts {
         self.actions = lends.iter().flat_map(CredentialUse::actions).collect();
     }
 
-    /// Returns the facts to judge, with the user and the groups of the principal.
+    /// Returns the facts to judge, with the user of the principal.
     pub(super) fn facts<'a>(
         &'a self,
-        (user, groups): (Option<&'a User>, &'a [Arc<str>]),
+        (user, standing): (Option<&'a User>, &'a Standing),
         fields: &'a HeaderMap,
     ) -> Facts<'a> {
         Facts {
             session: self.session.id(),
             user,
-            groups,
+            groups: &standing.groups,
+            labels: &standing.labels,
             entry: self.entry.as_str(),
             now: SystemTime::now(),
             scheme: self.origin.scheme,
@@ -242,6 +254,7 @@ pub struct OwnedFacts {
     pub session: SessionId,
     pub user: Option<User>,
     pub groups: Vec<Arc<str>>,
+    pub labels: Vec<Arc<str>>,
     pub entry: String,
     pub now: SystemTime,
     pub scheme: Scheme,
@@ -266,6 +279,7 @@ impl OwnedFacts {
             session,
             user: None,
             groups: Vec::new(),
+            labels: Vec::new(),
             entry: "transparent".to_owned(),
             now: SystemTime::now(),
             scheme,
@@ -289,6 +303,7 @@ impl OwnedFacts {
             session: &self.session,
             user: self.user.as_ref(),
             groups: &self.groups,
+            labels: &self.labels,
             entry: &self.entry,
             now: self.now,
             scheme: self.scheme,

@@ -33,8 +33,19 @@ pub(super) struct Rule {
     pub judged: Policy,
     /// If the policy reads content, or asks about it: its conditions on the head, as a permit.
     pub guard: Option<HeadGuard>,
-    /// The question to the person who may lift it.
-    pub question: Option<Arc<str>>,
+    /// What lifts it for one request.
+    pub lift: Option<Lift>,
+    /// The label of the session whose request it permits.
+    pub label: Option<Arc<str>>,
+}
+
+/// What lifts a forbid for one request.
+#[derive(Debug)]
+pub(super) enum Lift {
+    /// A person, who is asked this.
+    Ask(Arc<str>),
+    /// A budget of this name, while it lasts.
+    Budget(Arc<str>),
 }
 
 /// The part of a policy that can be judged before content is read.
@@ -67,7 +78,8 @@ pub(super) enum Resources {
 }
 
 impl Rule {
-    /// Splits a policy. `number` is its position among all policies.
+    /// Splits a policy. `number` is its position among all policies, and `counts_content` says of a
+    /// budget whether it counts what the content of a request asks for.
     ///
     /// # Errors
     /// [`AnalysisFailure`] if its conditions cannot be analysed.
@@ -76,15 +88,21 @@ impl Rule {
         id: PolicyId,
         cedar: &Policy,
         body: &pst::Template,
+        counts_content: impl Fn(&str) -> bool,
     ) -> Result<Self, AnalysisFailure> {
         let mut conditions = Conditions::of(body.clauses())?;
         let (resource, typed) = what(&cedar.resource_constraint());
-        let question = cedar.annotation("ask").map(Arc::from);
-        if question.is_some() {
-            // An answer is for this content alone.
+        let text = |name| cedar.annotation(name).map(Arc::from);
+        let budget = text("budget");
+        // An answer is for this content alone, and some budgets count what the content asks for.
+        let reads_content =
+            cedar.annotation("ask").is_some() || budget.as_deref().is_some_and(counts_content);
+        let lift = text("ask").map(Lift::Ask);
+        let lift = lift.or_else(|| budget.map(Lift::Budget));
+        if reads_content {
             conditions.reads.facts.insert(Fact::Content);
         }
-        let guard = (question.is_some() || !conditions.content.is_empty()).then(|| HeadGuard {
+        let guard = (reads_content || !conditions.content.is_empty()).then(|| HeadGuard {
             judged: open(number, pst::Effect::Permit, conditions.guard()),
             reads: conditions.head_reads.clone(),
         });
@@ -92,12 +110,13 @@ impl Rule {
             permits: cedar.effect() == Effect::Permit,
             actions: actions(&cedar.action_constraint()).and(typed),
             principal: who(&cedar.principal_constraint()),
-            conditional: question.is_some() || !body.clauses().is_empty(),
+            conditional: lift.is_some() || !body.clauses().is_empty(),
             judged: open(number, body.effect, conditions.whole()),
             reads: conditions.reads,
             resource,
             guard,
-            question,
+            lift,
+            label: text("label"),
             id,
         })
     }
@@ -247,7 +266,8 @@ mod tests {
     fn rule(text: &str) -> Rule {
         let cedar: Policy = text.parse().unwrap();
         let body = cedar.to_pst().unwrap();
-        Rule::new(0, PolicyId::new("p").unwrap(), &cedar, body.body()).unwrap()
+        let id = PolicyId::new("p").unwrap();
+        Rule::new(0, id, &cedar, body.body(), |_| false).unwrap()
     }
 
     #[test]

@@ -33,12 +33,14 @@ pub(super) struct RuleSet {
     pub whole: Part,
     /// The part that can be judged before content is read. `None` if no rule reads content.
     pub head: Option<HeadRules>,
-    /// The rules that no person can lift. `None` if there are no others.
+    /// The rules that nothing lifts. `None` if there are no others.
     pub firm: Option<Part>,
     /// The verdict of rules without conditions, which is the same for every request.
     pub constant: OnceLock<Verdict>,
     /// Whether any rule has a condition.
     pub conditional: bool,
+    /// Whether any rule has a label.
+    pub labels: bool,
     /// Whether any condition reads a fact that differs between the requests of a batch.
     pub tells_apart: bool,
 }
@@ -47,7 +49,9 @@ pub(super) struct RuleSet {
 #[derive(Debug)]
 pub(super) struct HeadRules {
     /// The rules that read no content.
-    pub firm: Part,
+    pub all: Part,
+    /// Of these, the rules that nothing lifts. `None` if there are no others.
+    pub firm: Option<Part>,
     /// The head conditions of the rules that read content, each as a permit.
     pub guards: Part,
 }
@@ -82,21 +86,25 @@ impl RuleSet {
     fn new(number: u64, numbers: &[u32], all: &[Rule]) -> Self {
         let rules = || numbers.iter().map(|nth| &all[*nth as usize]);
         let whole = Part::of(rules().map(|rule| (&rule.judged, &rule.reads)));
+        let part_of = |fits: &dyn Fn(&&Rule) -> bool| {
+            Part::of(rules().filter(fits).map(|rule| (&rule.judged, &rule.reads)))
+        };
+        let is_firm = |rule: &&Rule| rule.lift.is_none();
+        let reads_none = |rule: &&Rule| !rule.reads_content();
+        let are_others = rules().any(|rule| rule.lift.is_some());
+        let firm = |fits: &dyn Fn(&&Rule) -> bool| {
+            are_others.then(|| part_of(&|rule| fits(rule) && is_firm(rule)))
+        };
         let head = rules().any(Rule::reads_content).then(|| HeadRules {
-            firm: Part::of(
-                rules()
-                    .filter(|rule| !rule.reads_content())
-                    .map(|rule| (&rule.judged, &rule.reads)),
-            ),
+            all: part_of(&reads_none),
+            firm: firm(&reads_none),
             guards: Part::of(
                 rules()
                     .filter_map(|rule| rule.guard.as_ref())
                     .map(|guard| (&guard.judged, &guard.reads)),
             ),
         });
-        let lasting = || rules().filter(|rule| rule.question.is_none());
-        let asks = lasting().count() < numbers.len();
-        let firm = asks.then(|| Part::of(lasting().map(|rule| (&rule.judged, &rule.reads))));
+        let firm = firm(&|_| true);
         let mut inputs: BTreeSet<Input> = whole.reads.iter().map(|fact| fact.row().input).collect();
         inputs.extend(whole.session.then_some(Input::Session));
         inputs.extend(whole.user.then_some(Input::User));
@@ -109,6 +117,7 @@ impl RuleSet {
                 .iter()
                 .any(|fact| fact.row().scope == Scope::One),
             conditional: rules().any(|rule| rule.conditional),
+            labels: rules().any(|rule| rule.label.is_some()),
             constant: OnceLock::new(),
             rules: numbers.to_vec(),
             whole,

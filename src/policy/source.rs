@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use cedar_policy::{Effect, Policy, PolicySet};
 use gateway_files as files;
 
+use super::content::Declared;
+
 /// Where the policies are: files, patterns with `*` in their last part, and folders.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
@@ -98,42 +100,87 @@ impl Source {
     }
 
     /// Returns the first annotation without effect, of a policy that begins at a byte offset. A
-    /// person may have written it to narrow a rule, so it must not be overlooked.
+    /// person may have written it to narrow a rule, so it must not be overlooked. `declared` is
+    /// what the policies for requests may name; those for operators have no obligations.
     pub(super) fn unread_annotation(
         &self,
         at: usize,
         policy: &Policy,
-        asks: bool,
+        declared: Option<&Declared>,
     ) -> Option<Problem> {
-        let forbids = policy.effect() == Effect::Forbid;
-        let is_read = |name: &str, text: &str| match name {
-            "id" => true,
-            "ask" => asks && forbids && is_question(text),
-            _ => false,
+        let is_for = match policy.effect() {
+            Effect::Permit => "permit",
+            Effect::Forbid => "forbid",
         };
-        let mut annotations = policy.annotations();
-        let (name, _) = annotations.find(|(name, text)| !is_read(name, text))?;
+        let names = || policy.annotations().map(|(name, _)| name);
+        let is_lifted_twice = names()
+            .filter(|name| ["ask", "budget"].contains(name))
+            .count()
+            > 1;
+        let unread = |name: &str, text: &str| {
+            Some(match (name, is_for, declared) {
+                ("id", ..) => return None,
+                ("ask", "forbid", Some(_)) if !is_one_line(text) => (
+                    "`@ask` has no question that a person can read".to_owned(),
+                    "write it in one line of at most 280 bytes: `@ask(\"Refund the customer?\")`"
+                        .to_owned(),
+                ),
+                ("budget", "forbid", Some(_)) if is_lifted_twice => (
+                    "the forbid has `@ask` and `@budget`, and each would lift it".to_owned(),
+                    "write it twice, once with each".to_owned(),
+                ),
+                ("budget", "forbid", Some(declared)) if !declared.budgets().any(|b| b == text) => {
+                    let known: Vec<_> = declared.budgets().map(|b| format!("`{b}`")).collect();
+                    let known = match known.is_empty() {
+                        true => "there is none".to_owned(),
+                        false => format!("there are {}", known.join(", ")),
+                    };
+                    (
+                        format!("there is no budget `{}`", text.escape_debug()),
+                        format!("add `[[budget]]` with `name = …`; {known}"),
+                    )
+                }
+                ("label", "permit", Some(_)) if !is_label(text) => (
+                    format!("`{}` is no label", text.escape_debug()),
+                    "a label has letters, digits, `_`, `-`, `.` and `:`, and at most 64 of them"
+                        .to_owned(),
+                ),
+                ("ask" | "budget", "forbid", Some(_)) | ("label", "permit", Some(_)) => {
+                    return None;
+                }
+                ("ask", _, Some(_)) => (
+                    "`@ask` is on a permit, and a person can lift forbids alone".to_owned(),
+                    "permit it, and put `@ask` on a forbid with the same scope and conditions"
+                        .to_owned(),
+                ),
+                ("budget", _, Some(_)) => (
+                    "`@budget` is on a permit, and a budget lifts forbids alone".to_owned(),
+                    "permit it, and put `@budget` on a forbid with the same scope and conditions"
+                        .to_owned(),
+                ),
+                ("label", _, Some(_)) => (
+                    "`@label` is on a forbid, and a request that is forbidden gives no label"
+                        .to_owned(),
+                    "put it on the permit that allows what the label stands for".to_owned(),
+                ),
+                _ => (
+                    format!("`@{name}` is an annotation that nothing reads"),
+                    "`@id(\"…\")` is read, on forbids of requests `@ask(\"…\")` and \
+                     `@budget(\"…\")`, on permits of requests `@label(\"…\")`; write a note as a \
+                     comment: `// …`"
+                        .to_owned(),
+                ),
+            })
+        };
+        let mut all = policy.annotations();
+        let (name, (reason, help)) =
+            all.find_map(|(name, text)| Some((name, unread(name, text)?)))?;
         let written = self
             .text
             .get(at..)
             .and_then(|text| text.find(&format!("@{name}")));
-        let (reason, help) = match (name, forbids) {
-            ("ask", true) if asks => (
-                "`@ask` has no question that a person can read".to_owned(),
-                "write it in one line of at most 280 bytes: `@ask(\"Refund the customer?\")`",
-            ),
-            ("ask", false) if asks => (
-                "`@ask` is on a permit, and a person can lift forbids alone".to_owned(),
-                "permit it, and put `@ask` on a forbid with the same scope and conditions",
-            ),
-            _ => (
-                format!("`@{name}` is an annotation that nothing reads"),
-                "`@id(\"…\")` is read, and `@ask(\"…\")` on a forbid of requests; write a note as a \
-                 comment: `// …`",
-            ),
-        };
         let at = at + written.unwrap_or_default();
-        Some(self.problem(at, reason, Some(help.into())))
+        Some(self.problem(at, reason, Some(help)))
     }
 
     /// Makes a problem at a byte offset.
@@ -147,13 +194,19 @@ impl Source {
     }
 }
 
-/// Whether a person can read this question in one line of a terminal, as it is compared.
-fn is_question(text: &str) -> bool {
+/// Whether this is one line that a person can read, as it is compared.
+fn is_one_line(text: &str) -> bool {
     let unseen = |c: char| {
         c.is_control()
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
     };
     (1..=280).contains(&text.trim().len()) && !text.contains(unseen)
+}
+
+/// Whether this is a label.
+fn is_label(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
+    (1..=64).contains(&text.len()) && text.bytes().all(fits)
 }
 
 /// The offsets of a source's lines, found once for all of its policies.

@@ -15,7 +15,7 @@ use super::gather::Gathered;
 use super::generation::{Generation, Policies};
 use super::judged::{JudgedRequest, RefusedQuestion};
 use super::judges::{JudgeInput, NoObjection, Objection, Ruling};
-use super::verdict::{Ask, Verdict};
+use super::verdict::{Obligations, Verdict};
 
 /// Permission to lend one credential to one request, in one place, at one origin. It cannot be
 /// copied or stored.
@@ -39,7 +39,7 @@ impl Grant {
 /// The decision about a request.
 #[must_use = "a decision that nobody looks at allows nothing"]
 pub enum Decision {
-    /// The request may be sent with its credentials, once what the verdict asks for is lifted.
+    /// The request may be sent with its credentials, once the obligations of the verdict are met.
     Allow(Authorized),
     /// Policy refuses the request.
     Deny(Box<Denied>),
@@ -153,7 +153,12 @@ impl Policies {
             }
             (_, Ok(verdict) | Err(RefusedQuestion { verdict, .. })) => verdict,
         };
-        judged.keep(&generation, fields, verdict.asks.clone());
+        let mut verdict = verdict;
+        let token = judged.token_limits();
+        if !token.is_empty() {
+            Arc::make_mut(verdict.obligations.get_or_insert_default()).token = token;
+        }
+        judged.keep(&generation, fields, verdict.obligations.clone());
         if heard.is_ok() && latest.number() > generation.number() {
             heard = hear(Ruling::later(&judged, latest, bindings));
         }
@@ -214,8 +219,8 @@ fn denied(
         verdict,
         credential,
     } = refused;
-    let groups = judged.groups(generation);
-    let facts = judged.facts(&groups, fields);
+    let standing = judged.standing(generation);
+    let facts = judged.facts(&standing, fields);
     let lend = credential.and_then(|nth| judged.credential_uses().nth(nth));
     let explanation = match lend {
         Some((credential, place)) => generation.explain_use(&facts, credential, place, &verdict),
@@ -262,6 +267,16 @@ impl Authorized {
         &self.request.content
     }
 
+    /// Returns the length of the content, if it is known.
+    pub fn content_length(&self) -> Option<u64> {
+        self.request.content_length()
+    }
+
+    /// Returns the groups of its session and its caller, in a generation.
+    pub fn groups(&self, generation: &Generation) -> Arc<[Arc<str>]> {
+        self.judged().standing(generation).groups
+    }
+
     /// Returns the tie between the client's connection and those to origins.
     pub fn tie(&self) -> &Tie {
         &self.request.connection.tie
@@ -292,9 +307,9 @@ impl Authorized {
         self.allowed.grants()
     }
 
-    /// Returns the forbids that a person must lift before it is sent.
-    pub fn asks(&self) -> Option<&Arc<[Ask]>> {
-        self.verdict().asks.as_ref()
+    /// Returns what must be met before it is sent.
+    pub fn obligations(&self) -> Option<&Arc<Obligations>> {
+        self.verdict().obligations.as_ref()
     }
 
     /// Returns the session it belongs to.

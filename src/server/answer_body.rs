@@ -14,6 +14,7 @@ use gateway_origin::OriginBody;
 use http_body::{Body, Frame, SizeHint};
 
 use super::guard::{Abort, ExchangeGuard};
+use super::proposals::{SpendFault, Spending};
 
 gateway_names::faults! {
     /// Why a response's content ended early.
@@ -25,6 +26,8 @@ gateway_names::faults! {
         Coding = Encoding "the origin's content coding is malformed",
         /// The session may not see the rest of the content.
         Guessed(#[from] Guessed) = inner transparent,
+        /// A budget has no room for more of the content.
+        Spent(#[from] SpendFault) = inner transparent,
         /// The exchange was aborted while the content streamed.
         Aborted(#[from] Abort) = inner transparent,
     }
@@ -37,6 +40,8 @@ pub struct AnswerBody {
     part: Option<RangePart>,
     /// An error that the client gets once it has the content before it.
     broken: Option<Box<Cutoff>>,
+    /// What the request has reserved of budgets, and a frame that waits until there is room for it.
+    spending: Option<(Box<Spending>, Option<Frame<Bytes>>)>,
     /// What to settle when the content ends; `None` for the gateway's own responses.
     end: Option<AnswerEnd>,
 }
@@ -80,6 +85,10 @@ impl Drop for AnswerBody {
         let unasked = aborted.map(|why| (Outcome::Cut, Some(why.reason())));
         let left = (Outcome::Aborted, Some(ReasonCode::ClientLeft));
         let (outcome, reason) = end.ended.or(unasked).unwrap_or(left);
+        if let Some((spending, _)) = self.spending.take() {
+            let meter = &end.guard.meter;
+            spending.settle(outcome == Outcome::Whole, meter.up() + meter.down());
+        }
         let scrubbed = match &self.source {
             AnswerSource::Scrubbed(body) => body.replaced(),
             AnswerSource::Decoded(body) => body.replaced(),
@@ -96,8 +105,14 @@ impl AnswerBody {
             source,
             part: None,
             broken: None,
+            spending: None,
             end: None,
         }
+    }
+
+    /// Counts the content by what the request has reserved.
+    pub(super) fn counts(&mut self, spending: Box<Spending>) {
+        self.spending = Some((spending, None));
     }
 
     /// Limits the content to this part.
@@ -189,6 +204,31 @@ impl AnswerBody {
         }
     }
 
+    /// Polls for a frame that every budget has room for.
+    fn poll_counted(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cutoff>>> {
+        let waiting = self
+            .spending
+            .as_mut()
+            .and_then(|(_, waiting)| waiting.take());
+        let polled = match waiting {
+            Some(frame) => Some(Ok(frame)),
+            None => ready!(self.poll_flushed(cx)),
+        };
+        let (frame, (spending, waiting)) = match (polled, &mut self.spending) {
+            (Some(Ok(frame)), Some(counted)) => (frame, counted),
+            (polled, _) => return Poll::Ready(polled),
+        };
+        let data = frame.data_ref().map_or(&[][..], |data| data);
+        match spending.poll_room(cx, data) {
+            Poll::Pending => {
+                *waiting = Some(frame);
+                Poll::Pending
+            }
+            Poll::Ready(Ok(())) => Poll::Ready(Some(Ok(frame))),
+            Poll::Ready(Err(spent)) => Poll::Ready(Some(Err(spent.into()))),
+        }
+    }
+
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cutoff>>> {
         match &mut self.source {
             AnswerSource::Own(content) => {
@@ -238,7 +278,7 @@ impl Body for AnswerBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Cutoff>>> {
         let this = &mut *self;
-        let polled = match this.poll_flushed(cx) {
+        let polled = match this.poll_counted(cx) {
             Poll::Ready(frame) => Poll::Ready(frame),
             Poll::Pending => match &mut this.end {
                 Some(end) => end
@@ -280,6 +320,9 @@ impl Body for AnswerBody {
     }
 
     fn is_end_stream(&self) -> bool {
+        if matches!(&self.spending, Some((_, Some(_)))) {
+            return false;
+        }
         if self.part.is_some_and(|part| part.length == 0) {
             return true;
         }

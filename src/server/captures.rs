@@ -1,4 +1,4 @@
-//! The trait that keeps the logins that sessions make.
+//! The trait that keeps what sessions gain: logins, temporary credentials and labels.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use gateway_message::RequestHead;
 use gateway_names::{CredentialName, SessionId};
 use gateway_session::Session;
 
-/// Keeps the logins that sessions make.
+/// Keeps what sessions gain.
 pub trait Captures: Send + Sync {
     /// Keeps the tokens that a session was issued, and gives the session a phantom of each.
     ///
@@ -25,6 +25,9 @@ pub trait Captures: Send + Sync {
 
     /// Keeps temporary credentials that a session was issued, and that the session already holds.
     fn keep<'a>(&'a self, session: &'a SessionId, kept: KeptCredentials) -> CaptureFuture<'a, ()>;
+
+    /// Keeps labels that a session is about to get. Returns whether they are kept.
+    fn label<'a>(&'a self, session: &'a SessionId, labels: Vec<String>) -> CaptureFuture<'a, bool>;
 
     /// Whether any login has no host of its own yet.
     fn has_homeless(&self) -> bool;

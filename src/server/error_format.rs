@@ -37,6 +37,10 @@ impl ErrorFormat {
                 (kind, service::grpc(details), Bytes::new())
             }
             (other, None, None) => {
+                // To Stripe's SDKs, 402 is a card that was declined.
+                if other == Self::Stripe && status == StatusCode::PAYMENT_REQUIRED {
+                    status = StatusCode::FORBIDDEN;
+                }
                 let (kind, content) = service::content(other, details);
                 (kind, HeaderMap::with_capacity(12), content)
             }

@@ -14,6 +14,7 @@ use gateway_origin::{self as origin, Channel, Forwarded, OriginBody};
 use gateway_policy::{Authorized, Decision, GatherFailure, Gathered, JudgeInput, Requester};
 use gateway_session::Identified;
 use http::{HeaderName, Response, StatusCode};
+use http_body::Body as _;
 use hyper::body::Incoming;
 
 use super::answer;
@@ -23,6 +24,7 @@ use super::error_format::{ErrorFormat, FailedRequest};
 use super::floor::floor;
 use super::guard::ExchangeGuard;
 use super::origin_time::OriginTime;
+use super::proposals::{Spending, Unmet};
 use super::refusal::Refusal;
 use super::route::{LatestRoute, OriginRoute};
 use super::snapshot::Snapshot;
@@ -49,6 +51,8 @@ pub(super) struct Exchange {
     pub(super) latest: Arc<LatestRoute>,
     /// How long the origin took.
     pub(super) waited: OriginTime,
+    /// What the request has reserved of budgets, until its answer counts it.
+    pub(super) spending: Option<Box<Spending>>,
     /// The destination as the connection claims it, until its claims are checked; `None` if it
     /// names no host. Refusals are shown and counted under this origin.
     pub(super) to: Option<Origin>,
@@ -168,6 +172,7 @@ impl Exchange {
             latest.policies.generation(),
             &**latest.credentials.bindings(),
         );
+        let labels = gathered.session().label_count();
         let decision = self.snapshot.policies.decide(gathered, in_force);
         self.trail.reach(Phase::Authorize);
         let (verdict, facts) = decision.grounds();
@@ -182,7 +187,7 @@ impl Exchange {
         match decision {
             Decision::Allow(authorized) => {
                 let judged = authorized.judged().clone();
-                self.guard.allowed(judged, latest.number());
+                self.guard.allowed(judged, latest.number(), labels);
                 Ok(authorized)
             }
             Decision::Object(objected) => Err(objected.objection.into()),
@@ -221,6 +226,9 @@ impl Exchange {
             self.trail.lend(credential, place);
         }
         self.waited.sends(self.trail.reach(Phase::Attach));
+        if let Some(spending) = &mut self.spending {
+            spending.sent();
+        }
         Ok(credentialed)
     }
 
@@ -248,7 +256,11 @@ impl Exchange {
             lent.as_ref(),
             plan.decoding,
         );
-        let response = response.await?;
+        let mut response = response.await?;
+        if let Some(spending) = self.spending.take() {
+            // Boxed because it is rare.
+            Box::pin(counted(&mut response, spending)).await?;
+        }
         match (plan.upgrade, switched) {
             (Some(upgrade), Some(switched)) => upgrade::switch(
                 response,
@@ -273,6 +285,18 @@ impl Exchange {
             (_, None) => Ok(response),
         }
     }
+}
+
+/// Has the content of a response counted by what the request has reserved.
+async fn counted(
+    response: &mut Response<AnswerBody>,
+    mut spending: Box<Spending>,
+) -> Result<(), Unmet> {
+    let head = (response.status(), response.headers());
+    let length = response.body().size_hint().exact();
+    spending.answered(head, length).await?;
+    response.body_mut().counts(spending);
+    Ok(())
 }
 
 /// The client's trace (W3C Trace Context §3.2).

@@ -1,7 +1,7 @@
 //! Guards: each lives as long as its connection or exchange, and can end it from outside.
 
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -237,6 +237,8 @@ pub(super) struct ExchangeGuard {
     caller: OnceLock<Arc<Caller>>,
     /// The number of the generation that last allowed the exchange.
     generation: AtomicU64,
+    /// How many labels its session had then.
+    labels: AtomicUsize,
     quiet_sweeps: AtomicU32,
     /// How many sweeps ago the exchange was aborted.
     aborted_sweeps: AtomicU32,
@@ -269,6 +271,7 @@ impl ExchangeGuard {
             judged: OnceLock::new(),
             caller: OnceLock::new(),
             generation: AtomicU64::new(0),
+            labels: AtomicUsize::new(0),
             quiet_sweeps: AtomicU32::new(0),
             aborted_sweeps: AtomicU32::new(0),
             trail: Mutex::default(),
@@ -298,21 +301,29 @@ impl ExchangeGuard {
         self.caller.get()?.token.as_deref()
     }
 
-    /// Keeps the judged request, so that another generation can judge it again.
-    pub(super) fn allowed(&self, judged: Arc<JudgedRequest>, generation: u64) {
+    /// Keeps the judged request, so that another generation can judge it again, and all policies
+    /// once its session has more labels than these.
+    pub(super) fn allowed(&self, judged: Arc<JudgedRequest>, generation: u64, labels: usize) {
         self.generation.store(generation, Ordering::Relaxed);
+        self.labels.store(labels, Ordering::Relaxed);
         // Set once, by the one decision on the path.
         let _ = self.judged.set(judged);
     }
 
     /// Consults the judges again, and aborts the exchange if one objects. A generation that has not
-    /// allowed the exchange before judges it anew; returns whether it did.
+    /// allowed the exchange before judges it anew, and so does each once the session has another
+    /// label; returns whether one did.
     pub(super) fn judge_again(&self, by: Option<&Snapshot>) -> bool {
         let request = self.judged.get().map(|judged| &**judged);
         // An exchange that began after the snapshot was taken is judged by a newer one.
-        let is_new = |by: &&Snapshot| self.generation.load(Ordering::Relaxed) < by.number();
+        let labels = request.map_or(0, |request| request.session().label_count());
+        let is_new = |by: &&Snapshot| {
+            self.generation.load(Ordering::Relaxed) < by.number()
+                || self.labels.load(Ordering::Relaxed) < labels
+        };
         let ruling = request.zip(by.filter(is_new)).map(|(request, by)| {
-            self.generation.store(by.number(), Ordering::Relaxed);
+            self.generation.fetch_max(by.number(), Ordering::Relaxed);
+            self.labels.store(labels, Ordering::Relaxed);
             Ruling::later(request, by.policies.generation(), by.credentials.bindings())
         });
         let is_judged = ruling.is_some();

@@ -58,6 +58,7 @@ pub use metrics::{Distribution, Metrics};
 pub use ports::{InwardSockets, OpenPort};
 pub use proposals::{
     AskFault, AskedRequest, Proposal, ProposalError, ProposalState, Proposals, RequestedAccess,
+    SpendFault, Unmet,
 };
 pub use recent::RecentRefusals;
 pub use refusal::chain;

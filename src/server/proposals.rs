@@ -3,6 +3,9 @@
 
 mod ask;
 mod asked;
+mod settle;
+mod spend;
+mod spending;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -22,6 +25,9 @@ use tokio::sync::watch;
 
 use self::asked::Standing;
 pub use self::asked::{AskFault, AskedRequest};
+pub use self::settle::Unmet;
+pub use self::spending::SpendFault;
+pub(super) use self::spending::Spending;
 
 /// How many sessions are remembered. The one that proposed least recently is forgotten first.
 const SESSIONS: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");

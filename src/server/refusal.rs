@@ -24,7 +24,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Version};
 
 use super::error_format::{ErrorDetails, ErrorFormat};
 use super::guard::Abort;
-use super::proposals::AskFault;
+use super::proposals::{AskFault, SpendFault, Unmet};
 
 /// The field that names a proxy's error (RFC 9209).
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
@@ -90,19 +90,19 @@ pub enum Refusal {
     /// A judge other than policy objects.
     #[error(transparent)]
     Objected(#[from] Objection),
-    /// A policy asks a person about the request, and none lets it go on.
+    /// What the policies oblige the request to is not met.
     #[error("{why}")]
-    Asked {
+    Unmet {
         /// Why.
-        why: AskFault,
+        why: Unmet,
         /// What its client is told in its own protocol, once the request is dropped.
         client: Option<Box<RefusedClient>>,
     },
 }
 
-impl From<AskFault> for Refusal {
-    fn from(why: AskFault) -> Self {
-        Self::Asked { why, client: None }
+impl From<Unmet> for Refusal {
+    fn from(why: Unmet) -> Self {
+        Self::Unmet { why, client: None }
     }
 }
 
@@ -142,7 +142,7 @@ impl Refusal {
             Self::ClearText => ReasonCode::ProxyTls,
             Self::Presented(_) => ReasonCode::ProxyAuthentication,
             Self::Objected(objection) => objection.reason(),
-            Self::Asked { why, .. } => why.reason(),
+            Self::Unmet { why, .. } => why.reason(),
         }
     }
 
@@ -217,10 +217,20 @@ impl Refusal {
         let usual = self.reason().next_step_for(to, id);
         match self {
             // The request may have joined an earlier one, by whose id it is answered.
-            Self::Asked {
-                why: AskFault::Unanswered(_, asked) | AskFault::Refused(asked),
+            Self::Unmet {
+                why: Unmet::Asked(AskFault::Unanswered(_, asked) | AskFault::Refused(asked)),
                 ..
             } => self.reason().next_step_for(to, &asked.to_string()),
+            Self::Unmet {
+                why: Unmet::Spent(SpendFault::Spent(over)),
+                ..
+            } if over.budget.name.contains(' ') => {
+                "Ask your user to mint another token: `gateway token mint`.".to_owned()
+            }
+            Self::Unmet {
+                why: Unmet::Spent(SpendFault::Spent(over)),
+                ..
+            } => usual.replace("NAME", &over.budget.name),
             Self::Denied(denied) if self.reason() == ReasonCode::PolicyDefaultDeny => {
                 let why = &denied.explanation;
                 match (&why.proposal, &denied.lend) {
@@ -291,7 +301,7 @@ impl Refusal {
                 fields.insert(PROXY_AUTHENTICATE, basic);
             }
             StatusCode::TOO_MANY_REQUESTS => {
-                fields.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+                fields.insert(RETRY_AFTER, HeaderValue::from(self.retry_after()));
             }
             _ => {}
         }
@@ -299,6 +309,17 @@ impl Refusal {
             fields.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         (status, fields, content)
+    }
+
+    /// After how many seconds a client may send the same request again.
+    fn retry_after(&self) -> u64 {
+        match self {
+            Self::Unmet {
+                why: Unmet::Spent(SpendFault::Soon(_, wait)),
+                ..
+            } => wait.as_secs() + 1,
+            _ => 1,
+        }
     }
 
     /// Whether a client may send the same request again.
@@ -339,7 +360,7 @@ impl Refusal {
     pub(super) async fn settle(&mut self) {
         let client = match self {
             Self::Denied(denied) => Some(&mut denied.client),
-            Self::Asked { client, .. } => client.as_deref_mut(),
+            Self::Unmet { client, .. } => client.as_deref_mut(),
             _ => None,
         };
         if let Some(refused) = client.and_then(|client| client.push.as_mut()) {
@@ -352,7 +373,7 @@ impl Refusal {
     fn client(&self) -> Option<&RefusedClient> {
         match self {
             Self::Denied(denied) => Some(&denied.client),
-            Self::Asked { client, .. } => client.as_deref(),
+            Self::Unmet { client, .. } => client.as_deref(),
             _ => None,
         }
     }

@@ -52,6 +52,7 @@ impl Exchange {
             waited: OriginTime::begin(trail.began()),
             entry: connection.entry,
             trail,
+            spending: None,
             to: connection.said_origin(),
         })
     }

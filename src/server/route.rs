@@ -87,6 +87,7 @@ mod tests {
             credentials: Credentials::new(Vec::new(), &Stores::new([])).unwrap(),
             limits: super::super::limits::Limits::default(),
             origins: Arc::new(OriginSettings::default()),
+            prices: Arc::new(gateway_spend::Prices::shipped()),
             logins: Vec::new(),
         })
     }

@@ -10,6 +10,7 @@ use gateway_credential::RevokedSecrets;
 use gateway_intercept::RevokedTokens;
 use gateway_names::{SecretLabel, SessionId};
 use gateway_session::Sessions;
+use gateway_spend::Ledger;
 use gateway_token::PrefixId;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -51,6 +52,8 @@ pub struct SharedState {
     /// Tells a person that a policy asks one. Set where the program is assembled, if it is
     /// configured.
     pub notify: OnceLock<Notifier>,
+    /// What is left of each budget. Set with the state, if that outlasts the process.
+    pub budgets: OnceLock<Arc<Ledger>>,
     /// Writes what clients need. Set where the program is assembled.
     pub pages: OnceLock<&'static dyn ClientPages>,
     /// The revoked tokens.
@@ -69,8 +72,11 @@ pub struct SharedState {
 }
 
 impl SharedState {
-    /// Forgets a session's refusals and proposals.
+    /// Forgets a session's refusals and proposals, and what it used up of budgets of its own.
     pub fn forget(&self, session: &SessionId) {
+        if let Some(ledger) = self.budgets.get() {
+            ledger.forget(session.as_str());
+        }
         self.recent.forget(session);
         self.proposals.forget(session);
     }
@@ -90,6 +96,7 @@ impl SharedState {
             proposals: Proposals::default(),
             captures: OnceLock::new(),
             notify: OnceLock::new(),
+            budgets: OnceLock::new(),
             pages: OnceLock::new(),
             tokens: Arc::default(),
             metrics: Arc::default(),
@@ -117,7 +124,7 @@ impl SharedState {
         self.changes.send_replace(());
     }
 
-    /// Tells every worker that listeners were replaced or closed.
+    /// Tells every worker that listeners were replaced or closed, or that a session has a label.
     pub fn announce(&self) {
         self.changes.send_replace(());
     }

@@ -6,6 +6,7 @@ use gateway_credential::Credentials;
 use gateway_credential::login::Login;
 use gateway_origin::OriginSettings;
 use gateway_policy::Policies;
+use gateway_spend::Prices;
 
 use super::limits::Limits;
 
@@ -22,6 +23,8 @@ pub struct Snapshot {
     pub limits: Limits,
     /// The settings for origins.
     pub origins: Arc<OriginSettings>,
+    /// The prices of models.
+    pub prices: Arc<Prices>,
     /// The logins whose files workloads may have.
     pub logins: Vec<Login>,
 }

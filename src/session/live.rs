@@ -1,6 +1,7 @@
 //! The live sessions, and the proof that a request belongs to one of them.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -48,6 +49,8 @@ pub struct Session {
     /// Its lifetime; `None` if it does not end by itself.
     lifetime: ArcSwapOption<Lifetime>,
     idle: IdleClock,
+    /// What its requests did, in the words of policies. They are only ever added.
+    labels: ArcSwap<Vec<Arc<str>>>,
     /// The status that was decided for it.
     pub(super) status: DecidedStatus,
     connections: AtomicUsize,
@@ -94,6 +97,7 @@ impl Session {
             registry: OnceLock::new(),
             lifetime: ArcSwapOption::from_pointee(lifetime),
             idle: IdleClock::new(Moment::now()),
+            labels: ArcSwap::default(),
             status: DecidedStatus::default(),
             connections: AtomicUsize::new(0),
             exchanges: AtomicUsize::new(0),
@@ -165,6 +169,31 @@ impl Session {
     /// Returns the groups of the session in the latest generation.
     pub fn last_groups(&self) -> Arc<[Arc<str>]> {
         self.groups.of(u64::MAX)
+    }
+
+    /// Returns the labels that its requests gave it.
+    pub fn labels(&self) -> Arc<Vec<Arc<str>>> {
+        self.labels.load_full()
+    }
+
+    /// Returns how many labels it has.
+    pub fn label_count(&self) -> usize {
+        self.labels.load().len()
+    }
+
+    /// Whether it has all of these labels.
+    pub fn has_labels<'a>(&self, labels: impl IntoIterator<Item = &'a Arc<str>>) -> bool {
+        let own = self.labels.load();
+        labels.into_iter().all(|label| own.contains(label))
+    }
+
+    /// Adds labels.
+    pub fn add_labels<'a>(&self, labels: impl IntoIterator<Item = &'a Arc<str>> + Clone) {
+        self.labels.rcu(|own| {
+            let mut all: BTreeSet<Arc<str>> = own.iter().cloned().collect();
+            all.extend(labels.clone().into_iter().cloned());
+            all.into_iter().collect::<Vec<_>>()
+        });
     }
 
     /// Sets the groups from a generation on. Must be called before that generation is in force.

@@ -50,6 +50,13 @@ pub enum SessionDecision {
         /// The time, in seconds since 1970.
         at: u64,
     },
+    /// Adds labels to a session, unless it was ended.
+    Label {
+        /// The session.
+        session: SessionId,
+        /// The labels.
+        labels: Vec<String>,
+    },
     /// Pauses a session, unless it was ended.
     Pause(SessionId),
     /// Resumes a session. One that was ended comes back only if it was ended for being idle.
@@ -88,6 +95,7 @@ impl SessionDecision {
             | Self::Shape { session, .. }
             | Self::Login { session, .. }
             | Self::Temporary { session, .. }
+            | Self::Label { session, .. }
             | Self::End { session, .. }
             | Self::Expire { session, .. }
             | Self::Pause(session)
@@ -167,6 +175,7 @@ impl SessionDecision {
                 record.temporary.drain(..surplus);
                 record.temporary.push(kept);
             }
+            Self::Label { labels, .. } => record.labels.extend(labels),
             Self::Pause(_) => record.paused = true,
             Self::Resume(_) => {
                 (record.ended, record.was_idle, record.paused) = (None, false, false);

@@ -1,5 +1,5 @@
 //! The state that outlives the gateway's process: sessions as records, the decisions about them,
-//! and the revoked credentials.
+//! what was taken of budgets, and the revoked credentials.
 //!
 //! A store sees no secret, no phantom and no private key. Those that a session must keep are
 //! sealed, and only the gateway has the key.
@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
+mod budget_rows;
 mod decision;
 mod error;
 mod login_rows;
@@ -16,6 +17,7 @@ mod seal;
 mod sqlite;
 mod store;
 
+pub use budget_rows::{BudgetCounts, BudgetId, BudgetRow, BudgetWindow};
 pub use decision::SessionDecision;
 pub use error::StateError;
 pub use login_rows::{GrantId, LoginRow, LoginRows, RowName};

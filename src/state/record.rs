@@ -1,6 +1,6 @@
 //! A session as it is stored: public members in the clear, secrets sealed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use base64::Engine as _;
@@ -52,6 +52,9 @@ pub struct SessionRecord {
     /// The temporary credentials that the session was issued, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub temporary: Vec<KeptTemporary>,
+    /// What its requests did, in the words of policies.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub labels: BTreeSet<String>,
     /// The shape of each credential's phantom, by the credential's name.
     pub shapes: BTreeMap<String, String>,
     /// The certificate of its CA, if the CA is kept.
@@ -102,8 +105,9 @@ pub struct KeptSecrets {
 
 impl SessionRecord {
     /// The latest version that this gateway reads, and the one that it writes.
-    pub const VERSION: u32 = 5;
-    /// The earliest version that it reads: without `created`, `for_good`, `before` and `temporary`.
+    pub const VERSION: u32 = 6;
+    /// The earliest version that it reads: without `created`, `for_good`, `before`, `temporary` and
+    /// `labels`.
     pub const EARLIEST: u32 = 2;
 
     /// Seals the session's secrets into this record, bound to its id. The store binds the record.

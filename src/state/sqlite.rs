@@ -3,6 +3,7 @@
 //! Several processes may open the same file. Each decision is one transaction that is on the disk
 //! when it is answered, so a killed process loses nothing that was answered.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
@@ -11,6 +12,7 @@ use gateway_names::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
+use super::budget_rows::{self, BudgetCounts, BudgetId, BudgetRow, BudgetWindow};
 use super::decision::SessionDecision;
 use super::error::StateError;
 use super::record::SessionRecord;
@@ -115,7 +117,7 @@ impl StateFile {
         self.ask(job).await
     }
 
-    /// Removes the mark and every record, after the key was lost.
+    /// Removes the mark and every record, after the key was lost. Budgets go on counting.
     ///
     /// # Errors
     /// [`StateError`] if that cannot be done.
@@ -231,6 +233,41 @@ impl StateStore for SqliteState {
     fn since(&self, seen: Revision) -> StateFuture<'_, Vec<(Revision, SessionId)>> {
         self.file.ask(move |connection| since(connection, seen))
     }
+
+    fn take(
+        &self,
+        id: &BudgetId,
+        window: BudgetWindow,
+        most: u64,
+        wanted: RangeInclusive<u64>,
+    ) -> StateFuture<'_, (u64, BudgetCounts)> {
+        let id = id.clone();
+        let take = move |connection: &mut Connection| {
+            budget_rows::take(connection, (&id, window), most, &wanted)
+        };
+        self.file.ask(take)
+    }
+
+    fn settle(&self, id: &BudgetId, window: u64, unused: u64) -> StateFuture<'_, ()> {
+        let id = id.clone();
+        self.file
+            .ask(move |connection| budget_rows::settle(connection, &id, window, unused))
+    }
+
+    fn add(
+        &self,
+        id: &BudgetId,
+        window: BudgetWindow,
+        amount: u64,
+    ) -> StateFuture<'_, BudgetCounts> {
+        let id = id.clone();
+        self.file
+            .ask(move |connection| budget_rows::add(connection, (&id, window), amount))
+    }
+
+    fn budgets(&self) -> StateFuture<'_, Vec<BudgetRow>> {
+        self.file.ask(|connection| budget_rows::all(connection))
+    }
 }
 
 /// Whether a file of an earlier version records that a session was ended or paused.
@@ -270,6 +307,9 @@ impl RowSeal {
         let mut note = change.prepare(NOTE)?;
         for decision in all {
             let id = decision.session()?;
+            if let SessionDecision::Create(_) | SessionDecision::Replace(_) = &decision {
+                change.execute(budget_rows::DROP_OF_SESSION, [id.as_str()])?;
+            }
             // A record that is replaced need not be readable.
             let before = match &decision {
                 SessionDecision::Replace(_) => None,
@@ -341,7 +381,8 @@ fn columns(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
 const NO_RANDOM_BYTES: StateError = StateError::Refused("the system gives no random bytes");
 static SESSIONS: Schema = Schema {
     new: NewDatabase::unmade(),
-    version: 2,
+    version: 3,
+    added: budget_rows::TABLE,
     tables: "
     CREATE TABLE session (
         id TEXT PRIMARY KEY, version INTEGER NOT NULL,

@@ -1,9 +1,11 @@
 //! The interface of every store of the state. One suite of tests holds for all stores.
 
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 
 use gateway_names::SessionId;
 
+use super::budget_rows::{BudgetCounts, BudgetId, BudgetRow, BudgetWindow};
 use super::decision::SessionDecision;
 use super::error::StateError;
 use super::record::SessionRecord;
@@ -14,7 +16,7 @@ pub type Revision = u64;
 /// The future of a store's answer. Dropping it does not undo a decision that the store has begun.
 pub type StateFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StateError>> + Send + 'a>>;
 
-/// A store that keeps the records of sessions.
+/// A store that keeps the records of sessions, and what was taken of budgets.
 ///
 /// Several processes may use the same store. A decision that was answered is durable, and every
 /// process sees all decisions in one order.
@@ -39,6 +41,33 @@ pub trait StateStore: Send + Sync {
     /// Fails with [`StateError::Forgotten`] if the decisions after `seen` are no longer kept one by
     /// one. The caller then reads the records that it uses.
     fn since(&self, seen: Revision) -> StateFuture<'_, Vec<(Revision, SessionId)>>;
+
+    /// Takes of a budget, which has `most` in each window and what was added to it. Takes nothing
+    /// if less than the start of `wanted` is left, else as much as is left of its end.
+    ///
+    /// What was taken is durable when this is answered.
+    fn take(
+        &self,
+        id: &BudgetId,
+        window: BudgetWindow,
+        most: u64,
+        wanted: RangeInclusive<u64>,
+    ) -> StateFuture<'_, (u64, BudgetCounts)>;
+
+    /// Gives back what was taken in the window that begins then, and was not used. It is done in
+    /// the order of the calls, even if the future is dropped.
+    fn settle(&self, id: &BudgetId, window: u64, unused: u64) -> StateFuture<'_, ()>;
+
+    /// Adds to what a budget has in its latest window.
+    fn add(
+        &self,
+        id: &BudgetId,
+        window: BudgetWindow,
+        amount: u64,
+    ) -> StateFuture<'_, BudgetCounts>;
+
+    /// Returns the rows of all budgets, each in its latest window.
+    fn budgets(&self) -> StateFuture<'_, Vec<BudgetRow>>;
 }
 
 /// How many decisions a store remembers one by one.

@@ -29,6 +29,7 @@ fn record(name: &str) -> SessionRecord {
         created: None,
         logins: BTreeMap::new(),
         temporary: Vec::new(),
+        labels: Default::default(),
         shapes: BTreeMap::new(),
         certificate: None,
         sealed: b"sealed".to_vec(),
@@ -62,7 +63,7 @@ fn end(session: &str, at: u64) -> SessionDecision {
 type Test = fn(Arc<dyn StateStore>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Checks the promises that every store keeps.
-const SUITE: [(&str, Test); 9] = [
+const SUITE: [(&str, Test); 12] = [
     ("one follows another that is used up", |store| {
         Box::pin(follow(store))
     }),
@@ -80,6 +81,15 @@ const SUITE: [(&str, Test); 9] = [
         Box::pin(expire(store))
     }),
     ("all of them or none", |store| Box::pin(all_or_none(store))),
+    ("a budget gives what it has and no more", |store| {
+        Box::pin(budget(store))
+    }),
+    ("no window of a budget comes back", |store| {
+        Box::pin(budget_windows(store))
+    }),
+    ("a session's budget ends with it", |store| {
+        Box::pin(budget_of_a_session(store))
+    }),
     ("revisions have no gap", |store| Box::pin(no_gap(store))),
     ("of two that create one session, one wins", |store| {
         Box::pin(one_wins(store))
@@ -376,6 +386,114 @@ async fn all_or_none(store: Arc<dyn StateStore>) {
     assert_eq!(store.decide(Vec::new()).await.unwrap(), before);
 }
 
+fn budget_id(key: &str) -> BudgetId {
+    BudgetId {
+        name: "models".into(),
+        unit: "usd",
+        key: key.to_owned(),
+    }
+}
+
+fn from(begins: u64) -> BudgetWindow {
+    BudgetWindow {
+        begins,
+        lasts: false,
+    }
+}
+
+async fn budget(store: Arc<dyn StateStore>) {
+    let id = budget_id("");
+    let mut takers = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (store, id) = (store.clone(), id.clone());
+        takers.spawn(async move {
+            let mut taken = 0;
+            for _ in 0..20 {
+                taken += store.take(&id, from(60), 1_000, 1..=7).await.unwrap().0;
+            }
+            taken
+        });
+    }
+    assert_eq!(takers.join_all().await.into_iter().sum::<u64>(), 1_000);
+    let (got, counts) = store.take(&id, from(60), 1_000, 0..=7).await.unwrap();
+    assert_eq!((got, counts.taken), (0, 1_000));
+    store.settle(&id, 60, 30).await.unwrap();
+    // Less than is needed is not taken.
+    let take = async |wanted| store.take(&id, from(60), 1_000, wanted).await.unwrap().0;
+    assert_eq!(take(31..=40).await, 0);
+    assert_eq!(take(30..=40).await, 30);
+    assert_eq!(take(0..=0).await, 0);
+    let counts = store.add(&id, from(60), 50).await.unwrap();
+    assert_eq!((counts.taken, counts.added), (1_000, 50));
+    assert_eq!(take(1..=1_000).await, 50);
+    assert!(store.add(&id, from(60), i64::MAX as u64).await.is_err());
+    // Nobody gives back more than was taken.
+    store.settle(&id, 60, 5_000).await.unwrap();
+    assert_eq!(take(1..=5_000).await, 1_050);
+    // With less than before, what was taken is more than there is.
+    let less = store.take(&id, from(60), 10, 0..=5).await.unwrap();
+    assert_eq!(less.0, 0);
+    let other = BudgetId {
+        unit: "tokens",
+        ..id
+    };
+    assert_eq!(store.take(&other, from(60), 9, 0..=20).await.unwrap().0, 9);
+}
+
+async fn budget_windows(store: Arc<dyn StateStore>) {
+    let take = async |key, window| {
+        let taken = store.take(&budget_id(key), window, 10, 1..=10).await;
+        let (got, counts) = taken.unwrap();
+        (got, counts.window)
+    };
+    assert_eq!(take("alice", from(60)).await, (10, 60));
+    assert_eq!(take("bob", from(60)).await, (10, 60));
+    assert_eq!(take("alice", from(120)).await, (10, 120));
+    let keys = |rows: Vec<BudgetRow>| {
+        let rows = rows.into_iter().map(|row| (row.key, row.counts.window));
+        rows.collect::<Vec<_>>()
+    };
+    let alone = [("alice".to_owned(), 120)];
+    assert_eq!(keys(store.budgets().await.unwrap()), alone);
+    // The clock was set back: the latest window goes on, for everyone.
+    assert_eq!(take("alice", from(60)).await, (0, 120));
+    assert_eq!(take("bob", from(60)).await, (10, 120));
+    assert_eq!(take("bob", from(119)).await, (0, 120));
+    // What was taken in an earlier window gives nothing to a later one.
+    store.settle(&budget_id("alice"), 60, 10).await.unwrap();
+    assert_eq!(take("alice", from(120)).await, (0, 120));
+}
+
+async fn budget_of_a_session(store: Arc<dyn StateStore>) {
+    let lasting = |begins| BudgetWindow {
+        begins,
+        lasts: true,
+    };
+    let take = async |begins| {
+        let taken = store.take(&budget_id("a"), lasting(begins), 10, 1..=10);
+        let (got, counts) = taken.await.unwrap();
+        (got, counts.window)
+    };
+    let create = SessionDecision::Create(record("a"));
+    store.decide(vec![create]).await.unwrap();
+    assert_eq!(take(100).await, (10, 100));
+    let year = 400 * 86_400;
+    assert_eq!(take(year).await, (0, 100));
+    // Another session's row does not end that of one that lives.
+    let other = store.take(&budget_id("b"), lasting(year), 10, 1..=10);
+    assert_eq!(other.await.unwrap().0, 10);
+    assert_eq!(take(year).await, (0, 100));
+    store.decide(vec![end("a", 150)]).await.unwrap();
+    assert_eq!(take(year).await, (0, 100));
+    let next = SessionRecord {
+        before: 1,
+        ..record("a")
+    };
+    let next = SessionDecision::Create(next);
+    store.decide(vec![next]).await.unwrap();
+    assert_eq!(take(year).await, (10, year));
+}
+
 async fn no_gap(store: Arc<dyn StateStore>) {
     assert_eq!(store.since(0).await.unwrap(), []);
     store
@@ -432,7 +550,14 @@ async fn the_keys_mark_is_set_once_and_all_is_forgotten_with_it() {
     let store = opened(&path, &key).await;
     let create = SessionDecision::Create(record("a"));
     store.decide(vec![create]).await.unwrap();
+    let take = async || {
+        let taken = store.take(&budget_id(""), from(60), 10, 1..=10).await;
+        taken.unwrap().0
+    };
+    assert_eq!(take().await, 10);
     file.forget().await.unwrap();
+    // A budget counts on.
+    assert_eq!(take().await, 0);
     assert_eq!(file.key_mark().await.unwrap(), None);
     assert_eq!(store.session(&id("a")).await.unwrap(), None);
 }
@@ -475,7 +600,7 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     let store = opened(&path, &key()).await;
-    for (name, version) in [("newer", 6), ("before", 2), ("earlier", 1)] {
+    for (name, version) in [("newer", 7), ("before", 2), ("earlier", 1)] {
         let record = SessionRecord {
             version,
             ..record(name)
@@ -487,8 +612,8 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     assert!(matches!(
         of("newer").await,
         StateError::Unfit(BadFile::Version {
-            found: 6,
-            known: 5,
+            found: 7,
+            known: 6,
             ..
         })
     ));
@@ -502,13 +627,13 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
     ));
     assert!(store.session(&id("before")).await.unwrap().is_some());
     let schema = rusqlite::Connection::open(&path).unwrap();
-    schema.execute_batch("PRAGMA user_version = 3").unwrap();
+    schema.execute_batch("PRAGMA user_version = 4").unwrap();
     let newer = StateFile::open(&path).err().unwrap();
     assert!(matches!(
         newer,
         StateError::Unfit(BadFile::Version {
-            found: 3,
-            known: 2,
+            found: 4,
+            known: 3,
             ..
         })
     ));
@@ -518,11 +643,37 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
         older,
         StateError::Unfit(BadFile::Version {
             found: 1,
-            known: 2,
+            known: 3,
             ..
         })
     ));
     assert!(older.remedy(&path).contains("move"));
+}
+
+#[tokio::test]
+async fn a_file_of_the_version_before_keeps_its_sessions_and_gets_the_table_of_budgets() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let key = key();
+    let store = opened(&path, &key).await;
+    let create = SessionDecision::Create(record("a"));
+    store.decide(vec![create]).await.unwrap();
+    drop(store);
+    let schema = rusqlite::Connection::open(&path).unwrap();
+    let before = "DROP TABLE budget; PRAGMA user_version = 2";
+    schema.execute_batch(before).unwrap();
+    let store = opened(&path, &key).await;
+    assert_eq!(store.session(&id("a")).await.unwrap(), Some(record("a")));
+    let taken = store.take(&budget_id(""), from(60), 10, 1..=10).await;
+    assert_eq!(taken.unwrap().0, 10);
+    drop(store);
+    // One with a table that no gateway made is refused, and stays as it was.
+    let before = "DROP TABLE budget; PRAGMA user_version = 2; CREATE TABLE more (a INTEGER)";
+    schema.execute_batch(before).unwrap();
+    let again = StateFile::open(&path);
+    assert!(again.is_err_and(|error| error.to_string().contains("tables")));
+    let found = schema.query_row("PRAGMA user_version", [], |row| row.get(0));
+    assert_eq!(found, Ok(2));
 }
 
 /// A process that can write the file still lacks the key.

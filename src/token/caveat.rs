@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use gateway_message::{EncodedSlash, HostPattern, RequestTarget, method};
-use gateway_names::{CredentialName, PolicyId};
+use gateway_names::{Amount, CredentialName, Period, PolicyId, Unit, read_amount, written};
 use http::Method;
 use ipnet::IpNet;
 use time::OffsetDateTime;
@@ -31,8 +31,20 @@ pub enum Caveat {
     As(Box<str>),
     /// `policy in github/read`: what these policies alone allow.
     Policy(Box<[PolicyId]>),
-    /// `budget requests 1000`, `request sha256:…`, `once`: nothing, until gateways keep to these.
-    Later(Box<str>),
+    /// `budget requests 1000`, `budget usd 5.00 per day`, `once`, `request sha256:…`
+    Limit(TokenLimit),
+}
+
+/// What a token and all that is derived from it may use up together, or be used for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TokenLimit {
+    /// `budget UNIT AMOUNT [per PERIOD]`: so much, in each period or at all.
+    Budget(Unit, Amount, Option<Period>),
+    /// `once`: one request.
+    Once,
+    /// `request sha256:…`: the request whose method, space, URL, newline and content have this
+    /// hash.
+    Request([u8; 32]),
 }
 
 /// Why a text is not a caveat.
@@ -85,7 +97,9 @@ fn read(text: &str) -> Result<Caveat, CaveatMalformed> {
         "from" => Caveat::From(list(rest, "a network such as 10.0.0.0/8", network)?),
         "as" => Caveat::As(one(rest, "a name without spaces", word)?),
         "policy" => Caveat::Policy(list(after("in ")?, "a policy's id", id)?),
-        "budget" | "request" | "once" => Caveat::Later(one(text, "words", words)?),
+        "budget" => Caveat::Limit(one(rest, "a budget such as requests 1000 per day", budget)?),
+        "request" => Caveat::Limit(one(rest, "the SHA-256 of a request", request)?),
+        "once" if text == "once" => Caveat::Limit(TokenLimit::Once),
         _ => return Err(CaveatMalformed::Unknown),
     })
 }
@@ -150,9 +164,25 @@ fn word(text: &str) -> Option<Box<str>> {
     (fits && text.bytes().all(|byte| byte.is_ascii_graphic())).then(|| text.into())
 }
 
-fn words(text: &str) -> Option<Box<str>> {
-    let all = text.split(' ').all(|one| word(one).is_some());
-    all.then(|| text.into())
+fn budget(text: &str) -> Option<TokenLimit> {
+    let (unit, rest) = text.split_once(' ')?;
+    let (amount, per) = match rest.split_once(" per ") {
+        Some((amount, per)) => (amount, Some(Period::named(per)?)),
+        None => (rest, None),
+    };
+    let unit = Unit::named(unit)?;
+    let amount = read_amount(unit, amount).filter(|amount| (1..=MOST_AMOUNT).contains(amount))?;
+    let lasts = per.is_none_or(|per| per != Period::Session);
+    lasts.then_some(TokenLimit::Budget(unit, amount, per))
+}
+
+fn request(text: &str) -> Option<TokenLimit> {
+    let mut hash = [0; 32];
+    let hex = text.strip_prefix("sha256:")?;
+    base16ct::lower::decode(hex, &mut hash)
+        .ok()
+        .filter(|all| all.len() == 32)?;
+    Some(TokenLimit::Request(hash))
 }
 
 /// Writes the caveat in its one spelling.
@@ -175,7 +205,15 @@ impl fmt::Display for Caveat {
             Self::From(networks) => listed(f, "from", networks),
             Self::As(evidence) => write!(f, "as {evidence}"),
             Self::Policy(policies) => listed(f, "policy in", policies),
-            Self::Later(text) => f.write_str(text),
+            Self::Limit(TokenLimit::Once) => f.write_str("once"),
+            Self::Limit(TokenLimit::Request(hash)) => {
+                let hex = base16ct::lower::encode_string(hash);
+                write!(f, "request sha256:{hex}")
+            }
+            Self::Limit(TokenLimit::Budget(unit, amount, per)) => {
+                write!(f, "budget {unit} {}", written(*unit, *amount))?;
+                per.map_or(Ok(()), |per| write!(f, " per {per}"))
+            }
         }
     }
 }
@@ -197,6 +235,8 @@ const PORT: u16 = 443;
 /// A caveat is judged with each request.
 const MOST_ITEMS: usize = 64;
 const LONGEST_WORD: usize = 255;
+/// The state counts up to this.
+const MOST_AMOUNT: Amount = i64::MAX as Amount;
 /// 9999-12-31T23:59:59Z
 const LAST_SECOND: u64 = 253_402_300_799;
 

@@ -77,9 +77,12 @@ pub enum CaveatDenied {
     /// `policy`
     #[error("the token is not for what this policy allows")]
     Policy,
-    /// `budget`, `request`, `once`
-    #[error("the token has a budget or is for one request, and gateways do not keep to these yet")]
-    Later,
+    /// More than four of `budget`, `once` and `request`
+    #[error("the token has more than four budgets")]
+    TooMany,
+    /// `request`
+    #[error("the token is for another request")]
+    Request,
 }
 
 impl Caveat {
@@ -144,7 +147,6 @@ impl Caveat {
         match self {
             Self::Before(end) if now >= *end => Err(CaveatDenied::Before),
             Self::After(start) if now < *start => Err(CaveatDenied::After),
-            Self::Later(_) => Err(CaveatDenied::Later),
             _ => Ok(()),
         }
     }

@@ -14,7 +14,7 @@ mod judge;
 mod key;
 mod verify;
 
-pub use caveat::{Caveat, CaveatMalformed};
+pub use caveat::{Caveat, CaveatMalformed, TokenLimit};
 pub use chain::PrefixId;
 pub use format::{PREFIX, Token, TokenMalformed, UnverifiedToken, attenuate, inspect};
 pub use judge::{CaveatDenied, ConnectionEvidence, TokenUse};

@@ -3,7 +3,7 @@
 use gateway_names::{CredentialName, PolicyId, SessionId};
 use subtle::ConstantTimeEq;
 
-use super::caveat::{Caveat, CaveatMalformed};
+use super::caveat::{Caveat, CaveatMalformed, TokenLimit};
 use super::chain::{PrefixId, chain};
 use super::format::{TokenMalformed, predicates, read, typed};
 use super::judge::{CaveatDenied, ConnectionEvidence, TokenUse};
@@ -75,6 +75,17 @@ impl VerifiedToken {
         self.prefixes.iter().any(is_revoked)
     }
 
+    /// What it may use up, or be used for: each limit with the id of the link that it begins at,
+    /// which all tokens derived from there share. Who uses it must keep to them.
+    pub fn limits(&self) -> impl Iterator<Item = (PrefixId, &TokenLimit)> {
+        // The first id is that of the token without any caveat.
+        let links = self.prefixes.iter().skip(1).zip(&self.caveats);
+        links.filter_map(|(id, caveat)| match caveat {
+            Caveat::Limit(limit) => Some((*id, limit)),
+            _ => None,
+        })
+    }
+
     /// Judges the connection, when it begins and when its evidence is looked at again.
     ///
     /// # Errors
@@ -87,6 +98,9 @@ impl VerifiedToken {
         let latest = door.now.saturating_add(LONGEST_LIFE);
         if ends.min().is_none_or(|end| end > latest) {
             return Err(CaveatDenied::Endless);
+        }
+        if self.limits().count() > MOST_LIMITS {
+            return Err(CaveatDenied::TooMany);
         }
         let mut caveats = self.caveats.iter();
         caveats.try_for_each(|caveat| caveat.admits(door))
@@ -114,6 +128,8 @@ impl VerifiedToken {
     }
 }
 
+/// Each is counted on the disk.
+const MOST_LIMITS: usize = 4;
 /// A year, in seconds: what is to last longer is minted again.
 const LONGEST_LIFE: u64 = 366 * 24 * 60 * 60;
 

@@ -25,7 +25,7 @@ pub async fn exchange(
         return None;
     };
     let verified = credentials.verify(authorized).await.ok()?;
-    let settled = verified.settle(&[]).ok()?;
+    let settled = verified.settle(&gateway_policy::Obligations::default()).ok()?;
     let channel = origins.open(&settled).await.ok()?;
     let credentialed = credentials.attach(settled).await.ok()?;
     channel.forward(credentialed).await.ok()

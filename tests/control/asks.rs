@@ -16,13 +16,13 @@ use crate::sandbox::wait_for;
 use crate::watch::Terminal;
 
 /// An origin that answers 200, and keeps the first line and the content of each request.
-struct Shop {
-    address: SocketAddr,
+pub struct Shop {
+    pub address: SocketAddr,
     sent: Arc<Mutex<Vec<String>>>,
 }
 
 impl Shop {
-    fn open() -> Self {
+    pub fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, sent) = (
             listener.local_addr().unwrap(),
@@ -38,7 +38,7 @@ impl Shop {
         Self { address, sent }
     }
 
-    fn sent(&self) -> Vec<String> {
+    pub fn sent(&self) -> Vec<String> {
         self.sent.lock().unwrap().clone()
     }
 }
@@ -97,7 +97,7 @@ when { context.path == "/v1/refunds" };
 "#;
 
 /// Sends a request through the proxy, on a connection of its own.
-fn send(proxy: SocketAddr, line: &str, content: &str) -> TcpStream {
+pub fn send(proxy: SocketAddr, line: &str, content: &str) -> TcpStream {
     send_with(proxy, line, "", content)
 }
 
@@ -116,7 +116,7 @@ fn send_with(proxy: SocketAddr, line: &str, fields: &str, content: &str) -> TcpS
 }
 
 /// The status and the whole text of an answer.
-fn read(mut stream: &TcpStream) -> (u16, String) {
+pub fn read(mut stream: &TcpStream) -> (u16, String) {
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
     loop {
         let text = String::from_utf8_lossy(&all).into_owned();

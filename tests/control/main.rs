@@ -4,6 +4,7 @@
 mod arrivals;
 mod asks;
 mod bounds;
+mod budgets;
 #[path = "../rig/certificates.rs"]
 mod certificates;
 mod commands;
@@ -14,6 +15,7 @@ mod exports;
 mod frozen;
 mod grants;
 mod keys;
+mod labels;
 mod learn;
 mod listeners;
 mod met;
@@ -30,6 +32,7 @@ mod revoked;
 mod sandbox;
 mod servers;
 mod sessions;
+mod spend;
 mod temporary;
 mod upstream;
 mod watch;

@@ -94,6 +94,18 @@ pub const MET: &[(&str, &str)] = &[
         "ask_limit",
         "for n in $(seq 12); do curl -sS https://asks.test/ -d n=$n; done | tail -c 320",
     ),
+    (
+        "budget_spent",
+        "curl -sS -d aaaaaaaaaaaaaaaaaaaa https://spent.test/",
+    ),
+    (
+        "budget_soon",
+        "for n in 1 2 3 4; do curl -sS http://soon.test/; echo; done | grep -m1 budget_soon",
+    ),
+    (
+        "budget_unbounded",
+        "printf a | curl -sS -T - https://spent.test/",
+    ),
     ("clear_text", "curl -sS http://plain.test:443/"),
     ("ssrf_resolved_ip", "curl -sS https://10.1.2.3/"),
     ("path", "curl -sS --path-as-is https://allowed.test/a%2fb"),
@@ -515,7 +527,7 @@ pub const UNMET: &[(&str, &str)] = &[
         "It takes a flood, or an origin that works with a hostile client: tests/wire and tests/endurance play it.",
     ),
     (
-        "audit_unavailable gateway_stopping mint_failed no_randomness no_roots origin_tls_settings self",
+        "audit_unavailable gateway_stopping mint_failed no_randomness no_roots origin_tls_settings self state_unavailable",
         "The gateway's own machine fails, stops or is asked for itself.",
     ),
     (

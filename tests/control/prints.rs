@@ -304,8 +304,10 @@ fn check_page(rows: &str) {
 
 type Met = (&'static str, &'static str);
 
-const REACHED: [&str; 21] = [
+const REACHED: [&str; 23] = [
     "asks.test",
+    "spent.test",
+    "soon.test",
     "allowed.test",
     "10.1.2.3",
     "100.100.100.200",
@@ -451,6 +453,20 @@ services = ["s3", "sts"]
 buckets = ["reports"]
 actions = ["s3:GetObject", "s3:ListObjects", "s3:PutObject", "sts:AssumeRole"]
 credential_actions = ["sts:AssumeRole"]
+[[budget]]
+name = "few"
+unit = "bytes"
+most = 10
+per = "month"
+[[budget]]
+name = "rare"
+unit = "requests"
+most = 1
+per = "minute"
+[[origin]]
+match = "http://soon.test"
+connect = "PLAIN"
+cleartext = true
 [[credential]]
 name = "LATER"
 from = "env:KEY"
@@ -478,6 +494,16 @@ name = "amount"
 type = "Long"
 origins = ["https://facts.test"]
 form = "amount"
+[[budget]]
+name = "few"
+unit = "bytes"
+most = 10
+per = "month"
+[[budget]]
+name = "rare"
+unit = "requests"
+most = 1
+per = "minute"
 "#;
 
 /// What `gateway serve` has beside its first proxy port.
@@ -539,6 +565,10 @@ permit(principal, action == Gateway::Action::"POST", resource == Gateway::Host::
 when { context.path == "/v1/responses" };
 permit(principal, action == Gateway::Action::"POST", resource == Gateway::Host::"api.anthropic.com")
 when { context.path == "/v1/messages" };
+@id("spent") @budget("few")
+forbid(principal, action in Gateway::Action::"any", resource == Gateway::Host::"spent.test");
+@id("soon") @budget("rare")
+forbid(principal, action in Gateway::Action::"any", resource == Gateway::Host::"soon.test");
 @id("asks") @ask("Shall it?")
 forbid(principal, action in Gateway::Action::"any", resource)
 when {

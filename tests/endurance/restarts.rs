@@ -290,6 +290,7 @@ fn record(id: &str) -> SessionRecord {
         ended: None,
         logins: std::collections::BTreeMap::new(),
         temporary: Vec::new(),
+        labels: Default::default(),
         shapes: std::collections::BTreeMap::new(),
         certificate: None,
         sealed: vec![7; 200],

@@ -99,6 +99,13 @@ pub async fn close(shared: &SharedState) {
     }
 }
 
+/// Gives back what was taken of budgets ahead, once no request is under way.
+pub async fn give_back(shared: &SharedState) {
+    if let Some(ledger) = shared.budgets.get() {
+        ledger.give_back().await;
+    }
+}
+
 /// How often issued credentials are checked for their expiry.
 const TENDED_EVERY: Duration = Duration::from_millis(500);
 /// The time limit for all revocations at the end. The launcher waits longer than that.

@@ -24,6 +24,7 @@ use gateway_origin::{OriginRule, OriginSettings};
 use gateway_policy::{Generation, Operators, Policies, Problems, Source, generate};
 use gateway_server::{Snapshot, chain};
 use gateway_session::{BindingMalformed, Bindings};
+use gateway_spend::Prices;
 
 /// Makes the first generation, with these origin rules before those of the configuration.
 ///
@@ -44,6 +45,7 @@ pub fn first(
         credentials,
         limits: config.limits.clone(),
         origins,
+        prices: Arc::new(Prices::shipped().with(config.prices.clone())),
         logins: resolved.logins.clone(),
     })
 }
@@ -112,6 +114,7 @@ fn following(
         credentials: credentials.with_logins(known_logins(&read.resolved, captured)),
         limits: config.limits.clone(),
         origins,
+        prices: Arc::new(Prices::shipped().with(config.prices.clone())),
         logins: read.resolved.logins.clone(),
     })
 }

@@ -41,6 +41,19 @@ impl Captures for LoginCapture {
         })
     }
 
+    fn label<'a>(&'a self, session: &'a SessionId, labels: Vec<String>) -> CaptureFuture<'a, bool> {
+        Box::pin(async move {
+            let Some(app) = self.0.upgrade() else {
+                return false;
+            };
+            let keep = async { app.keeper().await?.keep_labels(session, labels).await };
+            keep.await.unwrap_or_else(|failure| {
+                unkept(&failure);
+                false
+            })
+        })
+    }
+
     fn has_homeless(&self) -> bool {
         self.0
             .upgrade()

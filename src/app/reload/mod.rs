@@ -19,6 +19,7 @@ use crate::listen::change::ListenerChange;
 use crate::listen::publish::Publication;
 use crate::reload::login_capture::LoginCapture;
 use crate::reload::source::{ConfigSource, CurrentConfig, LoadedConfig, ReloadOutcome, RunMode};
+use crate::session::store::no_budgets;
 use crate::{App, Failure, log_settings};
 use gateway_config::Config;
 use gateway_credential::login::Login;
@@ -188,6 +189,9 @@ impl App {
         let (config, resolved) = read?;
         self.refuse_fixed(source, &latest.read.config, &config, &resolved)?;
         self.revocations.refuse_own(&config)?;
+        if !config.budgets.is_empty() && self.shared.budgets.get().is_none() {
+            return Err(no_budgets());
+        }
         let before = self.shared.current();
         let mut granted = generation::granted(&config)?;
         self.grants.withhold(&mut granted, allowed);
@@ -302,6 +306,9 @@ impl App {
             self.shared.log.change(&settings);
         }
         self.change_authorities(&config);
+        if let Some(ledger) = self.shared.budgets.get() {
+            ledger.replace(config.budgets.clone());
+        }
         self.operators.store(Arc::new(change.operators));
         change.listeners.regroup(next.number());
         self.shared.replace(next);

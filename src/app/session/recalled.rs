@@ -77,8 +77,11 @@ impl StoredSession {
         ends(self.record.as_ref()?)
     }
 
-    /// Gives a session the stored status.
+    /// Gives a session the stored status and labels.
     pub fn restore(&self, session: &Session) {
+        if let Some(record) = &self.record {
+            session.add_labels(&labels(record));
+        }
         match &self.record {
             Some(record) => session.narrow(status(record)),
             None if self.paused => session.narrow(SessionStatus::Paused),
@@ -161,4 +164,13 @@ pub fn drawn() -> Result<KeptSecrets, Failure> {
         seed,
         ca_key: Zeroizing::default(),
     })
+}
+
+/// Returns the labels that a record has.
+pub fn labels(record: &SessionRecord) -> Vec<Arc<str>> {
+    record
+        .labels
+        .iter()
+        .map(|label| label.as_str().into())
+        .collect()
 }

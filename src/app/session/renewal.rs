@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::session::recalled::{creation, ends, status};
+use crate::session::recalled::{creation, ends, labels, status};
 use gateway_audit::Event;
 use gateway_names::{ReasonCode, SessionId};
 use gateway_server::{SessionRequest, SharedState};
@@ -136,6 +136,11 @@ impl RenewalState {
             let (Ok(Some(record)), Some(session)) = (record, one.session.upgrade()) else {
                 continue;
             };
+            let labels = labels(&record);
+            if !session.has_labels(&labels) {
+                session.add_labels(&labels);
+                self.state.announce();
+            }
             let is_used = session.status() == SessionStatus::Active;
             match status(&record) {
                 // Another gateway ended it, and has its successor of this name.

@@ -23,6 +23,7 @@ use gateway_names::{CredentialName, SessionId};
 use gateway_server::{SessionRequest, SharedState};
 use gateway_session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
 use gateway_session::{Creation, EndReason, Session, SessionStatus};
+use gateway_spend::Ledger;
 use gateway_state::{
     KeptCertificate, KeptLogin, KeptSecrets, KeptTemporary, SealingKey, SessionDecision,
     SessionRecord, SqliteState, StateError, StateFile, StateStore, unix,
@@ -84,11 +85,23 @@ impl SessionStore {
             recognises: AtomicBool::new(false),
         };
         let in_memory = |outlast| {
+            if state.budgets.get().is_none() && !config.budgets.is_empty() {
+                return Err(no_budgets());
+            }
             let (store, key) = SqliteState::in_memory()
                 .map_err(|error| Failure::of("no state can be kept in memory", &error))?;
             Ok(with(Arc::new(store), key, outlast))
         };
         let listens = keeping == Persistence::Listeners;
+        let count = |store: Arc<dyn StateStore>| {
+            // Every command's session has the same name.
+            let run = (!listens).then(|| {
+                let begun = unix(SystemTime::now());
+                format!("{}-{begun}", std::process::id())
+            });
+            let ledger = Ledger::new(store, config.budgets.clone(), run);
+            let _ = state.budgets.set(Arc::new(ledger));
+        };
         if keeping == Persistence::Nothing {
             return in_memory(true);
         }
@@ -104,9 +117,14 @@ impl SessionStore {
                 // `--fresh` begins one project of `exec` anew, and every session of a `serve`.
                 let forgets = config.state.fresh && listens;
                 return match KeyPlaces::new(config, folder).unlock(store, forgets).await {
-                    Ok((store, key)) => Ok(with(Arc::new(store), key, true)),
+                    Ok((store, key)) => {
+                        let store = Arc::new(store);
+                        count(store.clone());
+                        Ok(with(store, key, true))
+                    }
                     Err(KeyError::Lost(failure)) if !listens => {
                         note_run_alone(&failure, &path);
+                        count(budgets_alone(&path)?);
                         in_memory(true)
                     }
                     Err(KeyError::Lost(failure) | KeyError::Unusable(failure)) => Err(failure),
@@ -318,6 +336,23 @@ impl SessionStore {
         .await
     }
 
+    /// Stores labels that a session of `serve` is about to get. Returns whether it lives.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if they cannot be written.
+    pub async fn keep_labels(
+        &self,
+        session: &SessionId,
+        labels: Vec<String>,
+    ) -> Result<bool, Failure> {
+        if !self.keeps_ca() {
+            return Ok(true);
+        }
+        let session = session.clone();
+        self.decide(vec![SessionDecision::Label { session, labels }])
+            .await
+    }
+
     /// Returns a session's stored temporary credentials. Those of its predecessor of the same name
     /// do not open any more.
     pub fn temporary(&self, kept: &StoredSession) -> impl Iterator<Item = Zeroizing<Vec<u8>>> {
@@ -511,6 +546,7 @@ impl SessionStore {
             created: session.creation().map(Creation::text),
             logins: BTreeMap::new(),
             temporary: Vec::new(),
+            labels: session.labels().iter().map(ToString::to_string).collect(),
             shapes: kept.shapes.all().map(named).collect(),
             certificate: ca.as_ref().map(|ca| KeptCertificate {
                 pem: ca.pem.clone(),
@@ -546,6 +582,22 @@ fn is_absent(path: &Path) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     path.symlink_metadata()
         .is_err_and(|error| matches!(error.kind(), NotFound | NotADirectory))
+}
+
+/// Opens a state whose key is lost, for its budgets, which are not sealed.
+fn budgets_alone(path: &Path) -> Result<Arc<dyn StateStore>, Failure> {
+    let unusable = |error: StateError| Failure::of("the budgets cannot be counted", &error);
+    let (_, key) = SqliteState::in_memory().map_err(unusable)?;
+    let mark = key.mark("none").context("the budgets cannot be counted")?;
+    let file = StateFile::open(path).map_err(unusable)?;
+    Ok(Arc::new(file.unlock(key, &mark)))
+}
+
+/// Why budgets need a state that outlasts the process.
+pub fn no_budgets() -> Failure {
+    Failure::new("no budget can be counted")
+        .because("the state is in memory alone, so a restart would give each budget anew")
+        .next("give the state a place: `[state] path`; with `exec`, one that the command may not write")
 }
 
 /// Reports that the state of an earlier version was set aside, if it was.

@@ -2,8 +2,10 @@
 
 use gateway_message::json::{JsonParts, Value};
 use gateway_message::{folded, folded_parameter};
+use http::HeaderMap;
 
 use super::parsed_request::{ParsedRequest, Unread};
+use crate::Coding;
 use crate::fact::{FactValue, is_named, of_string};
 
 /// The members of an object that are kept, each with a shape of its own. A list is transparent: its
@@ -74,6 +76,11 @@ pub(super) fn document<'a>(asked: &ParsedRequest<'a>, shape: Shape) -> Result<Va
     }
     let read = asked.content.json().filter(|root| shape.check(*root));
     read.ok_or("the content is not one JSON document that every reader reads alike")
+}
+
+/// Whether the content has no coding.
+pub(super) fn is_plain(fields: &HeaderMap) -> bool {
+    Coding::parse_list(fields).is_ok_and(|codings| codings.is_empty())
 }
 
 /// Whether the query has a parameter with this name, in any spelling.

@@ -394,6 +394,7 @@ mod tests {
             let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(PUSH))]);
             let questions = Questions::default();
             let asked = ParsedRequest {
+                host: "api.test",
                 method: &Method::POST,
                 path: PATH,
                 upgrades: false,

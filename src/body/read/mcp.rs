@@ -196,6 +196,7 @@ mod tests {
             let mut questions = Questions::default();
             Protocol::Mcp.ask(&mut questions);
             let asked = ParsedRequest {
+                host: "api.test",
                 method: &Method::POST,
                 path: "/mcp",
                 upgrades: false,

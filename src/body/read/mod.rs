@@ -16,10 +16,12 @@ use http::{HeaderMap, Method};
 use gateway_message::Pointer;
 
 use crate::fact::{FactType, Location, Parts};
-use crate::{Coding, Limit, Questions, digest};
+use crate::{Limit, Questions, digest};
+use document::is_plain;
 
 pub use git::Push;
 pub use mcp::Call;
+pub use model::ModelCall;
 pub use parsed_request::{FactResults, ParsedRequest, Unread};
 
 gateway_names::words! {
@@ -71,11 +73,6 @@ impl Prefix {
 /// How many bytes of a multipart form are read before a file streams.
 const MOST_AHEAD: usize = 1 << 20;
 
-/// Whether the content has no coding.
-fn is_plain(fields: &HeaderMap) -> bool {
-    Coding::parse_list(fields).is_ok_and(|codings| codings.is_empty())
-}
-
 /// A text that does not name a [`Protocol`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a protocol is {}", Protocol::listed())]
@@ -99,10 +96,7 @@ impl Protocol {
             Self::Git => {}
             Self::Graphql => graphql::SHAPE.want(wanted),
             Self::Mcp => mcp::SHAPE.want(wanted),
-            Self::Model => {
-                model::SHAPE.want(wanted);
-                wanted.watching(model::BROUGHT);
-            }
+            Self::Model => model::want(wanted),
         }
     }
 
@@ -202,6 +196,7 @@ mod tests {
         let mut questions = Questions::default();
         protocol.ask(&mut questions);
         let found = protocol.read(&ParsedRequest {
+            host: "api.openai.com",
             method,
             path,
             upgrades: false,

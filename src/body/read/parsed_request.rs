@@ -10,6 +10,8 @@ use crate::fact::FactValue;
 /// A request to read.
 #[derive(Clone, Copy)]
 pub struct ParsedRequest<'a> {
+    /// The host that it is for: services of one protocol differ.
+    pub host: &'a str,
     /// Its method.
     pub method: &'a Method,
     /// Its canonical path.

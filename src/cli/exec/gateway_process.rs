@@ -54,7 +54,8 @@ pub fn serve_on(
             let made = logins::made(&app);
             runtime.block_on(async {
                 let settled = draining::settle(&app.shared, &worker);
-                tokio::join!(serving::close(&app.shared), settled)
+                tokio::join!(serving::close(&app.shared), settled);
+                serving::give_back(&app.shared).await;
             });
             // Not earlier: until then, a revocation has connections to cut.
             drop(control);

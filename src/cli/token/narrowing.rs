@@ -32,6 +32,16 @@ pub(crate) struct Narrowing {
     /// Only what this policy alone allows; repeat it for several
     #[arg(long, value_name = "ID")]
     policy: Vec<String>,
+    /// With all that is derived from it, only so much: `requests 1000`, `usd 5.00 per day`; repeat
+    /// it for several
+    #[arg(long, value_name = "BUDGET")]
+    budget: Vec<String>,
+    /// With all that is derived from it, only one request
+    #[arg(long)]
+    once: bool,
+    /// Only the request whose method, space, URL, newline and content have this hash: `sha256:…`
+    #[arg(long, value_name = "HASH")]
+    request: Option<String>,
 }
 
 impl Narrowing {
@@ -52,9 +62,13 @@ impl Narrowing {
             };
             all.push(caveat(&text)?);
         }
-        // Each named evidence must accompany the token.
-        for name in &self.beside {
-            all.push(caveat(&format!("as {name}"))?);
+        // Each named evidence must accompany the token, and each budget must have room.
+        let beside = self.beside.iter().map(|name| format!("as {name}"));
+        let budgets = self.budget.iter().map(|budget| format!("budget {budget}"));
+        let once = self.once.then(|| "once".to_owned());
+        let request = self.request.iter().map(|hash| format!("request {hash}"));
+        for text in beside.chain(budgets).chain(once).chain(request) {
+            all.push(caveat(&text)?);
         }
         Ok(all)
     }

@@ -13,7 +13,8 @@ use crate::token::{Caveat, attenuate, inspect};
 /// Narrows a token.
 #[derive(Args)]
 #[command(group = ArgGroup::new("narrower").multiple(true).required(true)
-    .args(["host", "method", "path", "credential", "lasts", "from", "beside", "policy"]))]
+    .args(["host", "method", "path", "credential", "lasts", "from", "beside", "policy",
+        "budget", "once", "request"]))]
 pub(crate) struct Attenuate {
     #[command(flatten)]
     token: TokenSource,

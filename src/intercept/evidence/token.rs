@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use gateway_names::{CredentialName, PolicyId, SessionId};
 use gateway_token::{
-    CaveatDenied, ConnectionEvidence, PrefixId, TokenKey, TokenRefused, TokenUse, VerifiedToken,
-    verify,
+    CaveatDenied, ConnectionEvidence, PrefixId, TokenKey, TokenLimit, TokenRefused, TokenUse,
+    VerifiedToken, verify,
 };
 use zeroize::Zeroizing;
 
@@ -168,6 +168,11 @@ impl HeldToken {
             now: now(),
         };
         Ok(self.verified.at_connection(&door)?)
+    }
+
+    /// What it and all that shares each limit may use up, or be used for.
+    pub fn limits(&self) -> impl Iterator<Item = (PrefixId, &TokenLimit)> {
+        self.verified.limits()
     }
 
     /// Whether the token may be lent a credential.

@@ -81,6 +81,7 @@ fn own(details: &ErrorDetails<'_>) -> Value {
 /// The types of Anthropic's API, by status.
 fn anthropic(status: u16) -> &'static str {
     match status {
+        402 => "billing_error",
         403 => "permission_error",
         413 => "request_too_large",
         429 => "rate_limit_error",
@@ -92,7 +93,7 @@ fn anthropic(status: u16) -> &'static str {
 /// The names of `google.rpc.Code`, by status.
 fn google(status: u16) -> &'static str {
     match status {
-        403 => "PERMISSION_DENIED",
+        402 | 403 => "PERMISSION_DENIED",
         429 => "RESOURCE_EXHAUSTED",
         400..=499 => "INVALID_ARGUMENT",
         503 => "UNAVAILABLE",

@@ -1,17 +1,15 @@
-//! The stage that meets `@ask`: a person lifts forbids for one request, and for no other.
+//! `@ask`: a person lifts forbids for one request, and for no other.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gateway_audit::{AuditDecision, redacted_for};
+use gateway_audit::redacted_for;
 use gateway_body::read::Push;
-use gateway_credential::{Settled, Verified};
+use gateway_credential::Verified;
 use gateway_message::Origin;
 use gateway_names::ExchangeId;
-use gateway_policy::{Ask, Grant, JudgeInput, Ruling};
-use gateway_session::SessionStatus;
+use gateway_policy::{Ask, Grant};
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, DATE, EXPECT, HOST, SEC_WEBSOCKET_KEY,
     USER_AGENT,
@@ -22,11 +20,10 @@ use sha2::{Digest as _, Sha256};
 use super::asked::{AskFault, AskedRequest, Standing};
 use super::{Proposal, ProposalState, RequestedAccess};
 use crate::exchange::Exchange;
-use crate::refusal::Refusal;
 
 impl AskedRequest {
     /// Reads what an answer is bound to.
-    fn of(verified: &Verified, asks: Arc<[Ask]>) -> Result<Self, AskFault> {
+    fn of(verified: &Verified, asks: &[Ask]) -> Result<Self, AskFault> {
         let authorized = verified.authorized();
         let (head, judged) = (authorized.head(), authorized.judged());
         let content = bound(verified).ok_or(AskFault::Unbound)?;
@@ -106,7 +103,7 @@ impl AskedRequest {
             sha256: sha256.into(),
             binding: binding.0.finalize().into(),
             lends: listed(lends.into_iter()),
-            asks,
+            asks: asks.to_vec(),
             user,
             by: None,
             waiting: Default::default(),
@@ -160,22 +157,7 @@ fn basic_user(fields: &HeaderMap) -> Option<String> {
 
 impl Exchange {
     /// Waits until a person lifts what the policies ask a person for.
-    pub(crate) async fn settle(&mut self, verified: Verified) -> Result<Settled, Refusal> {
-        let Some(asks) = verified.authorized().asks().cloned() else {
-            return Ok(verified.settle(&[]).map_err(|_| AskFault::Unbound)?);
-        };
-        // Boxed because it is large and rare.
-        match Box::pin(self.ask(&verified, asks.clone())).await {
-            Ok(()) => Ok(verified.settle(&asks).map_err(|_| AskFault::Unbound)?),
-            Err(Refusal::Asked { why, .. }) => {
-                let client = Some(Box::new(verified.refused()));
-                Err(Refusal::Asked { why, client })
-            }
-            Err(other) => Err(other),
-        }
-    }
-
-    async fn ask(&mut self, verified: &Verified, asks: Arc<[Ask]>) -> Result<(), Refusal> {
+    pub(super) async fn ask(&mut self, verified: &Verified, asks: &[Ask]) -> Result<(), AskFault> {
         let authorized = verified.authorized();
         let (head, judged) = (authorized.head(), authorized.judged().clone());
         let (id, questions) = (self.trail.id(), asks.iter().map(|ask| &*ask.question));
@@ -190,11 +172,11 @@ impl Exchange {
             },
             words: questions.collect::<Vec<_>>().join(" "),
             state: ProposalState::Waiting,
-            ask: Some(AskedRequest::of(verified, asks.clone())?),
+            ask: Some(AskedRequest::of(verified, asks)?),
         };
         let told = proposal.view().to_string();
         if proposal.wanted.shown().len() > MOST_WANTED {
-            return Err(AskFault::Unbound.into());
+            return Err(AskFault::Unbound);
         }
         let shared = self.worker.shared.clone();
         let until = Instant::now() + WAITS;
@@ -209,12 +191,12 @@ impl Exchange {
         loop {
             standing = match standing {
                 Standing::Lifted => break,
-                Standing::Refused(id) => return Err(AskFault::Refused(id).into()),
-                Standing::Over(id) => return Err(AskFault::Unanswered(OTHER, id).into()),
+                Standing::Refused(id) => return Err(AskFault::Refused(id)),
+                Standing::Over(id) => return Err(AskFault::Unanswered(OTHER, id)),
                 Standing::Waits(id, mut answer, nth) => {
                     tokio::select! {
                         _ = answer.changed() => {}
-                        why = self.give_up(id, until) => return Err(why.into()),
+                        why = self.give_up(id, until) => return Err(why),
                     }
                     let key = (judged.session().id(), id);
                     if shared.proposals.is_joined_after(key, nth) {
@@ -224,27 +206,6 @@ impl Exchange {
                 }
             };
         }
-        // What is in force may have changed while the person looked.
-        if judged.session().status() == SessionStatus::Paused {
-            return Err(gateway_session::Error::Paused.into());
-        }
-        let latest = shared.look();
-        let bindings = latest.credentials.bindings();
-        let case = JudgeInput {
-            session: Some(judged.session()),
-            caller: judged.caller(),
-            request: Some(&judged),
-            ruling: Some(Ruling::later(
-                &judged,
-                latest.policies.generation(),
-                bindings,
-            )),
-        };
-        case.hear()?;
-        let verdict = verified.authorized().verdict();
-        let (policies, generation) = (&verdict.policies, verdict.generation);
-        self.trail
-            .decide(AuditDecision::Allow, policies, generation);
         Ok(())
     }
 

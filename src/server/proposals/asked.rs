@@ -1,7 +1,6 @@
 //! A request that a policy asks a person about, and the answers to it.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gateway_names::ExchangeId;
@@ -30,7 +29,7 @@ gateway_names::faults! {
 #[derive(Clone)]
 pub struct AskedRequest {
     /// The forbids that an answer lifts, with their questions.
-    pub asks: Arc<[Ask]>,
+    pub asks: Vec<Ask>,
     /// The query.
     pub query: String,
     /// The caller's user.

@@ -366,6 +366,7 @@ fn facts(protocol: Protocol, path: &str, kind: &str, content: &[u8]) -> Option<[
     let mut questions = Questions::default();
     protocol.ask(&mut questions);
     let read = protocol.read(&ParsedRequest {
+        host: "api.test",
         method: &Method::POST,
         path,
         upgrades: false,

@@ -1,10 +1,10 @@
 //! Tests of judging, and the requests and policies shared with other tests of policy.
 
 mod against_cedar;
-mod asks;
 mod content;
 mod curve;
 mod judging;
+mod obligations;
 mod reachable;
 mod reloads;
 
