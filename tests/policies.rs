@@ -95,7 +95,8 @@ fn the_examples_in_the_documentation_load() {
     let facts = configuration
         .into_iter()
         .filter(|text| text.contains("[[fact]]") || text.contains("[[read]]"));
-    let declared = declared(&facts.collect::<String>());
+    let budget = "[[budget]]\nname = \"models\"\nunit = \"usd\"\nmost = 5\nper = \"day\"\n";
+    let declared = declared(&(facts.collect::<String>() + budget));
     for example in examples {
         let loaded = Policies::load(&[Source::new("policy.md", example)], declared.clone());
         let loaded = loaded.unwrap_or_else(|problems| panic!("{example}\n{problems}"));

@@ -141,8 +141,10 @@ impl JudgedRequest {
 
     /// Returns what the token of its caller may use up, or be used for.
     pub(super) fn token_limits(&self) -> Vec<(PrefixId, TokenLimit)> {
-        let token = self.caller().and_then(|caller| caller.token.as_ref());
-        let limits = token.into_iter().flat_map(|token| token.limits());
+        let Some(token) = self.caller().and_then(|caller| caller.token.as_ref()) else {
+            return Vec::new();
+        };
+        let limits = token.limits();
         limits.map(|(id, limit)| (id, limit.clone())).collect()
     }
 

@@ -161,7 +161,7 @@ impl<'a> Facts<'a> {
 pub(super) struct Standing {
     /// All groups of the session and of its caller.
     pub(super) groups: Arc<[Arc<str>]>,
-    pub(super) labels: Arc<Vec<Arc<str>>>,
+    pub(super) labels: Option<Arc<Vec<Arc<str>>>>,
 }
 
 /// [`Facts`] of a request in progress, without its fields.
@@ -228,7 +228,7 @@ impl KeptFacts {
             session: self.session.id(),
             user,
             groups: &standing.groups,
-            labels: &standing.labels,
+            labels: standing.labels.as_ref().map_or(&[], |labels| labels),
             entry: self.entry.as_str(),
             now: SystemTime::now(),
             scheme: self.origin.scheme,

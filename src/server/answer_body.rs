@@ -40,8 +40,8 @@ pub struct AnswerBody {
     part: Option<RangePart>,
     /// An error that the client gets once it has the content before it.
     broken: Option<Box<Cutoff>>,
-    /// What the request has reserved of budgets, and a frame that waits until there is room for it.
-    spending: Option<(Box<Spending>, Option<Frame<Bytes>>)>,
+    /// What the request has reserved of budgets.
+    spending: Option<Box<Spending>>,
     /// What to settle when the content ends; `None` for the gateway's own responses.
     end: Option<AnswerEnd>,
 }
@@ -85,7 +85,7 @@ impl Drop for AnswerBody {
         let unasked = aborted.map(|why| (Outcome::Cut, Some(why.reason())));
         let left = (Outcome::Aborted, Some(ReasonCode::ClientLeft));
         let (outcome, reason) = end.ended.or(unasked).unwrap_or(left);
-        if let Some((spending, _)) = self.spending.take() {
+        if let Some(spending) = self.spending.take() {
             let meter = &end.guard.meter;
             spending.settle(outcome == Outcome::Whole, meter.up() + meter.down());
         }
@@ -112,7 +112,7 @@ impl AnswerBody {
 
     /// Counts the content by what the request has reserved.
     pub(super) fn counts(&mut self, spending: Box<Spending>) {
-        self.spending = Some((spending, None));
+        self.spending = Some(spending);
     }
 
     /// Limits the content to this part.
@@ -206,22 +206,23 @@ impl AnswerBody {
 
     /// Polls for a frame that every budget has room for.
     fn poll_counted(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cutoff>>> {
-        let waiting = self
-            .spending
-            .as_mut()
-            .and_then(|(_, waiting)| waiting.take());
-        let polled = match waiting {
-            Some(frame) => Some(Ok(frame)),
-            None => ready!(self.poll_flushed(cx)),
+        let Some(spending) = &mut self.spending else {
+            return self.poll_flushed(cx);
         };
-        let (frame, (spending, waiting)) = match (polled, &mut self.spending) {
-            (Some(Ok(frame)), Some(counted)) => (frame, counted),
-            (polled, _) => return Poll::Ready(polled),
+        let frame = match spending.waiting.take() {
+            Some(frame) => frame,
+            None => match ready!(self.poll_flushed(cx)) {
+                Some(Ok(frame)) => frame,
+                end => return Poll::Ready(end),
+            },
+        };
+        let Some(spending) = &mut self.spending else {
+            return Poll::Ready(Some(Ok(frame)));
         };
         let data = frame.data_ref().map_or(&[][..], |data| data);
         match spending.poll_room(cx, data) {
             Poll::Pending => {
-                *waiting = Some(frame);
+                spending.waiting = Some(frame);
                 Poll::Pending
             }
             Poll::Ready(Ok(())) => Poll::Ready(Some(Ok(frame))),
@@ -320,7 +321,11 @@ impl Body for AnswerBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        if matches!(&self.spending, Some((_, Some(_)))) {
+        if self
+            .spending
+            .as_ref()
+            .is_some_and(|one| one.waiting.is_some())
+        {
             return false;
         }
         if self.part.is_some_and(|part| part.length == 0) {

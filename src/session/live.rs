@@ -50,7 +50,9 @@ pub struct Session {
     lifetime: ArcSwapOption<Lifetime>,
     idle: IdleClock,
     /// What its requests did, in the words of policies. They are only ever added.
-    labels: ArcSwap<Vec<Arc<str>>>,
+    labels: ArcSwapOption<Vec<Arc<str>>>,
+    /// How many they are, for a look that costs nothing.
+    label_count: AtomicUsize,
     /// The status that was decided for it.
     pub(super) status: DecidedStatus,
     connections: AtomicUsize,
@@ -97,7 +99,8 @@ impl Session {
             registry: OnceLock::new(),
             lifetime: ArcSwapOption::from_pointee(lifetime),
             idle: IdleClock::new(Moment::now()),
-            labels: ArcSwap::default(),
+            labels: ArcSwapOption::default(),
+            label_count: AtomicUsize::new(0),
             status: DecidedStatus::default(),
             connections: AtomicUsize::new(0),
             exchanges: AtomicUsize::new(0),
@@ -171,29 +174,35 @@ impl Session {
         self.groups.of(u64::MAX)
     }
 
-    /// Returns the labels that its requests gave it.
-    pub fn labels(&self) -> Arc<Vec<Arc<str>>> {
-        self.labels.load_full()
+    /// Returns the labels that its requests gave it; `None` if there are none.
+    pub fn labels(&self) -> Option<Arc<Vec<Arc<str>>>> {
+        match self.label_count() {
+            0 => None,
+            _ => self.labels.load_full(),
+        }
     }
 
     /// Returns how many labels it has.
     pub fn label_count(&self) -> usize {
-        self.labels.load().len()
+        self.label_count.load(Ordering::Acquire)
     }
 
     /// Whether it has all of these labels.
     pub fn has_labels<'a>(&self, labels: impl IntoIterator<Item = &'a Arc<str>>) -> bool {
-        let own = self.labels.load();
-        labels.into_iter().all(|label| own.contains(label))
+        let own = self.labels();
+        let has = |label| own.as_ref().is_some_and(|own| own.contains(label));
+        labels.into_iter().all(has)
     }
 
     /// Adds labels.
     pub fn add_labels<'a>(&self, labels: impl IntoIterator<Item = &'a Arc<str>> + Clone) {
         self.labels.rcu(|own| {
-            let mut all: BTreeSet<Arc<str>> = own.iter().cloned().collect();
+            let mut all: BTreeSet<_> = own.iter().flat_map(|own| own.iter().cloned()).collect();
             all.extend(labels.clone().into_iter().cloned());
-            all.into_iter().collect::<Vec<_>>()
+            Some(Arc::new(all.into_iter().collect::<Vec<_>>()))
         });
+        let count = self.labels.load().as_ref().map_or(0, |all| all.len());
+        self.label_count.fetch_max(count, Ordering::Release);
     }
 
     /// Sets the groups from a generation on. Must be called before that generation is in force.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gateway::credential::Credentials;
 use gateway::intercept::Accepted;
 use gateway::origin::{Forwarded, Origins};
-use gateway::policy::{ContentBudget, Decision, KnownRules, Policies};
+use gateway::policy::{ContentBudget, Decision, KnownRules, Obligations, Policies};
 use gateway::session::{OriginBindings, Sessions};
 
 pub async fn exchange(
@@ -25,7 +25,7 @@ pub async fn exchange(
         return None;
     };
     let verified = credentials.verify(authorized).await.ok()?;
-    let settled = verified.settle(&gateway_policy::Obligations::default()).ok()?;
+    let settled = verified.settle(&Obligations::default()).ok()?;
     let channel = origins.open(&settled).await.ok()?;
     let credentialed = credentials.attach(settled).await.ok()?;
     channel.forward(credentialed).await.ok()

@@ -546,7 +546,12 @@ impl SessionStore {
             created: session.creation().map(Creation::text),
             logins: BTreeMap::new(),
             temporary: Vec::new(),
-            labels: session.labels().iter().map(ToString::to_string).collect(),
+            labels: session
+                .labels()
+                .iter()
+                .flat_map(|all| all.iter())
+                .map(ToString::to_string)
+                .collect(),
             shapes: kept.shapes.all().map(named).collect(),
             certificate: ca.as_ref().map(|ca| KeptCertificate {
                 pem: ca.pem.clone(),

@@ -5,10 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use gateway_body::read::ModelCall;
 use gateway_spend::{OverBudget, Price, Reservation, Unit, UsageReader, worst_case};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use http_body::Frame;
 use parking_lot::Mutex;
 
 gateway_names::faults! {
@@ -53,6 +55,8 @@ pub(crate) struct Spending {
     room: Option<u64>,
     /// The bytes of the request's head, which count as content does.
     head: u64,
+    /// A frame of the answer that waits until there is room for it.
+    pub(crate) waiting: Option<Frame<Bytes>>,
     asked: Option<Asked>,
     reader: Option<UsageReader>,
     /// The bytes of an answer that says that the request failed, and is not coded.
@@ -76,6 +80,7 @@ impl Spending {
             growing: Mutex::default(),
             room: head.map(|_| 0),
             head: head.unwrap_or(0),
+            waiting: None,
             asked,
             reader: None,
             failed: None,
