@@ -341,6 +341,8 @@ fn what_cannot_be_bounded_is_refused_and_usage_is_read_from_each_shape_of_answer
     let (status, text) = send(proxy, "POST /v1/chat/completions", "a=b");
     assert!(status == 403 && text.contains("budget_unbounded"), "{text}");
     assert_eq!(counted.requests.load(Ordering::SeqCst), 0);
+    // What only looks something up asks no model.
+    assert_eq!(send(proxy, "GET /v1/models", "").0, 200);
     let message = r#"{"model":"m","messages":[],"max_tokens":3000,"stream":true}"#;
     for (status, text) in [
         chat(proxy, ""),

@@ -1,7 +1,7 @@
 //! `@budget`: the most that a request can use is reserved before it is sent, and settled by what
 //! its answer says that it used.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -11,6 +11,8 @@ use gateway_intercept::{PrefixId, TokenLimit};
 use gateway_message::RequestHead;
 use gateway_policy::{Grant, Obligations};
 use gateway_spend::{Amount, Budget, Charge, Period, Sharing, Unit, worst_case};
+
+use http::Method;
 
 use super::settle::Unmet;
 use super::spending::{Asked, SpendFault, Spending};
@@ -25,23 +27,18 @@ impl Exchange {
     ) -> Result<(), Unmet> {
         let shared = self.worker.shared.clone();
         let gone = |name: &str| SpendFault::Unbounded(format!("there is no budget `{name}`"));
-        let ledger = shared.budgets.get().ok_or_else(|| gone("any"))?;
-        let mut budgets = BTreeMap::new();
-        for one in &all.budgets {
-            let budget = ledger
-                .budget(&one.budget)
-                .ok_or_else(|| gone(&one.budget))?;
-            budgets.insert(one.budget.clone(), budget);
-        }
-        let mut counted = Vec::new();
-        for budget in budgets.into_values() {
+        let unkept = || SpendFault::Unbounded("no state outlasts the gateway to count it".into());
+        let ledger = shared.budgets.get().ok_or_else(unkept)?;
+        let names: BTreeSet<&str> = all.budgets.iter().map(|one| &*one.budget).collect();
+        let mut counted: Vec<_> = all.token.iter().filter_map(of_token).collect();
+        for name in names {
+            let budget = ledger.budget(name).ok_or_else(|| gone(name))?;
             let keys = self.keys(verified, budget.by).into_iter();
             counted.extend(keys.map(|key| (budget.clone(), key)));
         }
-        counted.extend(all.token.iter().filter_map(of_token));
         let counts_model = |unit| matches!(unit, Unit::Tokens | Unit::Usd);
         let asked = match counted.iter().any(|(budget, _)| counts_model(budget.unit)) {
-            true => Some(self.asked(verified)?),
+            true => self.asked(verified)?,
             false => None,
         };
         let mut charges = Vec::new();
@@ -111,10 +108,14 @@ impl Exchange {
         keys
     }
 
-    /// Reads what a request asks of a model.
-    fn asked(&self, verified: &Verified) -> Result<Asked, SpendFault> {
+    /// Reads what a request asks of a model; `None` if it only looks something up.
+    fn asked(&self, verified: &Verified) -> Result<Option<Asked>, SpendFault> {
         let authorized = verified.authorized();
         let (head, content) = (authorized.head(), authorized.content());
+        let looks_up = [Method::GET, Method::HEAD].contains(&head.method) && content.is_empty();
+        if looks_up && !authorized.is_upgrade() {
+            return Ok(None);
+        }
         let unbounded = |why: &str| SpendFault::Unbounded(format!("a budget counts it, and {why}"));
         let Some(held) = content.held().filter(|_| !authorized.is_upgrade()) else {
             return Err(unbounded("what it asks of a model is not held whole"));
@@ -125,7 +126,7 @@ impl Exchange {
             .snapshot
             .prices
             .of(host, &call.model, SystemTime::now());
-        Ok(Asked { call, price })
+        Ok(Some(Asked { call, price }))
     }
 }
 
@@ -179,7 +180,7 @@ fn most(verified: &Verified, unit: Unit, asked: Option<&Asked>) -> Result<Amount
         (Unit::Tokens | Unit::Usd, Some(Asked { call, price })) => {
             worst_case(unit, call, price.as_ref()).map_err(|why| unbounded(why.to_string()))
         }
-        (Unit::Tokens | Unit::Usd, None) => Err(unbounded("it was not read".into())),
+        (Unit::Tokens | Unit::Usd, None) => Ok(0),
     }
 }
 
