@@ -1,6 +1,6 @@
 """The OpenAI SDK, which repeats what it may: a budget of tokens, by HTTP/1.1 and HTTP/2, streaming and not."""
 
-import time
+import os, time
 
 import httpx
 from openai import APIStatusError, OpenAI
@@ -29,4 +29,9 @@ except APIStatusError as error:
     assert error.status_code == 402, error
     assert time.monotonic() - began < 10
 assert 1 <= went <= 3, went
+# A label that one stream of a connection gives forbids the next.
+with httpx.Client(http2=True, headers={"authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}) as one:
+    answers = [one.get(f"https://api.openai.com/v1/{path}") for path in ("models", "files", "models")]
+assert [answer.status_code for answer in answers] == [200, 200, 403], answers
+assert {answer.http_version for answer in answers} == {"HTTP/2"} and "sealed" in answers[2].text, answers[2].text
 print("ok openai")
