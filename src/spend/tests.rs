@@ -138,7 +138,7 @@ async fn played(acts: Vec<Act>) {
     NOW.set(START);
     let store = memory();
     let budgets = [
-        budget("requests", Unit::Requests, 100, Period::Minute),
+        budget("requests", Unit::Bytes, 100, Period::Minute),
         budget("tokens", Unit::Tokens, 10_000, Period::Session),
     ];
     let opened = || Ledger::by_clock(store.clone(), budgets.to_vec(), clock);
@@ -314,7 +314,7 @@ async fn who_reserves_much_and_uses_little_waits_and_is_not_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_that_share_a_state_use_no_more_than_there_is_and_all_of_it() {
     let store = memory();
-    let requests = budget("requests", Unit::Requests, 5_000, Period::Month);
+    let requests = budget("requests", Unit::Bytes, 5_000, Period::Month);
     let sent = Arc::new(AtomicU64::new(0));
     let mut clients = tokio::task::JoinSet::new();
     for _ in 0..3 {
@@ -340,7 +340,7 @@ async fn processes_that_share_a_state_use_no_more_than_there_is_and_all_of_it() 
 fn those_that_wait_go_in_order_and_who_leaves_lets_the_next_go() {
     run(async {
         NOW.set(START);
-        let all = budget("all", Unit::Requests, 10, Period::Day);
+        let all = budget("all", Unit::Bytes, 10, Period::Day);
         let ledger = Arc::new(Ledger::by_clock(memory(), vec![all.clone()], clock));
         let one = async |n| ledger.reserve(vec![charge(&all, n)], Duration::ZERO).await;
         let first = one(6).await.unwrap();
@@ -379,7 +379,7 @@ fn those_that_wait_go_in_order_and_who_leaves_lets_the_next_go() {
 fn a_reservation_is_charged_to_its_own_window_and_the_next_begins_anew() {
     run(async {
         NOW.set(START);
-        let minute = budget("minute", Unit::Requests, 10, Period::Minute);
+        let minute = budget("minute", Unit::Bytes, 10, Period::Minute);
         let ledger = Ledger::by_clock(memory(), vec![minute.clone()], clock);
         let reserve = async |n| {
             ledger
@@ -409,7 +409,7 @@ fn a_reservation_is_charged_to_its_own_window_and_the_next_begins_anew() {
 
 #[tokio::test]
 async fn a_window_that_ends_lets_those_go_on_that_wait() {
-    let minute = budget("minute", Unit::Requests, 1, Period::Minute);
+    let minute = budget("minute", Unit::Bytes, 1, Period::Minute);
     let begun = std::time::Instant::now();
     let anchored: fn() -> SystemTime = || {
         static BEGUN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
@@ -496,7 +496,7 @@ fn a_session_that_follows_another_of_its_name_has_a_budget_of_its_own() {
     run(async {
         NOW.set(START);
         let store = memory();
-        let budget = budget("life", Unit::Requests, 3_000, Period::Session);
+        let budget = budget("life", Unit::Bytes, 3_000, Period::Session);
         let ledger = Ledger::by_clock(store.clone(), vec![budget.clone()], clock);
         let reserve = async |n| {
             let charges = vec![charge(&budget, n)];
@@ -544,7 +544,7 @@ fn a_session_that_follows_another_of_its_name_has_a_budget_of_its_own() {
 #[tokio::test]
 async fn a_session_of_another_run_has_a_budget_of_its_own() {
     let store = memory();
-    let budget = budget("run", Unit::Requests, 3, Period::Session);
+    let budget = budget("run", Unit::Bytes, 3, Period::Session);
     let (store, all) = (&store, &vec![budget.clone()]);
     let begun = |run: &str| Ledger::new(store.clone(), all.clone(), Some(run.to_owned()));
     let (one, other) = (begun("one"), begun("other"));
@@ -575,7 +575,7 @@ fn a_state_that_cannot_be_written_refuses_and_says_so() {
         let key = gateway_state::SealingKey::from_text(key.as_bytes()).unwrap();
         let mark = key.mark("file").unwrap();
         let store = Arc::new(file.unlock(Arc::new(key), &mark));
-        let all = budget("all", Unit::Requests, 10, Period::Day);
+        let all = budget("all", Unit::Bytes, 10, Period::Day);
         let ledger = Ledger::by_clock(store, vec![all.clone()], clock);
         let reserve = async || ledger.reserve(vec![charge(&all, 1)], Duration::ZERO).await;
         reserve().await.unwrap().settle(|_| 1);
@@ -590,7 +590,7 @@ fn a_state_that_cannot_be_written_refuses_and_says_so() {
 fn a_charge_without_the_disk_takes_at_most_two_microseconds() {
     run(async {
         let budgets = ["hour", "day", "month"].map(|name| {
-            let unit = Unit::Requests;
+            let unit = Unit::Bytes;
             budget(name, unit, 1 << 40, Period::named(name).unwrap())
         });
         let ledger = Ledger::new(memory(), budgets.to_vec(), None);
@@ -635,7 +635,7 @@ impl Numbers {
 async fn a_storm_of_requests_that_wait_give_up_grow_and_end_loses_nothing() {
     let store = memory();
     let budgets = [
-        budget("requests", Unit::Requests, 3_000, Period::Month),
+        budget("requests", Unit::Bytes, 3_000, Period::Month),
         budget("tokens", Unit::Tokens, 200_000, Period::Month),
     ];
     let ledger = Arc::new(Ledger::new(store, budgets.to_vec(), None));

@@ -621,7 +621,7 @@ async fn what_a_newer_or_an_earlier_gateway_wrote_is_refused() {
         of("earlier").await,
         StateError::Unfit(BadFile::Version {
             found: 1,
-            known: 5,
+            known: 6,
             ..
         })
     ));
