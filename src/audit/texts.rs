@@ -1,6 +1,9 @@
 //! The texts of a record that a client chose: redacted, cut, and of bounded number.
 
 use std::ops::Range;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 use super::record::{Record, Text};
 use super::redact::Redact;
@@ -105,16 +108,20 @@ pub(super) fn show(text: &mut Text, most: usize, redact: Option<&dyn Redact>) {
 /// read. Any reader of the record could use them.
 fn evidence(text: &[u8]) -> Vec<Range<usize>> {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.=".contains(byte);
-    let of = |start: &'static str| {
-        memchr::memmem::find_iter(text, start).filter_map(move |at| {
+    // Few texts have a letter of either start that is rare.
+    if memchr::memchr2(b'J', b'_', text).is_none() {
+        return Vec::new();
+    }
+    let of = |start: &'static Finder<'_>, is_token: bool| {
+        start.find_iter(text).filter_map(move |at| {
             let rest = text[at..].iter().take_while(|byte| is_part(byte));
             let whole = &text[at..at + rest.count()];
             let is_jwt = || whole.iter().filter(|byte| **byte == b'.').count() >= 2;
-            let is_evidence = start == TOKEN_PREFIX || is_jwt();
-            is_evidence.then_some(at..at + whole.len())
+            (is_token || is_jwt()).then_some(at..at + whole.len())
         })
     };
-    of(TOKEN_PREFIX).chain(of(JWT_PREFIX)).collect()
+    let [token, jwt] = &*EVIDENCE_STARTS;
+    of(token, true).chain(of(jwt, false)).collect()
 }
 
 fn conceal(text: &mut Text, mut places: Vec<Range<usize>>, concealed: &[u8]) {
@@ -143,8 +150,9 @@ fn redacted(whole: &[u8], places: &[Range<usize>], concealed: &[u8]) -> String {
 
 const PHANTOM: &[u8] = b"[phantom]";
 const EVIDENCE: &[u8] = b"[evidence]";
-/// The first characters of a JWT's head: `{"` in base64.
-const JWT_PREFIX: &str = "eyJ";
+/// How a token of gateways begins, and the head of a JWT: `{"` in base64.
+static EVIDENCE_STARTS: LazyLock<[Finder<'static>; 2]> =
+    LazyLock::new(|| [TOKEN_PREFIX, "eyJ"].map(Finder::new));
 /// More than the shown part plus any phantom, so that no phantom is cut before it is found.
 const MOST_KEPT: usize = 32 * 1024;
 const TRACEPARENT_BYTES: usize = 55;

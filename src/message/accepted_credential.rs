@@ -6,7 +6,7 @@ use std::str::FromStr;
 use gateway_names::word_list;
 use http::HeaderName;
 
-use super::fields::folded_name;
+use super::fields::{Shapes, folded_name, is_one_of, shapes};
 use super::parameter::folded_parameter;
 use super::path_pattern::{PathPattern, PathPatternMalformed};
 
@@ -119,7 +119,7 @@ impl fmt::Display for AcceptedCredential {
 pub fn sounds_like_credential(name: &str) -> bool {
     let start = name.bytes().rposition(|byte| !byte.is_ascii_alphanumeric());
     let last = &name[start.map_or(0, |at| at + 1)..];
-    if !LAST_WORDS.contains(&last) && !matches!(last, "key" | "assertion" | "id") {
+    if !is_one_of(&LAST_WORDS, &LAST_SHAPES, last) && !matches!(last, "key" | "assertion" | "id") {
         return false;
     }
     let name = folded_name(name);
@@ -165,6 +165,8 @@ const LAST_WORDS: [&str; 14] = word_list(
     "authorization authentication auth token tokens apikey secret password passwd passphrase jwt \
      bearer credential credentials",
 );
+
+static LAST_SHAPES: Shapes = shapes(&LAST_WORDS);
 
 /// A name that ends with one of these words before `key` suggests a credential.
 const KEY_WORDS: [&str; 14] = word_list(

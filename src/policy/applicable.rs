@@ -79,10 +79,32 @@ pub(super) struct ApplicableRules {
     sets: RwLock<Vec<KnownSet>>,
 }
 
+/// Returns the set for a question, if it was looked up.
+fn known<'s>(
+    sets: &'s [KnownSet],
+    (action, credential): (Action, Option<&CredentialName>),
+) -> Option<&'s Option<Arc<RuleSet>>> {
+    let is_it = |known: &&KnownSet| known.0 == action && known.1.as_ref() == credential;
+    Some(&sets.iter().find(is_it)?.2)
+}
+
 /// The rules that can apply to an action, or to the use of a credential. `None` if no rule can.
 type KnownSet = (Action, Option<CredentialName>, Option<Arc<RuleSet>>);
 
 impl ApplicableRules {
+    /// Returns the facts that the rules for these questions read, as bits; `None` if the rules for
+    /// one of them were not looked up yet.
+    pub(super) fn bits<'a>(
+        &self,
+        questions: impl Iterator<Item = (Action, Option<&'a CredentialName>)>,
+    ) -> Option<u64> {
+        let sets = self.sets.read();
+        questions.into_iter().try_fold(0, |all, asked| {
+            let set = known(&sets, asked)?.as_ref();
+            Some(all | set.map_or(0, |set| set.bits))
+        })
+    }
+
     /// Returns the set for a question of this session about this host; `find` looks it up at first.
     pub(super) fn set(
         &self,
@@ -90,8 +112,7 @@ impl ApplicableRules {
         find: impl FnOnce() -> Option<Arc<RuleSet>>,
     ) -> Option<Arc<RuleSet>> {
         let (action, credential) = (question.action(), question.credential());
-        let is_it = |known: &&KnownSet| known.0 == action && known.1.as_ref() == credential;
-        if let Some((_, _, set)) = self.sets.read().iter().find(is_it) {
+        if let Some(set) = known(&self.sets.read(), (action, credential)) {
             return set.clone();
         }
         let set = find();

@@ -221,13 +221,15 @@ pub(super) const OF_FIELDS: [Fact; 4] = {
     [FieldsAny, FieldsUnique, FieldsNames, ContentType]
 };
 
-impl Fact {
-    /// Returns the fact's bit in a set of facts.
-    pub(super) const fn bit(self) -> u64 {
-        const { assert!(FACTS.len() <= 64) };
-        1 << self as u8
-    }
+/// Returns a set of facts as bits.
+pub(super) fn bits<'a>(facts: impl IntoIterator<Item = &'a Fact>) -> u64 {
+    const { assert!(FACTS.len() <= 64) };
+    facts
+        .into_iter()
+        .fold(0, |all, fact| all | 1 << *fact as u8)
+}
 
+impl Fact {
     /// Returns the fact's row.
     pub fn row(self) -> &'static FactRow {
         &FACTS[self as usize]

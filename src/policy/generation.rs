@@ -9,9 +9,9 @@ use gateway_names::{CredentialName, PolicyId};
 
 use super::applicable::{ApplicableRules, AskedFacts};
 use super::content::Declared;
-use super::context::{FactSet, context};
+use super::context::context;
 use super::decision_cache::DecisionCache;
-use super::fact::{Fact, FactReader, OF_PATH};
+use super::fact::{Fact, FactReader, OF_PATH, bits};
 use super::fault::FactFault;
 use super::generate::lifting;
 use super::index::Index;
@@ -105,10 +105,7 @@ impl Generation {
         Ok(Self {
             number,
             index: Index::new(&rules),
-            reads: rules
-                .iter()
-                .flat_map(|rule| &rule.reads.facts)
-                .fold(0, |all, fact| all | fact.bit()),
+            reads: bits(rules.iter().flat_map(|rule| &rule.reads.facts)),
             lints,
             notes,
             alone: rules
@@ -205,7 +202,7 @@ impl Generation {
 
     /// Whether any rule reads any of these facts.
     pub(super) fn reads_any(&self, wanted: &[Fact]) -> bool {
-        wanted.iter().any(|fact| self.reads & fact.bit() != 0)
+        self.reads & bits(wanted) != 0
     }
 
     /// Whether a rule that can apply to this question reads any of these facts.
@@ -216,10 +213,10 @@ impl Generation {
         wanted: &[Fact],
     ) -> bool {
         let facts = asked.facts;
-        let any = |reads: &FactSet| wanted.iter().any(|fact| reads.contains(fact));
+        let wanted = bits(wanted);
         let reads = |facts: &Facts<'_>| {
             let set = self.set(&Question::new(facts, lend), asked.rules);
-            set.is_some_and(|set| any(&set.whole.reads))
+            set.is_some_and(|set| set.bits & wanted != 0)
         };
         // A batch is allowed only if every method is.
         let of_a_batch = |method| reads(&Facts { method, ..*facts });

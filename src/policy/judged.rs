@@ -13,10 +13,11 @@ use http::HeaderMap;
 
 use super::applicable::{ApplicableRules, AskedFacts};
 use super::content::ContentFacts;
-use super::fact::{Fact, OF_FIELDS};
+use super::fact::{Fact, OF_FIELDS, bits};
 use super::fault::FactFault;
 use super::generation::Generation;
 use super::question::{Facts, KeptFacts, LendQuestion, Standing};
+use super::schema::Action;
 use super::verdict::{Obligations, Outcome, Verdict};
 
 /// Everything policies can read from one request.
@@ -210,6 +211,17 @@ impl JudgedRequest {
     fn is_read_by(&self, generation: &Generation, wanted: &[Fact]) -> bool {
         if !generation.reads_any(wanted) {
             return false;
+        }
+        let rules = self.rules.as_ref().filter(|rules| {
+            // Of a batch, every method is asked about.
+            rules.generation == generation.number() && !self.kept.batch
+        });
+        let action = (Action::of_method(self.kept.method.as_str()), None);
+        let lends = self.kept.credentials.iter();
+        let lends = lends.map(|credential| (Action::Lend, Some(credential)));
+        let known = rules.and_then(|rules| rules.bits(std::iter::once(action).chain(lends)));
+        if let Some(known) = known {
+            return known & bits(wanted) != 0;
         }
         let standing = self.standing(generation);
         let facts = self.facts(&standing, &NONE);

@@ -12,7 +12,7 @@ use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::context::FactSet;
-use super::fact::{FactReader, Scope};
+use super::fact::{FactReader, Scope, bits};
 use super::fact_test::{FactTest, FactTests};
 use super::index::Resource;
 use super::question::{Facts, Input, LendQuestion};
@@ -29,6 +29,8 @@ pub(super) struct RuleSet {
     pub rules: Vec<u32>,
     /// The inputs of all facts that the rules read.
     pub inputs: BTreeSet<Input>,
+    /// The facts that the rules read, as bits.
+    pub bits: u64,
     /// All rules of the set.
     pub whole: Part,
     /// The part that can be judged before content is read. `None` if no rule reads content.
@@ -112,6 +114,7 @@ impl RuleSet {
         Self {
             number,
             inputs,
+            bits: bits(&whole.reads),
             tells_apart: whole
                 .reads
                 .iter()

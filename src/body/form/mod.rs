@@ -44,6 +44,10 @@ impl FormKind {
         if values.next().is_some() {
             return Err(FormFault::Charset);
         }
+        // What most clients send, without the reading below.
+        if value == b"application/json" {
+            return Ok(Some(Self::Json));
+        }
         let text = String::from_utf8_lossy(value).to_ascii_lowercase();
         let (kind, parameters) = text.split_once(';').unwrap_or((&text, ""));
         let kind = match kind.trim() {

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::known::{EndpointUse, KnownLogin, LoginHolder};
 use super::token_answer::TokenTarget;
-use super::token_request::TokenRequest;
+use super::token_request::{TokenRequest, seems_to_name_a_grant};
 use super::{Issuer, Login, TokenEndpoint, TokenKind};
 use crate::credentials::Credentials;
 use crate::error::Error;
@@ -274,6 +274,9 @@ fn may_hide_a_grant(head: &RequestHead, why: FormFault, content: &[u8]) -> bool 
 /// Whether the name of a grant is in a text, in any spelling, including after a NUL and in JSON
 /// escapes.
 fn may_name_a_grant(text: &str) -> bool {
+    if !seems_to_name_a_grant(text.as_bytes()) {
+        return false;
+    }
     let text = unescaped(&decoded(text.as_bytes(), b' ').text).replace('\0', " ");
     memchr::memmem::find(folded_parameter(&text).as_bytes(), b"granttype").is_some()
 }
@@ -330,8 +333,10 @@ mod tests {
             r#"{"a":"%00","grant_type":"x","x":1,"x":1}"#,
             "a=\0&Grant%5FType=x",
             r"\u0067rantType",
+            r#"{"gr_ant-t.yPe":"x"}"#,
         ] {
             assert!(may_name_a_grant(text), "{text}");
+            assert!(seems_to_name_a_grant(text.as_bytes()), "{text}");
         }
         for text in ["a=1&type=x", r"\u00", r"\u", "grant", "\\u00e9"] {
             assert!(!may_name_a_grant(text), "{text}");

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
 use gateway_message::folded;
 use gateway_message::json::{Json, JsonParts, Value};
 use gateway_message::pairs::ESCAPED;
+use memchr::memmem::Finder;
 use percent_encoding::{percent_decode, utf8_percent_encode};
 use zeroize::Zeroizing;
 
@@ -84,9 +86,11 @@ impl TokenAnswer {
     /// Whether content has a token next to a member that only tokens have: the end, type or scope,
     /// or another token. Content that looks so and cannot be read counts as having one.
     pub fn is_in(kind: &str, content: &[u8]) -> bool {
+        /// What content with a token has, in any case: a name of one, or an escape in it.
+        static MARKS: LazyLock<[Finder<'static>; 3]> =
+            LazyLock::new(|| ["token", "authorization", "\\u"].map(Finder::new));
         let lower = content.to_ascii_lowercase();
-        let has = |name: &&str| memchr::memmem::find(&lower, name.as_bytes()).is_some();
-        if !["token", "authorization", "\\u"].iter().any(has) {
+        if MARKS.iter().all(|mark| mark.find(&lower).is_none()) {
             return false;
         }
         match TokenSearch::read(kind, content) {

@@ -42,13 +42,15 @@ impl TokenLook {
         let kind = fields.get(CONTENT_TYPE);
         let kind = kind.map_or(Ok(""), |kind| kind.to_str());
         let kind = kind.unwrap_or("text/plain").to_ascii_lowercase();
+        let is_json = kind == "application/json";
         let is_stream = [
             "text/event-stream",
             "application/grpc",
             "application/connect",
         ];
-        let is_stream = is_stream.iter().any(|stream| kind.starts_with(stream));
-        let may_be = kind.is_empty()
+        let is_stream = !is_json && is_stream.iter().any(|stream| kind.starts_with(stream));
+        let may_be = is_json
+            || kind.is_empty()
             || kind.starts_with("text/")
             || ["json", "javascript", "form-urlencoded"]
                 .iter()
@@ -86,7 +88,11 @@ impl TokenLook {
             self.content.extend(letters.by_ref().take(room));
             letters.next().is_some()
         };
-        while let Some(byte) = self.content.get(self.at).copied() {
+        loop {
+            self.at += self.inert();
+            let Some(byte) = self.content.get(self.at).copied() else {
+                break;
+            };
             self.at += 1;
             let decided = self.step(byte);
             if decided.is_some() {
@@ -104,6 +110,18 @@ impl TokenLook {
     /// Whether the content up to now has a token.
     pub fn end(&self) -> bool {
         TokenAnswer::is_in(&self.kind, &self.content)
+    }
+
+    /// How many of the next bytes of JSON change nothing.
+    fn inert(&self) -> usize {
+        let rest = &self.content[self.at..];
+        let next = match self.format {
+            Format::Json if self.is_escaped => Some(0),
+            Format::Json if self.in_text => memchr::memchr2(b'"', b'\\', rest),
+            Format::Json => rest.iter().position(|byte| b"\"\\{}[]".contains(byte)),
+            Format::Unknown | Format::Form => Some(0),
+        };
+        next.unwrap_or(rest.len())
     }
 
     fn step(&mut self, byte: u8) -> Option<bool> {

@@ -47,6 +47,11 @@ impl TokenRequest {
         is_known: bool,
     ) -> Result<Option<Self>, FormFault> {
         let kind = FormKind::of(fields)?;
+        let in_none = |all: [&[u8]; 2]| !all.into_iter().any(seems_to_name_a_grant);
+        if !is_known && kind != Some(FormKind::Parts) && in_none([query.as_bytes(), &content.bytes])
+        {
+            return Ok(None);
+        }
         let is_asked = |name: &str| {
             let names = folded_parameters(name);
             names.iter().any(|name| MEMBERS.contains(&&**name))
@@ -106,6 +111,22 @@ fn of_registry(service: &str, scopes: &[Option<&str>]) -> String {
     } else {
         format!("{service}?{}", scopes.join(" "))
     }
+}
+
+/// Whether the name of a grant may be in a form or in JSON. Looks at few of its bytes, and counts
+/// each escape as the name.
+pub(super) fn seems_to_name_a_grant(content: &[u8]) -> bool {
+    let is_escaped = |at: usize| content[at] != b'\\' || content.get(at + 1) == Some(&b'u');
+    let is_named = |at: usize| {
+        let letters = |byte: &&u8| byte.is_ascii_alphanumeric();
+        let mut before = content[..at].iter().rev().filter(letters);
+        let mut after = content[at + 1..].iter().filter(letters);
+        let is = |byte: Option<&u8>, letter| byte.is_some_and(|b| b.eq_ignore_ascii_case(letter));
+        b"ttnarg".iter().all(|letter| is(before.next(), letter))
+            && b"pe".iter().all(|letter| is(after.next(), letter))
+    };
+    memchr::memchr3_iter(b'%', b'\\', 0, content).any(is_escaped)
+        || memchr::memchr2_iter(b'y', b'Y', content).any(is_named)
 }
 
 /// Whether some origin accepts a name as this one, which is folded.

@@ -72,9 +72,9 @@ pub(super) fn is_steering(name: &str) -> bool {
 
 /// For each first letter, a bit set of the lengths of the names that start with it. This rules out
 /// nearly every other name.
-type Shapes = [u64; 32];
+pub(crate) type Shapes = [u64; 32];
 
-const fn shapes(names: &[&str]) -> Shapes {
+pub(crate) const fn shapes(names: &[&str]) -> Shapes {
     let mut shapes = [0; 32];
     let mut at = 0;
     while at < names.len() {
@@ -87,7 +87,7 @@ const fn shapes(names: &[&str]) -> Shapes {
 }
 
 /// Whether the name is one of `names`. `shapes` are the shapes of `names`.
-fn is_one_of(names: &[&str], shapes: &Shapes, name: &str) -> bool {
+pub(crate) fn is_one_of(names: &[&str], shapes: &Shapes, name: &str) -> bool {
     let lengths = name.as_bytes().first();
     let lengths = lengths.map_or(0, |first| shapes[usize::from(first & 31)]);
     name.len() < 64 && lengths >> name.len() & 1 == 1 && names.contains(&name)
