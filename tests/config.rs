@@ -755,6 +755,66 @@ fn a_limit_of_the_whole_is_no_less_than_that_of_a_part() {
 }
 
 #[test]
+fn whoever_is_told_is_told_in_one_way_and_a_webhook_is_signed_and_not_in_clear_text() {
+    let webhook = |more: &str| format!("[[notify]]\nurl = \"https://a.test/ask\"\n{more}");
+    refused("[[notify]]\n", &["1:1: [[notify]] has no `command`"]);
+    refused(
+        "[[notify]]\ndesktop = false\n",
+        &["1:1: [[notify]] has no `command`"],
+    );
+    refused(&webhook(""), &["1:1: [[notify]] has no `key`"]);
+    for other in ["command = [\"/bin/true\"]\n", "desktop = true\n"] {
+        let both = webhook(&format!("key = \"env:PATH\"\n{other}"));
+        assert!(read(&both).unwrap_err()[0].contains("are in one section"));
+    }
+    refused(
+        "[[notify]]\ncommand = [\"/bin/true\"]\nkey = \"env:PATH\"\n",
+        &["3:7: `key` has no `url`"],
+    );
+    refused(
+        &webhook("key = \"vault:secret/app#b\"\n"),
+        &["3:7: `key` is kept in the vault"],
+    );
+    refused(
+        &webhook("key = \"env:PATH\"\nmethod = \"PUT\"\n"),
+        &["4:1: unknown key `method`"],
+    );
+    let literal = webhook(&format!("key = \"{CANARY}\"\n"));
+    refused(&literal, &["3:7: the file contains a literal secret"]);
+    assert!(!format!("{:?}", read(&literal).unwrap_err()).contains(CANARY));
+    refused(
+        "[[notify]]\nurl = \"http://a.test/ask\"\nkey = \"env:PATH\"\n",
+        &["2:7: the answer could be changed on the way"],
+    );
+    for url in ["a.test/ask", "https://*.test/", "https://a.test/?x"] {
+        let text = format!("[[notify]]\nurl = \"{url}\"\nkey = \"env:PATH\"\n");
+        refused(&text, &["2:7: "]);
+    }
+    for url in [
+        "https://a.test",
+        "http://127.0.0.1:8080/ask/",
+        "http://localhost/",
+    ] {
+        read(&format!(
+            "[[notify]]\nurl = \"{url}\"\nkey = \"env:PATH\"\n"
+        ))
+        .unwrap();
+    }
+    // What others could have written holds no key: a gateway is not started with it.
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    fs::write(&key, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o666)).unwrap();
+    let config = read(&webhook(&format!("key = \"file:{}\"\n", key.display()))).unwrap();
+    let unusable = config
+        .unusable
+        .iter()
+        .map(|one| (one.position.line, &*one.what));
+    let told = (3, "`key` refers to no usable secret");
+    assert_eq!(unusable.collect::<Vec<_>>(), [told]);
+}
+
+#[test]
 fn an_exports_address_has_a_scheme() {
     refused("[[export]]\nurl = \"collector:4318\"\n", &["2:7: "]);
 }

@@ -12,14 +12,14 @@ use http::StatusCode;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::client_environment;
 use crate::listen::change::unseen;
 use crate::listen::issuers;
 use crate::process::serving;
 use crate::project::{project, working_directory};
 use crate::reload::generation;
 use crate::reload::source::ReloadOutcome;
-use crate::{Advise as _, App, Code, Context as _, Failure, safe};
+use crate::{Advise as _, App, Code, Context as _, Failure, Terminal, safe};
+use crate::{client_environment, notify};
 use gateway_config::{Hint, HostPort, state};
 use gateway_control::{
     Control, CreatedSession, GatewayInfo, MintRequest, MintedToken, Operations, Reloaded,
@@ -128,7 +128,8 @@ async fn keep_obeying(app: Arc<App>) {
 }
 
 impl BoundControl {
-    /// Serves them on their own thread. `tell` receives the outcome of each reload by an operator.
+    /// Serves them on their own thread. `tell` receives the outcome of each reload by an operator,
+    /// and `terminal` shows what waits for a person, where a command runs in one.
     ///
     /// # Errors
     /// Returns a [`Failure`] if the policies for operators are refused, or no descriptor is left.
@@ -137,22 +138,19 @@ impl BoundControl {
         self,
         app: &Arc<App>,
         tell: Option<TellReload>,
-    ) -> Result<Option<OpenControl>, Failure> {
+        terminal: Option<Terminal>,
+    ) -> Result<OpenControl, Failure> {
         let permitted = generation::operators(app.config.control.policy.as_ref())?;
         app.operators.store(Arc::new(permitted));
-        let Self { kind, socket, port } = self;
-        if socket.is_none() && port.is_none() {
-            return Ok(None);
-        }
-        serve(app, (kind, socket, port), tell)
+        serve(app, self, (tell, terminal))
     }
 }
 
 fn serve(
     app: &Arc<App>,
-    (kind, socket, port): (&'static str, Option<SocketFile>, Option<TcpListener>),
-    tell: Option<TellReload>,
-) -> Result<Option<OpenControl>, Failure> {
+    BoundControl { kind, socket, port }: BoundControl,
+    (tell, terminal): (Option<TellReload>, Option<Terminal>),
+) -> Result<OpenControl, Failure> {
     let listener = socket.as_ref().map(SocketFile::listener).transpose();
     let listener = listener.context(NOT_SERVED)?;
     let about = GatewayInfo {
@@ -173,12 +171,15 @@ fn serve(
         tell,
     };
     let control = Control::new(about, app.shared.clone(), app.operators.clone(), operations);
+    if let Some(notifier) = notify::notifier(&app.config, terminal, &control)? {
+        let _ = app.shared.notify.set(notifier);
+    }
     let (stop, thread) = start(control, listener, port)?;
-    Ok(Some(OpenControl {
+    Ok(OpenControl {
         _socket: socket,
         stop: Some(stop),
         thread: Some(thread),
-    }))
+    })
 }
 
 fn bind_port(address: SocketAddr) -> Result<TcpListener, Failure> {
@@ -216,19 +217,23 @@ fn start(
     let runtime = serving::runtime()?;
     let (stop, stopped) = oneshot::channel();
     let serve = async move {
-        let served = control.clone();
-        let on_socket = async move {
+        let on_socket = async {
             if let Some(Ok(listener)) = socket.map(tokio::net::UnixListener::from_std) {
-                gateway_control::serve(listener, served).await;
+                gateway_control::serve(listener, control.clone()).await;
             }
         };
-        let on_port = async move {
+        let on_port = async {
             if let Some(Ok(listener)) = port.map(tokio::net::TcpListener::from_std) {
-                gateway_control::serve_metrics(listener, control).await;
+                gateway_control::serve_metrics(listener, control.clone()).await;
             }
+        };
+        let serving = async {
+            tokio::join!(on_socket, on_port);
+            // Webhooks answer a gateway that has neither.
+            std::future::pending::<()>().await;
         };
         tokio::select! {
-            _ = async { tokio::join!(on_socket, on_port) } => {}
+            () = serving => {}
             _ = stopped => {}
         }
     };

@@ -11,6 +11,7 @@ pub mod failure;
 pub mod kept_home;
 pub mod listen;
 pub mod login;
+pub mod notify;
 pub mod process;
 pub mod project;
 pub mod reload;

@@ -38,7 +38,8 @@ pub async fn start(
     gateway: &GatewayEnd,
     app: &Arc<App>,
     check: &mut Option<RepositoryCheck>,
-) -> Result<(FirstProcess, Arc<Worker>, Option<control::OpenControl>), Failure> {
+    terminal: Option<&Terminal>,
+) -> Result<(FirstProcess, Arc<Worker>, control::OpenControl), Failure> {
     let id = SessionId::new(EXEC).map_err(|error| Failure::new(error.to_string()))?;
     // This precedes the issue of phantoms, which may renew a login.
     app.revocations.begin(&app.shared, &app.config)?;
@@ -65,7 +66,7 @@ pub async fn start(
     serve_network(app, &worker, &session, &ca, listeners)?;
     // Exports start before anything can reload.
     app.exports.start(&app.shared, &app.config, false)?;
-    let control = control::bind(app, "exec")?.serve(app, None)?;
+    let control = control::bind(app, "exec")?.serve(app, None, terminal.copied())?;
     *check = RepositoryCheck::adopt(std::io::stdout());
     if let Some(check) = check {
         let sandbox = FirstProcess::of(hello.pid).context("the sandbox went")?;

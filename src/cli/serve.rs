@@ -208,7 +208,7 @@ impl ServeRun<'_> {
         // Exports start before anything can reload.
         app.exports.start(&app.shared, &app.config, true)?;
         let (tell, told) = mpsc::unbounded_channel();
-        let _control = control.serve(app, Some(tell.clone()))?;
+        let _control = control.serve(app, Some(tell.clone()), None)?;
         let lines = || RefusalLines::start(&app.shared.log, *self.terminal);
         let _refusals = (!self.quiet).then(lines).flatten();
         self.announce();

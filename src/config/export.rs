@@ -1,7 +1,6 @@
 //! `[[export]]`: the server that receives the audit log's records.
 
 use gateway_export::{ExportFormat, ExportSettings};
-use gateway_message::Origin;
 use http::HeaderName;
 
 use super::diagnostic::Hint;
@@ -12,7 +11,10 @@ use super::vault;
 pub(super) fn export(section: &Section<'_, '_>) -> Option<ExportSettings> {
     require!(section, "url"; "it says where records are sent";
         "add `url = \"https://collector.example:4318\"`");
-    let url = section.get("url", url);
+    let url = section.get("url", |text| {
+        let (server, path) = network::url(text, "https://collector.example:4318")?;
+        Ok((server, path.trim_end_matches('/').to_owned()))
+    });
     let token = vault::local(section, "token");
     let token_field = section.get("token_field", field);
     let (files, roots) = section.roots("roots");
@@ -58,27 +60,6 @@ fn format(section: &Section<'_, '_>) -> Option<ExportFormat> {
             "events of OCSF are one kind of data"; "remove `signals`");
     }
     Some(chosen)
-}
-
-/// Reads a URL: an origin, and optionally a path.
-fn url(text: &str) -> Result<(Origin, String), Hint> {
-    if !text.contains("://") {
-        return refused!("it has no scheme, which says whether records can be read on the way";
-            "write for example `https://collector.example:4318`");
-    }
-    let (origin, path) = network::split(text);
-    let server = network::server(
-        origin,
-        hint!("records are sent to one server";
-            "write for example `https://collector.example:4318`"),
-    )?;
-    let fits = |byte: u8| byte.is_ascii_graphic() && !b"?#%\\".contains(&byte);
-    let path = path.trim_end_matches('/');
-    if !path.bytes().all(fits) {
-        return refused!("its path may have no query and no escapes";
-            "write for example `https://collector.example/otlp`");
-    }
-    Ok((server, path.to_owned()))
 }
 
 fn field(text: &str) -> Result<HeaderName, Hint> {

@@ -349,7 +349,11 @@ keys! {
         token_field: "name of a field", "`authorization: Bearer`";
         roots: "list of paths", "those of the system";
     ["notify"]
-        command: "list: a program and its arguments", "required" fixed;
+        command: "list: a program and its arguments", "none" fixed;
+        url: "URL", "none" fixed;
+        key: "reference", "required with `url`" fixed;
+        roots: "list of paths", "those of the system" fixed;
+        desktop: "true or false", "false" fixed;
     ["budget"]
         name: "name", "required";
         unit: "`requests`, `bytes`, `tokens` or `usd`", "required";

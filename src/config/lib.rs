@@ -23,6 +23,7 @@ mod listener;
 pub mod literal;
 mod login;
 mod network;
+mod notify;
 mod origin;
 mod own_files;
 mod own_ports;
@@ -55,6 +56,7 @@ pub use diagnostic::{Diagnostic, Hint, Position, Severity};
 pub use flags::{AGENTS, Flags, MORE, PORTS, REACH, SEE, SandboxFlags};
 pub use listener::{Listener, ListenerAddress, ListenerJwt, ListenerKind, ListenerSession};
 pub use login::ConfiguredLogin;
+pub use notify::{NotifySettings, WebhookSettings};
 pub use origin::Origin;
 pub use port::PublishedPort;
 pub use reference::parse as parse_reference;
@@ -93,8 +95,8 @@ pub struct Config {
     pub audit: Audit,
     /// The servers that its records are exported to.
     pub exports: Vec<ExportSettings>,
-    /// The programs that are told when a policy asks a person.
-    pub notify: Vec<gateway_credential::SecretRef>,
+    /// Who is told when a policy asks a person.
+    pub notify: Vec<NotifySettings>,
     /// What requests may use up.
     pub budgets: Vec<Arc<Budget>>,
     /// The operator's own prices of models.

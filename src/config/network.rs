@@ -34,6 +34,23 @@ pub(super) fn server(text: &str, several: Hint) -> Result<Origin, Hint> {
     origin(text)?.exact().ok_or(several)
 }
 
+/// Reads the URL of one server: its origin, and a path that may be empty.
+pub(super) fn url(text: &str, example: &str) -> Result<(Origin, String), Hint> {
+    if !text.contains("://") {
+        return refused!("it has no scheme, which says whether what is sent can be read on the way";
+            "write for example `{example}`");
+    }
+    let (origin, path) = split(text);
+    let several = hint!("it names one server"; "write for example `{example}`");
+    let server = server(origin, several)?;
+    let fits = |byte: u8| byte.is_ascii_graphic() && !b"?#%\\".contains(&byte);
+    if !path.bytes().all(fits) {
+        return refused!("its path may have no query and no escapes";
+            "write for example `{example}`");
+    }
+    Ok((server, path.to_owned()))
+}
+
 /// Whether the network can read what is sent to a server.
 pub(super) fn is_open(server: &Origin) -> bool {
     server.scheme == Scheme::Http && !server.authority.host.is_loopback()

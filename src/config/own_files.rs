@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::credential::Credential;
 use super::login::ConfiguredLogin;
 use super::state::real;
-use super::{Config, state};
+use super::{Config, NotifySettings, WebhookSettings, state};
 
 impl Config {
     /// Returns the folder of the audit log, with links resolved: the one of the configured file,
@@ -43,6 +43,13 @@ impl Config {
         state::sessions_folder().map(|folder| folder.join(name))
     }
 
+    fn webhooks(&self) -> impl Iterator<Item = &WebhookSettings> {
+        self.notify.iter().filter_map(|one| match one {
+            NotifySettings::Webhook(webhook) => Some(webhook),
+            _ => None,
+        })
+    }
+
     /// Returns the files that the gateway writes.
     fn written_files(&self) -> Vec<PathBuf> {
         let written = [
@@ -66,8 +73,9 @@ impl Config {
         let origins = self.origins.iter().map(|origin| &origin.files);
         let vault = self.vault.iter().map(|vault| &vault.files);
         let exports = self.exports.iter().map(|export| &export.files);
+        let webhooks = self.webhooks().map(|webhook| &webhook.files);
         let roots = origins.chain([&self.defaults.files]).chain(vault);
-        files.extend(roots.chain(exports).flatten().cloned());
+        files.extend(roots.chain(exports).chain(webhooks).flatten().cloned());
         let doors = self.listeners.iter().filter_map(|one| one.tls.as_ref());
         files.extend(doors.flat_map(|tls| &tls.files).cloned());
         let jwts = self.listeners.iter().filter_map(|one| one.jwt.as_ref());
@@ -111,6 +119,7 @@ impl Config {
             .map(|one| ("logs in to the vault", one))
             .chain(exports.map(|one| ("exports its records", one)))
             .chain(logins.map(|one| ("gets tokens", one)))
+            .chain(self.webhooks().map(|one| ("asks a webhook", &one.key)))
             .chain(proxies.map(|one| ("logs in to a proxy", one)))
     }
 

@@ -18,7 +18,7 @@ use super::section::Section;
 use super::validate::{self, Spans};
 use super::{
     AllOrigins, Config, ConfigError, HostPort, budget, control, credential, export, fact, listener,
-    login, origin, price, reference, sandbox, settings, state, vault, via,
+    login, notify, origin, price, sandbox, settings, state, vault, via,
 };
 
 impl Config {
@@ -174,7 +174,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             &mut spans.budgets,
         ),
         "price" => config.prices.extend(price::price(section)),
-        "notify" => config.notify.extend(reference::program(section, None)),
+        "notify" => config.notify.extend(notify::notify(section)),
         "vault" => config.vault = vault::vault(section),
         "export" => {
             let added = export::export(section);

@@ -44,16 +44,29 @@ impl<O: Operations> Control<O> {
     /// Allows one request that a policy asks about, once.
     pub(super) async fn allow_asked(&self, content: &Bytes, peer: Peer) -> ApiResult {
         let asked = read(content)?;
-        let to = (ProposalState::Waiting, ProposalState::Granted);
+        let allowed = self.decide(&asked.id, true, &peer.to_string()).await?;
+        Ok(document(&view(&allowed, &self.shared)))
+    }
+
+    /// Answers one request that a policy asks about, in the name of who answers.
+    ///
+    /// # Errors
+    /// A refusal if no such request waits, or the answer cannot be recorded.
+    pub async fn decide(
+        &self,
+        id: &str,
+        is_allowed: bool,
+        by: &str,
+    ) -> Result<Proposal, ControlRefusal> {
+        let (to, act) = if is_allowed {
+            (ProposalState::Granted, ("once ", Operation::PolicyAllow))
+        } else {
+            (ProposalState::Refused, ("", Operation::ProposalRefuse))
+        };
         let shared = self.shared.clone();
         let all = self.beside(move || shared.proposals.asked()).await?;
-        self.settle(
-            (all, &asked.id),
-            to,
-            ("once ", Operation::PolicyAllow),
-            peer,
-        )
-        .await
+        self.settle((all, id), (ProposalState::Waiting, to), act, by)
+            .await
     }
 
     pub(super) async fn refuse_proposal(&self, content: &Bytes, peer: Peer) -> ApiResult {
@@ -66,13 +79,10 @@ impl<O: Operations> Control<O> {
         let shared = self.shared.clone();
         let all = move || [shared.proposals.asked(), shared.proposals.all()].concat();
         let all = self.beside(all).await?;
-        self.settle(
-            (all, &asked.id),
-            to,
-            (word, Operation::ProposalRefuse),
-            peer,
-        )
-        .await
+        let act = (word, Operation::ProposalRefuse);
+        let by = peer.to_string();
+        let settled = self.settle((all, &asked.id), to, act, &by).await?;
+        Ok(document(&view(&settled, &self.shared)))
     }
 
     /// Records an answer, then changes the state of what is answered.
@@ -81,8 +91,8 @@ impl<O: Operations> Control<O> {
         (all, id): (Vec<Proposal>, &str),
         (from, to): (ProposalState, ProposalState),
         (word, operation): (&str, Operation),
-        peer: Peer,
-    ) -> ApiResult {
+        by: &str,
+    ) -> Result<Proposal, ControlRefusal> {
         // A yes that is not used yet can be taken back.
         let may = |one: &Proposal| {
             let is_unused = one.ask.is_some() && one.state == ProposalState::Granted;
@@ -92,10 +102,10 @@ impl<O: Operations> Control<O> {
         let one = all.into_iter().find(is_it).ok_or_else(|| unknown(from))?;
         let from = one.state;
         let subject = format!("{word}{} {}", one.id, one.wanted.shown());
-        let act = OperatorAct::new(peer, operation, Some(&one.session), &subject);
+        let act = OperatorAct::new(by, operation, Some(&one.session), &subject);
         self.record(&act).await?;
         let shared = self.shared.clone();
-        let by = peer.to_string();
+        let by = by.to_owned();
         let key = (one.session, one.id);
         let settle = move || {
             shared
@@ -105,8 +115,7 @@ impl<O: Operations> Control<O> {
         // Another operator may have answered it meanwhile.
         let settled = self.beside(settle).await;
         let settled = settled.and_then(|one| one.ok_or_else(|| unknown(from)));
-        let settled = self.followed(&act, settled).await?;
-        Ok(document(&view(&settled, &self.shared)))
+        self.followed(&act, settled).await
     }
 }
 

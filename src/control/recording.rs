@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::operations::Operations;
-use super::server::{Control, Peer};
+use super::server::Control;
 
 /// An operator's act, as it is recorded.
 #[derive(Clone)]
@@ -29,14 +29,14 @@ pub(super) struct OperatorAct {
 impl OperatorAct {
     /// An act that may be done.
     pub(super) fn new(
-        peer: Peer,
+        operator: impl ToString,
         operation: Operation,
         session: Option<&SessionId>,
         subject: &str,
     ) -> Self {
         Self {
             operation,
-            operator: peer.to_string(),
+            operator: operator.to_string(),
             session: session.cloned(),
             subject: subject.to_owned(),
             decision: AuditDecision::Allow,

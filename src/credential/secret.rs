@@ -1,5 +1,6 @@
 //! The secret itself: bytes that no other module can read, print, copy or compare.
 
+use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gateway_intercept::UserPassword;
@@ -158,6 +159,17 @@ impl Secret {
         let mut value = HeaderValue::from_bytes(&whole).ok()?;
         value.set_sensitive(true);
         Some(value)
+    }
+
+    /// Returns the signature of a message of the gateway's own with this secret as the key, as
+    /// Standard Webhooks does it; `None` if it is no such key: 24 to 64 bytes in base64.
+    pub fn webhook_signature(&self, message: &[u8]) -> Option<String> {
+        let encoded = self.expose();
+        let encoded = encoded.strip_prefix(b"whsec_").unwrap_or(encoded);
+        let key = Zeroizing::new(STANDARD.decode(encoded).ok()?);
+        let key = (24..=64).contains(&key.len()).then_some(key)?;
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
+        Some(format!("v1,{}", STANDARD.encode(hmac::sign(&key, message))))
     }
 
     /// Returns the field value for Basic (RFC 7617), with this secret as `user:password`; `None` if

@@ -40,6 +40,7 @@ pub struct StoreClient {
     /// The rules of the servers, in the same order.
     settings: OriginSettings,
     resolver: Box<dyn Resolve>,
+    deadline: Duration,
 }
 
 /// A server, and the proxy and TLS settings for it.
@@ -157,7 +158,14 @@ impl StoreClient {
             resolver: Box::new(StubResolver::new(&settings.resolver)?),
             servers,
             settings,
+            deadline: DEADLINE,
         })
+    }
+
+    /// Waits this long for each answer, instead of ten seconds.
+    #[must_use]
+    pub fn within(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
     }
 
     async fn ask(
@@ -211,8 +219,8 @@ impl HttpClient for StoreClient {
         request: Request<Zeroizing<Vec<u8>>>,
     ) -> StoreFuture<'a, HttpAnswer> {
         Box::pin(async move {
-            let answer = timeout(DEADLINE, self.ask(server, request)).await;
-            answer.unwrap_or(Err(StoreError::TimedOut(DEADLINE)))
+            let answer = timeout(self.deadline, self.ask(server, request)).await;
+            answer.unwrap_or(Err(StoreError::TimedOut(self.deadline)))
         })
     }
 }
@@ -295,7 +303,7 @@ fn broken_off(error: hyper::Error) -> StoreError {
 /// Short, so that another server can be tried within the store's own deadline.
 const CONNECT: Duration = Duration::from_secs(3);
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// The limit for one request, from name resolution to the end of the response.
+/// The usual limit for one request, from name resolution to the end of the response.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The longest response that is read, in bytes.
 const LONGEST: usize = 1 << 20;

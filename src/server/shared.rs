@@ -8,11 +8,12 @@ use arc_swap::{ArcSwap, Guard};
 use gateway_audit::Log;
 use gateway_credential::RevokedSecrets;
 use gateway_intercept::RevokedTokens;
-use gateway_names::{SecretLabel, SessionId};
+use gateway_names::{ExchangeId, SecretLabel, SessionId};
 use gateway_session::Sessions;
 use gateway_spend::Ledger;
 use gateway_token::PrefixId;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -26,8 +27,8 @@ use super::recent::RecentRefusals;
 use super::refusal_counts::RefusalCounts;
 use super::snapshot::Snapshot;
 
-/// Tells a person something, as one JSON document.
-pub type Notifier = Box<dyn Fn(String) + Send + Sync>;
+/// Tells a person what a policy asks: its id, and the question.
+pub type Notifier = Box<dyn Fn(ExchangeId, Value) + Send + Sync>;
 
 /// What every runtime thread shares.
 pub struct SharedState {

@@ -72,7 +72,7 @@ fn serve(mut stream: TcpStream, keeps: &Mutex<Vec<String>>) {
 }
 
 /// A gateway before a shop, whose refunds a policy asks about.
-fn gateway(shop: &Shop, more: &str) -> Program {
+pub fn gateway(shop: &Shop, more: &str) -> Program {
     let program = Program::start(&format!(
         "[[origin]]\nmatch = \"http://pay.test\"\nconnect = \"{}\"\ncleartext = true\n{more}",
         shop.address
@@ -149,7 +149,7 @@ fn id_of(text: &str) -> String {
 }
 
 /// What waits for a person, by the command.
-fn waiting(program: &Program) -> Vec<Value> {
+pub fn waiting(program: &Program) -> Vec<Value> {
     let listed = program.json(&["grants", "proposed"]);
     listed["proposals"].as_array().unwrap().clone()
 }
@@ -600,11 +600,7 @@ fn a_program_tells_a_person_who_then_has_time_to_answer() {
     assert_eq!(read(&waits).0, 200);
     // It holds as long as the process runs.
     program.edit(|config| config.replace(&notify, ""));
-    assert!(
-        program
-            .refuse()
-            .contains("`[notify] command` cannot change")
-    );
+    assert!(program.refuse().contains("`[[notify]]` cannot change"));
 }
 
 #[test]

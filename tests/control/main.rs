@@ -21,6 +21,7 @@ mod listeners;
 mod met;
 mod metrics;
 mod needs;
+mod notices;
 mod one_secret;
 mod peers;
 mod prints;

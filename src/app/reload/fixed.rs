@@ -89,7 +89,7 @@ fn fixed(runs_as: RunMode, old: &Config, new: &Config) -> Vec<&'static str> {
         ("`[state] key`", old.state.key != new.state.key),
         ("`[runtime] threads`", serves && old.runtime != new.runtime),
         ("`[sandbox]`", !serves && old.sandbox != new.sandbox),
-        ("`[notify] command`", old.notify != new.notify),
+        ("`[[notify]]`", old.notify != new.notify),
         ("`[control] path`", control.path != other_control.path),
         (
             "`[control] metrics_address`",

@@ -23,12 +23,11 @@ use crate::session::store::no_budgets;
 use crate::{App, Failure, log_settings};
 use gateway_config::Config;
 use gateway_credential::login::Login;
-use gateway_credential::{SecretRef, tell};
 use gateway_files as files;
 use gateway_grant as grant;
 use gateway_names::CredentialName;
 use gateway_policy::{Operators, Source};
-use gateway_server::{Notifier, Snapshot, chain};
+use gateway_server::Snapshot;
 use gateway_session::phantom::Phantoms;
 use gateway_session::{Lifetime, Moment, Session};
 
@@ -55,9 +54,6 @@ impl App {
         let captures = LoginCapture(Arc::downgrade(&app));
         let _ = app.shared.captures.set(Arc::new(captures));
         let _ = app.shared.pages.set(&OwnPages);
-        if !app.config.notify.is_empty() {
-            let _ = app.shared.notify.set(notifier(app.config.notify.clone()));
-        }
         app
     }
 
@@ -377,18 +373,3 @@ fn missing(of: &Snapshot, other: &Snapshot) -> Vec<CredentialName> {
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
 /// The pause before changed files are checked again. If they stayed the same, they are applied.
 const LOOKED_AT_AGAIN: Duration = Duration::from_millis(250);
-
-/// Returns what runs the programs that are told when a policy asks a person, each with the question
-/// at its standard input.
-fn notifier(programs: Vec<SecretRef>) -> Notifier {
-    Box::new(move |told: String| {
-        for program in programs.clone() {
-            let told = told.clone();
-            tokio::spawn(async move {
-                if let Err(error) = tell(&program, told.into_bytes()).await {
-                    tracing::warn!(%program, error = %chain(&error), "a person could not be told");
-                }
-            });
-        }
-    })
-}

@@ -30,7 +30,7 @@ pub fn serve_on(
     rustix::process::setsid().context("cannot leave the terminal")?;
     let mut check = None;
     let served = app.map(Into::into).and_then(|app| {
-        match runtime.block_on(sandbox::start(&gateway, &app, &mut check)) {
+        match runtime.block_on(sandbox::start(&gateway, &app, &mut check, terminal)) {
             Ok(started) => Ok((app, started)),
             Err(failure) => {
                 runtime.block_on(serving::close(&app.shared));

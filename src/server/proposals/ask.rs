@@ -174,7 +174,7 @@ impl Exchange {
             state: ProposalState::Waiting,
             ask: Some(AskedRequest::of(verified, asks)?),
         };
-        let told = proposal.view().to_string();
+        let told = proposal.view();
         if proposal.wanted.shown().len() > MOST_WANTED {
             return Err(AskFault::Unbound);
         }
@@ -186,7 +186,7 @@ impl Exchange {
         if let (Standing::Waits(asked, _, 1), Some(notify)) = (&standing, shared.notify.get())
             && *asked == id
         {
-            notify(told);
+            notify(id, told);
         }
         loop {
             standing = match standing {
