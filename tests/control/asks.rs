@@ -86,11 +86,11 @@ fn rules(program: &Program, more: &str) {
     program.reload();
 }
 
-const SHOP: &str = r#"
+pub const SHOP: &str = r#"
 @id("shop")
 permit(principal, action, resource == Gateway::Host::"pay.test");
 "#;
-const ASKS: &str = r#"
+pub const ASKS: &str = r#"
 @id("refunds") @ask("Refund the customer?")
 forbid(principal, action == Gateway::Action::"POST", resource == Gateway::Host::"pay.test")
 when { context.path == "/v1/refunds" };

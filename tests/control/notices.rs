@@ -14,9 +14,9 @@ use sha2::Sha256;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::asks::{Shop, gateway, read, send, waiting};
+use crate::asks::{ASKS, SHOP, Shop, gateway, read, send, waiting};
 use crate::program::{Program, command};
-use crate::sandbox::wait_for;
+use crate::sandbox::{folder, user_command, wait_for};
 
 const KEY: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const REFUND: &str = "POST /v1/refunds";
@@ -442,4 +442,64 @@ fn a_note_on_the_desktop_is_plain_text_and_names_the_command_that_answers() {
     assert_eq!(read(&waits).0, 200);
     bus.kill().unwrap();
     bus.wait().unwrap();
+}
+
+#[test]
+fn the_terminal_of_a_command_shows_one_line_that_names_what_answers_in_another() {
+    let (folder, shop) = (folder(0), Shop::open());
+    let config = folder.path().join("gateway.toml");
+    let rules = format!("{SHOP}{ASKS}").replace('\'', "");
+    std::fs::write(folder.path().join("rules.cedar"), rules).unwrap();
+    let text = format!(
+        "[policy]\nfiles = [\"rules.cedar\"]\n\
+         [[origin]]\nmatch = \"http://pay.test\"\nconnect = \"{}\"\ncleartext = true\n",
+        shop.address
+    );
+    std::fs::write(&config, text).unwrap();
+    let run = |flags: &str| {
+        let line = format!(
+            "stty cols 200; {} exec {flags} --config {} -- curl -sS -d x http://pay.test/v1/refunds",
+            env!("CARGO_BIN_EXE_gateway"),
+            config.display()
+        );
+        let like = user_command(folder.path(), 0);
+        let mut script = Command::new("script");
+        script
+            .current_dir(like.get_current_dir().unwrap())
+            .env_clear();
+        let variables = like.get_envs();
+        script.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+        let shown = folder.path().join("shown");
+        script.args(["-qefc", &line]).arg(&shown);
+        script.stdin(Stdio::null()).stdout(Stdio::null());
+        (script.spawn().unwrap(), shown)
+    };
+    let (mut child, shown) = run("");
+    let shows = || std::fs::read_to_string(&shown).unwrap_or_default();
+    wait_for("no line", || shows().contains("exec wants"));
+    let said = shows();
+    let line = said.lines().find(|line| line.contains("exec wants"));
+    let line = line.unwrap();
+    let id = line.split("gateway allow ").nth(1).unwrap()[..20].to_owned();
+    assert_eq!(
+        line.replace("\u{1b}[2m", "").replace("\u{1b}[0m", ""),
+        format!(
+            "gateway  asks     gateway allow {id}: Refund the customer? exec wants POST pay.test:80/v1/refunds"
+        )
+    );
+    let allowed = user_command(folder.path(), 0)
+        .args(["allow", &id, "--yes"])
+        .output()
+        .unwrap();
+    assert!(allowed.status.success(), "{allowed:?}");
+    assert!(child.wait().unwrap().success(), "{}", shows());
+    assert_eq!(shop.sent().len(), 1);
+    // Where nothing is shown, nobody is there to answer.
+    let (mut child, _) = run("--quiet");
+    child.wait().unwrap();
+    let said = shows();
+    assert!(
+        said.contains("policy_asks") && !said.contains("exec wants"),
+        "{said}"
+    );
 }
