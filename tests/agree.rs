@@ -134,6 +134,15 @@ fn policy_check_and_serve_refuse_the_same_files() {
     }
     let (code, said) = run(&["policy", "check", "good.cedar"], at);
     assert_eq!(code, 0, "{said}");
+    // What a change of it permits is named.
+    let more = "@id(\"more\") permit(principal, action == Gateway::Action::\"PUT\", \
+                resource == Gateway::Host::\"new.test\") when { context.path == \"/a\" };";
+    fs::write(at.join("more.cedar"), more).unwrap();
+    let (code, said) = run(&["policy", "diff", "good.cedar", "more.cedar"], at);
+    let told = "newly allowed by `more`: PUT https://new.test:443/a\n";
+    assert_eq!((code, &*said), (0, told));
+    let (code, said) = run(&["policy", "diff", "more.cedar", "more.cedar"], at);
+    assert_eq!((code, &*said), (0, "nothing more is permitted\n"));
 }
 
 #[test]

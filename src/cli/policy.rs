@@ -2,6 +2,7 @@
 //! It uses the same code that enforces policy.
 
 mod check;
+mod diff;
 mod load;
 mod schema;
 mod test;
@@ -17,6 +18,8 @@ use crate::files;
 pub(super) enum PolicyCommand {
     /// Load policies under strict validation, and report what is doubtful
     Check(check::PolicyCheck),
+    /// Name what a change of policies newly permits
+    Diff(diff::PolicyDiff),
     /// Print what policies can read, with the facts that the configuration declares
     Schema(schema::PolicySchema),
     /// Judge the requests of decision files and compare with what they expect
@@ -30,6 +33,7 @@ impl PolicyCommand {
         // None of them puts a policy in force.
         files::to_show(|| match self {
             Self::Check(command) => command.run(terminal),
+            Self::Diff(command) => command.run(terminal),
             Self::Schema(command) => command.run(terminal),
             Self::Test(command) => command.run(terminal),
             Self::Why(command) => command.run(terminal),

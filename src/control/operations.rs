@@ -141,7 +141,7 @@ pub struct CreatedSession {
 pub struct Reloaded {
     /// The generation now in force.
     pub generation: u64,
-    /// The changes other than those of policies, in words.
+    /// The changes in words: of policies those that permit more.
     pub changes: Vec<String>,
 }
 

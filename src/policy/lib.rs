@@ -37,6 +37,7 @@ mod split;
 mod stages;
 mod value;
 mod verdict;
+mod widened;
 
 pub use applicable::KnownRules;
 pub use content::{ContentFact, Declared, FactName, ProtocolEndpoint};

@@ -103,10 +103,12 @@ fn a_reload_applies_changed_policies_or_says_what_is_wrong_with_them() {
     let words: Vec<&str> = check.split(' ').skip(1).collect();
     let (code, found) = program.gateway(&words);
     assert!(code == 1 && found.contains("rules.cedar:"), "{found}");
-    let applied = format!("gateway: configuration reloaded, generation {generation}\n");
+    // Also what the policies newly permit.
+    let applied = "gateway: configuration reloaded, generation 2; newly allowed by `";
+    let permitted = "DELETE GET HEAD OPTIONS OTHER PATCH POST PUT https://later.test:443/\n";
     crate::sandbox::wait_for("serve has no lines about them", || {
         let told = std::fs::read_to_string(program.path("log")).unwrap();
-        told.contains(&applied) && told.contains(&holds)
+        told.contains(applied) && told.contains(permitted) && told.contains(&holds)
     });
     assert!(
         !said.contains("\\u{a}"),

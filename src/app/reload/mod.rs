@@ -287,6 +287,10 @@ impl App {
             removed: change.listeners.removed(),
             exports_begun,
             exports_ended,
+            widened: next
+                .policies
+                .generation()
+                .widened(before.policies.generation()),
         };
         for (session, phantoms) in &change.renewed {
             session.hold(phantoms);

@@ -12,7 +12,7 @@ use crate::settings::profile::Profile;
 use crate::settings::project_file;
 use crate::settings::resolve::ResolvedConfig;
 use crate::settings::shell_secrets::ShellLoans;
-use crate::{Failure, RunFlags};
+use crate::{Failure, RunFlags, safe};
 use gateway_config::{Config, SandboxFlags};
 use gateway_names::{CredentialName, join};
 use gateway_policy::Source;
@@ -106,10 +106,12 @@ pub struct ReloadOutcome {
     pub exports_begun: Vec<String>,
     /// The servers whose exports end.
     pub exports_ended: Vec<String>,
+    /// What policies permit that they did not before.
+    pub widened: Vec<String>,
 }
 
 impl ReloadOutcome {
-    /// Describes the changes other than those of policies.
+    /// Describes the changes, of policies those that permit more.
     pub fn changes(&self) -> Vec<String> {
         let changes = [
             ("credentials gained", join(&self.gained, ", ")),
@@ -122,6 +124,7 @@ impl ReloadOutcome {
         let changes = changes.iter().filter(|(_, names)| !names.is_empty());
         changes
             .map(|(what, names)| format!("{what}: {names}"))
+            .chain(self.widened.iter().map(|line| safe(line)))
             .collect()
     }
 }

@@ -7,6 +7,7 @@ mod judging;
 mod obligations;
 mod reachable;
 mod reloads;
+mod widened;
 
 use std::time::{Duration, SystemTime};
 

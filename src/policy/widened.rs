@@ -1,0 +1,435 @@
+//! What a generation permits that an earlier one did not: requests are made from the texts of the
+//! rules that changed, and both generations judge them as they judge every request.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use gateway_message::{EncodedSlash, Host, RequestTarget, Scheme};
+use gateway_names::{CredentialName, SessionId, User};
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue};
+
+use super::fact::{Fact, OF_FIELDS, OF_PATH};
+use super::generation::{Generation, METHODS};
+use super::question::OwnedFacts;
+use super::rule::{Principals, Resources, Rule};
+use super::schema::{Action, Actions};
+use super::verdict::Verdict;
+
+/// One value of a part of a request.
+type Choice = Box<dyn Fn(&mut OwnedFacts)>;
+/// The credential and the place that a request asks for, or the request itself.
+type Use = Option<(CredentialName, String)>;
+
+/// The requests that show what one rule changed.
+struct Witnesses {
+    parts: Vec<Vec<Choice>>,
+    uses: Vec<Use>,
+    /// How many are tried, spread over all.
+    tried: usize,
+}
+
+impl Generation {
+    /// Tells what this permits and `before` did not, a line each: requests that are newly allowed,
+    /// credentials that are newly lent, private addresses, and rules whose change no such request
+    /// shows. Groups of sessions, and what credentials are bound to, are not compared.
+    #[must_use]
+    pub fn widened(&self, before: &Self) -> Vec<String> {
+        let [new, old] = [self, before].map(|one| one.rules.iter().map(identity).collect());
+        let (new, old): (HashSet<_>, HashSet<_>) = (new, old);
+        let gains = |rule: &&Rule| rule.permits && !old.contains(&identity(rule));
+        let loses = |rule: &&Rule| !rule.permits && !new.contains(&identity(rule));
+        let gained = self.rules.iter().filter(gains).map(|rule| (rule, "by"));
+        let lost = before.rules.iter().filter(loses);
+        let changed: Vec<_> = gained.chain(lost.map(|rule| (rule, "without"))).collect();
+        let most = (MOST / changed.len().max(1)).max(FEWEST);
+        let told = changed.into_iter().flat_map(|(rule, word)| {
+            let near = self.rules.iter().chain(&before.rules);
+            let near: Vec<&Rule> = near.filter(|other| meet(rule, other)).collect();
+            self.widened_by(before, (rule, word), &Witnesses::of(rule, &near, most))
+        });
+        told.collect()
+    }
+
+    fn widened_by(
+        &self,
+        before: &Self,
+        (rule, word): (&Rule, &str),
+        all: &Witnesses,
+    ) -> Vec<String> {
+        let mut allowed = BTreeMap::<String, [BTreeSet<String>; 2]>::new();
+        let (mut lent, mut private) = (BTreeSet::new(), BTreeSet::new());
+        let mut is_met = false;
+        let named = self.lent_by_name().into_iter();
+        let named: Vec<_> = named
+            .filter_map(|one| CredentialName::new(&one).ok())
+            .collect();
+        for nth in 0..all.tried {
+            let (request, lend) = all.nth(nth);
+            let (facts, host) = (request.facts(), &request.host);
+            let judge = |of: &Self| match lend {
+                None => of.ask(&facts),
+                Some((name, place)) => of.lend(&facts, name, place),
+            };
+            let (new, old) = (judge(self), judge(before));
+            let met = if rule.permits { &new } else { &old };
+            is_met |= (new.may_be_lifted() || !rule.permits)
+                && met
+                    .policies
+                    .iter()
+                    .chain(&*met.deciding())
+                    .any(|id| *id == rule.id);
+            match lend {
+                _ if !is_wider(&new, &old) => {}
+                Some((name, place)) => drop(lent.insert(format!("`{name}` at {place} to {host}"))),
+                None => {
+                    let (scheme, port) = (request.scheme.as_str(), request.port);
+                    let [methods, paths] = allowed
+                        .entry(format!("{scheme}://{host}:{port}"))
+                        .or_default();
+                    methods.insert(request.method.clone());
+                    paths.insert(request.target.path_and_query().to_string());
+                    private.extend(host.ip().filter(is_private).map(|ip| ip.to_string()));
+                    let gets = |one: &&CredentialName| {
+                        !old.may_be_lifted() && self.lend(&facts, one, PLACES[0]).may_be_lifted()
+                    };
+                    let gets = named.iter().filter(gets);
+                    lent.extend(gets.map(|name| format!("`{name}` to {host}")));
+                }
+            }
+        }
+        let is_tried = is_met && all.tried == all.count() && is_of_head(rule);
+        if allowed.is_empty() && lent.is_empty() && !is_tried {
+            let why = "no request that is made from the policies shows what it changes";
+            return vec![format!("cannot be judged: {why}: `{}`", rule.id)];
+        }
+        let origins = allowed.into_iter().map(|(origin, [methods, paths])| {
+            format!(
+                "{} {origin}{}",
+                Vec::from_iter(methods).join(" "),
+                first(&paths)
+            )
+        });
+        let found = [
+            ("allowed", origins.collect()),
+            ("lent", lent),
+            ("reached at a private address", private),
+        ];
+        let found = found.into_iter().filter(|(_, all)| !all.is_empty());
+        let line = |(kind, all)| format!("newly {kind} {word} `{}`: {}", rule.id, first(&all));
+        found.map(line).collect()
+    }
+}
+
+/// Everything by which rules differ, but for their names.
+fn identity(rule: &Rule) -> String {
+    let scope = (rule.permits, rule.actions, &rule.principal, &rule.resource);
+    format!("{scope:?} {:?} {:?} {}", rule.lift, rule.label, rule.judged)
+}
+
+/// Whether some request is about both rules.
+fn meet(one: &Rule, other: &Rule) -> bool {
+    let is_within = |name: &str, domain: &str| {
+        let rest = name.strip_suffix(domain);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    use Resources::{Anything, Domain, Host};
+    let resources = match (&one.resource, &other.resource) {
+        (Anything, _) | (_, Anything) => true,
+        (Domain(one), Domain(other)) => is_within(one, other) || is_within(other, one),
+        (Host(name), Domain(of)) | (Domain(of), Host(name)) => is_within(name, of),
+        (one, other) => one == other,
+    };
+    resources && one.actions.and(other.actions) != Actions::union([])
+}
+
+/// Whether one verdict lets a request go on that the other does not, or with less to be met.
+fn is_wider(new: &Verdict, old: &Verdict) -> bool {
+    let needs = |verdict: &Verdict| -> BTreeSet<(u8, Arc<str>)> {
+        let all = verdict.obligations.as_deref().cloned().unwrap_or_default();
+        let labels = all.labels.into_iter().map(|label| (0, label));
+        let budgets = all.budgets.into_iter().map(|one| (1, one.budget));
+        let asks = all.asks.into_iter().map(|ask| (2, ask.question));
+        labels.chain(budgets).chain(asks).collect()
+    };
+    new.may_be_lifted() && (!old.may_be_lifted() || !needs(new).is_superset(&needs(old)))
+}
+
+/// Whether the requests here can meet all that a rule reads.
+fn is_of_head(rule: &Rule) -> bool {
+    let (reads, is_lifted) = (&rule.reads, rule.lift.is_some());
+    let mut untried = UNTRIED.iter().filter(|fact| reads.facts.contains(fact));
+    // What an answer is for is the content, whether or not its conditions read that.
+    untried.all(|fact| *fact == Fact::Content && is_lifted && reads.content.is_empty())
+}
+
+/// Returns the first of several texts, and how many more there are.
+fn first(all: &BTreeSet<String>) -> String {
+    let shown = Vec::from_iter(all.iter().take(SHOWN).map(String::as_str)).join(", ");
+    match all.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}, and {more} more"),
+    }
+}
+
+fn is_private(ip: &IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_loopback() || ip.is_unicast_link_local(),
+    }
+}
+
+impl Witnesses {
+    /// Makes requests that a rule may be about, by its own texts and those of the rules that it
+    /// meets, and by others that no rule has.
+    fn of(rule: &Rule, near: &[&Rule], most: usize) -> Self {
+        let (mut texts, mut ports) = (BTreeSet::new(), BTreeSet::from([80, 443, 8443]));
+        near.iter()
+            .for_each(|rule| literals(rule, &mut texts, &mut ports));
+        let reads = |facts: &[Fact]| {
+            let mut near = near.iter().map(|rule| &rule.reads.facts);
+            near.any(|read| facts.iter().any(|fact| read.contains(fact)))
+        };
+        if !reads(&[Fact::Scheme, Fact::Secure, Fact::Port]) {
+            ports = BTreeSet::from([443]);
+        }
+        let mut methods = METHODS.map(str::to_owned).to_vec();
+        let is_method = |text: &&String| text.bytes().all(|byte| byte.is_ascii_uppercase());
+        methods.extend(texts.iter().filter(is_method).cloned());
+        methods.retain(|method| !method.is_empty());
+        let mut fills = vec![BTreeSet::new()];
+        if reads(&OF_TEXTS) || reads(&OF_FIELDS) {
+            let one = texts.iter().map(String::as_str).chain(["websocket"]);
+            fills.extend(one.map(|text| BTreeSet::from([text.to_owned()])));
+            fills.push(texts.clone());
+        }
+        let mut schemes = vec![Scheme::Https, Scheme::Http];
+        if !reads(&[Fact::Scheme, Fact::Secure]) {
+            schemes.truncate(1);
+        }
+        let parts = vec![
+            choices(methods, |request, method| request.method = method),
+            choices(targets(&texts, &reads), |request, target| {
+                request.target = target
+            }),
+            choices(hosts(rule, &texts), |request, host| request.host = host),
+            choices(ports, |request, port| request.port = port),
+            choices(schemes, |request, scheme| request.scheme = scheme),
+            askers(rule, near, &texts),
+            choices(fills, |request, texts| {
+                texts.iter().for_each(|text| fill(request, text))
+            }),
+        ];
+        let mut all = Self {
+            parts,
+            uses: uses(rule, &texts),
+            tried: 0,
+        };
+        all.tried = all.count().min(most);
+        all
+    }
+
+    fn count(&self) -> usize {
+        self.parts.iter().map(Vec::len).product::<usize>() * self.uses.len()
+    }
+
+    fn nth(&self, nth: usize) -> (OwnedFacts, &Use) {
+        let session = SessionId::new("any").expect("it is a name");
+        let host = "any.example".parse().expect("it is a host");
+        let target = RequestTarget::parse(b"/", EncodedSlash::Keep).expect("it is a target");
+        let mut request = OwnedFacts::new(session, Scheme::Https, host, target);
+        let mut rest = nth * self.count() / self.tried;
+        for choices in &self.parts {
+            choices[rest % choices.len()](&mut request);
+            rest /= choices.len();
+        }
+        (request, &self.uses[rest % self.uses.len()])
+    }
+}
+
+fn choices<T: Clone + 'static>(
+    all: impl IntoIterator<Item = T>,
+    set: fn(&mut OwnedFacts, T),
+) -> Vec<Choice> {
+    let choice = |one: T| -> Choice { Box::new(move |request| set(request, one.clone())) };
+    all.into_iter().map(choice).collect()
+}
+
+/// Returns those who may ask: the rule's own, and if conditions look at them, those that are named.
+fn askers(rule: &Rule, near: &[&Rule], texts: &BTreeSet<String>) -> Vec<Choice> {
+    let kinds: [fn(&mut OwnedFacts, &str); 3] = [
+        |request, name| request.session = SessionId::new(name).unwrap_or(request.session.clone()),
+        |request, name| request.user = User::new(name),
+        |request, name| request.groups.push(name.into()),
+    ];
+    let own = rule.principal.clone();
+    let own = move |request: &mut OwnedFacts| match &own {
+        Principals::Session(name) => kinds[0](request, name),
+        Principals::User(name) => kinds[1](request, name),
+        Principals::Group(name) => kinds[2](request, name),
+        Principals::Anyone | Principals::Nobody => {}
+    };
+    let looks = |rule: &&Rule| {
+        let reads = &rule.reads;
+        reads.session
+            || reads.user
+            || reads.hierarchy.principal
+            || reads.facts.contains(&Fact::Groups)
+    };
+    let mut all: Vec<Choice> = vec![Box::new(own.clone())];
+    for name in texts.iter().filter(|_| near.iter().any(looks)) {
+        all.extend(kinds.map(|set| -> Choice {
+            let (name, own) = (name.clone(), own.clone());
+            Box::new(move |request| {
+                set(request, &name);
+                own(request);
+            })
+        }));
+    }
+    all
+}
+
+/// Returns the hosts that a rule is about.
+fn hosts(rule: &Rule, texts: &BTreeSet<String>) -> Vec<Host> {
+    let below = |name: &str| format!("any.{name}");
+    let named = texts
+        .iter()
+        .filter(|text| text.contains(['.', ':']) && !text.contains('/'));
+    let named = named.map(|text| text.replace('*', "any").trim_start_matches('.').to_owned());
+    let all = match &rule.resource {
+        Resources::Host(name) => vec![name.clone()],
+        Resources::Domain(name) => {
+            let named = named.filter(|text| text.ends_with(&**name));
+            [name.clone(), below(name)]
+                .into_iter()
+                .chain(named)
+                .collect()
+        }
+        _ => named.chain([below("example")]).collect(),
+    };
+    let all: BTreeSet<Host> = all.iter().filter_map(|text| text.parse().ok()).collect();
+    all.into_iter().collect()
+}
+
+/// Returns what a rule decides: requests, the uses of credentials, or both.
+fn uses(rule: &Rule, texts: &BTreeSet<String>) -> Vec<Use> {
+    let is_asked = |one: &Action| *one != Action::Lend && rule.actions.holds(*one);
+    let mut all = Vec::from_iter(Action::ALL.iter().any(is_asked).then_some(None));
+    let names = match &rule.resource {
+        Resources::Credential(name) => vec![&**name],
+        _ => texts.iter().map(String::as_str).chain(["any"]).collect(),
+    };
+    let names = names
+        .into_iter()
+        .filter(|_| rule.actions.holds(Action::Lend));
+    for name in names.filter_map(|name| CredentialName::new(name).ok()) {
+        let places = texts
+            .iter()
+            .filter(|text| text.contains(':') && !text.contains('/'));
+        let places = places.map(String::as_str).chain(PLACES);
+        all.extend(places.map(|place| Some((name.clone(), place.to_owned()))));
+    }
+    all
+}
+
+/// Returns paths and queries by what rules say of them.
+fn targets(texts: &BTreeSet<String>, reads: &dyn Fn(&[Fact]) -> bool) -> Vec<RequestTarget> {
+    let mut paths = BTreeSet::from(["/".to_owned()]);
+    let mut queries = BTreeSet::from([String::new()]);
+    let mut segments = vec!["any"; 3];
+    for text in texts {
+        let placed = text.split_once(':');
+        let placed = placed.and_then(|(at, name)| Some((at.parse::<usize>().ok()?, name)));
+        if text.starts_with('/') && reads(&OF_PATH) {
+            let path = text.replace('*', "any");
+            paths.insert(format!("{}/any", path.trim_end_matches('/')));
+            paths.insert(path);
+        } else if let Some((at, name)) = placed.filter(|(at, _)| *at < MOST_SEGMENTS) {
+            segments.resize(segments.len().max(at + 1), "any");
+            segments[at] = name;
+        } else if text.contains('=') && reads(&OF_QUERY) {
+            queries.insert(text.replace('*', "any"));
+        } else {
+            queries.extend(reads(&[Fact::QueryNames]).then(|| format!("{text}=any")));
+            paths.extend(reads(&[Fact::AnySegments]).then(|| format!("/{text}")));
+        }
+    }
+    let depths = 1..=if reads(&OF_PATH) { segments.len() } else { 0 };
+    paths.extend(depths.map(|depth| format!("/{}", segments[..depth].join("/"))));
+    queries.insert(Vec::from_iter(queries.iter().map(String::as_str)).join("&"));
+    let of = |query: &String| Vec::from_iter(paths.iter().map(|path| format!("{path}?{query}")));
+    let all = queries.iter().flat_map(of);
+    let all = all.map(|text| text.trim_end_matches(['?', '&']).to_owned());
+    let read = |text: String| RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep).ok();
+    all.filter_map(read).collect()
+}
+
+/// Gives a request a text wherever it could have one of several.
+fn fill(request: &mut OwnedFacts, text: &str) {
+    request.labels.push(text.into());
+    request.credentials.extend(CredentialName::new(text).ok());
+    request.actions.push(text.to_owned());
+    let (name, value) = text.split_once(": ").unwrap_or((text, "any"));
+    if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), value.parse()) {
+        request.fields.append(name, value);
+    }
+    match text {
+        "websocket" => request.upgrade = text.to_owned(),
+        "tls" | "connect" | "forward" | "socks" | "base" => request.entry = text.to_owned(),
+        _ if text.find('/').is_some_and(|at| at > 0) => {
+            let value = HeaderValue::from_str(text).ok();
+            value.map(|value| request.fields.insert(CONTENT_TYPE, value));
+        }
+        _ => {}
+    }
+}
+
+/// Takes the texts and the numbers of a rule.
+fn literals(rule: &Rule, texts: &mut BTreeSet<String>, numbers: &mut BTreeSet<u16>) {
+    let text = rule.judged.to_string().replace("\\\"", "\u{1a}");
+    let text = text.replace("\\*", "*").replace("\\\\", "\\");
+    for (nth, part) in text.split('"').enumerate() {
+        if nth % 2 == 1 {
+            texts.insert(part.replace('\u{1a}', "\""));
+        } else {
+            let words = part.split(|c: char| !c.is_ascii_alphanumeric());
+            numbers.extend(words.filter_map(|word| word.parse::<u16>().ok()));
+        }
+    }
+}
+
+/// The facts that no request here has.
+const UNTRIED: [Fact; 14] = {
+    use Fact::*;
+    [
+        Now,
+        Content,
+        ContentLength,
+        GitRefs,
+        GitFolders,
+        GitOptions,
+        GraphqlOperations,
+        GraphqlFields,
+        McpMethods,
+        McpTools,
+        ModelName,
+        ModelTools,
+        ModelHostedTools,
+        ModelMaxTokens,
+    ]
+};
+const OF_QUERY: [Fact; 3] = [Fact::QueryAny, Fact::QueryUnique, Fact::QueryNames];
+/// The facts that are one of several texts, but for fields.
+const OF_TEXTS: [Fact; 5] = {
+    use Fact::*;
+    [Labels, Entry, Upgrade, Credentials, Actions]
+};
+/// The usual place of a credential, and one that no rule names.
+const PLACES: [&str; 2] = ["header:authorization:Bearer", "header:x-any"];
+/// How many requests are judged for all rules, and at least for each.
+const MOST: usize = 40_000;
+const FEWEST: usize = 400;
+const MOST_SEGMENTS: usize = 16;
+/// How many origins, and how many paths of each, a line shows.
+const SHOWN: usize = 4;
