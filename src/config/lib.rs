@@ -73,7 +73,7 @@ use gateway_origin::resolve::ResolverSettings;
 use gateway_policy as policy;
 use gateway_policy::{Declared, ProtocolEndpoint};
 use gateway_server::Limits;
-use gateway_spend::{Budget, Unit};
+use gateway_spend::Budget;
 
 /// Every setting, validated as a whole.
 ///
@@ -178,8 +178,7 @@ impl Config {
             });
         }
         for budget in &self.budgets {
-            let counts_content = matches!(budget.unit, Unit::Tokens | Unit::Usd);
-            declared.add_budget(budget.name.clone(), counts_content);
+            declared.add_budget(budget.name.clone(), budget.unit.is_of_models());
         }
         // A person may have a service at a host of their own.
         for own in self

@@ -14,6 +14,14 @@ crate::words! {
     }
 }
 
+impl Unit {
+    /// Whether it counts what a request asks of a model, which its content says.
+    #[must_use]
+    pub fn is_of_models(self) -> bool {
+        matches!(self, Self::Tokens | Self::Usd)
+    }
+}
+
 crate::words! {
     /// How long a budget lasts until it begins anew. Windows begin where the clock of UTC does.
     pub enum Period {

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use gateway_audit::Text;
 use gateway_intercept::{Caller, HeldToken, PrefixId, Request, TokenDenied, TokenLimit, TokenUse};
 use gateway_message::{named_paths, names_path};
-use gateway_names::{CredentialName, PolicyId, Unit, User};
+use gateway_names::{CredentialName, PolicyId, User};
 use gateway_session::{Bindings, DetectedCredentials, Revocation, Session};
 use http::HeaderMap;
 
@@ -152,7 +152,7 @@ impl JudgedRequest {
     /// Whether one of these counts what its content asks for.
     pub(super) fn is_counted_by_content(&self) -> bool {
         let counts = |limit: &TokenLimit| match limit {
-            TokenLimit::Budget(unit, ..) => matches!(unit, Unit::Tokens | Unit::Usd),
+            TokenLimit::Budget(unit, ..) => unit.is_of_models(),
             TokenLimit::Request(_) => true,
             TokenLimit::Once => false,
         };

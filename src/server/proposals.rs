@@ -544,4 +544,140 @@ mod tests {
         assert_eq!(proposals.count(&session, later), Err(TOO_OFTEN));
         assert_eq!(proposals.count(&session, now + WINDOW), Ok(()));
     }
+
+    /// A request that a policy asks a person about. Requests with equal content are equal.
+    fn asked(n: u64, content: u8) -> Proposal {
+        let mut id = [0; 10];
+        id[..8].copy_from_slice(&n.to_be_bytes());
+        let mut one = proposal(0);
+        one.id = ExchangeId::from_bytes(id);
+        one.ask = Some(AskedRequest {
+            asks: Vec::new(),
+            query: String::new(),
+            user: None,
+            lends: Vec::new(),
+            fields: Vec::new(),
+            facts: Vec::new(),
+            begins: String::new(),
+            beyond: "",
+            bytes: 1,
+            sha256: [content; 32],
+            by: None,
+            binding: [content; 32],
+            waiting: Default::default(),
+        });
+        one
+    }
+
+    #[test]
+    fn what_a_person_takes_back_is_waited_for_anew() {
+        let proposals = Proposals::default();
+        let standing = proposals.ask(asked(1, 1), Instant::now(), |_| Ok(()));
+        drop(standing);
+        let (session, id) = (asked(1, 1).session, asked(1, 1).id);
+        let (waiting, refused) = (ProposalState::Waiting, ProposalState::Refused);
+        let settle = |states| proposals.settle((&session, id), states, None);
+        settle((waiting, refused)).unwrap();
+        let asked_at = Instant::now();
+        std::thread::sleep(Duration::from_millis(20));
+        settle((refused, waiting)).unwrap();
+        let of = proposals.asked();
+        let ask = of[0].ask.as_ref().unwrap();
+        // As long as a request that is asked about, from when it was taken back.
+        assert!(!ask.is_over(asked_at + Duration::from_secs(600)));
+        assert!(ask.is_over(asked_at + Duration::from_secs(601)));
+    }
+
+    /// Numbers that a seed gives (xorshift).
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, most: usize) -> usize {
+            for shift in [13, -7, 17] {
+                self.0 ^= match shift {
+                    shift @ 0.. => self.0 << shift,
+                    shift => self.0 >> -shift,
+                };
+            }
+            usize::try_from(self.0 >> 33).unwrap() % most
+        }
+    }
+
+    #[test]
+    fn in_ten_thousand_races_a_yes_sends_one_request_that_one_and_at_most_once() {
+        let session = proposal(0).session;
+        let (mut sent, mut allowed) = (0, 0);
+        for seed in 1..=10_000_u64 {
+            let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let (proposals, begun) = (Proposals::default(), Instant::now());
+            let (mut waits, mut now) = (Vec::new(), begun);
+            // How many requests of each content a person has allowed that were not sent.
+            let mut yes = [0_u32; 2];
+            for n in 0..40 {
+                let content = random.below(2);
+                let (standing, content) = match random.below(10) {
+                    // A request, or a client that repeats it.
+                    0..=3 => {
+                        let one = asked(n, u8::try_from(content).unwrap());
+                        (proposals.ask(one, now, |_| Ok(())).ok(), content)
+                    }
+                    // One that waits looks again.
+                    4 | 5 if !waits.is_empty() => {
+                        let (content, id, answer, nth) =
+                            waits.swap_remove(random.below(waits.len()));
+                        (Some(proposals.taken((&session, id), answer, nth)), content)
+                    }
+                    // A client leaves, or has waited too long.
+                    6 if !waits.is_empty() => {
+                        waits.swap_remove(random.below(waits.len()));
+                        continue;
+                    }
+                    // A person answers, or takes an answer back; others may have done so.
+                    7 | 8 => {
+                        let all = proposals.asked();
+                        let Some(one) = all.get(random.below(all.len().max(1))) else {
+                            continue;
+                        };
+                        let (waiting, granted) = (ProposalState::Waiting, ProposalState::Granted);
+                        let refused = ProposalState::Refused;
+                        let states = [
+                            (waiting, granted),
+                            (waiting, granted),
+                            (waiting, refused),
+                            (granted, refused),
+                            (refused, waiting),
+                        ][random.below(5)];
+                        let done = proposals.settle((&session, one.id), states, None).is_some();
+                        let of = &mut yes[usize::from(one.ask.as_ref().unwrap().binding[0])];
+                        *of += u32::from(done && states.1 == granted);
+                        *of -= u32::from(done && states.0 == granted);
+                        allowed += u32::from(done && states.1 == granted);
+                        continue;
+                    }
+                    _ => {
+                        now += Duration::from_secs(random.below(100) as u64);
+                        // The session ends, and another of its name begins.
+                        if random.below(10) == 0 {
+                            proposals.forget(&session);
+                            yes = [0; 2];
+                        }
+                        continue;
+                    }
+                };
+                match standing {
+                    Some(Standing::Waits(id, answer, nth)) => {
+                        waits.push((content, id, answer, nth))
+                    }
+                    Some(Standing::Lifted) => {
+                        let left = yes[content].checked_sub(1);
+                        yes[content] = left.unwrap_or_else(|| panic!("seed {seed}: sent unasked"));
+                        // What a reload or a revocation refuses then has used its answer up.
+                        sent += u32::from(random.below(10) > 0);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert!(sent > 1000 && allowed > sent, "{sent} of {allowed}");
+    }
 }

@@ -9,12 +9,12 @@ use gateway_body::read::Push;
 use gateway_credential::Verified;
 use gateway_message::Origin;
 use gateway_names::ExchangeId;
-use gateway_policy::{Ask, Grant};
+use gateway_policy::{Ask, Authorized, Grant};
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, DATE, EXPECT, HOST, SEC_WEBSOCKET_KEY,
     USER_AGENT,
 };
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
 
 use super::asked::{AskFault, AskedRequest, Standing};
@@ -42,30 +42,8 @@ impl AskedRequest {
             Sha256::digest(&content),
         );
         let user = judged.user().map(|user| user.as_str().to_owned());
-        let Origin { scheme, authority } = &head.origin;
-        let mut binding = Binding::default();
-        for text in [
-            head.method.as_str(),
-            scheme.as_str(),
-            &authority.to_string(),
-            head.target.path(),
-            query,
-            user.as_deref().unwrap_or_default(),
-            if authorized.is_upgrade() {
-                "upgrade"
-            } else {
-                ""
-            },
-        ] {
-            binding.add(text.as_bytes());
-        }
-        binding.list(lends.iter().map(|lend| [lend.as_bytes(), &[]]));
-        binding.list(fields().map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]));
-        binding.list(
-            asks.iter()
-                .map(|ask| [ask.policy.as_str().as_bytes(), ask.question.as_bytes()]),
-        );
-        binding.add(&sha256);
+        let bound = [user.as_deref().unwrap_or_default(), query];
+        let binding = Binding::of(authorized, bound, (&lends, asks, &sha256), fields());
         let cut = |text: &str| {
             let shown = redacted_for(&**judged.session(), text, MOST_SHOWN);
             let more = if text.len() > MOST_SHOWN { " …" } else { "" };
@@ -101,7 +79,7 @@ impl AskedRequest {
             },
             bytes: content.len(),
             sha256: sha256.into(),
-            binding: binding.0.finalize().into(),
+            binding,
             lends: listed(lends.into_iter()),
             asks: asks.to_vec(),
             user,
@@ -116,6 +94,39 @@ impl AskedRequest {
 struct Binding(Sha256);
 
 impl Binding {
+    fn of<'a>(
+        authorized: &Authorized,
+        [user, query]: [&str; 2],
+        (lends, asks, sha256): (&[String], &[Ask], &[u8]),
+        fields: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+    ) -> [u8; 32] {
+        let (head, mut binding) = (authorized.head(), Self::default());
+        let Origin { scheme, authority } = &head.origin;
+        for text in [
+            head.method.as_str(),
+            scheme.as_str(),
+            &authority.to_string(),
+            head.target.path(),
+            query,
+            user,
+            if authorized.is_upgrade() {
+                "upgrade"
+            } else {
+                ""
+            },
+        ] {
+            binding.add(text.as_bytes());
+        }
+        binding.list(lends.iter().map(|lend| [lend.as_bytes(), &[]]));
+        binding.list(fields.map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]));
+        binding.list(
+            asks.iter()
+                .map(|ask| [ask.policy.as_str().as_bytes(), ask.question.as_bytes()]),
+        );
+        binding.add(sha256);
+        binding.0.finalize().into()
+    }
+
     fn add(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_be_bytes());
         self.0.update(bytes);

@@ -133,7 +133,14 @@ impl AskedRequest {
     }
 
     pub(super) fn answer(&mut self, is_over: bool, by: Option<&str>) {
-        self.waiting.answered = is_over.then(Instant::now);
+        let now = Instant::now();
+        self.waiting.answered = is_over.then_some(now);
+        // What a person takes back is waited for anew.
+        self.waiting.latest = if is_over {
+            self.waiting.latest
+        } else {
+            Some(now)
+        };
         self.by = by.map(str::to_owned);
         self.waiting.told.send_replace(());
     }

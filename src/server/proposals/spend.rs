@@ -36,8 +36,7 @@ impl Exchange {
             let keys = self.keys(verified, budget.by).into_iter();
             counted.extend(keys.map(|key| (budget.clone(), key)));
         }
-        let counts_model = |unit| matches!(unit, Unit::Tokens | Unit::Usd);
-        let asked = match counted.iter().any(|(budget, _)| counts_model(budget.unit)) {
+        let asked = match counted.iter().any(|(budget, _)| budget.unit.is_of_models()) {
             true => self.asked(verified)?,
             false => None,
         };
