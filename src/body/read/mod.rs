@@ -7,6 +7,7 @@ mod git;
 mod graphql;
 mod mcp;
 mod model;
+mod model_call;
 mod parsed_request;
 
 use std::str::FromStr;
@@ -21,7 +22,7 @@ use document::is_plain;
 
 pub use git::Push;
 pub use mcp::Call;
-pub use model::ModelCall;
+pub use model_call::ModelCall;
 pub use parsed_request::{FactResults, ParsedRequest, Unread};
 
 gateway_names::words! {
