@@ -807,7 +807,7 @@ fn whoever_is_told_is_told_in_one_way_and_a_webhook_is_signed_and_not_in_clear_t
     fs::set_permissions(&key, fs::Permissions::from_mode(0o666)).unwrap();
     let config = read(&webhook(&format!("key = \"file:{}\"\n", key.display()))).unwrap();
     let unusable = config
-        .unusable
+        .unusable()
         .iter()
         .map(|one| (one.position.line, &*one.what));
     let told = (3, "`key` refers to no usable secret");

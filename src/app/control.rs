@@ -28,6 +28,7 @@ use gateway_control::{
 use gateway_files::SocketFile;
 use gateway_grant::{AllowRequest, AllowResponse, ControlRefusal, ParsedHosts};
 use gateway_names::{SecretLabel, SessionId};
+use gateway_policy::Source;
 use gateway_server::{ClientEnvironment, chain};
 use gateway_session::{Creation, SessionStatus};
 use gateway_token::PrefixId;
@@ -396,7 +397,11 @@ impl Operations for AppOperations {
     async fn rule(&self, asked: AllowRequest) -> Result<AllowResponse, ControlRefusal> {
         let app = self.app.clone();
         // A long log takes long to search.
-        let find = move || app.grants.rule(&asked, parse_host);
+        let find = move || {
+            let rule = app.grants.rule(&asked, parse_host)?;
+            let widens = widened(&app, &rule.policy);
+            Ok(AllowResponse { widens, ..rule })
+        };
         let found = tokio::task::spawn_blocking(find).await;
         found.map_err(|_| {
             let what = "the log cannot be searched";
@@ -416,6 +421,21 @@ impl Operations for AppOperations {
         let _ = tokio::task::spawn_blocking(move || app.grants.settle()).await;
         Ok(applied)
     }
+}
+
+/// Returns what a rule would have permitted besides what it says itself.
+fn widened(app: &App, rule: &str) -> Vec<String> {
+    let mut sources = app.reloading.latest.blocking_lock().read.sources.clone();
+    sources.push(Source::new("the rule", rule));
+    let now = app.shared.current();
+    let next = now
+        .policies
+        .next(&sources, (**now.policies.declared()).clone());
+    // One that does not load is refused where it is applied.
+    let told = next.map(|next| next.generation().widened(now.policies.generation()));
+    let mut told = told.unwrap_or_default();
+    told.retain(|line| !line.starts_with("newly allowed"));
+    told
 }
 
 /// Returns the folder or the configuration that the gateway's granted rules are for.

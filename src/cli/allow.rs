@@ -212,6 +212,7 @@ fn careful(rule: &AllowResponse, asked: &AllowRequest) -> Vec<String> {
         told.push(format!("the rule is long; it begins: {begins}"));
     }
     told.extend(rule.needs.as_deref().map(safe));
+    told.extend(rule.widens.iter().map(|line| safe(line)));
     let before = |denied: &String| format!("{} was refused to this session before", safe(denied));
     told.extend(rule.denied.iter().map(before));
     if asked.host.as_deref().is_some_and(HostPort::leaves_out_path) {

@@ -61,6 +61,9 @@ pub struct AllowResponse {
     /// The further change that the host needs, if the rule alone lets no request through.
     #[serde(default)]
     pub needs: Option<String>,
+    /// What the rule would have permitted besides what it says, in words.
+    #[serde(default)]
+    pub widens: Vec<String>,
 }
 
 impl AllowResponse {
@@ -76,6 +79,7 @@ impl AllowResponse {
             until: seconds.map(until),
             denied: Vec::new(),
             needs: None,
+            widens: Vec::new(),
         }
     }
 }

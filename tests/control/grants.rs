@@ -47,6 +47,22 @@ fn what_was_refused_last_is_allowed_exactly_and_stays_so_after_a_restart() {
 }
 
 #[test]
+fn what_a_rule_would_have_lent_is_named_before_it_is_in_force() {
+    let program = Program::start("");
+    let lends = "permit(principal, action == Gateway::Action::\"lend\", \
+                 resource == Gateway::Credential::\"key\");";
+    let rules = format!("{}{lends}", crate::program::RULES);
+    fs::write(program.path("rules.cedar"), rules).unwrap();
+    program.reload();
+    let asked = program.json(&["allow", "api.test", "--yes"]);
+    let told = "newly lent by `the rule:1`: `key` to api.test";
+    assert_eq!(asked["widens"], serde_json::json!([told]));
+    // What is permitted already widens nothing.
+    let asked = program.json(&["allow", "stream.test:80", "--yes"]);
+    assert_eq!(asked["widens"], serde_json::json!([]));
+}
+
+#[test]
 fn an_exchange_is_named_by_its_whole_id() {
     let program = Program::start("");
     program.ask("http://later.test/");
