@@ -54,12 +54,13 @@ fn what_a_rule_would_have_lent_is_named_before_it_is_in_force() {
     let rules = format!("{}{lends}", crate::program::RULES);
     fs::write(program.path("rules.cedar"), rules).unwrap();
     program.reload();
-    let asked = program.json(&["allow", "api.test", "--yes"]);
-    let told = "newly lent by `the rule:1`: `key` to api.test";
-    assert_eq!(asked["widens"], serde_json::json!([told]));
+    let (code, said) = program.gateway(&["allow", "api.test", "--yes"]);
+    assert_eq!(code, 0, "{said}");
+    let told = "careful  newly lent by `allow/api.test/443/agent-1`: `key` to api.test\n";
+    assert!(said.contains(told), "{said}");
     // What is permitted already widens nothing.
-    let asked = program.json(&["allow", "stream.test:80", "--yes"]);
-    assert_eq!(asked["widens"], serde_json::json!([]));
+    let (_, said) = program.gateway(&["allow", "stream.test:80", "--yes"]);
+    assert!(!said.contains("careful"), "{said}");
 }
 
 #[test]
