@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::fact::{Fact, OF_FIELDS, OF_PATH};
 use super::generation::{Generation, METHODS};
-use super::question::OwnedFacts;
+use super::question::{Input, OwnedFacts};
 use super::rule::{Principals, Resources, Rule};
 use super::schema::{Action, Actions};
 use super::verdict::Verdict;
@@ -28,6 +28,8 @@ struct Witnesses {
     uses: Vec<Use>,
     /// How many are tried, spread over all.
     tried: usize,
+    /// Whether they differ in all that the rule, and those that it meets, can read.
+    are_all: bool,
 }
 
 impl Generation {
@@ -99,7 +101,7 @@ impl Generation {
                 }
             }
         }
-        let is_tried = is_met && all.tried == all.count() && is_of_head(rule);
+        let is_tried = is_met && all.are_all && all.tried == all.count();
         if allowed.is_empty() && lent.is_empty() && !is_tried {
             let why = "no request that is made from the policies shows what it changes";
             return vec![format!("cannot be judged: {why}: `{}`", rule.id)];
@@ -156,12 +158,17 @@ fn is_wider(new: &Verdict, old: &Verdict) -> bool {
     new.may_be_lifted() && (!old.may_be_lifted() || !needs(new).is_superset(&needs(old)))
 }
 
-/// Whether the requests here can meet all that a rule reads.
-fn is_of_head(rule: &Rule) -> bool {
-    let (reads, is_lifted) = (&rule.reads, rule.lift.is_some());
-    let mut untried = UNTRIED.iter().filter(|fact| reads.facts.contains(fact));
-    // What an answer is for is the content, whether or not its conditions read that.
-    untried.all(|fact| *fact == Fact::Content && is_lifted && reads.content.is_empty())
+/// Whether the requests here can meet, and can miss, whatever a rule reads.
+fn is_tried(rule: &Rule) -> bool {
+    let Rule { reads, lift, .. } = rule;
+    let is_tried = |fact: &Fact| match fact.row().input {
+        // What an answer is for is the content, whether or not its conditions read that.
+        Input::Content => *fact == Fact::Content && lift.is_some() && reads.content.is_empty(),
+        Input::Session | Input::User | Input::Groups | Input::Clock | Input::ContentLength => false,
+        _ => ![Fact::Segments, Fact::AnySegments, Fact::QueryNames].contains(fact),
+    };
+    let looks_at_principal = reads.session || reads.user || reads.hierarchy.principal;
+    reads.facts.iter().all(is_tried) && !looks_at_principal
 }
 
 /// Returns the first of several texts, and how many more there are.
@@ -204,19 +211,18 @@ impl Witnesses {
             fills.extend(one.map(|text| BTreeSet::from([text.to_owned()])));
             fills.push(texts.clone());
         }
+        let targets = targets(&texts, (reads(&OF_PATH), reads(&OF_QUERY)));
         let mut schemes = vec![Scheme::Https, Scheme::Http];
         if !reads(&[Fact::Scheme, Fact::Secure]) {
             schemes.truncate(1);
         }
         let parts = vec![
             choices(methods, |request, method| request.method = method),
-            choices(targets(&texts, &reads), |request, target| {
-                request.target = target
-            }),
+            choices(targets, |request, target| request.target = target),
             choices(hosts(rule, &texts), |request, host| request.host = host),
             choices(ports, |request, port| request.port = port),
             choices(schemes, |request, scheme| request.scheme = scheme),
-            askers(rule, near, &texts),
+            vec![asker(rule)],
             choices(fills, |request, texts| {
                 texts.iter().for_each(|text| fill(request, text))
             }),
@@ -225,6 +231,7 @@ impl Witnesses {
             parts,
             uses: uses(rule, &texts),
             tried: 0,
+            are_all: near.iter().all(|rule| is_tried(rule)),
         };
         all.tried = all.count().min(most);
         all
@@ -256,38 +263,17 @@ fn choices<T: Clone + 'static>(
     all.into_iter().map(choice).collect()
 }
 
-/// Returns those who may ask: the rule's own, and if conditions look at them, those that are named.
-fn askers(rule: &Rule, near: &[&Rule], texts: &BTreeSet<String>) -> Vec<Choice> {
-    let kinds: [fn(&mut OwnedFacts, &str); 3] = [
-        |request, name| request.session = SessionId::new(name).unwrap_or(request.session.clone()),
-        |request, name| request.user = User::new(name),
-        |request, name| request.groups.push(name.into()),
-    ];
-    let own = rule.principal.clone();
-    let own = move |request: &mut OwnedFacts| match &own {
-        Principals::Session(name) => kinds[0](request, name),
-        Principals::User(name) => kinds[1](request, name),
-        Principals::Group(name) => kinds[2](request, name),
+/// Makes a request one of those that a rule is for.
+fn asker(rule: &Rule) -> Choice {
+    let principal = rule.principal.clone();
+    Box::new(move |request| match &principal {
+        Principals::Session(name) => {
+            request.session = SessionId::new(name).unwrap_or(request.session.clone());
+        }
+        Principals::User(name) => request.user = User::new(name),
+        Principals::Group(name) => request.groups.push(name.as_str().into()),
         Principals::Anyone | Principals::Nobody => {}
-    };
-    let looks = |rule: &&Rule| {
-        let reads = &rule.reads;
-        reads.session
-            || reads.user
-            || reads.hierarchy.principal
-            || reads.facts.contains(&Fact::Groups)
-    };
-    let mut all: Vec<Choice> = vec![Box::new(own.clone())];
-    for name in texts.iter().filter(|_| near.iter().any(looks)) {
-        all.extend(kinds.map(|set| -> Choice {
-            let (name, own) = (name.clone(), own.clone());
-            Box::new(move |request| {
-                set(request, &name);
-                own(request);
-            })
-        }));
-    }
-    all
+    })
 }
 
 /// Returns the hosts that a rule is about.
@@ -334,35 +320,32 @@ fn uses(rule: &Rule, texts: &BTreeSet<String>) -> Vec<Use> {
 }
 
 /// Returns paths and queries by what rules say of them.
-fn targets(texts: &BTreeSet<String>, reads: &dyn Fn(&[Fact]) -> bool) -> Vec<RequestTarget> {
-    let mut paths = BTreeSet::from(["/".to_owned()]);
-    let mut queries = BTreeSet::from([String::new()]);
-    let mut segments = vec!["any"; 3];
-    for text in texts {
-        let placed = text.split_once(':');
-        let placed = placed.and_then(|(at, name)| Some((at.parse::<usize>().ok()?, name)));
-        if text.starts_with('/') && reads(&OF_PATH) {
-            let path = text.replace('*', "any");
-            paths.insert(format!("{}/any", path.trim_end_matches('/')));
-            paths.insert(path);
-        } else if let Some((at, name)) = placed.filter(|(at, _)| *at < MOST_SEGMENTS) {
-            segments.resize(segments.len().max(at + 1), "any");
-            segments[at] = name;
-        } else if text.contains('=') && reads(&OF_QUERY) {
-            queries.insert(text.replace('*', "any"));
-        } else {
-            queries.extend(reads(&[Fact::QueryNames]).then(|| format!("{text}=any")));
-            paths.extend(reads(&[Fact::AnySegments]).then(|| format!("/{text}")));
-        }
+fn targets(texts: &BTreeSet<String>, (paths, queries): (bool, bool)) -> Vec<RequestTarget> {
+    let all = if paths {
+        &["/", "/any", "/any/any", "/any/any/any"][..]
+    } else {
+        &["/"]
+    };
+    let mut all: BTreeSet<String> = all.iter().map(|path| (*path).to_owned()).collect();
+    let texts = texts.iter().map(|text| text.replace('*', "any"));
+    let (named, other): (Vec<_>, Vec<_>) = texts.partition(|text| text.starts_with('/'));
+    for path in named.into_iter().filter(|_| paths) {
+        all.insert(format!("{}/any", path.trim_end_matches('/')));
+        all.insert(path);
     }
-    let depths = 1..=if reads(&OF_PATH) { segments.len() } else { 0 };
-    paths.extend(depths.map(|depth| format!("/{}", segments[..depth].join("/"))));
-    queries.insert(Vec::from_iter(queries.iter().map(String::as_str)).join("&"));
-    let of = |query: &String| Vec::from_iter(paths.iter().map(|path| format!("{path}?{query}")));
-    let all = queries.iter().flat_map(of);
-    let all = all.map(|text| text.trim_end_matches(['?', '&']).to_owned());
-    let read = |text: String| RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep).ok();
-    all.filter_map(read).collect()
+    let mut said: Vec<_> = other
+        .into_iter()
+        .filter(|text| queries && text.contains('='))
+        .collect();
+    said.push(said.join("&"));
+    let with = |query: &String| Vec::from_iter(all.iter().map(|path| format!("{path}?{query}")));
+    let with: Vec<_> = said
+        .iter()
+        .filter(|query| !query.is_empty())
+        .flat_map(with)
+        .collect();
+    let read = |text: &String| RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep).ok();
+    all.iter().chain(&with).filter_map(read).collect()
 }
 
 /// Gives a request a text wherever it could have one of several.
@@ -399,26 +382,6 @@ fn literals(rule: &Rule, texts: &mut BTreeSet<String>, numbers: &mut BTreeSet<u1
     }
 }
 
-/// The facts that no request here has.
-const UNTRIED: [Fact; 14] = {
-    use Fact::*;
-    [
-        Now,
-        Content,
-        ContentLength,
-        GitRefs,
-        GitFolders,
-        GitOptions,
-        GraphqlOperations,
-        GraphqlFields,
-        McpMethods,
-        McpTools,
-        ModelName,
-        ModelTools,
-        ModelHostedTools,
-        ModelMaxTokens,
-    ]
-};
 const OF_QUERY: [Fact; 3] = [Fact::QueryAny, Fact::QueryUnique, Fact::QueryNames];
 /// The facts that are one of several texts, but for fields.
 const OF_TEXTS: [Fact; 5] = {
@@ -430,6 +393,5 @@ const PLACES: [&str; 2] = ["header:authorization:Bearer", "header:x-any"];
 /// How many requests are judged for all rules, and at least for each.
 const MOST: usize = 40_000;
 const FEWEST: usize = 400;
-const MOST_SEGMENTS: usize = 16;
 /// How many origins, and how many paths of each, a line shows.
 const SHOWN: usize = 4;

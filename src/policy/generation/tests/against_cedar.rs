@@ -10,7 +10,7 @@ use super::*;
 use crate::applicable::{AskedFacts, KnownRules};
 use crate::fact::CedarType;
 
-fn scopes() -> impl Strategy<Value = String> {
+pub(super) fn scopes() -> impl Strategy<Value = String> {
     let who = prop_oneof![
         Just("principal"),
         Just("principal is Gateway::Session"),
@@ -106,7 +106,7 @@ fn scopes() -> impl Strategy<Value = String> {
     )
 }
 
-fn requests() -> impl Strategy<Value = (OwnedFacts, Option<&'static str>)> {
+pub(super) fn requests() -> impl Strategy<Value = (OwnedFacts, Option<&'static str>)> {
     let few = |all: &'static [&'static str]| proptest::sample::select(all);
     let lists = |all: &'static [&'static str]| proptest::sample::subsequence(all, 0..=all.len());
     (

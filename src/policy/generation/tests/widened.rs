@@ -376,3 +376,34 @@ fn a_change_that_permits_nothing_new_names_nothing() {
     let named: Vec<_> = told.filter(|(told, _)| !told.is_empty()).collect();
     assert!(named.is_empty(), "{named:#?}");
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn whatever_some_request_shows_is_not_passed_over_in_silence(
+        old in proptest::collection::vec(super::against_cedar::scopes(), 1..4),
+        new in proptest::collection::vec(super::against_cedar::scopes(), 1..4),
+        asked in proptest::collection::vec(super::against_cedar::requests(), 30),
+    ) {
+        let numbered = |rules: &[String]| {
+            let rules = rules.iter().enumerate();
+            let rules: String = rules.map(|(nth, rule)| format!("@id(\"p{nth}\") {rule}\n")).collect();
+            generation(&rules)
+        };
+        let (old, new) = (numbered(&old), numbered(&new));
+        let shows = asked.iter().find(|(request, lend)| {
+            let allows = |of: &Generation| match lend {
+                None => of.ask(&request.facts()).allowed(),
+                Some(name) => {
+                    let name = CredentialName::new(name).unwrap();
+                    of.lend(&request.facts(), &name, "basic:user").allowed()
+                }
+            };
+            allows(&new) && !allows(&old)
+        });
+        if let Some(request) = shows {
+            prop_assert!(!new.widened(&old).is_empty(), "{request:?}");
+        }
+    }
+}
