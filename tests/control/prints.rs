@@ -131,14 +131,17 @@ fn prepare(folder: &Path) {
     };
     let permits: Vec<String> = REACHED.iter().map(permit).collect();
     fs::write(home.join("rules.cedar"), permits.concat() + RULES).unwrap();
-    let config = CONFIG
+    let config = [BUDGETS, CONFIG].concat();
+    let config = config
         .replace("PLAIN", &crate::program::origin().to_string())
         .replace("BROKEN", &servers::broken().to_string())
         .replace("SILENT", &servers::silent().to_string())
         .replace("FULL", &servers::full().to_string())
         .replace("SOUND", &sound.to_string());
     fs::write(home.join("gateway.toml"), config).unwrap();
-    let scarce = SCARCE_CONFIG.replace("SILENT", &servers::silent().to_string());
+    let scarce = [BUDGETS, SCARCE_CONFIG]
+        .concat()
+        .replace("SILENT", &servers::silent().to_string());
     fs::write(home.join("scarce.toml"), scarce).unwrap();
     // What another project's sandbox knows.
     fs::create_dir(home.join("other")).unwrap();
@@ -453,6 +456,18 @@ services = ["s3", "sts"]
 buckets = ["reports"]
 actions = ["s3:GetObject", "s3:ListObjects", "s3:PutObject", "sts:AssumeRole"]
 credential_actions = ["sts:AssumeRole"]
+[[origin]]
+match = "http://soon.test"
+connect = "PLAIN"
+cleartext = true
+[[credential]]
+name = "LATER"
+from = "env:KEY"
+origins = ["https://spare.test"]
+"#;
+
+/// The budgets of both sandboxes.
+const BUDGETS: &str = r#"
 [[budget]]
 name = "few"
 unit = "bytes"
@@ -463,14 +478,6 @@ name = "rare"
 unit = "requests"
 most = 1
 per = "minute"
-[[origin]]
-match = "http://soon.test"
-connect = "PLAIN"
-cleartext = true
-[[credential]]
-name = "LATER"
-from = "env:KEY"
-origins = ["https://spare.test"]
 "#;
 
 /// What the second sandbox is left of everything.
@@ -494,16 +501,6 @@ name = "amount"
 type = "Long"
 origins = ["https://facts.test"]
 form = "amount"
-[[budget]]
-name = "few"
-unit = "bytes"
-most = 10
-per = "month"
-[[budget]]
-name = "rare"
-unit = "requests"
-most = 1
-per = "minute"
 "#;
 
 /// What `gateway serve` has beside its first proxy port.
