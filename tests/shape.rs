@@ -38,13 +38,14 @@ const LIMITS: [(&str, usize); 10] = [
 ];
 
 /// The most code lines of each room, a folder of `src`.
-const ROOMS: [(&str, usize); 26] = [
-    ("all", 108_547),
-    ("app", 8_754),
-    ("audit", 3_332),
+const ROOMS: [(&str, usize); 27] = [
+    ("all", 109_557),
+    ("app", 9_063),
+    ("audit", 3_373),
     ("body", 3_681),
-    ("cli", 11_271),
-    ("config", 5_613),
+    ("cli", 11_347),
+    ("commits", 319),
+    ("config", 5_618),
     ("control", 2_020),
     ("credential", 13_741),
     ("escape", 1_657),
@@ -55,16 +56,16 @@ const ROOMS: [(&str, usize); 26] = [
     ("intercept", 4_608),
     ("launch", 9_685),
     ("message", 2_995),
-    ("names", 993),
+    ("names", 1_002),
     ("origin", 3_594),
-    ("policy", 6_850),
+    ("policy", 6_958),
     ("session", 4_482),
     ("signature", 8_948),
     ("spend", 1_756),
-    ("src", 44),
+    ("src", 45),
     ("state", 1_362),
     ("token", 599),
-    ("wire", 981),
+    ("wire", 1_123),
 ];
 
 /// The most files of a folder below `src`, and the folders that have more: to be brought down.
