@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use crate::app::commits::own_agent;
 use crate::app::login::run_logins;
 use crate::app::login::run_logins::UnusedLogin;
+use crate::app::process::serving;
+use crate::app::settings::commit_key::CommitKey;
 use crate::app::settings::profile;
 use crate::app::settings::profile::Profile;
 use crate::app::settings::resolve::ResolvedConfig;
@@ -20,6 +23,7 @@ use crate::launch::{self, LaunchPlan, is_secret_name};
 use crate::message::{Authority, HostPattern, Origin, OriginPattern, Scheme};
 use crate::names::ReasonCode;
 use crate::origin::OriginSettings;
+use crate::policy::generate;
 use crate::server::floor;
 use crate::session::Role;
 
@@ -38,6 +42,7 @@ pub(crate) struct Overview<'a> {
     pub resolved: &'a ResolvedConfig,
     pub plan: &'a LaunchPlan,
     pub profile: Option<&'a Profile>,
+    pub commits: &'a CommitKey,
     /// Whether to print everything in full.
     pub is_verbose: bool,
 }
@@ -77,6 +82,7 @@ impl Overview<'_> {
         lines.extend(self.granted().map(|text| ("granted", text)));
         lines.extend(ports::told(&self.config.sandbox));
         lines.extend(self.agent().map(|text| ("agent", text)));
+        lines.extend(self.commits());
         lines.extend(self.unused().map(|text| ("not lent", text)));
         lines.extend(self.withheld(summary).map(|text| ("not lent", text)));
         lines.extend(self.unset().map(|text| ("not lent", text)));
@@ -177,6 +183,33 @@ impl Overview<'_> {
             "{}, by its profile `{}`; {keeps}",
             profile.title, profile.name
         ))
+    }
+
+    /// Returns the key that signs commits, or why none does.
+    fn commits(&self) -> Option<(&'static str, String)> {
+        let signing = match self.commits {
+            CommitKey::None => return None,
+            CommitKey::Unusable(why) => return Some(("unsigned", format!("commits: {why}"))),
+            CommitKey::Ssh(signing) => signing,
+        };
+        let key = signing.key.fingerprint();
+        let holds = async { own_agent().has(&signing.key).await.err() };
+        let lacks = serving::runtime().ok()?.block_on(holds);
+        let policy = self.config.policy.decide().then(|| {
+            let permit = generate::permit_sign(None, key, None);
+            let permit: Vec<&str> = permit.split_whitespace().collect();
+            format!(", if a policy permits: `{}`", permit.join(" "))
+        });
+        Some(match lacks {
+            Some(why) => ("unsigned", format!("commits: {why} (key {key})")),
+            None => (
+                "signs",
+                format!(
+                    "commits, by your agent with the key {key}{}",
+                    policy.unwrap_or_default()
+                ),
+            ),
+        })
     }
 
     /// Returns the hosts that policies allow, from files, flags and presets.

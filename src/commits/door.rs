@@ -1,0 +1,205 @@
+//! The workload's agent: it has one key, judges and records each signature, and has the user's own
+//! agent make it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use gateway_audit::{Log, Signature};
+use gateway_names::ReasonCode;
+use gateway_policy::{Generation, Verdict};
+use gateway_session::{Session, SessionStatus};
+use gateway_wire::ReadError;
+use parking_lot::Mutex;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+use super::agent::{Agent, receive};
+use super::key::{PublicKey, fingerprint};
+use super::message::{Answer, Request, SignRequest};
+use super::sshsig::SignedCommit;
+
+/// What signs for whom.
+#[derive(Debug, Clone)]
+pub struct Signer {
+    /// The one key of the workload's agent.
+    pub key: PublicKey,
+    /// The repository, for policies.
+    pub repository: String,
+    /// The user's own agent.
+    pub agent: Agent,
+}
+
+/// The agent of one session.
+pub struct Door {
+    signer: Signer,
+    session: Arc<Session>,
+    log: Log,
+    policies: Box<dyn Fn() -> Arc<Generation> + Send + Sync>,
+    /// How often signatures were refused, by what failed.
+    refused: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+gateway_names::concealed!(Door, signer);
+
+/// Why a signature is refused.
+struct Refused {
+    reason: ReasonCode,
+    /// What failed, in words of the gateway.
+    cause: &'static str,
+    verdict: Option<Verdict>,
+}
+
+impl From<(ReasonCode, &'static str)> for Refused {
+    fn from((reason, cause): (ReasonCode, &'static str)) -> Self {
+        Self {
+            reason,
+            cause,
+            verdict: None,
+        }
+    }
+}
+
+impl Door {
+    /// Makes the agent of a session, whose signatures are judged by the policies in force.
+    pub fn new(
+        signer: Signer,
+        (session, log): (Arc<Session>, Log),
+        policies: impl Fn() -> Arc<Generation> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            signer,
+            session,
+            log,
+            policies: Box::new(policies),
+            refused: Mutex::default(),
+        }
+    }
+
+    /// Returns how often signatures were refused, by what failed.
+    pub fn refused(&self) -> BTreeMap<&'static str, u64> {
+        self.refused.lock().clone()
+    }
+
+    /// Serves the socket until the runtime ends.
+    pub async fn serve(self: Arc<Self>, listener: UnixListener) {
+        let free = Arc::new(Semaphore::new(MOST_CLIENTS));
+        loop {
+            // The others wait in the socket's queue.
+            let Ok(place) = free.clone().acquire_owned().await else {
+                return;
+            };
+            let Ok((stream, _)) = listener.accept().await else {
+                // Without a free descriptor, the next one may close in a moment.
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                continue;
+            };
+            let door = self.clone();
+            tokio::spawn(async move {
+                let _ = door.converse(stream).await;
+                drop(place);
+            });
+        }
+    }
+
+    async fn converse(&self, mut stream: UnixStream) -> io::Result<()> {
+        while let Some(message) = receive(&mut stream).await? {
+            let answer = match Request::read(&message) {
+                Ok(Request::Identities) => Answer::Identities(vec![self.signer.key.blob()]).write(),
+                Ok(Request::Sign(request)) => match self.signature(&request).await {
+                    Some(signature) => Answer::Signature(&signature).write(),
+                    None => Answer::Failure.write(),
+                },
+                Ok(Request::Other) | Err(_) => Answer::Failure.write(),
+            };
+            stream.write_all(&answer).await?;
+        }
+        Ok(())
+    }
+
+    /// Judges the request, has it signed, and records what came of it. Without a record there is
+    /// no signature.
+    async fn signature(&self, request: &SignRequest<'_>) -> Option<Vec<u8>> {
+        let (signed, refused) = match self.sign(request).await {
+            Ok(signed) => (Some(signed), None),
+            Err(refused) => (None, Some(refused)),
+        };
+        let verdict = match (&signed, &refused) {
+            (Some((_, verdict)), _) => Some(verdict),
+            (_, Some(refused)) => refused.verdict.as_ref(),
+            _ => None,
+        };
+        let key = fingerprint(request.key);
+        let policies = verdict.map(Verdict::deciding);
+        let record = Signature {
+            session: self.session.id(),
+            subject: &format!("{key} {}", self.signer.repository),
+            policies: policies.as_deref().unwrap_or_default(),
+            generation: verdict.map(|verdict| verdict.generation),
+            refused: refused.as_ref().map(|refused| refused.reason),
+            cause: refused.as_ref().map_or("", |refused| refused.cause),
+        };
+        if let Err(error) = self.log.signature(record, &*self.session).await {
+            tracing::error!(%error, "a signature was not recorded, and not handed out");
+            return None;
+        }
+        if let Some(refused) = refused {
+            *self.refused.lock().entry(refused.cause).or_default() += 1;
+        }
+        signed.map(|(signature, _)| signature)
+    }
+
+    async fn sign(&self, request: &SignRequest<'_>) -> Result<(Vec<u8>, Verdict), Refused> {
+        use ReasonCode::{SignAgent, SignKey, SignMalformed};
+        SignedCommit::read(request.data).map_err(|error| match error {
+            ReadError::Incomplete => (SignMalformed, "what is to be signed ends too early"),
+            ReadError::Malformed(fault) => (SignMalformed, fault.as_str()),
+        })?;
+        if request.key != self.signer.key.blob() {
+            return Err((SignKey, "another key than git's own").into());
+        }
+        if !self.signer.key.signs_by(request.flags) {
+            return Err((SignMalformed, "a hash that the format does not allow").into());
+        }
+        let verdict = self.judge()?;
+        let signed = (self.signer.agent)
+            .sign(&self.signer.key, (request.data, request.flags))
+            .await;
+        let signature = signed.map_err(|failure| Refused {
+            verdict: Some(verdict),
+            ..(SignAgent, failure.as_str()).into()
+        })?;
+        // A person may have taken minutes to answer the agent.
+        Ok((signature, self.judge()?))
+    }
+
+    /// Judges by the policies in force, while the session lives.
+    fn judge(&self) -> Result<Verdict, Refused> {
+        match self.session.status() {
+            SessionStatus::Paused => {
+                return Err((ReasonCode::SessionPaused, "the session is paused").into());
+            }
+            _ if self.session.is_over() => {
+                return Err((ReasonCode::SessionEnded, "the session has ended").into());
+            }
+            _ => {}
+        }
+        let (key, repository) = (self.signer.key.fingerprint(), &self.signer.repository);
+        let verdict = (self.policies)().sign(&self.session, key, repository);
+        let reason = match (verdict.outcome.reason(), &verdict.obligations) {
+            (Some(reason), _) => reason,
+            // A label that is not given could not forbid what comes next.
+            (None, Some(_)) => ReasonCode::PolicyUnjudged,
+            (None, None) => return Ok(verdict),
+        };
+        Err(Refused {
+            reason,
+            cause: "no policy permits `commit.sign` with this key, or one forbids it",
+            verdict: Some(verdict),
+        })
+    }
+}
+
+/// How many clients an agent answers at a time.
+const MOST_CLIENTS: usize = 32;
