@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use gateway::commits::PublicKey;
 use gateway::commits::message::{Request, SignRequest};
-use gateway::commits::sshsig::{HashAlgorithm, SignedCommit};
 use serde_json::Value;
 
 /// An ordinary user, whom every system has: ssh-keygen needs a name. It is `daemon`.
@@ -240,8 +239,12 @@ fn sign(key: &PublicKey, data: &[u8]) -> Vec<u8> {
 }
 
 fn commit() -> Vec<u8> {
-    let (algorithm, digest) = (HashAlgorithm::Sha512, &[7; 64][..]);
-    SignedCommit { algorithm, digest }.write()
+    of_namespace(b"git")
+}
+
+fn of_namespace(namespace: &[u8]) -> Vec<u8> {
+    let parts = [namespace, b"", b"sha512", &[7; 64]].map(counted);
+    [&b"SSHSIG"[..], &parts.concat()].concat()
 }
 
 fn counted(bytes: &[u8]) -> Vec<u8> {
@@ -278,6 +281,10 @@ fn commits_a_merge_a_tag_and_a_rebase_of_200_are_signed_inside_and_verify_outsid
     host.sh("git tag -v v1 2> ~/verified; grep -q 'Good \"git\" signature for ann@' ~/verified");
     let reasons = host.reasons();
     assert_eq!(reasons.len(), 2 * COMMITS + 4);
+    // The socket goes with the run.
+    let left = fs::read_dir(host.at("home/.local/state/gateway/run")).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
     assert!(
         reasons.iter().all(|reason| reason == "signed"),
         "{reasons:?}"
@@ -300,11 +307,6 @@ fn a_login_another_namespace_and_another_key_are_refused_and_recorded() {
         &counted(own.blob()),
     ]
     .concat();
-    let of = |namespace: &[u8]| {
-        let parts = [namespace, b"", b"sha512", &[7; 64]].map(counted);
-        [&b"SSHSIG"[..], &parts.concat()].concat()
-    };
-    assert_eq!(of(b"git"), commit());
     let sha1 = [
         &b"SSHSIG"[..],
         &[&b"git"[..], b"", b"sha1", &[7; 20]].map(counted).concat(),
@@ -319,8 +321,8 @@ fn a_login_another_namespace_and_another_key_are_refused_and_recorded() {
     let asked = [
         sign(&own, &commit()),
         sign(&own, &login),
-        sign(&own, &of(b"file")),
-        sign(&own, &of(b"")),
+        sign(&own, &of_namespace(b"file")),
+        sign(&own, &of_namespace(b"")),
         sign(&own, &sha1),
         sign(&own, &[&commit()[..], b"x"].concat()),
         sign(&own, b""),
@@ -457,7 +459,7 @@ fn a_session_that_is_paused_or_has_ended_signs_nothing() {
 #[test]
 fn the_agents_own_no_is_a_no_and_says_why() {
     let mut host = Host::new();
-    let commits = "git commit -q --allow-empty -m x";
+    let commits = "git commit -S -q --allow-empty -m x";
     let [yes, no] = [("yes", 0), ("no", 1)].map(|(name, code)| {
         let script = format!("#!/bin/sh\necho yes\necho \"$@\" >> $HOME/asked\nexit {code}\n");
         host.write(&format!("home/{name}"), &script)
@@ -480,6 +482,13 @@ fn the_agents_own_no_is_a_no_and_says_why() {
     let cause = |host: &Host| host.signatures().pop().unwrap();
     host.stop_agent();
     host.start_agent("/bin/false");
+    // Commits that nobody wants signed go on as before, and the person is told.
+    let told = host.inside(&[], "git commit -q --allow-empty -m x");
+    assert!(
+        told.contains("unsigned") && told.contains("ssh-add FILE"),
+        "{told}"
+    );
+    assert!(host.reasons().is_empty());
     let told = host.fails_inside(&[], commits);
     assert!(told.contains("ssh-add FILE"), "{told}");
     assert!(cause(&host).1.contains("lacks the key"));

@@ -8,17 +8,18 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use gateway_commits::{Agent, Door, PublicKey, Signer};
+use gateway_commits::{Door, PublicKey, Signer};
 use gateway_config::state;
 use gateway_files::{SocketFile, private_folder};
 use gateway_launch::{KeptFolder, LaunchPlan, exact, sealed};
+use gateway_server::SharedState;
 use gateway_session::Session;
 use parking_lot::Mutex;
 use rustix::io::FdFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::settings::commit_key::SshSigning;
-use crate::{App, Failure};
+use crate::Failure;
+use crate::settings::commit_key::{SshSigning, own_agent};
 
 /// Where the socket is in a sandbox.
 pub const INSIDE: &str = "/run/ssh-agent";
@@ -26,12 +27,11 @@ pub const INSIDE: &str = "/run/ssh-agent";
 /// The open socket of an agent, in the first process. Its file goes with it.
 pub struct OpenAgent {
     socket: SocketFile,
-    key: String,
-    repository: String,
+    agent: InheritedAgent,
 }
 
 /// The agent, as the gateway process inherits it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InheritedAgent {
     key: String,
     repository: String,
@@ -62,13 +62,15 @@ impl OpenAgent {
         chown(&path, Some(plan.user().uid), None).map_err(|error| failed(error.to_string()))?;
         plan.mounts.kept.push(KeptFolder {
             name: INSIDE.into(),
-            folder: path,
+            folder: path.clone(),
         });
-        Ok(Self {
-            socket,
+        let agent = InheritedAgent {
             key: signing.key.to_string(),
             repository: signing.repository.clone(),
-        })
+            path,
+            listener: -1,
+        };
+        Ok(Self { socket, agent })
     }
 
     /// Returns what the gateway process inherits, and the copy of the socket that it does.
@@ -79,10 +81,8 @@ impl OpenAgent {
         let copy = OwnedFd::from(self.socket.listener()?);
         rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;
         let agent = InheritedAgent {
-            key: self.key.clone(),
-            repository: self.repository.clone(),
-            path: self.socket.path().to_owned(),
             listener: copy.as_raw_fd(),
+            ..self.agent.clone()
         };
         Ok((agent, copy))
     }
@@ -91,21 +91,16 @@ impl OpenAgent {
 /// The agent in the gateway process.
 #[derive(Default)]
 pub struct CommitSigning {
-    waiting: Mutex<Option<WaitingAgent>>,
+    /// The agent, as long as its sandbox is not there yet.
+    waiting: Mutex<Option<(Signer, UnixListener)>>,
     door: OnceLock<Arc<Door>>,
+    _file: Option<InheritedFile>,
 }
 
-/// An agent whose sandbox is not there yet.
-struct WaitingAgent {
-    signer: Signer,
-    listener: UnixListener,
-    _file: PassingFile,
-}
+/// The socket's file, which this process removes: the first process has become the launcher.
+struct InheritedFile(PathBuf);
 
-/// The socket's file, which is removed once the launcher has mounted it.
-struct PassingFile(PathBuf);
-
-impl Drop for PassingFile {
+impl Drop for InheritedFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -120,7 +115,7 @@ impl CommitSigning {
         let Some(agent) = agent else {
             return Ok(Self::default());
         };
-        let file = PassingFile(agent.path);
+        let file = InheritedFile(agent.path);
         let listener = sealed::adopt(agent.listener.to_string().as_ref())?;
         let key = PublicKey::parse(&agent.key);
         let signer = Signer {
@@ -129,32 +124,32 @@ impl CommitSigning {
             agent: own_agent(),
         };
         Ok(Self {
-            waiting: Mutex::new(Some(WaitingAgent {
-                signer,
-                listener: listener.into(),
-                _file: file,
-            })),
+            waiting: Mutex::new(Some((signer, listener.into()))),
             door: OnceLock::new(),
+            _file: Some(file),
         })
     }
 
     /// Returns the fingerprint of the key that waits for its sandbox.
     pub fn fingerprint(&self) -> Option<String> {
         let waiting = self.waiting.lock();
-        let signer = waiting.as_ref().map(|waiting| &waiting.signer);
-        signer.map(|signer| signer.key.fingerprint().to_owned())
+        let (signer, _) = waiting.as_ref()?;
+        Some(signer.key.fingerprint().to_owned())
     }
 
-    /// Serves the session, whose launcher has mounted the socket.
-    pub fn serve(&self, app: &App, session: &Arc<Session>) -> io::Result<()> {
-        let Some(waiting) = self.waiting.lock().take() else {
+    /// Serves the session.
+    ///
+    /// # Errors
+    /// The error of the system, if the socket cannot be waited on.
+    pub fn serve(&self, shared: &Arc<SharedState>, session: &Arc<Session>) -> io::Result<()> {
+        let Some((signer, listener)) = self.waiting.lock().take() else {
             return Ok(());
         };
-        let (shared, log) = (app.shared.clone(), app.shared.log.clone());
+        let (shared, log) = (shared.clone(), shared.log.clone());
         let policies = move || shared.current().policies.current();
-        let door = Door::new(waiting.signer, (session.clone(), log), policies);
+        let door = Door::new(signer, (session.clone(), log), policies);
         let door = self.door.get_or_init(|| Arc::new(door)).clone();
-        tokio::spawn(door.serve(tokio::net::UnixListener::from_std(waiting.listener)?));
+        tokio::spawn(door.serve(tokio::net::UnixListener::from_std(listener)?));
         Ok(())
     }
 
@@ -163,9 +158,4 @@ impl CommitSigning {
         let refused = self.door.get().map(|door| door.refused());
         refused.into_iter().flatten().collect()
     }
-}
-
-/// The user's own agent, outside.
-pub fn own_agent() -> Agent {
-    Agent::at(std::env::var_os("SSH_AUTH_SOCK").map(PathBuf::from))
 }

@@ -6,7 +6,7 @@ use super::record::Record;
 use super::redact::Redact;
 use super::texts::{listed, show};
 use super::words::AuditDecision;
-use gateway_names::{Blame, PolicyId, ReasonCode, SessionId};
+use gateway_names::{PolicyId, ReasonCode, SessionId};
 use std::time::Instant;
 
 /// An operator's act, or attempt, through the control socket.
@@ -58,22 +58,10 @@ impl Log {
         let mut subject = of.subject.into();
         show(&mut subject, MOST_SUBJECT, None);
         let (policies, policies_more) = listed(of.policies, PolicyId::as_str);
-        let decision = match of.generation {
-            None => None,
-            Some(_)
-                if of
-                    .refused
-                    .is_some_and(|reason| reason.blame() == Blame::Policy) =>
-            {
-                Some(AuditDecision::Deny)
-            }
-            Some(_) => Some(AuditDecision::Allow),
-        };
         let record = Record {
             name: Some("commit.sign".into()),
             session: Some(of.session.as_str().into()),
             subject: Some(subject),
-            decision: decision.map(|decision| decision.as_str().into()),
             policies,
             policies_more,
             generation: of.generation,

@@ -1,7 +1,6 @@
 //! The user's own SSH agent outside, which has the keys.
 
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,14 +16,8 @@ gateway_names::words! {
     pub enum AgentFailure {
         /// There is none.
         Absent = "there is no agent: `SSH_AUTH_SOCK` is not set outside",
-        /// Its socket is another user's.
-        NotOwn = "the socket that `SSH_AUTH_SOCK` names outside is another user's",
-        /// Nothing answers at its socket.
-        Gone = "the agent is gone: nothing answers at `SSH_AUTH_SOCK` outside",
-        /// It answers something else.
-        Malformed = "the agent answers what no agent does",
-        /// It does not answer in time.
-        Late = "the agent did not answer in time",
+        /// Nothing answers at its socket, not in time, not as an agent, or it is another user's.
+        Gone = "the agent is gone: none of yours answers at `SSH_AUTH_SOCK` outside",
         /// It does not list the key.
         Lacks = "the agent lacks the key, or is locked: `ssh-add FILE` or `ssh-add -X` outside",
         /// It has the key and refuses.
@@ -48,20 +41,16 @@ impl Agent {
         key: &PublicKey,
         (data, flags): (&[u8], u32),
     ) -> Result<Vec<u8>, AgentFailure> {
-        let key_blob = key.blob();
         let request = SignRequest {
-            key: key_blob,
+            key: key.blob(),
             data,
             flags,
         };
         let answer = self.ask(&Request::Sign(request), SIGNS_WITHIN).await?;
         match Answer::read(&answer) {
             Ok(Answer::Signature(signature)) => Ok(signature.to_vec()),
-            Ok(Answer::Failure) => match self.has(key).await {
-                Ok(()) => Err(AgentFailure::Refused),
-                Err(failure) => Err(failure),
-            },
-            _ => Err(AgentFailure::Malformed),
+            Ok(Answer::Failure) => Err(self.has(key).await.err().unwrap_or(AgentFailure::Refused)),
+            _ => Err(AgentFailure::Gone),
         }
     }
 
@@ -74,29 +63,25 @@ impl Agent {
         match Answer::read(&answer) {
             Ok(Answer::Identities(keys)) if keys.contains(&key.blob()) => Ok(()),
             Ok(Answer::Identities(_) | Answer::Failure) => Err(AgentFailure::Lacks),
-            _ => Err(AgentFailure::Malformed),
+            _ => Err(AgentFailure::Gone),
         }
     }
 
     async fn ask(&self, request: &Request<'_>, within: Duration) -> Result<Vec<u8>, AgentFailure> {
         let path = self.0.as_ref().ok_or(AgentFailure::Absent)?;
-        let about = std::fs::metadata(path).map_err(|_| AgentFailure::Gone)?;
-        if about.uid() != rustix::process::geteuid().as_raw() {
-            return Err(AgentFailure::NotOwn);
-        }
         let exchange = async {
             let mut stream = UnixStream::connect(path).await?;
+            if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
+                return Ok(None);
+            }
             stream.write_all(&request.write()).await?;
             receive(&mut stream).await
         };
-        match timeout(within, exchange).await {
-            Err(_) => Err(AgentFailure::Late),
-            Ok(Ok(Some(answer))) => Ok(answer),
-            Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
-                Err(AgentFailure::Malformed)
-            }
-            Ok(Ok(None) | Err(_)) => Err(AgentFailure::Gone),
-        }
+        let answer = timeout(within, exchange)
+            .await
+            .ok()
+            .and_then(io::Result::ok);
+        answer.flatten().ok_or(AgentFailure::Gone)
     }
 }
 

@@ -9,7 +9,6 @@ use gateway_audit::{Log, Signature};
 use gateway_names::ReasonCode;
 use gateway_policy::{Generation, Verdict};
 use gateway_session::{Session, SessionStatus};
-use gateway_wire::ReadError;
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{UnixListener, UnixStream};
@@ -18,7 +17,7 @@ use tokio::sync::Semaphore;
 use super::agent::{Agent, receive};
 use super::key::{PublicKey, fingerprint};
 use super::message::{Answer, Request, SignRequest};
-use super::sshsig::SignedCommit;
+use super::sshsig;
 
 /// What signs for whom.
 #[derive(Debug, Clone)]
@@ -51,14 +50,12 @@ struct Refused {
     verdict: Option<Verdict>,
 }
 
-impl From<(ReasonCode, &'static str)> for Refused {
-    fn from((reason, cause): (ReasonCode, &'static str)) -> Self {
-        Self {
-            reason,
-            cause,
-            verdict: None,
-        }
-    }
+fn refused<T>(reason: ReasonCode, cause: &'static str) -> Result<T, Refused> {
+    Err(Refused {
+        reason,
+        cause,
+        verdict: None,
+    })
 }
 
 impl Door {
@@ -121,54 +118,55 @@ impl Door {
     /// Judges the request, has it signed, and records what came of it. Without a record there is
     /// no signature.
     async fn signature(&self, request: &SignRequest<'_>) -> Option<Vec<u8>> {
-        let (signed, refused) = match self.sign(request).await {
-            Ok(signed) => (Some(signed), None),
-            Err(refused) => (None, Some(refused)),
+        let (signature, verdict, refused, cause) = match self.sign(request).await {
+            Ok((signature, verdict)) => (Some(signature), Some(verdict), None, ""),
+            Err(Refused {
+                reason,
+                cause,
+                verdict,
+            }) => (None, verdict, Some(reason), cause),
         };
-        let verdict = match (&signed, &refused) {
-            (Some((_, verdict)), _) => Some(verdict),
-            (_, Some(refused)) => refused.verdict.as_ref(),
-            _ => None,
-        };
-        let key = fingerprint(request.key);
-        let policies = verdict.map(Verdict::deciding);
+        if refused.is_some() {
+            *self.refused.lock().entry(cause).or_default() += 1;
+        }
+        let policies = verdict.as_ref().map(Verdict::deciding);
         let record = Signature {
             session: self.session.id(),
-            subject: &format!("{key} {}", self.signer.repository),
+            subject: &format!("{} {}", fingerprint(request.key), self.signer.repository),
             policies: policies.as_deref().unwrap_or_default(),
             generation: verdict.map(|verdict| verdict.generation),
-            refused: refused.as_ref().map(|refused| refused.reason),
-            cause: refused.as_ref().map_or("", |refused| refused.cause),
+            refused,
+            cause,
         };
-        if let Err(error) = self.log.signature(record, &*self.session).await {
-            tracing::error!(%error, "a signature was not recorded, and not handed out");
-            return None;
-        }
-        if let Some(refused) = refused {
-            *self.refused.lock().entry(refused.cause).or_default() += 1;
-        }
-        signed.map(|(signature, _)| signature)
+        let recorded = self.log.signature(record, &*self.session).await;
+        let failed = |error| tracing::warn!(%error, "a signature is not recorded nor handed out");
+        recorded.map_err(failed).ok().and(signature)
     }
 
     async fn sign(&self, request: &SignRequest<'_>) -> Result<(Vec<u8>, Verdict), Refused> {
-        use ReasonCode::{SignAgent, SignKey, SignMalformed};
-        SignedCommit::read(request.data).map_err(|error| match error {
-            ReadError::Incomplete => (SignMalformed, "what is to be signed ends too early"),
-            ReadError::Malformed(fault) => (SignMalformed, fault.as_str()),
-        })?;
-        if request.key != self.signer.key.blob() {
-            return Err((SignKey, "another key than git's own").into());
+        let SignRequest { key, data, flags } = *request;
+        if let Err(fault) = sshsig::check(data) {
+            return refused(ReasonCode::SignMalformed, fault.as_str());
         }
-        if !self.signer.key.signs_by(request.flags) {
-            return Err((SignMalformed, "a hash that the format does not allow").into());
+        if key != self.signer.key.blob() {
+            return refused(ReasonCode::SignKey, "it is another key than git's own");
+        }
+        if !self.signer.key.signs_by(flags) {
+            return refused(
+                ReasonCode::SignMalformed,
+                "the key does not sign by that hash",
+            );
         }
         let verdict = self.judge()?;
-        let signed = (self.signer.agent)
-            .sign(&self.signer.key, (request.data, request.flags))
+        let signed = self
+            .signer
+            .agent
+            .sign(&self.signer.key, (data, flags))
             .await;
         let signature = signed.map_err(|failure| Refused {
+            reason: ReasonCode::SignAgent,
+            cause: failure.as_str(),
             verdict: Some(verdict),
-            ..(SignAgent, failure.as_str()).into()
         })?;
         // A person may have taken minutes to answer the agent.
         Ok((signature, self.judge()?))
@@ -176,28 +174,27 @@ impl Door {
 
     /// Judges by the policies in force, while the session lives.
     fn judge(&self) -> Result<Verdict, Refused> {
-        match self.session.status() {
-            SessionStatus::Paused => {
-                return Err((ReasonCode::SessionPaused, "the session is paused").into());
-            }
-            _ if self.session.is_over() => {
-                return Err((ReasonCode::SessionEnded, "the session has ended").into());
-            }
-            _ => {}
+        if self.session.is_over() {
+            return refused(ReasonCode::SessionEnded, "the session has ended");
+        }
+        if self.session.status() == SessionStatus::Paused {
+            return refused(ReasonCode::SessionPaused, "the session is paused");
         }
         let (key, repository) = (self.signer.key.fingerprint(), &self.signer.repository);
         let verdict = (self.policies)().sign(&self.session, key, repository);
-        let reason = match (verdict.outcome.reason(), &verdict.obligations) {
-            (Some(reason), _) => reason,
-            // A label that is not given could not forbid what comes next.
-            (None, Some(_)) => ReasonCode::PolicyUnjudged,
-            (None, None) => return Ok(verdict),
-        };
-        Err(Refused {
-            reason,
-            cause: "no policy permits `commit.sign` with this key, or one forbids it",
-            verdict: Some(verdict),
-        })
+        // A label that is not given could not forbid what comes next.
+        let is_bound = verdict
+            .obligations
+            .is_some()
+            .then_some(ReasonCode::PolicyUnjudged);
+        match verdict.outcome.reason().or(is_bound) {
+            None => Ok(verdict),
+            Some(reason) => Err(Refused {
+                reason,
+                cause: "policies do not allow `commit.sign` with the key",
+                verdict: Some(verdict),
+            }),
+        }
     }
 }
 

@@ -14,19 +14,10 @@ const SIGN_RESPONSE: u8 = 14;
 /// The most keys that an agent may list.
 const MOST_KEYS: u32 = 256;
 
-/// Why bytes are not a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum MessageFault {
-    /// More follows the message.
-    #[error("more follows the message")]
-    Trailing,
-    /// An answer of another kind.
-    #[error("the answer is of another kind")]
-    Kind,
-    /// It lists too many keys.
-    #[error("the answer lists too many keys")]
-    TooMany,
-}
+/// Bytes that are no message: more follows it, its kind is not known, or it lists more keys than an
+/// agent has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
 
 /// A request to an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +57,7 @@ impl<'b> Request<'b> {
     ///
     /// # Errors
     /// [`ReadError`]
-    pub fn read(message: &'b [u8]) -> Result<Self, ReadError<MessageFault>> {
+    pub fn read(message: &'b [u8]) -> Result<Self, ReadError<Malformed>> {
         let mut cursor = Cursor::new(message);
         let [kind] = cursor.array()?;
         let request = match kind {
@@ -103,7 +94,7 @@ impl<'b> Answer<'b> {
     ///
     /// # Errors
     /// [`ReadError`]
-    pub fn read(message: &'b [u8]) -> Result<Self, ReadError<MessageFault>> {
+    pub fn read(message: &'b [u8]) -> Result<Self, ReadError<Malformed>> {
         let mut cursor = Cursor::new(message);
         let [kind] = cursor.array()?;
         let answer = match kind {
@@ -111,7 +102,7 @@ impl<'b> Answer<'b> {
             IDENTITIES_ANSWER => {
                 let count = u32::from_be_bytes(cursor.array()?);
                 if count > MOST_KEYS {
-                    return Err(ReadError::Malformed(MessageFault::TooMany));
+                    return Err(ReadError::Malformed(Malformed));
                 }
                 let mut keys = Vec::new();
                 for _ in 0..count {
@@ -121,7 +112,7 @@ impl<'b> Answer<'b> {
                 Self::Identities(keys)
             }
             SIGN_RESPONSE => Self::Signature(string(&mut cursor)?),
-            _ => return Err(ReadError::Malformed(MessageFault::Kind)),
+            _ => return Err(ReadError::Malformed(Malformed)),
         };
         ends(&cursor).map(|()| answer)
     }
@@ -153,10 +144,10 @@ pub(crate) fn counted(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes()[..], bytes].concat()
 }
 
-fn ends(cursor: &Cursor<'_>) -> Result<(), ReadError<MessageFault>> {
+fn ends(cursor: &Cursor<'_>) -> Result<(), ReadError<Malformed>> {
     match cursor.rest() {
         [] => Ok(()),
-        _ => Err(ReadError::Malformed(MessageFault::Trailing)),
+        _ => Err(ReadError::Malformed(Malformed)),
     }
 }
 
@@ -193,7 +184,7 @@ mod tests {
                 prop_assert_eq!(Request::read(&sign[4..end]), Err(ReadError::Incomplete));
             }
             let longer = [&sign[4..], &vec![0; more]].concat();
-            let trailing = Err(ReadError::Malformed(MessageFault::Trailing));
+            let trailing = Err(ReadError::Malformed(Malformed));
             prop_assert_eq!(Request::read(&longer), trailing);
             let longer = [&answer[4..], &vec![0; more]].concat();
             prop_assert_eq!(Answer::read(&longer).unwrap_err(), trailing.unwrap_err());
@@ -209,7 +200,7 @@ mod tests {
     #[test]
     fn a_list_of_more_keys_than_an_agent_has_is_refused_before_it_is_read() {
         let many = [&[IDENTITIES_ANSWER][..], &257_u32.to_be_bytes()].concat();
-        let too_many = Err(ReadError::Malformed(MessageFault::TooMany));
+        let too_many = Err(ReadError::Malformed(Malformed));
         assert_eq!(Answer::read(&many), too_many);
     }
 }

@@ -3,11 +3,7 @@
 
 use gateway_wire::{Cursor, ReadError};
 
-use super::message::{counted, string};
-
-const MAGIC: &[u8; 6] = b"SSHSIG";
-/// What git signs. A signature of one namespace verifies in no other.
-const NAMESPACE: &[u8] = b"git";
+use super::message::string;
 
 gateway_names::words! {
     /// Why data is not what git has signed.
@@ -20,75 +16,35 @@ gateway_names::words! {
         Reserved = "its reserved part is not empty",
         /// The digest is not of a known algorithm, or not as long as its digests are.
         Digest = "its digest is no SHA-256 and no SHA-512",
-        /// More follows it.
-        Trailing = "more follows it",
+        /// It ends too early, or more follows it.
+        Length = "it is not as long as it says",
     }
 }
 
-gateway_names::words! {
-    /// The algorithm of a digest.
-    pub enum HashAlgorithm {
-        /// SHA-256.
-        Sha256 = "sha256",
-        /// SHA-512.
-        Sha512 = "sha512",
-    }
+/// Checks that data is of a signature for git: the whole of it, in its one form.
+///
+/// # Errors
+/// [`NotOfGit`]
+pub fn check(data: &[u8]) -> Result<(), NotOfGit> {
+    read(&mut Cursor::new(data)).map_err(|error| match error {
+        ReadError::Incomplete => NotOfGit::Length,
+        ReadError::Malformed(fault) => fault,
+    })
 }
 
-/// The data of a signature for git.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SignedCommit<'b> {
-    /// The algorithm of the digest.
-    pub algorithm: HashAlgorithm,
-    /// The digest of the commit or tag.
-    pub digest: &'b [u8],
-}
-
-impl<'b> SignedCommit<'b> {
-    /// Reads the whole data.
-    ///
-    /// # Errors
-    /// [`ReadError`]
-    pub fn read(data: &'b [u8]) -> Result<Self, ReadError<NotOfGit>> {
-        let mut cursor = Cursor::new(data);
-        // What is shorter than the magic is no `SSHSIG` either.
-        match cursor.array() {
-            Ok(magic) if magic == *MAGIC => {}
-            _ => return Err(ReadError::Malformed(NotOfGit::Format)),
-        }
-        let is = |holds, fault| match holds {
-            true => Ok(()),
-            false => Err(ReadError::Malformed(fault)),
-        };
-        is(string(&mut cursor)? == NAMESPACE, NotOfGit::Namespace)?;
-        is(string(&mut cursor)?.is_empty(), NotOfGit::Reserved)?;
-        let algorithm = match string(&mut cursor)? {
-            b"sha256" => HashAlgorithm::Sha256,
-            b"sha512" => HashAlgorithm::Sha512,
-            _ => return Err(ReadError::Malformed(NotOfGit::Digest)),
-        };
-        let digest = string(&mut cursor)?;
-        is(digest.len() == algorithm.length(), NotOfGit::Digest)?;
-        is(cursor.rest().is_empty(), NotOfGit::Trailing)?;
-        Ok(Self { algorithm, digest })
-    }
-
-    /// Writes the data.
-    pub fn write(&self) -> Vec<u8> {
-        let algorithm = self.algorithm.as_str().as_bytes();
-        let parts = [NAMESPACE, b"", algorithm, self.digest].map(counted);
-        [&MAGIC[..], &parts.concat()].concat()
-    }
-}
-
-impl HashAlgorithm {
-    /// Returns the length of a digest in bytes.
-    pub const fn length(self) -> usize {
-        match self {
-            Self::Sha256 => 32,
-            Self::Sha512 => 64,
-        }
-    }
+fn read(cursor: &mut Cursor<'_>) -> Result<(), ReadError<NotOfGit>> {
+    let is = |holds, fault| match holds {
+        true => Ok(()),
+        false => Err(ReadError::Malformed(fault)),
+    };
+    // What is shorter than the magic is no `SSHSIG` either.
+    is(cursor.array() == Ok(*b"SSHSIG"), NotOfGit::Format)?;
+    is(string(cursor)? == b"git", NotOfGit::Namespace)?;
+    is(string(cursor)?.is_empty(), NotOfGit::Reserved)?;
+    let digest = (string(cursor)?, string(cursor)?.len());
+    let is_known = matches!(digest, (b"sha256", 32) | (b"sha512", 64));
+    is(is_known, NotOfGit::Digest)?;
+    is(cursor.rest().is_empty(), NotOfGit::Length)
 }
 
 #[cfg(test)]
@@ -96,36 +52,35 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::message::counted;
 
-    fn data(namespace: &[u8], reserved: &[u8], algorithm: &[u8], digest: &[u8]) -> Vec<u8> {
-        let parts = [namespace, reserved, algorithm, digest].map(counted);
-        [&MAGIC[..], &parts.concat()].concat()
-    }
-
-    fn fault(data: &[u8]) -> NotOfGit {
-        match SignedCommit::read(data) {
-            Err(ReadError::Malformed(fault)) => fault,
-            other => panic!("{other:?}"),
-        }
+    fn data(parts: [&[u8]; 4]) -> Vec<u8> {
+        [&b"SSHSIG"[..], &parts.map(counted).concat()].concat()
     }
 
     #[test]
-    fn only_what_git_has_signed_is_read() {
+    fn only_what_git_has_signed_passes() {
         let digest = [7; 64];
-        assert!(SignedCommit::read(&data(b"git", b"", b"sha512", &digest)).is_ok());
+        let known = data([b"git", b"", b"sha512", &digest]);
+        assert_eq!(check(&known), Ok(()));
+        assert_eq!(
+            check(&data([b"git", b"", b"sha256", &digest[..32]])),
+            Ok(())
+        );
         for namespace in [&b"file"[..], b"", b"GIT", b"git\0", b"gitx"] {
-            let other = data(namespace, b"", b"sha512", &digest);
-            assert_eq!(fault(&other), NotOfGit::Namespace);
+            let other = data([namespace, b"", b"sha512", &digest]);
+            assert_eq!(check(&other), Err(NotOfGit::Namespace));
         }
-        let reserved = data(b"git", b"x", b"sha512", &digest);
-        assert_eq!(fault(&reserved), NotOfGit::Reserved);
+        let reserved = data([b"git", b"x", b"sha512", &digest]);
+        assert_eq!(check(&reserved), Err(NotOfGit::Reserved));
         for (algorithm, length) in [("sha256", 64), ("sha512", 32), ("sha1", 20), ("", 0)] {
-            let other = data(b"git", b"", algorithm.as_bytes(), &digest[..length]);
-            assert_eq!(fault(&other), NotOfGit::Digest, "{algorithm}");
+            let other = data([b"git", b"", algorithm.as_bytes(), &digest[..length]]);
+            assert_eq!(check(&other), Err(NotOfGit::Digest), "{algorithm}");
         }
-        let mut longer = data(b"git", b"", b"sha512", &digest);
-        longer.push(0);
-        assert_eq!(fault(&longer), NotOfGit::Trailing);
+        assert_eq!(check(&[&known[..], b"\0"].concat()), Err(NotOfGit::Length));
+        for end in 0..known.len() {
+            assert!(check(&known[..end]).is_err(), "{end}");
+        }
     }
 
     /// RFC 4252 §7: what a client signs to log in, which begins with the session's id.
@@ -142,32 +97,19 @@ mod tests {
             &counted(&[1; 51]),
         ]
         .concat();
-        assert_eq!(fault(&login), NotOfGit::Format);
-        assert_eq!(fault(b""), NotOfGit::Format);
-        assert_eq!(fault(b"SSHSI"), NotOfGit::Format);
+        for data in [&login[..], b"", b"SSHSI"] {
+            assert_eq!(check(data), Err(NotOfGit::Format));
+        }
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_and_nothing_less(digest: [u8; 32]) {
-            let digest = [digest, digest].concat();
-            for algorithm in HashAlgorithm::ALL {
-                let commit = SignedCommit { algorithm, digest: &digest[..algorithm.length()] };
-                let written = commit.write();
-                prop_assert_eq!(SignedCommit::read(&written), Ok(commit));
-                for end in 0..written.len() {
-                    prop_assert!(SignedCommit::read(&written[..end]).is_err());
-                }
+        fn what_passes_is_of_one_form(bytes: Vec<u8>, rest: Vec<u8>, digest: [u8; 32]) {
+            let begun = [&b"SSHSIG"[..], &counted(b"git"), &rest].concat();
+            for written in [bytes, begun] {
+                prop_assert!(check(&written).is_err());
             }
-        }
-
-        #[test]
-        fn what_is_read_was_written_so(bytes: Vec<u8>, rest: Vec<u8>) {
-            for data in [bytes.clone(), [&MAGIC[..], &counted(b"git"), &rest].concat()] {
-                if let Ok(commit) = SignedCommit::read(&data) {
-                    prop_assert_eq!(commit.write(), data);
-                }
-            }
+            prop_assert_eq!(check(&data([b"git", b"", b"sha256", &digest])), Ok(()));
         }
     }
 }

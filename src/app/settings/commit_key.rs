@@ -6,21 +6,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gateway_commits::PublicKey;
+use crate::process::serving;
+use gateway_commits::{Agent, AgentFailure, PublicKey};
 use gateway_config::state;
 use gateway_files as files;
 use gateway_launch::program::root_owned_program;
-
-/// What git's settings say about signed commits.
-#[derive(Debug)]
-pub enum CommitKey {
-    /// Nothing is signed.
-    None,
-    /// Git signs with a key of SSH.
-    Ssh(Box<SshSigning>),
-    /// Git signs in a way that a sandbox does not have. The text says what to change.
-    Unusable(String),
-}
+use tokio::runtime::Runtime;
 
 /// How the user's git signs with a key of SSH.
 #[derive(Debug)]
@@ -29,65 +20,80 @@ pub struct SshSigning {
     pub key: PublicKey,
     /// The repository, for policies.
     pub repository: String,
-    /// The settings that are on: of `commit.gpgSign` and `tag.gpgSign`.
-    always: Vec<&'static str>,
+    /// What the user set of `commit.gpgSign` and `tag.gpgSign`.
+    always: Vec<(String, String)>,
+    /// Why the user's own agent would not sign now.
+    pub unready: Option<AgentFailure>,
 }
 
 impl SshSigning {
-    /// Returns git's settings for the inside, where the user's own are not shown.
+    /// Returns how git signs in a project; `None` if it signs nothing.
+    ///
+    /// # Errors
+    /// What to change, if it signs in a way that a sandbox does not have.
+    pub fn of(project: &Path) -> Result<Option<Self>, String> {
+        // Otherwise git need not run.
+        let git = may_sign().then(|| root_owned_program("git")).flatten();
+        let settings = git.map(|git| GitSettings::read(&git, project));
+        let found = settings.map(|settings| Self::by(settings, project));
+        let mut found = found.transpose()?.flatten();
+        if let Some(signing) = &mut found {
+            let ask = |runtime: Runtime| runtime.block_on(own_agent().has(&signing.key)).err();
+            signing.unready = serving::runtime().map_or(Some(AgentFailure::Gone), ask);
+        }
+        Ok(found)
+    }
+
+    fn by(settings: GitSettings, project: &Path) -> Result<Option<Self>, String> {
+        let format = settings.user("gpg.format").unwrap_or("openpgp");
+        let always = settings
+            .user
+            .iter()
+            .filter(|(key, _)| key.ends_with(".gpgsign"));
+        let always: Vec<_> = always.cloned().collect();
+        let is_on = |(_, value): &(String, String)| !OFF.contains(&&*value.to_ascii_lowercase());
+        if format != "ssh" && !always.iter().any(is_on) {
+            return Ok(None);
+        }
+        if format != "ssh" {
+            return Err(format!(
+                "git signs by `gpg.format = {format}`, which a sandbox does not have; by your SSH \
+                 agent it does: `git config --global gpg.format ssh`, {NAME_KEY}"
+            ));
+        }
+        if settings.has_own_key {
+            return Err(String::from(OWN_KEY));
+        }
+        let named = settings.user("user.signingkey");
+        let named = named.ok_or_else(|| format!("git's settings name no key: {NAME_KEY}"))?;
+        let key = key(named).map_err(|why| format!("`user.signingKey = {named}`: {why}"))?;
+        let repository = repository(settings.origin.as_deref(), project);
+        Ok(Some(Self {
+            key,
+            repository,
+            always,
+            unready: None,
+        }))
+    }
+
+    /// Returns git's settings for the inside, where the user's own are not shown. Commits that
+    /// nobody wanted signed do not fail for want of the agent.
     pub fn settings(&self) -> Vec<(String, String)> {
+        let key = format!("key::{}", self.key);
         let own = [
             ("gpg.format", "ssh"),
             ("gpg.ssh.program", "ssh-keygen"),
-            ("user.signingKey", &format!("key::{}", self.key)),
+            ("user.signingKey", &key),
         ];
-        let always = self.always.iter().map(|key| (*key, "true"));
-        let settings = own.into_iter().chain(always);
-        let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        settings.collect()
+        let own = own.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let always = self.always.iter().filter(|_| self.unready.is_none());
+        own.into_iter().chain(always.cloned()).collect()
     }
 }
 
-impl CommitKey {
-    /// Reads the settings that hold in a project.
-    pub fn of(project: &Path) -> Self {
-        let settings = match root_owned_program("git") {
-            Some(git) if may_sign() => GitSettings::read(&git, project),
-            _ => return Self::None,
-        };
-        let is_on = |key: &&str| {
-            let value = settings.user(&key.to_ascii_lowercase());
-            value.is_some_and(|value| IS_TRUE.contains(&&*value.to_ascii_lowercase()))
-        };
-        let always: Vec<_> = [COMMIT, TAG].into_iter().filter(is_on).collect();
-        let format = settings.user("gpg.format").unwrap_or("openpgp");
-        match settings.user("user.signingkey") {
-            _ if format != "ssh" && always.is_empty() => Self::None,
-            _ if format != "ssh" => Self::Unusable(format!(
-                "git signs by `gpg.format = {format}`, which a sandbox does not have; by your SSH \
-                 agent it does, with these lines: `git config --global gpg.format ssh`, \
-                 `git config --global user.signingKey ~/.ssh/id_ed25519.pub`"
-            )),
-            _ if settings.has_own_key => Self::Unusable(
-                "the repository's own `user.signingKey` is not obeyed, since a command may write \
-                 it: name it in your own settings, for the folder by `[includeIf \"gitdir:…\"]`"
-                    .to_owned(),
-            ),
-            None => Self::Unusable(
-                "git's `user.signingKey` names no key: `git config --global user.signingKey \
-                 ~/.ssh/id_ed25519.pub`"
-                    .to_owned(),
-            ),
-            Some(named) => match key(named) {
-                Ok(key) => Self::Ssh(Box::new(SshSigning {
-                    key,
-                    repository: repository(settings.origin.as_deref(), project),
-                    always,
-                })),
-                Err(why) => Self::Unusable(format!("git's `user.signingKey`, `{named}`: {why}")),
-            },
-        }
-    }
+/// Returns the user's own agent, outside.
+pub fn own_agent() -> Agent {
+    Agent::at(std::env::var_os("SSH_AUTH_SOCK").map(PathBuf::from))
 }
 
 /// Git's settings about signatures.
@@ -140,25 +146,19 @@ impl GitSettings {
     }
 }
 
-/// Whether git's settings could be about signatures: without them, git need not run.
+/// Whether git's settings could be about signatures.
 fn may_sign() -> bool {
+    let home = state::home().unwrap_or_default();
     let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    let home = state::home();
-    let config = config.or_else(|| Some(home.as_ref()?.join(".config")));
-    let own = home.map(|home| home.join(".gitconfig"));
-    let files = [own, config.map(|config| config.join("git/config"))];
-    let named = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"];
-    let files = files.into_iter().flatten();
-    let named = named.map(|name| std::env::var_os(name).map(PathBuf::from));
-    let system = Some(PathBuf::from("/etc/gitconfig"));
-    let mut files = files.chain(named.into_iter().chain([system]).flatten());
-    std::env::var_os("GIT_CONFIG_COUNT").is_some()
-        || files.any(|file| {
-            let text = std::fs::read(file).unwrap_or_default();
-            let text = String::from_utf8_lossy(&text).to_ascii_lowercase();
-            let words = ["signingkey", "gpgsign", "[include"];
-            words.iter().any(|word| text.contains(word))
-        })
+    let config = config.unwrap_or_else(|| home.join(".config"));
+    let system = PathBuf::from("/etc/gitconfig");
+    let files = [home.join(".gitconfig"), config.join("git/config"), system];
+    files.iter().any(|file| {
+        let text = std::fs::read(file).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).to_ascii_lowercase();
+        let mut words = ["signingkey", "gpgsign", "[include"].iter();
+        words.any(|word| text.contains(word))
+    })
 }
 
 /// Returns the key that `user.signingKey` names, as git reads it: literally, or by the file of its
@@ -213,12 +213,15 @@ fn remote(url: &str) -> Option<String> {
     (is_plain(host) && is_plain(path)).then(|| format!("{}/{path}", host.to_ascii_lowercase()))
 }
 
-const COMMIT: &str = "commit.gpgSign";
-const TAG: &str = "tag.gpgSign";
 /// What is read, in git's own spelling of keys.
 const KEYS: &str =
     r"^(user\.signingkey|gpg\.format|commit\.gpgsign|tag\.gpgsign|remote\.origin\.url)$";
-const IS_TRUE: [&str; 4] = ["true", "yes", "on", "1"];
+/// How git writes `false`.
+const OFF: [&str; 5] = ["false", "no", "off", "0", ""];
+const NAME_KEY: &str = "`git config --global user.signingKey ~/.ssh/id_ed25519.pub`";
+const OWN_KEY: &str = "the repository's own `user.signingKey` is not obeyed, since a command may \
+                       write it: name it in your own settings, for the folder by \
+                       `[includeIf \"gitdir:…\"]`";
 
 #[cfg(test)]
 mod tests {

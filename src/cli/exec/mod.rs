@@ -33,7 +33,7 @@ use crate::app::process::serving;
 use crate::app::project::{changeable, project, working_directory};
 use crate::app::reload::source::{ConfigSource, RunMode};
 use crate::app::session::store::Persistence;
-use crate::app::settings::commit_key::CommitKey;
+use crate::app::settings::commit_key::SshSigning;
 use crate::app::settings::profile::Profile;
 use crate::app::settings::project_file::AllowedFile;
 use crate::app::settings::resolve::{ResolvedConfig, known_secrets};
@@ -149,7 +149,7 @@ impl Exec {
         let mut launch = self.launch(&config)?;
         let commits = self.commit_key(&config)?;
         let mut settings = Vec::new();
-        if let CommitKey::Ssh(signing) = &commits {
+        if let Ok(Some(signing)) = &commits {
             settings = signing.settings();
             let socket = ("SSH_AUTH_SOCK".to_owned(), commits::INSIDE.to_owned());
             launch.variables.extend([socket]);
@@ -190,10 +190,9 @@ impl Exec {
             let made = caches.prepare(plan.user(), self.fresh_home)?;
             plan.mounts.kept.extend(made);
         }
-        let agent = match &commits {
-            CommitKey::Ssh(signing) => Some(OpenAgent::open(signing, &mut plan)?),
-            _ => None,
-        };
+        let signing = commits.as_ref().ok().and_then(Option::as_ref);
+        let agent = signing.map(|signing| OpenAgent::open(signing, &mut plan));
+        let agent = agent.transpose()?;
         let kept_project = self.kept_project(&config)?.filter(|_| !self.verbose);
         let overview = |plan: &LaunchPlan| {
             let overview = Overview {
@@ -404,10 +403,13 @@ impl Exec {
 
     /// Returns how git signs commits outside, if it may inside.
     fn commit_key(&self, config: &Config) -> Result<CommitKey, Failure> {
-        match self.no_sign || config.sandbox.no_sign {
-            true => Ok(CommitKey::None),
-            false => Ok(CommitKey::of(&self.project()?)),
-        }
+        let project = self.project()?;
+        let is_off = self.no_sign || config.sandbox.no_sign;
+        Ok(if is_off {
+            Ok(None)
+        } else {
+            SshSigning::of(&project)
+        })
     }
 
     fn launch(&self, config: &Config) -> Result<Launch, Failure> {
@@ -460,6 +462,9 @@ fn keeps(config: &Config) -> Result<bool, Failure> {
     let folder = state::granted_directory();
     folder.map_or(Ok(false), |folder| Ok(!changeable(config, &folder)?))
 }
+
+/// How git signs commits outside, or what to change so that it can inside.
+type CommitKey = Result<Option<SshSigning>, String>;
 
 /// Finds the project's file in force for a folder.
 type FindProjectFile = fn(&Path) -> Result<Option<AllowedFile>, Failure>;

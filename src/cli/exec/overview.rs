@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use crate::app::commits::own_agent;
 use crate::app::login::run_logins;
 use crate::app::login::run_logins::UnusedLogin;
-use crate::app::process::serving;
-use crate::app::settings::commit_key::CommitKey;
+use crate::app::settings::commit_key::SshSigning;
 use crate::app::settings::profile;
 use crate::app::settings::profile::Profile;
 use crate::app::settings::resolve::ResolvedConfig;
@@ -42,7 +40,7 @@ pub(crate) struct Overview<'a> {
     pub resolved: &'a ResolvedConfig,
     pub plan: &'a LaunchPlan,
     pub profile: Option<&'a Profile>,
-    pub commits: &'a CommitKey,
+    pub commits: &'a Result<Option<SshSigning>, String>,
     /// Whether to print everything in full.
     pub is_verbose: bool,
 }
@@ -188,28 +186,20 @@ impl Overview<'_> {
     /// Returns the key that signs commits, or why none does.
     fn commits(&self) -> Option<(&'static str, String)> {
         let signing = match self.commits {
-            CommitKey::None => return None,
-            CommitKey::Unusable(why) => return Some(("unsigned", format!("commits: {why}"))),
-            CommitKey::Ssh(signing) => signing,
+            Ok(signing) => signing.as_ref()?,
+            Err(why) => return Some(("unsigned", format!("commits: {why}"))),
         };
         let key = signing.key.fingerprint();
-        let holds = async { own_agent().has(&signing.key).await.err() };
-        let lacks = serving::runtime().ok()?.block_on(holds);
-        let policy = self.config.policy.decide().then(|| {
+        if let Some(why) = signing.unready {
+            return Some(("unsigned", format!("commits, by the key {key}: {why}")));
+        }
+        let mut text = format!("commits, by your agent with the key {key}");
+        if self.config.policy.decide() {
             let permit = generate::permit_sign(None, key, None);
             let permit: Vec<&str> = permit.split_whitespace().collect();
-            format!(", if a policy permits: `{}`", permit.join(" "))
-        });
-        Some(match lacks {
-            Some(why) => ("unsigned", format!("commits: {why} (key {key})")),
-            None => (
-                "signs",
-                format!(
-                    "commits, by your agent with the key {key}{}",
-                    policy.unwrap_or_default()
-                ),
-            ),
-        })
+            text += &format!(", if a policy permits it: `{}`", permit.join(" "));
+        }
+        Some(("signs", text))
     }
 
     /// Returns the hosts that policies allow, from files, flags and presets.
