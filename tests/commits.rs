@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use gateway::commits::PublicKey;
-use gateway::commits::message::{Request, SignRequest};
+use gateway::wire::ssh_agent::{Request, SignRequest};
 use serde_json::Value;
 
 /// An ordinary user, whom every system has: ssh-keygen needs a name. It is `daemon`.

@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::key::PublicKey;
-use super::message::{Answer, MOST, Request, SignRequest};
+use gateway_wire::ssh_agent::{Answer, MOST, Request, SignRequest};
 
 gateway_names::words! {
     /// Why the agent did not sign.

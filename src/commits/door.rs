@@ -16,8 +16,7 @@ use tokio::sync::Semaphore;
 
 use super::agent::{Agent, receive};
 use super::key::{PublicKey, fingerprint};
-use super::message::{Answer, Request, SignRequest};
-use super::sshsig;
+use gateway_wire::ssh_agent::{Answer, Request, SignRequest, check_signed};
 
 /// What signs for whom.
 #[derive(Debug, Clone)]
@@ -145,7 +144,7 @@ impl Door {
 
     async fn sign(&self, request: &SignRequest<'_>) -> Result<(Vec<u8>, Verdict), Refused> {
         let SignRequest { key, data, flags } = *request;
-        if let Err(fault) = sshsig::check(data) {
+        if let Err(fault) = check_signed(data) {
             return refused(ReasonCode::SignMalformed, fault.as_str());
         }
         if key != self.signer.key.blob() {

@@ -4,10 +4,8 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use gateway_wire::{Cursor, ReadError};
+use gateway_wire::Cursor;
 use sha2::{Digest as _, Sha256};
-
-use super::message::string;
 
 /// Why a text is not a public key with which commits are signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -40,7 +38,7 @@ impl PublicKey {
             return Err(KeyMalformed::Type);
         }
         let blob = STANDARD.decode(base64).map_err(|_| KeyMalformed::Form)?;
-        let inner: Result<_, ReadError<()>> = string(&mut Cursor::new(&blob));
+        let inner = Cursor::new(&blob).vec32();
         if inner != Ok(kind.as_bytes()) || blob.len() > MOST {
             return Err(KeyMalformed::Form);
         }

@@ -11,8 +11,6 @@
 mod agent;
 mod door;
 mod key;
-pub mod message;
-pub mod sshsig;
 
 pub use agent::{Agent, AgentFailure};
 pub use door::{Door, Signer};

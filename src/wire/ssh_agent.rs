@@ -1,7 +1,8 @@
 //! The messages of SSH agents that the gateway reads and writes: which keys there are, and to sign
-//! (draft-ietf-sshm-ssh-agent, §3.2 and §3.6). Every other request gets a failure.
+//! (draft-ietf-sshm-ssh-agent, §3.2 and §3.6), and the data that git has signed (`SSHSIG`, OpenSSH's
+//! PROTOCOL.sshsig). It holds the digest of a commit or tag, which it does not show.
 
-use gateway_wire::{Cursor, ReadError};
+use super::cursor::{Cursor, ReadError};
 
 /// The longest message, without its length.
 pub const MOST: usize = 16 * 1024;
@@ -63,9 +64,9 @@ impl<'b> Request<'b> {
         let request = match kind {
             REQUEST_IDENTITIES => Self::Identities,
             SIGN_REQUEST => Self::Sign(SignRequest {
-                key: string(&mut cursor)?,
-                data: string(&mut cursor)?,
-                flags: u32::from_be_bytes(cursor.array()?),
+                key: cursor.vec32()?,
+                data: cursor.vec32()?,
+                flags: cursor.u32()?,
             }),
             _ => return Ok(Self::Other),
         };
@@ -100,18 +101,18 @@ impl<'b> Answer<'b> {
         let answer = match kind {
             FAILURE => Self::Failure,
             IDENTITIES_ANSWER => {
-                let count = u32::from_be_bytes(cursor.array()?);
+                let count = cursor.u32()?;
                 if count > MOST_KEYS {
                     return Err(ReadError::Malformed(Malformed));
                 }
                 let mut keys = Vec::new();
                 for _ in 0..count {
-                    keys.push(string(&mut cursor)?);
-                    string(&mut cursor)?;
+                    keys.push(cursor.vec32()?);
+                    cursor.vec32()?;
                 }
                 Self::Identities(keys)
             }
-            SIGN_RESPONSE => Self::Signature(string(&mut cursor)?),
+            SIGN_RESPONSE => Self::Signature(cursor.vec32()?),
             _ => return Err(ReadError::Malformed(Malformed)),
         };
         ends(&cursor).map(|()| answer)
@@ -132,15 +133,8 @@ impl<'b> Answer<'b> {
     }
 }
 
-/// Reads bytes whose count comes before them, in four.
-pub(crate) fn string<'b, M>(cursor: &mut Cursor<'b>) -> Result<&'b [u8], ReadError<M>> {
-    let length = u32::from_be_bytes(cursor.array()?);
-    // A length that no message has is beyond the bytes on every machine.
-    Ok(cursor.bytes(usize::try_from(length).unwrap_or(usize::MAX))?)
-}
-
 /// Writes bytes with their count before them.
-pub(crate) fn counted(bytes: &[u8]) -> Vec<u8> {
+fn counted(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes()[..], bytes].concat()
 }
 
@@ -153,6 +147,48 @@ fn ends(cursor: &Cursor<'_>) -> Result<(), ReadError<Malformed>> {
 
 fn message(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     counted(&[&[kind][..], &parts.concat()].concat())
+}
+
+gateway_names::words! {
+    /// Why data is not what git has signed.
+    pub enum NotOfGit {
+        /// It is no `SSHSIG`: a login, above all.
+        Format = "it is no `SSHSIG`: no login is signed",
+        /// It is for another purpose than git's.
+        Namespace = "its namespace is not `git`",
+        /// It has a part that readers ignore.
+        Reserved = "its reserved part is not empty",
+        /// The digest is not of a known algorithm, or not as long as its digests are.
+        Digest = "its digest is no SHA-256 and no SHA-512",
+        /// It ends too early, or more follows it.
+        Length = "it is not as long as it says",
+    }
+}
+
+/// Checks that data is of a signature for git: the whole of it, in its one form.
+///
+/// # Errors
+/// [`NotOfGit`]
+pub fn check_signed(data: &[u8]) -> Result<(), NotOfGit> {
+    signed(&mut Cursor::new(data)).map_err(|error| match error {
+        ReadError::Incomplete => NotOfGit::Length,
+        ReadError::Malformed(fault) => fault,
+    })
+}
+
+fn signed(cursor: &mut Cursor<'_>) -> Result<(), ReadError<NotOfGit>> {
+    let is = |holds, fault| match holds {
+        true => Ok(()),
+        false => Err(ReadError::Malformed(fault)),
+    };
+    // What is shorter than the magic is no `SSHSIG` either.
+    is(cursor.array() == Ok(*b"SSHSIG"), NotOfGit::Format)?;
+    is(cursor.vec32()? == b"git", NotOfGit::Namespace)?;
+    is(cursor.vec32()?.is_empty(), NotOfGit::Reserved)?;
+    let digest = (cursor.vec32()?, cursor.vec32()?.len());
+    let is_known = matches!(digest, (b"sha256", 32) | (b"sha512", 64));
+    is(is_known, NotOfGit::Digest)?;
+    is(cursor.rest().is_empty(), NotOfGit::Length)
 }
 
 #[cfg(test)]
@@ -202,5 +238,67 @@ mod tests {
         let many = [&[IDENTITIES_ANSWER][..], &257_u32.to_be_bytes()].concat();
         let too_many = Err(ReadError::Malformed(Malformed));
         assert_eq!(Answer::read(&many), too_many);
+    }
+
+    fn data(parts: [&[u8]; 4]) -> Vec<u8> {
+        [&b"SSHSIG"[..], &parts.map(counted).concat()].concat()
+    }
+
+    #[test]
+    fn only_what_git_has_signed_passes() {
+        let digest = [7; 64];
+        let known = data([b"git", b"", b"sha512", &digest]);
+        assert_eq!(check_signed(&known), Ok(()));
+        assert_eq!(
+            check_signed(&data([b"git", b"", b"sha256", &digest[..32]])),
+            Ok(())
+        );
+        for namespace in [&b"file"[..], b"", b"GIT", b"git\0", b"gitx"] {
+            let other = data([namespace, b"", b"sha512", &digest]);
+            assert_eq!(check_signed(&other), Err(NotOfGit::Namespace));
+        }
+        let reserved = data([b"git", b"x", b"sha512", &digest]);
+        assert_eq!(check_signed(&reserved), Err(NotOfGit::Reserved));
+        for (algorithm, length) in [("sha256", 64), ("sha512", 32), ("sha1", 20), ("", 0)] {
+            let other = data([b"git", b"", algorithm.as_bytes(), &digest[..length]]);
+            assert_eq!(check_signed(&other), Err(NotOfGit::Digest), "{algorithm}");
+        }
+        assert_eq!(
+            check_signed(&[&known[..], b"\0"].concat()),
+            Err(NotOfGit::Length)
+        );
+        for end in 0..known.len() {
+            assert!(check_signed(&known[..end]).is_err(), "{end}");
+        }
+    }
+
+    /// RFC 4252 §7: what a client signs to log in, which begins with the session's id.
+    #[test]
+    fn a_login_is_no_commit() {
+        let login = [
+            &counted(&[9; 32])[..],
+            &[50],
+            &counted(b"git"),
+            &counted(b"ssh-connection"),
+            &counted(b"publickey"),
+            &[1],
+            &counted(b"ssh-ed25519"),
+            &counted(&[1; 51]),
+        ]
+        .concat();
+        for data in [&login[..], b"", b"SSHSI"] {
+            assert_eq!(check_signed(data), Err(NotOfGit::Format));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_passes_is_of_one_form(bytes: Vec<u8>, rest: Vec<u8>, digest: [u8; 32]) {
+            let begun = [&b"SSHSIG"[..], &counted(b"git"), &rest].concat();
+            for written in [bytes, begun] {
+                prop_assert!(check_signed(&written).is_err());
+            }
+            prop_assert_eq!(check_signed(&data([b"git", b"", b"sha256", &digest])), Ok(()));
+        }
     }
 }
