@@ -546,6 +546,18 @@ fn what_does_not_sign_by_ssh_is_told_and_no_sign_turns_it_off() {
     of("$HOME/.ssh/absent.pub");
     assert!(host.inside(&[], "true").contains("absent.pub"));
     // By the private key's path, the public key's, and literally.
+    for kind in ["rsa", "ecdsa"] {
+        host.sh(&format!(
+            "ssh-keygen -q -t {kind} -N '' -f ~/.ssh/{kind}; ssh-add -q ~/.ssh/{kind}"
+        ));
+        of(&format!("~/.ssh/{kind}.pub"));
+        host.inside(&[], "git commit -q --allow-empty -m x");
+        host.sh(&format!(
+            "echo \"ann@example.com $(cat ~/.ssh/{kind}.pub)\" > ~/allowed
+             git config --global gpg.ssh.allowedSignersFile ~/allowed; git verify-commit HEAD"
+        ));
+    }
+    assert_eq!(host.reasons(), ["signed"; 2]);
     for key in [
         "$HOME/.ssh/id",
         "~/.ssh/id.pub",

@@ -1,5 +1,5 @@
 //! The messages of SSH agents that the gateway reads and writes: which keys there are, and to sign
-//! (draft-ietf-sshm-ssh-agent, §3.2 and §3.6). And the data that git has signed: `SSHSIG` (OpenSSH's
+//! (draft-ietf-sshm-ssh-agent, 3.2 and 3.6). And the data that git has signed: `SSHSIG` (OpenSSH's
 //! PROTOCOL.sshsig) with the digest of a commit or tag, which it does not show.
 
 use super::cursor::{Cursor, ReadError};

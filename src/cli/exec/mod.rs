@@ -147,7 +147,9 @@ impl Exec {
         let profile = self.profile()?;
         let resolved = self.resolved(&config, terminal)?;
         let mut launch = self.launch(&config)?;
-        let commits = self.commit_key(&config)?;
+        let is_off = self.no_sign || config.sandbox.no_sign;
+        let project = launch.project.as_deref().filter(|_| !is_off);
+        let commits = project.map_or(Ok(None), SshSigning::of);
         let mut settings = Vec::new();
         if let Ok(Some(signing)) = &commits {
             settings = signing.settings();
@@ -401,17 +403,6 @@ impl Exec {
         Ok((home, PackageCaches::of(&project, plan)))
     }
 
-    /// Returns how git signs commits outside, if it may inside.
-    fn commit_key(&self, config: &Config) -> Result<CommitKey, Failure> {
-        let project = self.project()?;
-        let is_off = self.no_sign || config.sandbox.no_sign;
-        Ok(if is_off {
-            Ok(None)
-        } else {
-            SshSigning::of(&project)
-        })
-    }
-
     fn launch(&self, config: &Config) -> Result<Launch, Failure> {
         let mut hide = config.sandbox.hide.clone();
         let own = config.own_files();
@@ -462,9 +453,6 @@ fn keeps(config: &Config) -> Result<bool, Failure> {
     let folder = state::granted_directory();
     folder.map_or(Ok(false), |folder| Ok(!changeable(config, &folder)?))
 }
-
-/// How git signs commits outside, or what to change so that it can inside.
-type CommitKey = Result<Option<SshSigning>, String>;
 
 /// Finds the project's file in force for a folder.
 type FindProjectFile = fn(&Path) -> Result<Option<AllowedFile>, Failure>;
