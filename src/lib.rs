@@ -10,6 +10,7 @@
 pub use gateway_app as app;
 pub use gateway_audit as audit;
 pub use gateway_body as body;
+pub use gateway_commits as commits;
 pub use gateway_config as config;
 pub use gateway_control as control;
 pub use gateway_credential as credential;

@@ -137,7 +137,7 @@ pub fn git<'a>(
         variables.all(|one| phantoms.contains_key(one))
     };
     let held: Vec<&Binding> = bindings.filter(is_held).collect();
-    git_access::variables(held.iter().copied())
+    git_access::variables(held.iter().copied(), Vec::new())
 }
 
 /// Returns every variable of a client that has the CA in these files.

@@ -5,6 +5,7 @@
 
 pub mod audit_heads;
 pub mod client_environment;
+pub mod commits;
 pub mod control;
 pub mod exports;
 pub mod failure;
@@ -35,6 +36,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
+use crate::commits::CommitSigning;
 use crate::exports::Exports;
 use crate::kept_home::KeptHome;
 use crate::listen::listeners::LiveListeners;
@@ -80,6 +82,8 @@ pub struct App {
     keeping: Persistence,
     /// The folders of the command's home that are kept.
     pub kept_home: Option<KeptHome>,
+    /// The agent that signs the command's commits.
+    pub commits: CommitSigning,
     /// The way into the sandbox, once its command may run.
     pub join_sender: OnceLock<JoinSender>,
     /// The store of sessions, opened with the first of them.
@@ -165,6 +169,7 @@ impl App {
             exports: Exports::default(),
             keeping: Persistence::Nothing,
             kept_home: None,
+            commits: CommitSigning::default(),
             join_sender: OnceLock::new(),
             keeper: OnceCell::new(),
             revocations: KeptRevocations::default(),
@@ -193,6 +198,11 @@ impl App {
     /// Sets the folders that are kept of the command's home.
     pub fn keeping_home(self, kept_home: Option<KeptHome>) -> Self {
         Self { kept_home, ..self }
+    }
+
+    /// Sets the agent that signs the command's commits.
+    pub fn signing(self, commits: CommitSigning) -> Self {
+        Self { commits, ..self }
     }
 
     /// Opens a session: issues its phantoms, creates its CA and starts to recognise its requests.

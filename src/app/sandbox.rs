@@ -64,6 +64,8 @@ pub async fn start(
     let first = FirstProcess::of(hello.pid).context("the sandbox went")?;
     ports.serve(&worker, &session, &hello, &mut listeners)?;
     serve_network(app, &worker, &session, &ca, listeners)?;
+    let signs = app.commits.serve(&app.shared, &session);
+    signs.context("the agent that signs commits cannot be served")?;
     // Exports start before anything can reload.
     app.exports.start(&app.shared, &app.config, false)?;
     let control = control::bind(app, "exec")?.serve(app, None, terminal.copied())?;

@@ -1,11 +1,13 @@
-//! Records the acts of the gateway's operators.
+//! Records what is no exchange: the acts of operators, and signatures of commits.
 
 use super::error::Error;
 use super::log::Log;
 use super::record::Record;
-use super::texts::show;
+use super::redact::Redact;
+use super::texts::{listed, show};
 use super::words::AuditDecision;
-use gateway_names::SessionId;
+use gateway_names::{PolicyId, ReasonCode, SessionId};
+use std::time::Instant;
 
 /// An operator's act, or attempt, through the control socket.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +26,61 @@ pub struct Act<'a> {
     pub failed: bool,
 }
 
+/// A signature that a session got, or was refused.
+#[derive(Clone, Debug)]
+pub struct Signature<'a> {
+    /// The session.
+    pub session: &'a SessionId,
+    /// The key's fingerprint and the repository.
+    pub subject: &'a str,
+    /// The policies that decided.
+    pub policies: &'a [PolicyId],
+    /// Their generation, if they were asked.
+    pub generation: Option<u64>,
+    /// Why it was refused.
+    pub refused: Option<ReasonCode>,
+    /// What failed, in words of the gateway.
+    pub cause: &'static str,
+}
+
 impl Log {
+    /// Writes a record of a signature, charged to the session's `account`. Returns once it is as
+    /// durable as an exchange's is before its answer.
+    ///
+    /// # Errors
+    /// As [`Log::act`], and [`Error::OverRate`] or [`Error::OverShare`], of which the session's
+    /// next `suppressed` event tells. The signature may not be handed out.
+    pub async fn signature(&self, of: Signature<'_>, account: &dyn Redact) -> Result<(), Error> {
+        if let Some(account) = account.account() {
+            let admitted = self.admit(account, Instant::now());
+            admitted.inspect_err(|_| account.suppress(1))?;
+        }
+        let mut subject = of.subject.into();
+        show(&mut subject, MOST_SUBJECT, None);
+        let (policies, policies_more) = listed(of.policies, PolicyId::as_str);
+        let record = Record {
+            name: Some("commit.sign".into()),
+            session: Some(of.session.as_str().into()),
+            subject: Some(subject),
+            policies,
+            policies_more,
+            generation: of.generation,
+            reason: of.refused.map(|reason| reason.as_str().into()),
+            blame: of.refused.map(|reason| reason.blame().as_str().into()),
+            cause: (!of.cause.is_empty()).then(|| of.cause.into()),
+            ..Record::now("signature")
+        };
+        let queued = self.queue(&record, of.refused.is_some())?;
+        let flushed = self.flushed(&queued);
+        if let Some(account) = account.account() {
+            self.charge(account, queued.bytes);
+        }
+        match &flushed.failed {
+            Some(error) => Err(error.clone()),
+            None => self.settle(flushed.first + queued.place).await,
+        }
+    }
+
     /// Writes a record of an operator's act. Call it before the act is done.
     ///
     /// Does not wait for the disk; the next sync includes the record.

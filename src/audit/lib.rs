@@ -35,7 +35,7 @@ mod verify;
 mod words;
 mod writer;
 
-pub use act::Act;
+pub use act::{Act, Signature};
 pub use archive::{PruneReport, Retention, StoredLog, is_live, prune, stored};
 pub use chain::{ChainHead, ChainHeadMalformed, LinkBroken, MAX_LINE_BYTES};
 pub use error::Error;

@@ -175,7 +175,8 @@ fn gateway_process(kept: &OsStr, arguments: &[OsString]) -> Result<Code, Failure
     serving::harden()?;
     let socket = std::io::stdin().as_fd().try_clone_to_owned();
     let socket = socket.context("there is no enrolment socket")?;
-    let kept = crate::launch::sealed::take(kept).context("there is no word of what is kept")?;
+    let kept = crate::launch::sealed::take(kept);
+    let (kept, agent) = kept.context("there is no word of what is kept")?;
     // The terminal belongs to the command. Unless more is requested, only internal errors of the
     // gateway are shown.
     logging::start(tracing::Level::ERROR, true);
@@ -186,7 +187,7 @@ fn gateway_process(kept: &OsStr, arguments: &[OsString]) -> Result<Code, Failure
         return escape::serve(socket.into());
     }
     match Cli::try_parse_from(arguments).map(|cli| cli.command) {
-        Ok(Command::Exec(exec)) => exec.serve(socket.into(), kept),
+        Ok(Command::Exec(exec)) => exec.serve(socket.into(), kept, agent),
         Ok(Command::Demo(demo)) => demo.serve(socket.into()),
         Ok(Command::Doctor(doctor)) => doctor.serve(socket.into()),
         _ => Err(Failure::usage(format!(

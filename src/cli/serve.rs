@@ -77,6 +77,7 @@ impl Serve {
             profile: None,
             project: None,
             open: false,
+            commit_key: None,
             granted: config.granted.clone(),
             runs_as: RunMode::Serve,
         };

@@ -316,6 +316,7 @@ keys! {
         pass_env: "list of variables", "none" fixed;
         allow_userns: "true or false", "false" fixed;
         guard_tools: "true or false", "false" fixed project;
+        no_sign: "true or false", "false" fixed project;
         write: "list of paths", "none" fixed;
         memory_files: "size", "half of the memory" fixed project;
         processes: "number", "4096" fixed project;

@@ -141,6 +141,9 @@ pub struct Config {
     pub presets: Vec<String>,
     /// Whether a person lets this run reach any host, to learn its needs.
     pub open: bool,
+    /// The fingerprint of the key with which git signs commits in the sandbox. It may, unless
+    /// policy files decide.
+    pub commit_key: Option<String>,
     /// Hosts that an agent's profile needs.
     pub offered: Vec<HostPort>,
     /// Presets of an agent's profile.

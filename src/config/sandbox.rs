@@ -27,6 +27,8 @@ pub struct Sandbox {
     pub allow_userns: bool,
     /// Whether new and changed files that tools run automatically are refused.
     pub guard_tools: bool,
+    /// Whether git in the sandbox signs nothing.
+    pub no_sign: bool,
     /// Paths outside the project that the workload may change permanently.
     pub write: Vec<PathBuf>,
     /// The limit for all files in memory together. Unless set, half of the machine's memory.
@@ -73,6 +75,7 @@ pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
         pass_env: section.all("pass_env", variables),
         allow_userns: section.is_true("allow_userns"),
         guard_tools: section.is_true("guard_tools"),
+        no_sign: section.is_true("no_sign"),
         write: section.paths("write"),
         memory_files: memory_files(section),
         processes: section.count("processes", 16..=4_194_304),

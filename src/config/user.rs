@@ -53,6 +53,7 @@ impl Config {
         let (sandbox, own) = (&mut user.sandbox, self.sandbox);
         sandbox.hide.extend(own.hide);
         sandbox.guard_tools |= own.guard_tools;
+        sandbox.no_sign |= own.no_sign;
         sandbox.memory_files = own.memory_files.or(sandbox.memory_files);
         sandbox.processes = own.processes.or(sandbox.processes);
         if own.dns == SandboxDns::Strict {

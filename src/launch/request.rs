@@ -13,13 +13,13 @@ use super::identity::User;
 use super::ports::Ports;
 use crate::enroll::Capture;
 
-/// A folder of the command's home directory that outlives the sandbox.
+/// A folder of the command's home directory that outlives the sandbox, or a socket of the gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptFolder {
-    /// Its path, relative to the home directory.
+    /// Its path, relative to the home directory; of a socket, absolute.
     #[serde(with = "exact::one")]
     pub name: PathBuf,
-    /// The folder of the host that holds it: it belongs to the command's user, and no other user
+    /// The folder or socket of the host: it belongs to the command's user, and no other user
     /// can read it.
     #[serde(with = "exact::one")]
     pub folder: PathBuf,

@@ -205,6 +205,17 @@ UnknownProtocol "unknown_protocol" BAD_REQUEST Client "http_request_error"
     "The connection carries neither HTTP nor TLS."
     "Use the service's HTTPS interface; other protocols are not carried."
 
+// Signatures of commits.
+SignMalformed "sign_malformed" BAD_REQUEST Client "http_request_error"
+    "What the agent's client asks to have signed is no commit or tag of git: not `SSHSIG` in the namespace `git`."
+    "Sign commits and tags with `git commit -S` and `git tag -s`. Nothing else is signed, and no login."
+SignKey "sign_key" FORBIDDEN Client "http_request_denied"
+    "The key is not the one that git's `user.signingKey` names outside."
+    "Leave `user.signingKey` as it is inside."
+SignAgent "sign_agent" SERVICE_UNAVAILABLE Credential "http_request_denied"
+    "The user's own agent did not sign: it is gone or locked, lacks the key, or its question was answered with no."
+    "Ask your user to look at `ssh-add -l` outside: `ssh-add FILE` adds the key, `ssh-add -X` unlocks."
+
 // Policy.
 AskLimit "ask_limit" TOO_MANY_REQUESTS Policy "http_request_denied"
     "Policies ask a person about more requests than may be asked in a minute, or wait."

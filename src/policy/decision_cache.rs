@@ -61,13 +61,18 @@ fn key(set: &RuleSet, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> Opti
     let mut key = DecisionKey::new();
     key.number(set.number);
     key.text(facts.host.as_str());
-    match lend {
-        Some(lend) => {
+    match (lend, facts.signs) {
+        (Some(lend), _) => {
             key.number(1);
             key.text(lend.credential.as_str());
             key.text(lend.place);
         }
-        None => {
+        (_, Some(signs)) => {
+            key.number(2);
+            key.text(signs.key);
+            key.text(signs.repository);
+        }
+        _ => {
             key.number(0);
             key.text(Action::of_method(facts.method).as_str());
         }
@@ -176,7 +181,10 @@ mod tests {
     #[test]
     fn every_fact_of_a_request_is_tried_there() {
         let tried = include_str!("decision_cache.rs");
-        for row in FACTS.iter().filter(|row| row.scope != Scope::Lend) {
+        for row in FACTS
+            .iter()
+            .filter(|row| !matches!(row.scope, Scope::Lend | Scope::Sign))
+        {
             let is_tried = tried.contains(&format!("context.{}", row.name));
             assert!(is_tried || row.fact.is_of_content(), "{}", row.name);
         }

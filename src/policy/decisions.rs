@@ -32,6 +32,12 @@
 //! lend = "github"           # asks for the credential use instead of the request
 //! place = "header:authorization:Bearer"
 //! expect = "deny"
+//!
+//! [[decision]]
+//! name = "signs commits of one repository"
+//! sign = "SHA256:…"         # asks for a signature by the key of this fingerprint, without `url`
+//! repository = "github.com/octo/hello"
+//! expect = "allow"
 //! ```
 
 use std::collections::BTreeSet;
@@ -137,6 +143,11 @@ pub fn run(
         for (key, value) in &file.request {
             decision.entry(key).or_insert_with(|| value.clone());
         }
+        if decision.contains_key("sign") {
+            decision
+                .entry("url")
+                .or_insert_with(|| String::new().into());
+        }
         let decision: WrittenDecision = decision.try_into().map_err(|error| {
             let key = key_of(&error).and_then(|key| place_of(text, at, &key));
             Malformed::toml(&error, text, key.or(Some(begin)))
@@ -236,6 +247,10 @@ struct File {
 struct WrittenDecision {
     name: String,
     url: String,
+    /// The fingerprint of the key that is to sign a commit.
+    sign: Option<String>,
+    #[serde(default)]
+    repository: String,
     expect: Expect,
     by: Option<Vec<String>>,
     lend: Option<String>,
@@ -482,12 +497,43 @@ impl DecisionCase {
     }
 }
 
+/// Returns the signature that a decision describes.
+fn signature(decision: &WrittenDecision, key: &str) -> Result<OwnedFacts, String> {
+    if !decision.url.is_empty() || decision.lend.is_some() {
+        return Err("`sign` goes without `url` and `lend`".into());
+    }
+    let mut signing = OwnedFacts::signing(session(decision)?, key, &decision.repository);
+    asker(decision, &mut signing)?;
+    Ok(signing)
+}
+
+fn session(decision: &WrittenDecision) -> Result<SessionId, String> {
+    SessionId::new(&decision.session).map_err(|error| format!("`session`: {error}"))
+}
+
+/// Sets who asks, and when.
+fn asker(decision: &WrittenDecision, request: &mut OwnedFacts) -> Result<(), String> {
+    request.user = match &decision.user {
+        Some(user) => Some(User::new(user).ok_or("`user`: it is no user's name")?),
+        None => None,
+    };
+    let groups = decision.groups.iter().map(|group| group.as_str().into());
+    request.groups = groups.collect();
+    let labels = decision.labels.iter().map(|label| label.as_str().into());
+    request.labels = labels.collect();
+    request.now = instant(&decision.now)?;
+    Ok(())
+}
+
 /// Returns the request that a decision describes, canonicalised as the gateway would.
 fn request(
     decision: &WrittenDecision,
     declared: &Declared,
     slashes: impl Fn(&Origin) -> EncodedSlash,
 ) -> Result<OwnedFacts, String> {
+    if let Some(key) = &decision.sign {
+        return signature(decision, key);
+    }
     let (method, uri) = decision.target()?;
     let spoken = decision.spoken()?;
     let (scheme, host, port) = authority(&uri)?;
@@ -498,23 +544,11 @@ fn request(
             port,
         },
     };
-    let session =
-        SessionId::new(&decision.session).map_err(|error| format!("`session`: {error}"))?;
-    let mut request = OwnedFacts::new(session, scheme, host, target(&uri, slashes(&origin))?);
+    let target = target(&uri, slashes(&origin))?;
+    let mut request = OwnedFacts::new(session(decision)?, scheme, host, target);
+    asker(decision, &mut request)?;
     request.port = port;
-    request.user = match &decision.user {
-        Some(user) => Some(User::new(user).ok_or("`user`: it is no user's name")?),
-        None => None,
-    };
-    request.groups = decision
-        .groups
-        .iter()
-        .map(|group| group.as_str().into())
-        .collect();
-    let labels = decision.labels.iter().map(|label| label.as_str().into());
-    request.labels = labels.collect();
     request.entry = decision.entry.clone().unwrap_or(request.entry);
-    request.now = instant(&decision.now)?;
     let usual = if spoken.is_some() { "POST" } else { "GET" };
     request.method = method.unwrap_or(usual).to_owned();
     request.fields = field_map(&decision.fields)?;

@@ -8,10 +8,10 @@ use gateway_names::{CredentialName, PolicyId};
 use super::fault::FactFault;
 use super::generate;
 use super::generation::Generation;
-use super::index::Resource;
 use super::question::{Facts, LendQuestion};
 use super::rule::Rule;
-use super::schema::{Action, Actions};
+use super::rule_set::Question;
+use super::schema::Actions;
 use super::verdict::{Outcome, Verdict};
 
 /// A verdict in words.
@@ -134,17 +134,12 @@ impl Generation {
 
     /// Returns why no policy permits it: an unmet condition, another method, or no matching policy.
     fn nearest(&self, facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> String {
-        let action = if lend.is_some() {
-            Action::Lend
-        } else {
-            Action::of_method(facts.method)
-        };
-        let target = lend.map_or(Resource::Host(facts.host), |lend| {
-            Resource::Credential(lend.credential.as_str())
-        });
-        let wanted = match lend {
-            Some(lend) => format!("lending `{}` to `{}`", lend.credential, facts.host),
-            None => format!("{} on `{}`", shown(facts.method), facts.host),
+        let question = Question::new(facts, lend);
+        let (action, target) = (question.action(), question.target());
+        let wanted = match (lend, facts.signs) {
+            (Some(lend), _) => format!("lending `{}` to `{}`", lend.credential, facts.host),
+            (_, Some(signs)) => format!("signing with `{}`", signs.key),
+            _ => format!("{} on `{}`", shown(facts.method), facts.host),
         };
         let mut permits: Vec<&Rule> = Vec::new();
         self.index.reaching(facts.principal(), target, |nth| {
@@ -164,7 +159,8 @@ impl Generation {
                 listed(unmet)
             );
         }
-        let asks = |rule: &&&Rule| lend.is_none() && !rule.actions.and(Actions::ANY).is_empty();
+        let is_request = lend.is_none() && facts.signs.is_none();
+        let asks = |rule: &&&Rule| is_request && !rule.actions.and(Actions::ANY).is_empty();
         let others: Vec<&&Rule> = permits.iter().filter(asks).collect();
         if others.is_empty() {
             let session = facts.session.as_str();

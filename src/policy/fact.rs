@@ -48,6 +48,8 @@ pub(super) enum Scope {
     One,
     /// The use of a credential.
     Lend,
+    /// The signature of a commit.
+    Sign,
 }
 
 /// A row of the table.
@@ -207,6 +209,9 @@ facts! {
     Place "place" String Lend Question
         "where it would be: `header:authorization:Bearer`, `header:x-api-key`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`; `websocket:/d/token` of an upgrade, for its messages"
         |of| Ok(text(of.lend()?.0.place));
+    Repository "repository" String Sign Question
+        "the repository of the folder in which `exec` was started: `github.com/octo/hello` by its remote `origin`, else the folder's name"
+        |of| Ok(text(of.facts.signs.ok_or(FactFault::Context)?.repository));
 }
 
 /// The facts made from the path.

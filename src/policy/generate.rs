@@ -5,7 +5,7 @@ use gateway_message::path_pattern::readings;
 use gateway_message::{Origin, Scheme};
 use gateway_names::{CredentialName, PolicyId, SessionId};
 
-use super::question::{Facts, LendQuestion};
+use super::question::{Facts, LendQuestion, SignQuestion};
 use super::schema::Action;
 
 /// Permits a session, or every session, to send any request to a host, on one port or on all ports.
@@ -179,6 +179,16 @@ pub fn for_whom(rules: &str, whom: Option<(&str, &str)>) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
+/// Permits a session, or all, to have commits of a repository, or of any, signed by the key of this
+/// fingerprint.
+pub fn permit_sign(session: Option<&SessionId>, key: &str, repository: Option<&str>) -> String {
+    let action = format!("action == {}", entity("Action", Action::Sign.as_str()));
+    let resource = format!("resource == {}", entity("SigningKey", key));
+    let when = repository.map(|name| format!("context.repository == {}", quoted(name)));
+    let when: Vec<String> = when.into_iter().collect();
+    permit("", &principal(session), &action, &resource, &when)
+}
+
 /// Permits every session any request: for a watched run that learns what it needs.
 pub fn permit_everything() -> String {
     permit(&id(&["learn"]), "principal", ANY, "resource", &[])
@@ -187,6 +197,9 @@ pub fn permit_everything() -> String {
 /// Permits exactly this request's session, host, port, method and path, with any query and content;
 /// or exactly this credential use.
 pub(super) fn exactly(facts: &Facts<'_>, lend: Option<LendQuestion<'_>>) -> String {
+    if let Some(SignQuestion { key, repository }) = facts.signs {
+        return permit_sign(Some(facts.session), key, Some(repository));
+    }
     let action = lend.map_or(Action::of_method(facts.method), |_| Action::Lend);
     let is_named = matches!(action, Action::Other | Action::Lend);
     let method = is_named.then(|| are_methods(&[facts.method]));

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use cedar_policy::{AuthorizationError, Authorizer, Decision, Request, Response};
 use gateway_message::Host;
 use gateway_names::{CredentialName, PolicyId};
+use gateway_session::Session;
 
 use super::applicable::{ApplicableRules, AskedFacts};
 use super::content::Declared;
@@ -16,7 +17,7 @@ use super::fault::FactFault;
 use super::generate::lifting;
 use super::index::Index;
 use super::load::load;
-use super::question::{Facts, LendQuestion, Principal};
+use super::question::{Facts, LendQuestion, OwnedFacts, Principal};
 use super::rule::{Lift, Principals, Resources, Rule};
 use super::rule_set::{HeadRules, Part, Question, RuleSet, RuleSets};
 use super::schema::Actions;
@@ -172,6 +173,16 @@ impl Generation {
         self.judge(facts.into(), Some(LendQuestion { credential, place }))
     }
 
+    /// Judges whether a session may have a commit of the repository signed by the key of this
+    /// fingerprint.
+    pub fn sign(&self, session: &Session, key: &str, repository: &str) -> Verdict {
+        let mut question = OwnedFacts::signing(session.id().clone(), key, repository);
+        question.user = session.user().cloned();
+        question.groups = session.groups(self.number).to_vec();
+        question.labels = session.labels().map_or_else(Vec::new, |all| all.to_vec());
+        self.ask(&question.facts())
+    }
+
     /// Whether some permit's scope lets the principal send the host any request. A name server
     /// inside the sandbox may answer for such hosts only.
     ///
@@ -235,7 +246,8 @@ impl Generation {
             let matching = self.index.matching(facts.principal(), action, target);
             (!matching.is_empty()).then(|| self.sets.get(&matching, &self.rules))
         };
-        match rules.filter(|rules| rules.generation == self.number) {
+        let are_known = |rules: &&ApplicableRules| rules.generation == self.number;
+        match rules.filter(|rules| are_known(rules) && facts.signs.is_none()) {
             Some(rules) => rules.set(question, find),
             None => find(),
         }
@@ -508,7 +520,7 @@ fn scopes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Option<Vec<HostScope>> {
             Resources::Anything => return None,
             Resources::Host(name) => hosts.insert(HostScope::Host(name.clone())),
             Resources::Domain(name) => hosts.insert(HostScope::Domain(name.clone())),
-            Resources::Credential(_) | Resources::None => false,
+            Resources::Credential(_) | Resources::SigningKey(_) | Resources::None => false,
         };
     }
     Some(hosts.into_iter().collect())

@@ -22,6 +22,7 @@ pub(super) struct Index {
     hosts: Map<Box<str>, u32>,
     domains: Map<Box<str>, u32>,
     credentials: Map<Box<str>, u32>,
+    keys: Map<Box<str>, u32>,
     /// Rules by the numbers of principal and resource. 0 means any.
     by_scope: Map<(u32, u32), Vec<u32>>,
     actions: Vec<Actions>,
@@ -37,6 +38,7 @@ type Numbers = SmallVec<[u32; 8]>;
 pub(super) enum Resource<'a> {
     Host(&'a Host),
     Credential(&'a str),
+    SigningKey(&'a str),
 }
 
 impl Index {
@@ -59,6 +61,7 @@ impl Index {
                 Resources::Host(id) => number(&mut index.hosts, id, 0),
                 Resources::Domain(id) => number(&mut index.domains, id, 1),
                 Resources::Credential(id) => number(&mut index.credentials, id, 2),
+                Resources::SigningKey(id) => number(&mut index.keys, id, 3),
                 Resources::None => continue,
             };
             index.by_scope.entry((who, what)).or_default().push(nth);
@@ -108,6 +111,7 @@ impl Index {
                 }
             }
             Resource::Credential(name) => whats.extend(self.credentials.get(name).copied()),
+            Resource::SigningKey(key) => whats.extend(self.keys.get(key).copied()),
         }
         whats
     }
@@ -132,7 +136,7 @@ impl Index {
 /// Numbers a name within one of `COUNT` interleaved series, starting at 1, so that names of
 /// different kinds never share a number.
 fn number(names: &mut Map<Box<str>, u32>, id: &str, series: u32) -> u32 {
-    const COUNT: u32 = 3;
+    const COUNT: u32 = 4;
     if let Some(number) = names.get(id) {
         return *number;
     }

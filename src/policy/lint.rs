@@ -71,6 +71,7 @@ pub(super) fn inspect(
         }
     }
     findings.entities(policy);
+    findings.lift(rule);
     findings.content(rule, declared);
     findings
 }
@@ -353,6 +354,17 @@ impl Findings {
         }
     }
 
+    // A signature is one answer to a program that waits for it, and uses up nothing.
+    fn lift(&mut self, rule: &Rule) {
+        let is_for_signatures = rule.actions == Actions::named(Action::Sign.as_str(), false);
+        if is_for_signatures && (rule.lift.is_some() || rule.label.is_some()) {
+            self.refuse(
+                "`@ask`, `@budget` and `@label` are for requests, and this policy is for signatures",
+                "leave the annotation out; `ssh-add -c` has the agent ask before each signature",
+            );
+        }
+    }
+
     fn entities(&mut self, policy: &cedar_policy::Policy) {
         for entity in policy.entity_literals() {
             let id = entity.id().unescaped();
@@ -363,6 +375,9 @@ impl Findings {
                 }
                 "Domain" => host_fault(id),
                 "Credential" => CredentialName::new(id).err().map(|error| error.to_string()),
+                "SigningKey" if !is_fingerprint(id) => Some(
+                    "a key is named by what `ssh-keygen -lf FILE.pub` prints: `SHA256:…`".into(),
+                ),
                 _ => None,
             };
             if let Some(fault) = fault {
@@ -370,6 +385,13 @@ impl Findings {
             }
         }
     }
+}
+
+/// Whether a text is the fingerprint of a key: a SHA-256 in base64 without padding.
+fn is_fingerprint(text: &str) -> bool {
+    let digits = text.strip_prefix("SHA256:").unwrap_or_default();
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/".contains(&byte);
+    digits.len() == 43 && digits.bytes().all(is_digit)
 }
 
 /// The part of the context that an expression reads, as far as the lints need it.

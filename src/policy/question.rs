@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use gateway_audit::Text;
 use gateway_intercept::{Entry, Request};
-use gateway_message::{Host, Origin, RequestTarget, Scheme, is_batch, named_paths};
+use gateway_message::{EncodedSlash, Host, Origin, RequestTarget, Scheme, is_batch, named_paths};
 use gateway_names::{CredentialName, SessionId, User};
 use gateway_session::{CredentialUse, DetectedCredentials, Revocations, Session};
 use http::header::CONTENT_TYPE;
@@ -69,6 +69,17 @@ pub struct Facts<'a> {
     /// The AWS actions that a signed request asks for, by the names used in pins. Empty without a
     /// signature.
     pub actions: &'a [String],
+    /// The signature that is in question instead of a request.
+    pub signs: Option<SignQuestion<'a>>,
+}
+
+/// The signature of a commit. The other facts are those of a request to the gateway itself.
+#[derive(Clone, Copy, Debug)]
+pub struct SignQuestion<'a> {
+    /// The key's fingerprint, as ssh-keygen prints it: `SHA256:…`.
+    pub key: &'a str,
+    /// The repository, as the configuration of git names it.
+    pub repository: &'a str,
 }
 
 /// The part of a request that a fact is made from, for the keys of the decision cache.
@@ -243,6 +254,7 @@ impl KeptFacts {
             credentials: &self.credentials,
             batch: self.batch,
             actions: &self.actions,
+            signs: None,
         }
     }
 }
@@ -270,6 +282,8 @@ pub struct OwnedFacts {
     pub actions: Vec<String>,
     /// Whether the request is a batch, beyond what its host and target show by themselves.
     pub batch: bool,
+    /// The fingerprint of the key that signs, and the repository.
+    pub signs: Option<(String, String)>,
 }
 
 impl OwnedFacts {
@@ -294,6 +308,20 @@ impl OwnedFacts {
             credentials: Vec::new(),
             actions: Vec::new(),
             batch: false,
+            signs: None,
+        }
+    }
+
+    /// Creates the question whether a session may have a commit signed by the key of this
+    /// fingerprint.
+    pub fn signing(session: SessionId, key: &str, repository: &str) -> Self {
+        let host = OWN_HOST.parse().expect("it is a canonical name");
+        let target = RequestTarget::parse(b"/", EncodedSlash::Keep).expect("`/` is a target");
+        Self {
+            entry: "agent".to_owned(),
+            method: "other".to_owned(),
+            signs: Some((key.to_owned(), repository.to_owned())),
+            ..Self::new(session, Scheme::Https, host, target)
         }
     }
 
@@ -318,9 +346,16 @@ impl OwnedFacts {
             credentials: &self.credentials,
             batch: self.batch || is_batch(&self.host, &self.target),
             actions: &self.actions,
+            signs: self
+                .signs
+                .as_ref()
+                .map(|(key, repository)| SignQuestion { key, repository }),
         }
     }
 }
+
+/// The host of the gateway's own pages, which no request leaves for.
+const OWN_HOST: &str = "gateway.internal";
 
 /// A credential that a request would carry, and its place.
 #[derive(Clone, Copy, Debug)]
@@ -332,7 +367,7 @@ pub(super) struct LendQuestion<'a> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use gateway_message::{Authority, EncodedSlash};
+    use gateway_message::Authority;
     use gateway_session::phantom::{Issue, PhantomKey};
 
     use super::*;

@@ -12,7 +12,7 @@ use gateway_names::PolicyId;
 
 use super::fact::Fact;
 use super::reads::{AnalysisFailure, ExpressionReads};
-use super::schema::{Actions, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER};
+use super::schema::{Action, Actions, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, SIGNING_KEY, USER};
 use super::split::Conditions;
 
 /// A loaded policy.
@@ -73,6 +73,7 @@ pub(super) enum Resources {
     Host(String),
     Domain(String),
     Credential(String),
+    SigningKey(String),
     /// Matches no resource.
     None,
 }
@@ -230,6 +231,8 @@ fn what_in(one: &EntityUid) -> (Resources, Actions) {
         (Resources::Domain(id(one)), Actions::ANY)
     } else if *kind == *CREDENTIAL {
         (Resources::Credential(id(one)), actions_on(kind))
+    } else if *kind == *SIGNING_KEY {
+        (Resources::SigningKey(id(one)), actions_on(kind))
     } else {
         (Resources::None, Actions::ALL)
     }
@@ -239,7 +242,9 @@ fn actions_on(kind: &EntityTypeName) -> Actions {
     if *kind == *HOST {
         Actions::ANY
     } else if *kind == *CREDENTIAL {
-        Actions::ALL.without(Actions::ANY)
+        Actions::named(Action::Lend.as_str(), false)
+    } else if *kind == *SIGNING_KEY {
+        Actions::named(Action::Sign.as_str(), false)
     } else {
         Actions::union([])
     }

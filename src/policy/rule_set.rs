@@ -18,7 +18,9 @@ use super::index::Resource;
 use super::question::{Facts, Input, LendQuestion};
 use super::reads::{ExpressionReads, Hierarchy};
 use super::rule::Rule;
-use super::schema::{ACTION, Action, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER, domains, uid};
+use super::schema::{
+    ACTION, Action, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, SIGNING_KEY, USER, domains, uid,
+};
 use super::verdict::Verdict;
 
 /// A set of rules that are judged together.
@@ -293,17 +295,20 @@ impl<'a> Question<'a> {
 
     /// Returns the action in question.
     pub fn action(&self) -> Action {
-        match self.lend {
-            Some(_) => Action::Lend,
-            None => Action::of_method(self.facts.method),
+        match (self.lend, self.facts.signs) {
+            (Some(_), _) => Action::Lend,
+            (_, Some(_)) => Action::Sign,
+            _ => Action::of_method(self.facts.method),
         }
     }
 
     /// Returns the resource, for the index.
     pub fn target(&self) -> Resource<'a> {
-        self.lend.map_or(Resource::Host(self.facts.host), |lend| {
-            Resource::Credential(lend.credential.as_str())
-        })
+        match (self.lend, self.facts.signs) {
+            (Some(lend), _) => Resource::Credential(lend.credential.as_str()),
+            (_, Some(signs)) => Resource::SigningKey(signs.key),
+            _ => Resource::Host(self.facts.host),
+        }
     }
 
     /// Returns the credential, if the question is about one.
@@ -318,9 +323,10 @@ impl<'a> Question<'a> {
 
     /// Returns the resource, for Cedar.
     pub fn resource(&self) -> EntityUid {
-        match self.lend {
-            Some(lend) => uid(&CREDENTIAL, lend.credential.as_str()),
-            None => self.origin(),
+        match (self.lend, self.facts.signs) {
+            (Some(lend), _) => uid(&CREDENTIAL, lend.credential.as_str()),
+            (_, Some(signs)) => uid(&SIGNING_KEY, signs.key),
+            _ => self.origin(),
         }
     }
 

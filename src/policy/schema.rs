@@ -49,6 +49,7 @@ fn document(declared: &Declared) -> Value {
     for action in Action::ALL {
         let (resource, context, group) = match action {
             Action::Lend => ("Credential", "Loan", None),
+            Action::Sign => ("SigningKey", "Signing", None),
             Action::Get | Action::Head | Action::Options => ("Host", "Request", Some("read")),
             _ => ("Host", "Request", Some("write")),
         };
@@ -70,10 +71,12 @@ fn document(declared: &Declared) -> Value {
             "Domain": { "memberOfTypes": ["Domain"] },
             "Host": { "memberOfTypes": ["Domain"] },
             "Credential": {},
+            "SigningKey": {},
         },
         "commonTypes": {
-            "Request": record(declared, |row| row.scope != Scope::Lend),
-            "Loan": record(declared, |_| true),
+            "Request": record(declared, |row| !matches!(row.scope, Scope::Lend | Scope::Sign)),
+            "Loan": record(declared, |row| row.scope != Scope::Sign),
+            "Signing": record(declared, |row| row.scope != Scope::Lend),
         },
         "actions": actions,
     }})
@@ -115,7 +118,8 @@ fn type_of(kind: CedarType, declared: &Declared) -> Value {
 }
 
 gateway_names::words! {
-    /// An action in a question: a kind of request, by method, or the use of a credential.
+    /// An action in a question: a kind of request, by method, the use of a credential, or a
+    /// signature.
     pub enum Action {
         /// `GET`.
         Get = "GET",
@@ -136,6 +140,8 @@ gateway_names::words! {
         Other = "other",
         /// The use of a credential.
         Lend = "lend",
+        /// The signature of a commit or tag.
+        Sign = "commit.sign",
     }
 }
 
@@ -144,14 +150,14 @@ impl Action {
     #[must_use]
     pub fn of_method(method: &str) -> Self {
         match Self::named(method) {
-            Some(Self::Lend) | None => Self::Other,
+            Some(Self::Lend | Self::Sign) | None => Self::Other,
             Some(action) => action,
         }
     }
 
     /// Returns the action's Cedar name.
     pub(super) fn uid(self) -> &'static EntityUid {
-        static UIDS: LazyLock<[EntityUid; 9]> =
+        static UIDS: LazyLock<[EntityUid; 10]> =
             LazyLock::new(|| Action::ALL.map(|action| uid(&ACTION, action.as_str())));
         &UIDS[self as usize]
     }
@@ -163,7 +169,7 @@ pub(super) struct Actions(u16);
 
 impl Actions {
     /// Every action.
-    pub const ALL: Self = Self(0x1ff);
+    pub const ALL: Self = Self(0x3ff);
     /// Every action that sends a request to a host.
     pub const ANY: Self = Self(0x0ff);
     const READ: Self = Self(0x007);
@@ -226,6 +232,8 @@ pub(super) static HOST: LazyLock<EntityTypeName> = LazyLock::new(|| type_name("H
 pub(super) static DOMAIN: LazyLock<EntityTypeName> = LazyLock::new(|| type_name("Domain"));
 /// The entity type of credentials.
 pub(super) static CREDENTIAL: LazyLock<EntityTypeName> = LazyLock::new(|| type_name("Credential"));
+/// The entity type of keys that sign commits.
+pub(super) static SIGNING_KEY: LazyLock<EntityTypeName> = LazyLock::new(|| type_name("SigningKey"));
 /// The entity type of actions.
 pub(super) static ACTION: LazyLock<EntityTypeName> = LazyLock::new(|| type_name("Action"));
 
@@ -313,7 +321,12 @@ mod tests {
             }
             text
         };
-        let mut tables = [rows(&[Scope::Any, Scope::One]), rows(&[Scope::Lend])].into_iter();
+        let mut tables = [
+            rows(&[Scope::Any, Scope::One]),
+            rows(&[Scope::Lend]),
+            rows(&[Scope::Sign]),
+        ]
+        .into_iter();
         let mut made = String::new();
         let mut skips = false;
         for line in page.lines() {

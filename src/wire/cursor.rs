@@ -88,6 +88,10 @@ impl<'b> Cursor<'b> {
         self.array().map(u16::from_be_bytes)
     }
 
+    pub(crate) fn u32(&mut self) -> Result<u32, Incomplete> {
+        self.array().map(u32::from_be_bytes)
+    }
+
     pub(crate) fn u64(&mut self) -> Result<u64, Incomplete> {
         self.array().map(u64::from_be_bytes)
     }
@@ -96,6 +100,15 @@ impl<'b> Cursor<'b> {
     pub(crate) fn vec8(&mut self) -> Result<&'b [u8], Incomplete> {
         let length = self.u8()?;
         self.bytes(length.into())
+    }
+
+    /// Reads bytes whose count comes before them, in four.
+    ///
+    /// # Errors
+    /// `Incomplete` if fewer are left.
+    pub fn vec32(&mut self) -> Result<&'b [u8], Incomplete> {
+        let length = self.u32()?;
+        self.bytes(length as usize)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Parsers of the bytes of a connection: ClientHello, SOCKS5, DNS, WebSocket frames, lines of git,
-//! and HTTP/1 by its strictest reading. No socket and no clock.
+//! messages of SSH agents, and HTTP/1 by its strictest reading. No socket and no clock.
 //!
 //! Every format is read in one way. A [`Cursor`] goes over the bytes that are here. A reader takes
 //! a message from the front and returns a plain value, of which all lengths and forms are checked,
@@ -24,6 +24,7 @@ mod lines;
 mod malformed;
 pub mod pkt_line;
 pub mod socks;
+pub mod ssh_agent;
 pub mod websocket;
 
 pub use chunked::Chunked;

@@ -539,6 +539,10 @@ pub const UNMET: &[(&str, &str)] = &[
         "It takes a listener of another kind, a token, or TLS of a proxy: tests/callers.rs and tests/control play it.",
     ),
     (
+        "sign_agent sign_key sign_malformed",
+        "An agent of SSH says no and not why: the log and the end of `exec` say it, in tests/commits.rs.",
+    ),
+    (
         "credential_unknown session_unknown signature_content wrong_channel",
         "It takes a defect of the gateway, which looks once more before it goes on.",
     ),

@@ -34,6 +34,9 @@ pub fn policies(config: &Config, resolved: &ResolvedConfig) -> String {
                 .flat_map(|origin| lend(binding, origin)),
         );
     }
+    let key = config.commit_key.as_ref();
+    let key = key.filter(|_| !config.policy.decide());
+    permits.extend(key.map(|key| generate::permit_sign(None, key, None)));
     permits.into_iter().map(|permit| permit + "\n").collect()
 }
 

@@ -36,6 +36,8 @@ pub struct ConfigSource {
     pub project: Option<PathBuf>,
     /// Whether any host may be reached, to learn the command's needs.
     pub open: bool,
+    /// The fingerprint of the key that signs commits.
+    pub commit_key: Option<String>,
     /// The profile of the agent that runs, if it is a known one.
     pub profile: Option<Profile>,
     /// The rules that operators granted.
@@ -164,6 +166,7 @@ impl ConfigSource {
         let mut config = self.run.config_in(project.as_ref(), &self.sandbox)?;
         config.granted = self.granted.clone();
         config.open = self.open;
+        config.commit_key.clone_from(&self.commit_key);
         if let Some(profile) = &self.profile {
             profile.add_to(&mut config);
         }

@@ -11,11 +11,11 @@ use gateway_session::Binding;
 
 /// Returns git's settings as variables. They turn SSH remotes of forges into https ones: SSH never
 /// passes, and over https a refusal says what to do. If a forge has a password credential, a helper
-/// gives git its phantom.
+/// gives git its phantom. Then come further `settings`.
 pub fn variables<'a>(
     bindings: impl Iterator<Item = &'a Binding> + Clone,
+    mut settings: Vec<(String, String)>,
 ) -> BTreeMap<String, String> {
-    let mut settings = Vec::new();
     for host in FORGES {
         for ssh in [format!("git@{host}:"), format!("ssh://git@{host}/")] {
             settings.push((format!("url.https://{host}/.insteadOf"), ssh));

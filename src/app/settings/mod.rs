@@ -1,6 +1,7 @@
 //! The settings of a run: flags, the project and its file, profiles, presets and the shell's
 //! secrets that it may use.
 
+pub mod commit_key;
 pub mod flags;
 pub mod git_access;
 pub mod profile;

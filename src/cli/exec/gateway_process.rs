@@ -71,6 +71,7 @@ pub fn serve_on(
             if let Some(terminal) = terminal {
                 summary::print_ended(terminal, &app);
                 summary::print_refused(terminal, &app);
+                summary::print_unsigned(terminal, &app);
                 proposals::print_waiting(terminal, &app);
                 logins::offer(runtime, &app, &made, terminal);
                 summary::print_left(terminal, &left, last_run::list().as_deref());

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::app::commits::OpenAgent;
 use crate::app::kept_home::KeptHome;
 use crate::app::{Advise as _, Code, Context as _, Failure, Terminal};
 use crate::cli::confirm::is_asking;
@@ -30,15 +31,15 @@ pub fn plan(launch: Launch) -> Result<LaunchPlan, Failure> {
     LaunchPlan::of(launch).map_err(not_launched)
 }
 
-/// Starts the gateway process, which looks after `kept`, then becomes the launcher. Runs
-/// `meanwhile` as that process starts, which alone has `secrets` in its environment.
+/// Starts the gateway process, which looks after `kept` and serves `agent`, then becomes the
+/// launcher. Runs `meanwhile` as that process starts, which alone has `secrets` in its environment.
 ///
 /// # Errors
 /// Returns a [`Failure`] if either cannot be started, or the one of `meanwhile`. Otherwise this
 /// does not return.
 pub fn start(
     mut plan: LaunchPlan,
-    kept: Option<KeptHome>,
+    (kept, agent): (Option<KeptHome>, Option<OpenAgent>),
     secrets: &[(&str, &str)],
     meanwhile: impl FnOnce(&LaunchPlan) -> Result<(), Failure>,
 ) -> Result<Code, Failure> {
@@ -55,7 +56,9 @@ pub fn start(
             .coded(launch::LAUNCHER_FAILED)
     };
     let announcement = Announcement::new(&state).map_err(unstarted)?;
-    let kept = sealed::pass("gateway-kept", &kept).map_err(unstarted)?;
+    let agent = agent.as_ref().map(OpenAgent::inherited).transpose();
+    let (agent, socket) = agent.map_err(unstarted)?.unzip();
+    let kept = sealed::pass("gateway-kept", &(kept, agent)).map_err(unstarted)?;
     let mut process = Command::new("/proc/self/exe")
         .arg0("gateway")
         .args([GATEWAY_PROCESS, &kept.as_raw_fd().to_string()])
@@ -74,7 +77,7 @@ pub fn start(
             let told = announcement.tell(&plan.mounts, &locks);
             told.map_err(unstarted)
         });
-    drop((locks, kept));
+    drop((locks, kept, socket));
     if let Err(failure) = told.and_then(|()| meanwhile(&plan)) {
         // The gateway process ends when the other end is closed.
         drop(launcher);
@@ -105,7 +108,7 @@ pub fn start_own(
         own_program: true,
         ..launch
     };
-    start(plan(launch)?, None, secrets, |_| Ok(()))
+    start(plan(launch)?, (None, None), secrets, |_| Ok(()))
 }
 
 /// Sweeps the projects of sandboxes whose processes were killed before they could.

@@ -26,18 +26,20 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::app::commits::{self, CommitSigning, InheritedAgent, OpenAgent};
 use crate::app::kept_home::KeptHome;
 use crate::app::login::run_logins;
 use crate::app::process::serving;
 use crate::app::project::{changeable, project, working_directory};
 use crate::app::reload::source::{ConfigSource, RunMode};
 use crate::app::session::store::Persistence;
+use crate::app::settings::commit_key::SshSigning;
 use crate::app::settings::profile::Profile;
 use crate::app::settings::project_file::AllowedFile;
 use crate::app::settings::resolve::{ResolvedConfig, known_secrets};
 use crate::app::settings::shell_secrets::{SecretAnswers, ShellLoans};
 use crate::app::settings::{git_access, project_file};
-use crate::app::{App, Code, Color, Failure, RunFlags, Terminal, safe};
+use crate::app::{App, Code, Color, Context as _, Failure, RunFlags, Terminal, safe};
 use crate::body::Limit;
 use crate::cli::exec::gateway_process::serve_on;
 use crate::cli::exec::launching::not_launched;
@@ -63,6 +65,9 @@ pub struct Exec {
     /// variables
     #[arg(long, help_heading = REACH, display_order = 900)]
     no_lend: bool,
+    /// Sign no commits: else git signs them inside as it does outside, by your own SSH agent
+    #[arg(long, help_heading = REACH, display_order = 900)]
+    no_sign: bool,
     /// Let the command make user namespaces of its own (Chromium, bubblewrap, podman)
     #[arg(long, help_heading = SEE, display_order = 900)]
     allow_userns: bool,
@@ -142,9 +147,18 @@ impl Exec {
         let profile = self.profile()?;
         let resolved = self.resolved(&config, terminal)?;
         let mut launch = self.launch(&config)?;
+        let is_off = self.no_sign || config.sandbox.no_sign;
+        let project = launch.project.as_deref().filter(|_| !is_off);
+        let commits = project.map_or(Ok(None), SshSigning::of);
+        let mut settings = Vec::new();
+        if let Ok(Some(signing)) = &commits {
+            settings = signing.settings();
+            let socket = ("SSH_AUTH_SOCK".to_owned(), commits::INSIDE.to_owned());
+            launch.variables.extend([socket]);
+        }
         launch
             .variables
-            .extend(git_access::variables(resolved.bindings()));
+            .extend(git_access::variables(resolved.bindings(), settings));
         launch
             .hide
             .extend(run_logins::moved_files(&resolved.logins));
@@ -178,6 +192,9 @@ impl Exec {
             let made = caches.prepare(plan.user(), self.fresh_home)?;
             plan.mounts.kept.extend(made);
         }
+        let signing = commits.as_ref().ok().and_then(Option::as_ref);
+        let agent = signing.map(|signing| OpenAgent::open(signing, &mut plan));
+        let agent = agent.transpose()?;
         let kept_project = self.kept_project(&config)?.filter(|_| !self.verbose);
         let overview = |plan: &LaunchPlan| {
             let overview = Overview {
@@ -185,6 +202,7 @@ impl Exec {
                 resolved: &resolved,
                 plan,
                 profile: profile.as_ref(),
+                commits: &commits,
                 is_verbose: self.verbose,
             };
             if self.run.quiet {
@@ -193,7 +211,7 @@ impl Exec {
                 overview.print(&mut PrintedLines::of(kept_project.as_deref()), terminal)
             }
         };
-        launching::start(plan, kept_home, &[], overview)
+        launching::start(plan, (kept_home, agent), &[], overview)
     }
 
     /// Serves the sandbox that the launcher creates. This is the gateway process. Its standard
@@ -201,10 +219,17 @@ impl Exec {
     ///
     /// # Errors
     /// Returns a [`Failure`] that was already sent to the launcher.
-    pub fn serve(self, gateway: GatewayEnd, kept: Option<KeptHome>) -> Result<Code, Failure> {
+    pub fn serve(
+        self,
+        gateway: GatewayEnd,
+        kept: Option<KeptHome>,
+        agent: Option<InheritedAgent>,
+    ) -> Result<Code, Failure> {
         let terminal = Terminal::new(false, Color::Auto);
         let runtime = serving::runtime()?;
-        let app = self.config(project_file::decided).and_then(|config| {
+        let commits = CommitSigning::inherit(agent).context("there is no agent for commits")?;
+        let app = self.config(project_file::decided).and_then(|mut config| {
+            config.commit_key = commits.fingerprint();
             let shell = self.shell_loans(self.answers(&config)?.as_ref())?;
             let resolved = ResolvedConfig::of(&config, &shell)?;
             let keeping = self.keeping(&config)?;
@@ -214,6 +239,7 @@ impl Exec {
                 shell,
                 project: config.project.clone(),
                 open: config.open,
+                commit_key: config.commit_key.clone(),
                 profile: self.profile()?,
                 granted: config.granted.clone(),
                 runs_as: RunMode::Exec,
@@ -222,6 +248,7 @@ impl Exec {
                 .obeying(state::revoked_file())
                 .keeping(keeping)
                 .keeping_home(kept)
+                .signing(commits)
                 .reloading_from(source);
             self.note_run(&app);
             log::begin(&app.shared.log, &self.shown_run()?);
@@ -550,8 +577,8 @@ Examples:
   gateway exec --into exec-1234 -- sh                        more";
 
 /// The settings that create a sandbox. A running sandbox cannot change them.
-const NOT_INTO: [&str; 12] = crate::names::word_list(
-    "RunFlags Flags SandboxFlags allow_userns writable_git guard_tools here no_lend learn \
+const NOT_INTO: [&str; 13] = crate::names::word_list(
+    "RunFlags Flags SandboxFlags allow_userns writable_git guard_tools here no_lend no_sign learn \
      profile no_project fresh_home",
 );
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::app::login::run_logins;
 use crate::app::login::run_logins::UnusedLogin;
+use crate::app::settings::commit_key::SshSigning;
 use crate::app::settings::profile;
 use crate::app::settings::profile::Profile;
 use crate::app::settings::resolve::ResolvedConfig;
@@ -20,6 +21,7 @@ use crate::launch::{self, LaunchPlan, is_secret_name};
 use crate::message::{Authority, HostPattern, Origin, OriginPattern, Scheme};
 use crate::names::ReasonCode;
 use crate::origin::OriginSettings;
+use crate::policy::generate;
 use crate::server::floor;
 use crate::session::Role;
 
@@ -38,6 +40,7 @@ pub(crate) struct Overview<'a> {
     pub resolved: &'a ResolvedConfig,
     pub plan: &'a LaunchPlan,
     pub profile: Option<&'a Profile>,
+    pub commits: &'a Result<Option<SshSigning>, String>,
     /// Whether to print everything in full.
     pub is_verbose: bool,
 }
@@ -77,6 +80,7 @@ impl Overview<'_> {
         lines.extend(self.granted().map(|text| ("granted", text)));
         lines.extend(ports::told(&self.config.sandbox));
         lines.extend(self.agent().map(|text| ("agent", text)));
+        lines.extend(self.commits());
         lines.extend(self.unused().map(|text| ("not lent", text)));
         lines.extend(self.withheld(summary).map(|text| ("not lent", text)));
         lines.extend(self.unset().map(|text| ("not lent", text)));
@@ -177,6 +181,25 @@ impl Overview<'_> {
             "{}, by its profile `{}`; {keeps}",
             profile.title, profile.name
         ))
+    }
+
+    /// Returns the key that signs commits, or why none does.
+    fn commits(&self) -> Option<(&'static str, String)> {
+        let signing = match self.commits {
+            Ok(signing) => signing.as_ref()?,
+            Err(why) => return Some(("unsigned", format!("commits: {why}"))),
+        };
+        let key = signing.key.fingerprint();
+        if let Some(why) = signing.unready {
+            return Some(("unsigned", format!("commits, by the key {key}: {why}")));
+        }
+        let mut text = format!("commits, by your agent with the key {key}");
+        if self.config.policy.decide() {
+            let permit = generate::permit_sign(None, key, None);
+            let permit: Vec<&str> = permit.split_whitespace().collect();
+            text += &format!(", if a policy permits it: `{}`", permit.join(" "));
+        }
+        Some(("signs", text))
     }
 
     /// Returns the hosts that policies allow, from files, flags and presets.

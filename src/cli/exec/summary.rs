@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::app::write::write;
-use crate::app::{App, Terminal, safe};
+use crate::app::{App, Terminal, counted, safe};
 use crate::audit::find;
 use crate::cli::log::logs;
 use crate::grant::request;
@@ -57,6 +57,17 @@ pub fn print_refused(terminal: &Terminal, app: &App) {
     if refused.len() > SHOWN {
         let more = refused.len() - SHOWN;
         terminal.entry("refused", &format!("{more} more kinds, in the audit log"));
+    }
+}
+
+/// Prints why signatures of commits were refused while the command ran.
+pub fn print_unsigned(terminal: &Terminal, app: &App) {
+    for (cause, count) in app.commits.refused() {
+        let told = format!(
+            "{cause} ({}); `gateway log --refused`",
+            counted(count, "signature", "signatures")
+        );
+        terminal.entry("unsigned", &told);
     }
 }
 

@@ -227,7 +227,7 @@ impl LogCommand {
         let is_told = !self.is_for_person(terminal) || !(is_whole || begun(record).is_some());
         let is_known = matches!(
             record.kind.as_ref(),
-            "exchange" | "end" | "event" | "act" | "refused_caller"
+            "exchange" | "end" | "event" | "act" | "signature" | "refused_caller"
         );
         let is_shown = is_known && is_told;
         let of_session =
@@ -351,6 +351,7 @@ pub(crate) fn line(record: &Record) -> RecordLine {
     let session = shown(record.session.as_deref());
     let (verdict, what) = match record.kind.as_ref() {
         "act" => act(record),
+        "signature" => signature(record),
         "event" => (
             shown(record.name.as_deref()).replace("session_", ""),
             format!(
@@ -384,6 +385,21 @@ pub(crate) fn whom(record: &Record) -> String {
             parts.collect::<Vec<_>>().join(" from ")
         }
     }
+}
+
+/// Returns whether a commit was signed, and by which key for which repository; or why not.
+fn signature(record: &Record) -> (String, String) {
+    let verdict = match record.reason {
+        Some(_) => "refused",
+        None => "signed",
+    };
+    let words = [
+        &record.subject.as_deref(),
+        &record.reason.as_deref(),
+        &record.cause.as_deref(),
+    ];
+    let words = words.into_iter().flatten().map(|word| safe(word));
+    (verdict.to_owned(), words.collect::<Vec<_>>().join(" "))
 }
 
 /// Returns the verdict on an act, and the act. A permitted refusal of a proposal permits nothing.

@@ -64,10 +64,27 @@ pub(super) fn scopes() -> impl Strategy<Value = String> {
             Just(r#"unless { context.credential == "c1" }"#),
         ],
     );
+    let sign = (
+        prop_oneof![
+            Just(r#"action == Gateway::Action::"commit.sign""#),
+            Just(r#"action in [Gateway::Action::"commit.sign", Gateway::Action::"lend"]"#),
+        ],
+        prop_oneof![
+            Just("resource"),
+            Just("resource is Gateway::SigningKey"),
+            Just(
+                r#"resource == Gateway::SigningKey::"SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA""#
+            ),
+        ],
+        Just(""),
+    );
     let both = (
         Just("action"),
         prop_oneof![
             Just("resource"),
+            Just(
+                r#"resource == Gateway::SigningKey::"SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA""#
+            ),
             Just(r#"resource in Gateway::Domain::"b.example""#),
             Just(r#"resource == Gateway::Credential::"c1""#)
         ],
@@ -97,7 +114,7 @@ pub(super) fn scopes() -> impl Strategy<Value = String> {
         1 => Just(r#"when { principal in Gateway::Group::"g1" || context.contentLength * 9223372036854775807 < 9 }"#),
         1 => Just(r#"when { context has port && context.query == context.query }"#),
     ];
-    let shape = prop_oneof![4 => ask, 2 => lend, 1 => both];
+    let shape = prop_oneof![4 => ask, 2 => lend, 2 => sign, 1 => both];
     (any::<bool>(), who, shape, common).prop_map(
         |(permits, who, (action, resource, own), common)| {
             let effect = if permits { "permit" } else { "forbid" };
@@ -135,6 +152,7 @@ pub(super) fn requests() -> impl Strategy<Value = (OwnedFacts, Option<&'static s
             lists(&["c1", "c2"]),
             proptest::option::of(few(&["c1", "c2"])),
             lists(&["s3:PutObject", "s3:PutObjectAcl"]),
+            proptest::option::weighted(0.3, few(&["A", "B"])),
         ),
     )
         .prop_map(
@@ -162,6 +180,10 @@ pub(super) fn requests() -> impl Strategy<Value = (OwnedFacts, Option<&'static s
                         .map(|name| CredentialName::new(name).unwrap())
                         .collect(),
                     actions: credentials.2.into_iter().map(str::to_owned).collect(),
+                    signs: credentials
+                        .3
+                        .filter(|_| credentials.1.is_none())
+                        .map(|one| (format!("SHA256:{}", one.repeat(43)), "r".into())),
                     ..owned()
                 };
                 (request, credentials.1)
@@ -203,6 +225,8 @@ fn whole_as_sent(
     let principal = uid(&SESSION, facts.session.as_str());
     let host = uid(&HOST, facts.host.as_str());
     let credential = lend.map(|lend| uid(&CREDENTIAL, lend.credential.as_str()));
+    let key = facts.signs.map(|signs| uid(&SIGNING_KEY, signs.key));
+    let other = credential.or(key);
     let groups = facts.groups.iter().map(|group| uid(&GROUP, group));
     let user = facts.user.map(|user| uid(&USER, user.as_str()));
     let domains: Vec<_> = domains(facts.host)
@@ -218,19 +242,21 @@ fn whole_as_sent(
     entities.extend(user.map(|user| Entity::new_no_attrs(user, groups.clone().collect())));
     entities.extend(groups.map(Entity::with_uid));
     entities.extend(domains.into_iter().map(Entity::with_uid));
-    entities.extend(credential.iter().cloned().map(Entity::with_uid));
+    entities.extend(other.iter().cloned().map(Entity::with_uid));
     let entities = Entities::from_entities(entities, Some(&schema)).unwrap();
     let question = Question::new(facts, lend);
     let action = question.action().uid().clone();
-    let all = FACTS
-        .iter()
-        .filter(|row| lend.is_some() || row.scope != Scope::Lend);
+    let all = FACTS.iter().filter(|row| match row.scope {
+        Scope::Lend => lend.is_some(),
+        Scope::Sign => facts.signs.is_some(),
+        _ => true,
+    });
     let reader = FactReader::new(facts, lend.map(|lend| (lend, &host)));
     let full = |reader: &FactReader<'_>| {
         context(&all.clone().map(|row| row.fact).collect(), reader).unwrap()
     };
     let request = |context, schema| {
-        let resource = credential.clone().unwrap_or(host.clone());
+        let resource = other.clone().unwrap_or(host.clone());
         Request::new(principal.clone(), action.clone(), resource, context, schema).unwrap()
     };
     // With every fact of the content, the context matches the schema.
@@ -399,7 +425,7 @@ proptest! {
                 let verdict = generation.judge((&facts).into(), lend);
                 prop_assert_eq!((by_route.outcome, sorted(&by_route)), (verdict.outcome, sorted(&verdict)));
             }
-            if generation.ask(&facts).allowed() {
+            if facts.signs.is_none() && generation.ask(&facts).allowed() {
                 prop_assert!(generation.may_resolve(facts.principal(), &request.host));
             }
         }

@@ -23,7 +23,9 @@ use crate::content::{ContentFact, ContentFacts};
 use crate::fact::{FACTS, Scope};
 use crate::generation::Policies;
 use crate::question::OwnedFacts;
-use crate::schema::{CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, USER, domains, schema, uid};
+use crate::schema::{
+    CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, SIGNING_KEY, USER, domains, schema, uid,
+};
 
 /// A `GET` of one repository.
 pub(crate) fn owned() -> OwnedFacts {
