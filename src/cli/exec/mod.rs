@@ -1,6 +1,6 @@
 //! `gateway exec -- CMD`: a sandbox for one command, and the data path behind it.
 //!
-//! There are three processes. The one that the user started spawns the *gateway process*, which
+//! There are three processes. The one that the user started forks the *gateway process*, which
 //! alone reads secrets. It then re-executes itself as the *launcher* with a scrubbed environment,
 //! so the launcher is the shell's job and holds no secret. The launcher creates the sandbox and
 //! runs CMD in it.
@@ -25,10 +25,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use tokio::runtime::Runtime;
 
 use crate::app::kept_home::KeptHome;
 use crate::app::login::run_logins;
-use crate::app::process::serving;
 use crate::app::project::{changeable, project, working_directory};
 use crate::app::reload::source::{ConfigSource, RunMode};
 use crate::app::session::store::Persistence;
@@ -193,17 +193,22 @@ impl Exec {
                 overview.print(&mut PrintedLines::of(kept_project.as_deref()), terminal)
             }
         };
-        launching::start(plan, kept_home, &[], overview)
+        launching::start(plan, &[], overview, |runtime, gateway| {
+            self.serve(runtime, gateway, kept_home)
+        })
     }
 
-    /// Serves the sandbox that the launcher creates. This is the gateway process. Its standard
-    /// input is the enrolment socket, and `kept` comes from the first process.
+    /// Serves the sandbox that the launcher creates. This is the gateway process.
     ///
     /// # Errors
     /// Returns a [`Failure`] that was already sent to the launcher.
-    pub fn serve(self, gateway: GatewayEnd, kept: Option<KeptHome>) -> Result<Code, Failure> {
+    fn serve(
+        &self,
+        runtime: &Runtime,
+        gateway: GatewayEnd,
+        kept: Option<KeptHome>,
+    ) -> Result<Code, Failure> {
         let terminal = Terminal::new(false, Color::Auto);
-        let runtime = serving::runtime()?;
         let app = self.config(project_file::decided).and_then(|config| {
             let shell = self.shell_loans(self.answers(&config)?.as_ref())?;
             let resolved = ResolvedConfig::of(&config, &shell)?;
@@ -223,14 +228,14 @@ impl Exec {
                 .keeping(keeping)
                 .keeping_home(kept)
                 .reloading_from(source);
-            self.note_run(&app);
             log::begin(&app.shared.log, &self.shown_run()?);
             Ok(app)
         });
         serve_on(
-            &runtime,
+            runtime,
             gateway,
             app,
+            |app| self.note_run(app),
             (!self.run.quiet).then_some(&terminal),
         )
     }
