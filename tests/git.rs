@@ -1044,6 +1044,71 @@ fn a_kill_at_any_moment_leaves_nothing_in_the_way() {
     assert!(!mounts.contains(host.folder.path().to_str().unwrap()));
 }
 
+/// Whichever process is killed at whichever step.
+#[test]
+fn a_killed_run_loses_nothing_that_it_answered_and_leaves_no_process() {
+    let host = Host::with_repository();
+    host.sh("home", "mkdir -m 700 log");
+    let mut answered = 0;
+    for round in 0..100_u64 {
+        let end = host.at("work/project/end");
+        let _ = fs::remove_file(&end);
+        let log = host.at(&format!("home/log/{round}"));
+        let flags = ["-q", "--audit", log.to_str().unwrap()];
+        let mut child = host.exec("work/project", &flags, "touch end");
+        let child = child.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = child.spawn().unwrap();
+        // From the start on, and from the command's last act on.
+        let step = if round % 2 == 0 { 6000 } else { 2000 };
+        let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while round % 2 == 1 && !end.exists() && std::time::Instant::now() < limit {
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+        std::thread::sleep(std::time::Duration::from_micros(round / 6 * step));
+        let children = format!("/proc/{0}/task/{0}/children", child.id());
+        let children = fs::read_to_string(children).unwrap_or_default();
+        // The launcher, the gateway process, and the first process of the sandbox.
+        let mut all = vec![child.id().to_string()];
+        all.extend(children.split_whitespace().map(str::to_owned));
+        let nth = (round / 2 % 3) as usize;
+        let killed = all.get(nth).unwrap_or(&all[0]);
+        let killed = Command::new("kill").args(["-9", killed]).output();
+        killed.unwrap();
+        let code = child.wait().unwrap().code();
+        until(|| {
+            all.iter().all(|one| {
+                let stat = fs::read_to_string(format!("/proc/{one}/stat"));
+                stat.map_or(true, |stat| stat.contains(") Z "))
+            })
+        });
+        answered += u32::from(code == Some(0));
+        if code == Some(0) || log.metadata().is_ok_and(|about| about.len() > 0) {
+            let mut verify = host.command(env!("CARGO_BIN_EXE_gateway"), "work");
+            let verified = verify.args(["log", "verify"]).arg(&log).output().unwrap();
+            let is_whole = match verified.status.code() {
+                Some(0) => true,
+                // Only the proof of its end is missing.
+                Some(4) => code != Some(0),
+                _ => false,
+            };
+            assert!(is_whole, "{round}: {code:?}: {}", said(&verified));
+        }
+    }
+    assert!(answered > 0);
+    host.inside("work/project", &["-q"], "true");
+    until(|| {
+        host.sh("work/project", "ls .git")
+            .find("commondir")
+            .is_none()
+    });
+    assert_eq!(
+        host.sh("work/project", "git status --short"),
+        "?? end\n?? evil-hooks/\n"
+    );
+    let unswept = host.at("home/.local/state/gateway/unswept");
+    assert_eq!(fs::read_dir(unswept).unwrap().count(), 0);
+}
+
 #[test]
 fn the_terminal_is_as_it_was() {
     let host = Host::with_repository();

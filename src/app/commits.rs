@@ -2,21 +2,16 @@
 //! mount its socket, and served by the gateway process.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::chown;
-use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use gateway_commits::{Door, PublicKey, Signer};
+use gateway_commits::{Door, Signer};
 use gateway_config::state;
 use gateway_files::{SocketFile, private_folder};
-use gateway_launch::{KeptFolder, LaunchPlan, exact, sealed};
+use gateway_launch::{KeptFolder, LaunchPlan};
 use gateway_server::SharedState;
 use gateway_session::Session;
 use parking_lot::Mutex;
-use rustix::io::FdFlags;
-use serde::{Deserialize, Serialize};
 
 use crate::Failure;
 use crate::settings::commit_key::{SshSigning, own_agent};
@@ -24,24 +19,16 @@ use crate::settings::commit_key::{SshSigning, own_agent};
 /// Where the socket is in a sandbox.
 pub const INSIDE: &str = "/run/ssh-agent";
 
-/// The open socket of an agent, in the first process. Its file goes with it.
-pub struct OpenAgent {
-    socket: SocketFile,
-    agent: InheritedAgent,
+/// The agent of a sandbox, or none. The file of its socket goes with it.
+#[derive(Default)]
+pub struct CommitSigning {
+    /// What signs, as long as its sandbox is not there yet.
+    waiting: Mutex<Option<Signer>>,
+    door: OnceLock<Arc<Door>>,
+    socket: Option<SocketFile>,
 }
 
-/// The agent, as the gateway process inherits it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct InheritedAgent {
-    key: String,
-    repository: String,
-    #[serde(with = "exact::one")]
-    path: PathBuf,
-    /// The number of the listening socket.
-    listener: i32,
-}
-
-impl OpenAgent {
+impl CommitSigning {
     /// Opens the socket, and has the launcher show it.
     ///
     /// # Errors
@@ -62,79 +49,24 @@ impl OpenAgent {
         chown(&path, Some(plan.user().uid), None).map_err(|error| failed(error.to_string()))?;
         plan.mounts.kept.push(KeptFolder {
             name: INSIDE.into(),
-            folder: path.clone(),
+            folder: path,
         });
-        let agent = InheritedAgent {
-            key: signing.key.to_string(),
-            repository: signing.repository.clone(),
-            path,
-            listener: -1,
-        };
-        Ok(Self { socket, agent })
-    }
-
-    /// Returns what the gateway process inherits, and the copy of the socket that it does.
-    ///
-    /// # Errors
-    /// The error of the system, if there is no descriptor left.
-    pub fn inherited(&self) -> io::Result<(InheritedAgent, OwnedFd)> {
-        let copy = OwnedFd::from(self.socket.listener()?);
-        rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;
-        let agent = InheritedAgent {
-            listener: copy.as_raw_fd(),
-            ..self.agent.clone()
-        };
-        Ok((agent, copy))
-    }
-}
-
-/// The agent in the gateway process.
-#[derive(Default)]
-pub struct CommitSigning {
-    /// The agent, as long as its sandbox is not there yet.
-    waiting: Mutex<Option<(Signer, UnixListener)>>,
-    door: OnceLock<Arc<Door>>,
-    _file: Option<InheritedFile>,
-}
-
-/// The socket's file, which this process removes: the first process has become the launcher.
-struct InheritedFile(PathBuf);
-
-impl Drop for InheritedFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-impl CommitSigning {
-    /// Takes over the agent that the first process opened.
-    ///
-    /// # Errors
-    /// `InvalidInput` if this is no agent of a first process.
-    pub fn inherit(agent: Option<InheritedAgent>) -> io::Result<Self> {
-        let Some(agent) = agent else {
-            return Ok(Self::default());
-        };
-        let file = InheritedFile(agent.path);
-        let listener = sealed::adopt(agent.listener.to_string().as_ref())?;
-        let key = PublicKey::parse(&agent.key);
         let signer = Signer {
-            key: key.map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault))?,
-            repository: agent.repository,
+            key: signing.key.clone(),
+            repository: signing.repository.clone(),
             agent: own_agent(),
         };
         Ok(Self {
-            waiting: Mutex::new(Some((signer, listener.into()))),
+            waiting: Mutex::new(Some(signer)),
             door: OnceLock::new(),
-            _file: Some(file),
+            socket: Some(socket),
         })
     }
 
     /// Returns the fingerprint of the key that waits for its sandbox.
     pub fn fingerprint(&self) -> Option<String> {
         let waiting = self.waiting.lock();
-        let (signer, _) = waiting.as_ref()?;
-        Some(signer.key.fingerprint().to_owned())
+        Some(waiting.as_ref()?.key.fingerprint().to_owned())
     }
 
     /// Serves the session.
@@ -142,14 +74,15 @@ impl CommitSigning {
     /// # Errors
     /// The error of the system, if the socket cannot be waited on.
     pub fn serve(&self, shared: &Arc<SharedState>, session: &Arc<Session>) -> io::Result<()> {
-        let Some((signer, listener)) = self.waiting.lock().take() else {
+        let (Some(signer), Some(socket)) = (self.waiting.lock().take(), &self.socket) else {
             return Ok(());
         };
+        let listener = tokio::net::UnixListener::from_std(socket.listener()?)?;
         let (shared, log) = (shared.clone(), shared.log.clone());
         let policies = move || shared.current().policies.current();
         let door = Door::new(signer, (session.clone(), log), policies);
         let door = self.door.get_or_init(|| Arc::new(door)).clone();
-        tokio::spawn(door.serve(tokio::net::UnixListener::from_std(listener)?));
+        tokio::spawn(door.serve(listener));
         Ok(())
     }
 

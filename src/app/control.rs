@@ -5,7 +5,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::StatusCode;
@@ -40,18 +39,8 @@ pub type TellReload = mpsc::UnboundedSender<Result<ReloadOutcome, Failure>>;
 pub struct OpenControl {
     /// Removes the socket on drop.
     _socket: Option<SocketFile>,
-    stop: Option<oneshot::Sender<Infallible>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for OpenControl {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        // The thread holds the program. It must be gone before the audit log can end in order.
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+    /// The thread ends when this is dropped.
+    _stop: oneshot::Sender<Infallible>,
 }
 
 /// The control socket and the metrics port, not served yet. Callers wait.
@@ -175,11 +164,9 @@ fn serve(
     if let Some(notifier) = notify::notifier(&app.config, terminal, &control)? {
         let _ = app.shared.notify.set(notifier);
     }
-    let (stop, thread) = start(control, listener, port)?;
     Ok(OpenControl {
         _socket: socket,
-        stop: Some(stop),
-        thread: Some(thread),
+        _stop: start(control, listener, port)?,
     })
 }
 
@@ -214,7 +201,7 @@ fn start(
     control: Arc<Control<AppOperations>>,
     socket: Option<UnixListener>,
     port: Option<TcpListener>,
-) -> Result<(oneshot::Sender<Infallible>, JoinHandle<()>), Failure> {
+) -> Result<oneshot::Sender<Infallible>, Failure> {
     let runtime = serving::runtime()?;
     let (stop, stopped) = oneshot::channel();
     let serve = async move {
@@ -244,9 +231,8 @@ fn start(
         runtime.shutdown_background();
     };
     let thread = std::thread::Builder::new().name("gateway-control".to_owned());
-    let started = thread.spawn(run);
-    let started = started.context(NOT_SERVED)?;
-    Ok((stop, started))
+    thread.spawn(run).context(NOT_SERVED)?;
+    Ok(stop)
 }
 
 /// The program's part of operators' commands.

@@ -10,7 +10,6 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 
 use crate::settings::profile::Profile;
 use crate::write::write;
@@ -19,21 +18,16 @@ use gateway_config::state;
 use gateway_files::private_folder;
 use gateway_launch::home_files::HomeFile;
 use gateway_launch::kept::{self, DropReason};
-use gateway_launch::{KeptFolder, LaunchPlan, MountPlan, User, exact, removal};
+use gateway_launch::{KeptFolder, LaunchPlan, MountPlan, User, removal};
 
 /// The kept folders of a project's home.
-#[derive(Serialize, Deserialize)]
 pub struct KeptHome {
     /// `PROJECT/home`, or a folder of its own for each further user that root runs commands as.
-    #[serde(with = "exact::one")]
     folder: PathBuf,
-    #[serde(with = "exact::list")]
     names: Vec<PathBuf>,
     /// The files of the user's own home that the launcher copies into the folders, for this run.
-    #[serde(with = "exact::list")]
     copies: Vec<PathBuf>,
     /// The mark of this run, locked while it lives.
-    #[serde(skip)]
     held: Mutex<Option<File>>,
 }
 

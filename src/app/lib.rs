@@ -460,7 +460,6 @@ impl App {
     pub fn close(&self) {
         self.shared.tell_suppressed(true);
         self.shared.log.close();
-        audit_heads::keep_last(&self.shared.log);
         self.exports.end();
     }
 

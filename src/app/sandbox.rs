@@ -3,6 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
 use crate::kept_home::KeptHome;
 use crate::listen::names;
 use crate::listen::sandbox_ports::BoundPorts;
@@ -187,15 +190,18 @@ fn bundle(ca: &str) -> Vec<u8> {
     bundle
 }
 
-/// Lives until the launcher exits. SIGHUP reloads; all other signals are ignored by this process,
-/// because the launcher passes them on to the command.
+/// Lives until no process of the sandbox is left. SIGHUP reloads; all other signals are ignored by
+/// this process, because the launcher passes them on to the command.
 pub async fn live(
-    gateway: GatewayEnd,
+    first: FirstProcess,
     app: &Arc<App>,
     terminal: Option<&Terminal>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
-    let gone = std::pin::pin!(gone(gateway));
+    // It ends with the launcher.
+    #[expect(deprecated, reason = "unsound for what does not own its number alone")]
+    let first = AsyncFd::with_interest(first.event(), Interest::READABLE);
+    let first = first.context("the sandbox cannot be waited for")?;
     let reloads = async {
         loop {
             signals.reload().await;
@@ -206,17 +212,7 @@ pub async fn live(
         }
     };
     tokio::select! {
-        () = gone => Ok(()),
+        _ = first.readable() => Ok(()),
         () = reloads => Ok(()),
     }
-}
-
-/// Waits until the launcher exits, which closes its end of the socket.
-pub async fn gone(gateway: GatewayEnd) {
-    let socket = OwnedFd::from(gateway);
-    // Nothing is sent after the enrolment. But if the sandbox was refused in advance, a hello may
-    // still arrive.
-    let waiting =
-        move || while rustix::io::read(&socket, &mut [0; 4096]).is_ok_and(|count| count > 0) {};
-    let _ = tokio::task::spawn_blocking(waiting).await;
 }

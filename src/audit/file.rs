@@ -105,21 +105,6 @@ impl LogFile {
         }
         Ok(made)
     }
-
-    /// Gives back the space that was reserved and not used, and the lock.
-    fn release(&self) {
-        // If the space cannot be given back (`chattr +a`), `gateway log prune` does it later.
-        let _ = give_back(&self.file);
-        // Closing the file is not enough: a child that was forked but has not yet called exec would
-        // keep the lock.
-        let _ = self.file.unlock();
-    }
-}
-
-impl Drop for LogFile {
-    fn drop(&mut self) {
-        self.release();
-    }
 }
 
 /// Gives back the space after a file's end. Only for the holder of its lock.
@@ -207,6 +192,14 @@ impl Sink for LogFile {
     fn durable(&mut self) -> Vec<Arc<dyn SyncTarget>> {
         let current = self.current();
         self.retired.drain(..).chain([current]).collect()
+    }
+
+    fn release(&self) {
+        // If the space cannot be given back (`chattr +a`), `gateway log prune` does it later.
+        let _ = give_back(&self.file);
+        // Closing the file is not enough: a child that was forked but has not yet called exec would
+        // keep the lock.
+        let _ = self.file.unlock();
     }
 }
 

@@ -5,8 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -84,9 +83,6 @@ struct Handle {
     /// The file; `None` in a test's memory.
     path: Option<PathBuf>,
     shared: Arc<LogState>,
-    syncing: Option<JoinHandle<()>>,
-    /// Whether the log has its last record.
-    closed: AtomicBool,
 }
 
 impl Settings {
@@ -137,8 +133,8 @@ impl Log {
         self.0.path.as_deref()
     }
 
-    /// Writes the log's last record. Call it when nothing else is to be written; otherwise the last
-    /// handle does so when it is dropped.
+    /// Writes the log's last record. When this returns, it is on the disk, the file is free, and
+    /// nothing more is written. Otherwise the last handle does so when it is dropped.
     pub fn close(&self) {
         self.0.close();
     }
@@ -322,6 +318,7 @@ impl Log {
             promised: AtomicU64::new(0),
             room: AtomicU64::new(0),
             wake: Condvar::new(),
+            syncing: Mutex::new(()),
             lasting,
             promise: RwLock::new(WriteSettings { sync, allowance }),
             disk,
@@ -329,17 +326,10 @@ impl Log {
         });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("audit-sync".to_owned());
-        let syncing = Some(
-            thread
-                .spawn(move || keep_synced(&theirs))
-                .map_err(|error| Error::Start(error.into()))?,
-        );
-        let log = Self(Arc::new(Handle {
-            path,
-            shared,
-            syncing,
-            closed: AtomicBool::new(false),
-        }));
+        thread
+            .spawn(move || keep_synced(&theirs))
+            .map_err(|error| Error::Start(error.into()))?;
+        let log = Self(Arc::new(Handle { path, shared }));
         log.0
             .shared
             .with(|writer| writer.append(&writer.own(kind), false))?;
@@ -359,21 +349,21 @@ impl Handle {
     /// Best effort: without this record the chain is still valid, but shows that the log was not
     /// closed properly.
     fn close(&self) {
-        if !self.closed.swap(true, Ordering::Relaxed) {
-            let stop = |writer: &mut Writer| writer.append(&writer.own("stop"), false);
-            let _ = self.shared.with(stop);
-        }
+        self.shared.with(|writer| {
+            if !writer.closing {
+                let _ = writer.append(&writer.own("stop"), false);
+                // A sync under way may be of files that were rotated.
+                let _turn = self.shared.syncing.lock();
+                writer.close();
+            }
+        });
+        self.shared.wake.notify_one();
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
         self.close();
-        self.shared.lock().closing = true;
-        self.shared.wake.notify_one();
-        if let Some(syncing) = self.syncing.take() {
-            let _ = syncing.join();
-        }
     }
 }
 

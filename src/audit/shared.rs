@@ -37,6 +37,8 @@ pub(super) struct LogState {
     /// writes.
     pub(super) room: AtomicU64,
     pub(super) wake: Condvar,
+    /// Held while files are synced.
+    pub(super) syncing: Mutex<()>,
     pub(super) lasting: watch::Sender<SyncState>,
     pub(super) promise: RwLock<WriteSettings>,
     pub(super) disk: FreeSpace,
@@ -83,16 +85,23 @@ pub(super) fn keep_synced(shared: &LogState) {
                 .wake
                 .wait_while_for(&mut writer, |writer| !writer.closing, INTERVAL);
         }
-        let closing = writer.closing;
+        if writer.closing {
+            return;
+        }
         let until = writer.next_seq();
         let turns = writer.turns;
         let files = writer.sink.durable();
         writer.dirty = false;
+        let turn = shared.syncing.lock();
         drop(writer);
         let well = files.iter().all(|file| file.sync().is_ok());
+        drop(turn);
         shared.disk.look();
         let moved = files.last().is_some_and(|file| file.is_moved());
         writer = shared.lock();
+        if writer.closing {
+            return;
+        }
         writer.synced(well);
         // After a rotation, `moved` is about the previous file.
         writer.moved |= moved && writer.turns == turns;
@@ -100,9 +109,6 @@ pub(super) fn keep_synced(shared: &LogState) {
         shared
             .lasting
             .send_modify(|lasting| lasting.synced(until, well));
-        if closing {
-            return;
-        }
     }
 }
 

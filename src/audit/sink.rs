@@ -35,6 +35,10 @@ pub(super) trait Sink: Send {
 
     /// The files and folders to sync, in order, to make everything appended so far durable.
     fn durable(&mut self) -> Vec<Arc<dyn SyncTarget>>;
+
+    /// Gives back the space that was reserved and not used, and the lock. Nothing is appended
+    /// afterwards.
+    fn release(&self) {}
 }
 
 /// Something that another thread can sync to the disk.

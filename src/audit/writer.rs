@@ -33,7 +33,7 @@ pub(super) struct Writer {
     pub(super) turns: u64,
     /// Somebody took the file away from its path.
     pub(super) moved: bool,
-    /// The last handle to the log is gone.
+    /// The log has its last record.
     pub(super) closing: bool,
     /// Receives each written refusal too.
     pub(super) refused: RefusalTap,
@@ -225,6 +225,15 @@ impl Writer {
             self.failed = Some(Cause::Unsynced);
         }
         self.unsynced = !well;
+    }
+
+    /// Syncs what was written, and frees the file, which another process may then write.
+    pub(super) fn close(&mut self) {
+        for file in self.sink.durable() {
+            let _ = file.sync();
+        }
+        (self.closing, self.unsynced) = (true, true);
+        self.sink.release();
     }
 
     /// Writes the records that the chain needs first, each in its own write.

@@ -30,8 +30,7 @@ mod token;
 mod usage;
 mod why;
 
-use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd as _;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
@@ -41,8 +40,7 @@ use self::doctor::{demo, escape};
 use self::exec::launching;
 use self::log::watch;
 use self::operate::{env, gateways, revoke};
-use crate::app::process::{logging, serving, signals};
-use crate::app::{Code, Color, Context as _, Failure, Terminal};
+use crate::app::{Code, Color, Failure, Terminal};
 
 /// Everything that can be typed.
 #[derive(Parser)]
@@ -116,8 +114,8 @@ enum Command {
 
 /// Runs the command that the arguments name, prints its result, and returns the exit code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
-    if let Some(code) = images(&mut arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if let Some(code) = images(&arguments) {
         return code;
     }
     let read = usage::grouped(Cli::command()).try_get_matches_from(&arguments);
@@ -136,8 +134,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Runs the other images of `exec`: the launcher, and the gateway process behind it.
-fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
+/// Runs the other images of this program: the launcher, and commands in a sandbox.
+fn images(arguments: &[OsString]) -> Option<ExitCode> {
     let terminal = Terminal::new(false, Color::Auto);
     let json = arguments.iter().any(|argument| argument == "--json");
     let ended = match arguments.get(1)?.to_str()? {
@@ -149,11 +147,6 @@ fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
         escape::SUBCOMMAND => escape::start(json),
         crate::escape::SUBCOMMAND => Ok(escape::inside(json)),
         crate::launch::SUBCOMMAND => launching::resume(&arguments[2..], &terminal),
-        launching::GATEWAY_PROCESS if arguments.len() > 2 => {
-            arguments.remove(1);
-            let kept = arguments.remove(1);
-            gateway_process(&kept, arguments)
-        }
         _ => return None,
     };
     Some(ended.map_or_else(
@@ -163,38 +156,6 @@ fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
         },
         ExitCode::from,
     ))
-}
-
-fn gateway_process(kept: &OsStr, arguments: &[OsString]) -> Result<Code, Failure> {
-    // The process was started through a link named `exe`.
-    let _ = rustix::thread::set_name(c"gateway");
-    // The launcher decides how long this process lives; signals must not end it.
-    signals::outlive()?;
-    // This runs before any secret is read. From here on, other processes cannot see the
-    // environment, which only this process has.
-    serving::harden()?;
-    let socket = std::io::stdin().as_fd().try_clone_to_owned();
-    let socket = socket.context("there is no enrolment socket")?;
-    let kept = crate::launch::sealed::take(kept);
-    let (kept, agent) = kept.context("there is no word of what is kept")?;
-    // The terminal belongs to the command. Unless more is requested, only internal errors of the
-    // gateway are shown.
-    logging::start(tracing::Level::ERROR, true);
-    if arguments
-        .get(1)
-        .is_some_and(|name| name == escape::SUBCOMMAND)
-    {
-        return escape::serve(socket.into());
-    }
-    match Cli::try_parse_from(arguments).map(|cli| cli.command) {
-        Ok(Command::Exec(exec)) => exec.serve(socket.into(), kept, agent),
-        Ok(Command::Demo(demo)) => demo.serve(socket.into()),
-        Ok(Command::Doctor(doctor)) => doctor.serve(socket.into()),
-        _ => Err(Failure::usage(format!(
-            "`{}` is for the gateway itself",
-            launching::GATEWAY_PROCESS
-        ))),
-    }
 }
 
 impl Command {

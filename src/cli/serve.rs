@@ -22,7 +22,7 @@ use crate::app::session::store::Persistence;
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::settings::shell_secrets::ShellLoans;
 use crate::app::terminal::standard_error::BackgroundOutput;
-use crate::app::{App, Code, Context as _, Failure, RunFlags, Terminal};
+use crate::app::{App, Code, Context as _, Failure, RunFlags, Terminal, audit_heads};
 use crate::cli::refusal_lines::RefusalLines;
 use crate::config::{Config, Listener, SandboxFlags, state};
 use crate::credential::unexpected_reach;
@@ -93,7 +93,8 @@ impl Serve {
             quiet: self.run.quiet,
         };
         if app.config.audit.path.is_none() {
-            crate::cli::log::archive::prune_aside();
+            // Without the thread, a later start removes them.
+            let _ = std::thread::Builder::new().spawn(crate::cli::log::archive::prune_kept);
         }
         let ended = runtime.block_on(async {
             let ended = served.run(bound).await;
@@ -102,6 +103,7 @@ impl Serve {
             ended
         });
         app.close();
+        audit_heads::keep_last(&app.shared.log);
         // This does not wait for a file system that hangs.
         runtime.shutdown_background();
         ended

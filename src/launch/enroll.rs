@@ -4,25 +4,30 @@
 //! Two messages over one `SOCK_SEQPACKET` socket pair: the launcher's [`SandboxHello`], with the
 //! listening sockets that it created inside the sandbox, and the gateway's answer, [`Ready`] or a
 //! refusal. A packet is one JSON object; content that may be larger travels in a sealed memory file
-//! with it. After that, the socket carries only connections of callers that run a further command
-//! (`join`), and its end of file tells each side that the other has gone. All calls block.
+//! with it. After that, the socket carries connections of callers that run a further command
+//! (`join`), and at last the gateway's word that nobody need wait for it any longer. Its end of
+//! file tells each side that the other has gone. All calls block.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
 };
+use rustix::process::{Pid, WaitOptions};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::home_files::{self, FileHead, HomeFile};
-use super::{ports, sealed};
+use super::wait::{WaitStatus, timespec};
+use super::{Exit, ports, sealed, syscall};
 
 /// The version of this protocol; both ends must speak the same one.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Why an enrolment did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -146,6 +151,7 @@ pub struct Ready {
 enum Answer {
     Ready,
     Refused { message: String },
+    Done,
 }
 
 /// The launcher's end of the enrolment socket.
@@ -202,7 +208,34 @@ impl LauncherEnd {
             Answer::Refused { message } => Err(Error::Refused(message)),
             Answer::Ready if fds.len() == 1 => Ok(SealedReady(fds.remove(0))),
             Answer::Ready => Err(Error::Malformed("`ready` must carry one file")),
+            Answer::Done => Err(Error::Malformed("`done` comes last")),
         }
+    }
+
+    /// Says no more, and waits for [`GatewayEnd::done`], for at most `within`.
+    pub fn await_done(&self, within: Duration) -> WaitStatus {
+        // The gateway has gone if this fails.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+        let until = Instant::now() + within;
+        loop {
+            let left = timespec(until.saturating_duration_since(Instant::now()));
+            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&left)) {
+                Ok(0) => return WaitStatus::Runs,
+                Err(_) => continue,
+                Ok(_) => {}
+            }
+            match receive_packet(self.socket.as_fd()) {
+                Ok((Answer::Done, _)) => return WaitStatus::Done,
+                // A packet that the launcher did not come to read.
+                Ok(_) | Err(Error::Malformed(_)) => {}
+                Err(_) => break,
+            }
+        }
+        let child = self.process.and_then(Pid::from_raw);
+        let status = child.and_then(|child| syscall::status_of(child, WaitOptions::empty()));
+        status.map_or(WaitStatus::Unknown, |status| {
+            WaitStatus::Ended(Exit::from_status(status))
+        })
     }
 }
 
@@ -256,17 +289,18 @@ impl GatewayEnd {
         send_packet(self.0.as_fd(), &Answer::Refused { message }, &[])
     }
 
-    /// Waits until the launcher, and with it the sandbox, has ended.
+    /// Tells the launcher that nobody need wait for this process any longer.
     ///
     /// # Errors
-    /// [`Error::Io`] if the socket cannot be read; [`Error::Malformed`] if the launcher sends
-    /// anything more.
-    pub fn ended(&self) -> Result<(), Error> {
-        match receive_bytes(self.0.as_fd()) {
-            Err(Error::Gone) => Ok(()),
-            Err(error) => Err(error),
-            Ok(_) => Err(Error::Malformed("the launcher spoke out of turn")),
-        }
+    /// As [`GatewayEnd::refuse`].
+    pub fn done(&self) -> Result<(), Error> {
+        send_packet(self.0.as_fd(), &Answer::Done, &[])
+    }
+
+    /// Waits until the launcher says no more.
+    pub fn ended(&self) {
+        // If the sandbox was refused in advance, a hello may still arrive.
+        while receive_bytes(self.0.as_fd()).is_ok() {}
     }
 }
 
@@ -598,7 +632,7 @@ mod tests {
         let (launcher, gateway) = pair().unwrap();
         drop(launcher);
         assert!(matches!(gateway.hello(), Err(Error::Gone)));
-        gateway.ended().unwrap();
+        gateway.ended();
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::enroll::{self, LauncherEnd, Listeners, SandboxHello, receive_packet, 
 ///
 /// # Errors
 /// [`Error`] if the command was never started, or could not be executed.
-pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
+pub fn run(sandbox: Sandbox, gateway: &LauncherEnd) -> Result<Exit, Error> {
     refuse::threads()?;
     refuse::directories_as_standard_streams()?;
     let signals = SignalSet::of(&[&FORWARDED[..], &OBEYED].concat());
@@ -45,7 +45,7 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
     }
     let (pid, pidfd) = match syscall::clone_into_namespaces().at(Step::Namespaces, "clone3")? {
         ForkResult::Child => {
-            drop((ours, gateway, arrivals, watch));
+            drop((ours, arrivals, watch));
             init::live(&sandbox, &streams, theirs, &mask)
         }
         ForkResult::Parent { pid, pidfd } => (pid, pidfd),
@@ -85,12 +85,12 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
     Ok(exit)
 }
 
-struct Launcher {
+struct Launcher<'g> {
     /// Connected to the first process; `None` once that has closed its end.
     control: Option<OwnedFd>,
     init: Init,
     arrivals: OwnedFd,
-    gateway: LauncherEnd,
+    gateway: &'g LauncherEnd,
     /// The directories to search for the command.
     search: Option<OsString>,
     plan: LaunchPlan,
@@ -142,7 +142,7 @@ impl Drop for Init {
     }
 }
 
-impl Launcher {
+impl Launcher<'_> {
     fn supervise(&mut self) -> Result<Exit, Error> {
         loop {
             let ready = self.wait()?;
@@ -169,13 +169,6 @@ impl Launcher {
             if ready.streams {
                 self.streams.copy();
             }
-            if ready.gateway {
-                if self.served {
-                    self.let_in()?
-                } else {
-                    self.pass_answer_on()?
-                }
-            }
             if ready.control {
                 self.hear()?;
                 continue; // Everything that it said comes before its end.
@@ -187,6 +180,14 @@ impl Launcher {
             }
             if ready.init {
                 return self.conclude();
+            }
+            // It is done as soon as the first process has ended.
+            if ready.gateway {
+                if self.served {
+                    self.let_in()?
+                } else {
+                    self.pass_answer_on()?
+                }
             }
         }
     }

@@ -86,11 +86,11 @@ pub use mount_plan::{Home, MountPlan};
 pub use network::{ADDRESS_V4, ADDRESS_V6};
 pub use prepare::LaunchPlan;
 pub use project::project_of;
-pub use reexec::{SUBCOMMAND, reexec, resume};
+pub use reexec::{SUBCOMMAND, copy, reexec, resume};
 pub use request::{KeptFolder, Launch};
 pub use streams::LostOutput;
 pub use syscall::unsent;
-pub use wait::{FirstProcess, WaitStatus, await_child, await_end};
+pub use wait::{FirstProcess, WaitStatus};
 
 use failure::AtStep;
 use terminal::Terminal;
@@ -101,7 +101,7 @@ use terminal::Terminal;
 ///
 /// # Errors
 /// [`Error`] if the command was never started; see [`Error::exit_code`] and [`Error::advice`].
-pub fn run(plan: LaunchPlan, gateway: LauncherEnd) -> Result<Exit, Error> {
+pub fn run(plan: LaunchPlan, gateway: &LauncherEnd) -> Result<Exit, Error> {
     let program = if plan.launch.own_program {
         Some(OwnedFd::from(
             File::open("/proc/self/exe").at(Step::Prepare, "/proc/self/exe")?,

@@ -1,12 +1,26 @@
-//! Replaces the calling process with the launcher, in a fresh image of this program.
+//! The first process becomes two: a copy, the gateway process, and the launcher, in a fresh image
+//! of this program.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use super::error::Error;
+use super::failure::{AtStep, Step};
 use super::prepare::LaunchPlan;
-use super::{command, sealed, syscall};
+use super::{command, refuse, sealed, syscall};
 use crate::enroll::LauncherEnd;
+
+/// Copies this process, which has one thread. Returns the number of the copy; `None` in the copy,
+/// which alone has these variables.
+///
+/// # Errors
+/// A [`Step::Prepare`] failure.
+pub fn copy(variables: &[(&str, &str)]) -> Result<Option<i32>, Error> {
+    refuse::threads()?;
+    let copy = syscall::copy(variables).at(Step::Prepare, "fork")?;
+    Ok(copy.map(|copy| copy.as_raw_nonzero().get()))
+}
 
 /// Replaces this process with the launcher, in a fresh image of this program: `gateway __launch
 /// SOCKET PLAN PROCESS`.

@@ -48,6 +48,21 @@ pub fn fork() -> io::Result<ForkResult> {
     clone(0)
 }
 
+/// Forks this process by the C library, so that the copy may start threads. Returns the number of
+/// the copy, and `None` there, where these variables are set.
+///
+/// # Errors
+/// As [`fork`].
+pub fn copy(variables: &[(&str, &str)]) -> io::Result<Option<Pid>> {
+    // SAFETY: as for `clone`, no lock is held by a thread that is not copied.
+    let copy = Pid::from_raw(check(unsafe { libc::fork() }.into())? as i32);
+    for (name, value) in variables.iter().filter(|_| copy.is_none()) {
+        // SAFETY: this is the only thread.
+        unsafe { std::env::set_var(name, value) }
+    }
+    Ok(copy)
+}
+
 fn clone(flags: u64) -> io::Result<ForkResult> {
     let mut pidfd: RawFd = -1;
     // SAFETY: `clone_args` is plain data, for which all zeroes is valid.

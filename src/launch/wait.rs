@@ -1,11 +1,11 @@
-//! Waits for the processes of a sandbox, and for a child of this process.
+//! Waits for the processes of a sandbox.
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::event::{PollFd, Timespec, poll};
+use rustix::process::Pid;
 
 use super::exit::Exit;
 use super::failure::{AtStep, Failure, Step};
@@ -26,6 +26,11 @@ impl FirstProcess {
         Ok(Self(rustix::process::pidfd_open(pid, flags)?))
     }
 
+    /// Returns the event of its end.
+    pub fn event(self) -> OwnedFd {
+        self.0
+    }
+
     /// Ends all processes of the sandbox.
     pub fn kill(&self) {
         // It may have ended on its own.
@@ -33,49 +38,17 @@ impl FirstProcess {
     }
 }
 
-/// Waits until no process of the sandbox is left, for at most `within`.
-pub fn await_end(first: &FirstProcess, within: Duration) {
-    let timeout = timespec(within);
-    // The first process dies with the launcher, so nothing needs to be done if this takes longer.
-    let _ = poll(&mut [PollFd::new(&first.0, PollFlags::IN)], Some(&timeout));
-}
-
-/// How a wait for a child ended.
+/// How a wait for the gateway process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitStatus {
-    /// The child ended, in this way.
+    /// It has done what somebody waits for.
+    Done,
+    /// It ended before, in this way.
     Ended(Exit),
-    /// It is no child of this process, or was waited for before.
+    /// It ended before, and is no child of this process, or was waited for already.
     Unknown,
     /// It still runs.
     Runs,
-}
-
-/// Waits until a child of this process has ended and is reaped, for at most `within`.
-pub fn await_child(child: i32, within: Duration) -> WaitStatus {
-    let until = Instant::now() + within;
-    let ends = syscall::SignalSet::of(&[libc::SIGCHLD]);
-    // Blocked before the first check, so that an end between a check and the wait is not missed.
-    let (Some(child), Ok((before, arrivals))) = (Pid::from_raw(child), ends.block()) else {
-        return WaitStatus::Unknown;
-    };
-    let waited = loop {
-        match waitpid(Some(child), WaitOptions::NOHANG) {
-            Ok(Some((_, status))) => break WaitStatus::Ended(Exit::from_status(status.as_raw())),
-            Ok(None) => {}
-            Err(_) => break WaitStatus::Unknown,
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break WaitStatus::Runs;
-        }
-        let timeout = timespec(left);
-        // Whether or not an event came, the next check decides.
-        let _ = poll(&mut [PollFd::new(&arrivals, PollFlags::IN)], Some(&timeout));
-        while syscall::next_signal(&arrivals).is_some() {}
-    };
-    before.restore();
-    waited
 }
 
 /// Converts a duration to the form that `poll` takes.

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Output, Stdio};
@@ -267,7 +267,7 @@ pub fn drive(settings: &str) -> ExitCode {
         tell(&error);
         return ExitCode::from(error.exit_code());
     }
-    child.stdout(announcement.inherited().unwrap());
+    child.stdout(announcement.as_fd().try_clone_to_owned().unwrap());
     announcement.tell(&plan.mounts, &locks).unwrap();
     // SAFETY: both calls are async-signal-safe, and touch no memory.
     unsafe {
@@ -295,11 +295,8 @@ pub fn drive(settings: &str) -> ExitCode {
 /// Role: the launcher, as `main` will do it.
 pub fn launch(arguments: &[OsString]) -> ExitCode {
     let (plan, gateway) = launch::resume(arguments).unwrap();
-    let process = gateway.process();
-    let ended = launch::run(plan, gateway);
-    if let Some(process) = process {
-        launch::await_child(process, Duration::from_secs(10));
-    }
+    let ended = launch::run(plan, &gateway);
+    gateway.await_done(Duration::from_secs(10));
     match ended {
         Ok(exit) => exit.resume(),
         Err(error) => {

@@ -35,7 +35,7 @@ pub fn serve(socket: &str, manner: &str) -> ExitCode {
                 ..Ready::default()
             })
             .unwrap();
-        launcher.ended().unwrap();
+        launcher.ended();
         return ExitCode::SUCCESS;
     }
     let (tls, ca_pem) = authority();
@@ -69,7 +69,7 @@ pub fn serve(socket: &str, manner: &str) -> ExitCode {
         check.begin(|| {}).unwrap();
     }
     launcher.ready(&ready).unwrap();
-    launcher.ended().unwrap();
+    launcher.ended();
     if let Some(check) = check {
         check.end();
     }

@@ -3,7 +3,6 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::process::serving;
 use crate::{Context as _, Failure};
 
 /// Signals that have arrived and are not handled yet.
@@ -52,14 +51,4 @@ impl Signals {
             _ = self.interrupt.recv() => false,
         }
     }
-}
-
-/// Keeps every signal of [`Signals`] from ending this process, which has no runtime yet.
-///
-/// # Errors
-/// As [`Signals::catch`].
-pub fn outlive() -> Result<(), Failure> {
-    let runtime = serving::runtime()?;
-    let _entered = runtime.enter();
-    Signals::catch().map(drop)
 }

@@ -15,6 +15,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tokio::runtime::Runtime;
 
 use crate::app::{Code, Color, Failure, Paint, Terminal, safe};
 use crate::cli::doctor::embedded;
@@ -49,22 +50,23 @@ impl Demo {
             terminal.paint(Paint::Bold, "outside "),
             terminal.paint(Paint::Red, &secret)
         ));
-        launching::start_own(Launch::default(), &[CLIENT], false, &[(VARIABLE, &secret)])
+        let secrets = [(VARIABLE, secret.as_str())];
+        launching::start_own(Launch::default(), &[CLIENT], false, &secrets, serve)
     }
+}
 
-    /// Serves the demo in the gateway process, together with its origin.
-    ///
-    /// # Errors
-    /// Returns a [`Failure`] that was already sent to the launcher.
-    pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
-        let terminal = Terminal::new(false, Color::Auto);
-        let text = format!(
-            "[[credential]]\nname = \"demo\"\nfrom = \"env:{VARIABLE}\"\norigins = [\"https://{HOST}\"]\n\
-             places = [\"header:authorization:Bearer\"]\nenv = [\"{VARIABLE}\"]\n"
-        );
-        let answer: Handler = Arc::new(move |request| answer(&terminal, request));
-        embedded::serve_sandbox(gateway, log::DEMO, &text, Some((HOST, answer)))
-    }
+/// Serves the demo in the gateway process, together with its origin.
+///
+/// # Errors
+/// Returns a [`Failure`] that was already sent to the launcher.
+fn serve(runtime: &Runtime, gateway: GatewayEnd) -> Result<Code, Failure> {
+    let terminal = Terminal::new(false, Color::Auto);
+    let text = format!(
+        "[[credential]]\nname = \"demo\"\nfrom = \"env:{VARIABLE}\"\norigins = [\"https://{HOST}\"]\n\
+         places = [\"header:authorization:Bearer\"]\nenv = [\"{VARIABLE}\"]\n"
+    );
+    let answer: Handler = Arc::new(move |request| answer(&terminal, request));
+    embedded::serve_sandbox(runtime, gateway, log::DEMO, &text, Some((HOST, answer)))
 }
 
 /// Generates a secret in the form of a well-known token, so that its phantom is easy to tell apart.

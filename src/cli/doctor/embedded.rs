@@ -17,9 +17,9 @@ use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 
-use crate::app::process::serving;
 use crate::app::reload::source::RunMode;
 use crate::app::settings::resolve::ResolvedConfig;
 use crate::app::settings::shell_secrets::ShellLoans;
@@ -93,12 +93,12 @@ impl Embedded {
 /// # Errors
 /// Returns a [`Failure`] that was already sent to the launcher.
 pub fn serve_sandbox(
+    runtime: &Runtime,
     gateway: GatewayEnd,
     run: &str,
     configuration: &str,
     origin: Option<(&str, Handler)>,
 ) -> Result<Code, Failure> {
-    let runtime = serving::runtime()?;
     let app = runtime.block_on(async {
         let mut rules = Vec::new();
         if let Some((host, answer)) = origin {
@@ -110,7 +110,7 @@ pub fn serve_sandbox(
         log::begin(&app.shared.log, run);
         Ok::<_, Failure>(app)
     });
-    gateway_process::serve_on(&runtime, gateway, app, None)
+    gateway_process::serve_on(runtime, gateway, app, |_| (), None)
 }
 
 fn certified(

@@ -8,6 +8,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use tokio::runtime::Runtime;
+
 use crate::app::{Code, Failure, Paint, Terminal};
 use crate::cli::doctor::embedded;
 use crate::cli::exec::{launching, ports};
@@ -74,15 +76,15 @@ pub fn start(json: bool) -> Result<Code, Failure> {
         },
         ..Launch::default()
     };
-    launching::start_own(launch, &[escape::SUBCOMMAND], json, &[])
+    launching::start_own(launch, &[escape::SUBCOMMAND], json, &[], serve)
 }
 
 /// Serves that sandbox and allows nothing but two ports.
 ///
 /// # Errors
 /// Returns a [`Failure`] that was already sent to the launcher.
-pub fn serve(gateway: GatewayEnd) -> Result<Code, Failure> {
-    embedded::serve_sandbox(gateway, log::DOCTOR, &configuration(), None)
+fn serve(runtime: &Runtime, gateway: GatewayEnd) -> Result<Code, Failure> {
+    embedded::serve_sandbox(runtime, gateway, log::DOCTOR, &configuration(), None)
 }
 
 /// Returns the configuration of the sandbox: the ports of the targets.

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use tokio::runtime::Runtime;
 
 use crate::app::{Code, Failure, Terminal};
 use crate::cli::doctor::embedded::Handler;
@@ -55,24 +56,23 @@ impl Doctor {
         let secret = demo::secret()?;
         let (found, json) = (checks::found().join(","), terminal.json());
         let secrets = [(VARIABLE, secret.as_str())];
-        launching::start_own(Launch::default(), &[CLIENTS, &found], json, &secrets)
+        launching::start_own(Launch::default(), &[CLIENTS, &found], json, &secrets, serve)
     }
+}
 
-    /// Serves the clients' sandbox in the gateway process, together with its origin.
-    ///
-    /// # Errors
-    /// Returns a [`Failure`] that was already sent to the launcher.
-    pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
-        let secret = std::env::var(VARIABLE).map_err(|_| {
-            Failure::usage("the gateway process of `doctor` is for `doctor` itself")
-        })?;
-        let text = format!(
-            "[[credential]]\nname = \"doctor\"\nfrom = \"env:{VARIABLE}\"\norigins = [\"https://{HOST}\"]\n\
-             places = [\"header:authorization:Bearer\", \"header:authorization\", \"basic:password\"]\nenv = [\"{VARIABLE}\"]\n"
-        );
-        let answer: Handler = Arc::new(move |request| answer(&secret, request));
-        embedded::serve_sandbox(gateway, log::DOCTOR, &text, Some((HOST, answer)))
-    }
+/// Serves the clients' sandbox in the gateway process, together with its origin.
+///
+/// # Errors
+/// Returns a [`Failure`] that was already sent to the launcher.
+fn serve(runtime: &Runtime, gateway: GatewayEnd) -> Result<Code, Failure> {
+    let secret = std::env::var(VARIABLE)
+        .map_err(|_| Failure::usage("the gateway process of `doctor` is for `doctor` itself"))?;
+    let text = format!(
+        "[[credential]]\nname = \"doctor\"\nfrom = \"env:{VARIABLE}\"\norigins = [\"https://{HOST}\"]\n\
+         places = [\"header:authorization:Bearer\", \"header:authorization\", \"basic:password\"]\nenv = [\"{VARIABLE}\"]\n"
+    );
+    let answer: Handler = Arc::new(move |request| answer(&secret, request));
+    embedded::serve_sandbox(runtime, gateway, log::DOCTOR, &text, Some((HOST, answer)))
 }
 
 /// Runs every installed client, as the sandbox's command.

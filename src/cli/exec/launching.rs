@@ -2,26 +2,22 @@
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
-use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::app::commits::OpenAgent;
-use crate::app::kept_home::KeptHome;
-use crate::app::{Advise as _, Code, Context as _, Failure, Terminal};
+use tokio::runtime::Runtime;
+
+use crate::app::process::signals::Signals;
+use crate::app::process::{logging, serving};
+use crate::app::{Advise as _, Code, Color, Context as _, Failure, Terminal};
 use crate::cli::confirm::is_asking;
 use crate::cli::exec::summary;
 use crate::config::state;
-use crate::launch::enroll;
+use crate::launch::enroll::{self, GatewayEnd, LauncherEnd};
 use crate::launch::repository::{Announcement, SweepFindings};
-use crate::launch::{self, Exit, Launch, LaunchPlan, Step, WaitStatus, repository, sealed};
+use crate::launch::{self, Exit, Launch, LaunchPlan, Step, WaitStatus, repository};
 use crate::server::chain;
-
-/// The first argument of the gateway process.
-pub const GATEWAY_PROCESS: &str = "__gateway";
 
 /// Decides everything about a launch, before anything is created.
 ///
@@ -31,17 +27,17 @@ pub fn plan(launch: Launch) -> Result<LaunchPlan, Failure> {
     LaunchPlan::of(launch).map_err(not_launched)
 }
 
-/// Starts the gateway process, which looks after `kept` and serves `agent`, then becomes the
-/// launcher. Runs `meanwhile` as that process starts, which alone has `secrets` in its environment.
+/// Starts the gateway process, which runs `serve` and alone has `secrets` in its environment, then
+/// becomes the launcher. Runs `meanwhile` as that process starts.
 ///
 /// # Errors
 /// Returns a [`Failure`] if either cannot be started, or the one of `meanwhile`. Otherwise this
 /// does not return.
 pub fn start(
     mut plan: LaunchPlan,
-    (kept, agent): (Option<KeptHome>, Option<OpenAgent>),
     secrets: &[(&str, &str)],
     meanwhile: impl FnOnce(&LaunchPlan) -> Result<(), Failure>,
+    serve: impl FnOnce(&Runtime, GatewayEnd) -> Result<Code, Failure>,
 ) -> Result<Code, Failure> {
     need_kernel_files()?;
     let (launcher, gateway) = enroll::pair()
@@ -56,19 +52,16 @@ pub fn start(
             .coded(launch::LAUNCHER_FAILED)
     };
     let announcement = Announcement::new(&state).map_err(unstarted)?;
-    let agent = agent.as_ref().map(OpenAgent::inherited).transpose();
-    let (agent, socket) = agent.map_err(unstarted)?.unzip();
-    let kept = sealed::pass("gateway-kept", &(kept, agent)).map_err(unstarted)?;
-    let mut process = Command::new("/proc/self/exe")
-        .arg0("gateway")
-        .args([GATEWAY_PROCESS, &kept.as_raw_fd().to_string()])
-        .args(std::env::args_os().skip(1))
-        .envs(secrets.iter().copied())
-        .stdin(Stdio::from(OwnedFd::from(gateway)))
-        // The gateway process prints nothing there.
-        .stdout(Stdio::from(announcement.inherited().map_err(unstarted)?))
-        .spawn()
-        .map_err(unstarted)?;
+    let Some(process) = launch::copy(secrets).map_err(not_launched)? else {
+        drop(launcher);
+        let ended = become_gateway(gateway, &announcement, serve);
+        let code = ended.unwrap_or_else(|failure| {
+            Terminal::new(false, Color::Auto).fail(&failure);
+            failure.code
+        });
+        std::process::exit(code.number().into())
+    };
+    drop(gateway);
     // This runs while the gateway process starts.
     let told = plan
         .look_at_repositories(&state)
@@ -77,18 +70,39 @@ pub fn start(
             let told = announcement.tell(&plan.mounts, &locks);
             told.map_err(unstarted)
         });
-    drop((locks, kept, socket));
+    drop(locks);
+    let launcher = launcher.of(process);
     if let Err(failure) = told.and_then(|()| meanwhile(&plan)) {
-        // The gateway process ends when the other end is closed.
-        drop(launcher);
-        let _ = process.wait();
+        launcher.await_done(END_WITHIN);
         return Err(failure);
     }
-    let launcher = launcher.of(process.id().cast_signed());
     let error = launch::reexec(&plan, launcher);
     Err(Failure::new("the launcher cannot be started")
         .because(error.to_string())
         .coded(launch::LAUNCHER_FAILED))
+}
+
+/// Runs as the gateway process, a copy of the first one.
+fn become_gateway(
+    gateway: GatewayEnd,
+    announcement: &Announcement,
+    serve: impl FnOnce(&Runtime, GatewayEnd) -> Result<Code, Failure>,
+) -> Result<Code, Failure> {
+    // The program may have another name.
+    let _ = rustix::thread::set_name(c"gateway");
+    // The launcher decides how long this process lives; signals must not end it.
+    let runtime = serving::runtime()?;
+    runtime.block_on(async { Signals::catch().map(drop) })?;
+    // This runs before any secret is read. From here on, other processes cannot see the
+    // environment, which only this process has.
+    serving::harden()?;
+    // The streams are the command's.
+    rustix::stdio::dup2_stdin(&gateway)
+        .and_then(|()| rustix::stdio::dup2_stdout(announcement))
+        .context("the command's streams cannot be left")?;
+    // Unless more is requested, only internal errors of the gateway are shown.
+    logging::start(tracing::Level::ERROR, true);
+    serve(&runtime, gateway)
 }
 
 /// Starts a sandbox whose command is this program, with these arguments.
@@ -100,6 +114,7 @@ pub fn start_own(
     arguments: &[&str],
     json: bool,
     secrets: &[(&str, &str)],
+    serve: impl FnOnce(&Runtime, GatewayEnd) -> Result<Code, Failure>,
 ) -> Result<Code, Failure> {
     let json = json.then_some("--json");
     let arguments = ["gateway"].iter().chain(arguments).copied().chain(json);
@@ -108,7 +123,7 @@ pub fn start_own(
         own_program: true,
         ..launch
     };
-    start(plan(launch)?, (None, None), secrets, |_| Ok(()))
+    start(plan(launch)?, secrets, |_| Ok(()), serve)
 }
 
 /// Sweeps the projects of sandboxes whose processes were killed before they could.
@@ -173,12 +188,9 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
         ))
         .because(error.to_string())
     })?;
-    let process = gateway.process();
     let projects = plan.mounts.projects.clone();
-    let ended = launch::run(plan, gateway);
-    // The enrolment socket is closed by now. The gateway process, our child, writes its last
-    // records and exits.
-    let broken = process.and_then(|process| await_gateway(process, terminal));
+    let ended = launch::run(plan, &gateway);
+    let broken = await_gateway(&gateway, terminal);
     let broken = broken.filter(|exit| match exit {
         Exit::Signal(_) => true,
         // If the command was not started, its exit code says so already.
@@ -204,20 +216,21 @@ fn fail<const N: usize>(errors: [launch::Error; N], terminal: &Terminal) -> ! {
     std::process::exit(code.unwrap_or(launch::LAUNCHER_FAILED).into())
 }
 
-/// Waits until the gateway process has swept the command's changes. Until then, git outside may
-/// obey them. Returns how that process ended, if known.
-fn await_gateway(process: i32, terminal: &Terminal) -> Option<Exit> {
-    let mut waited = launch::await_child(process, END_WITHIN);
+/// Waits until the gateway process has written its last records and swept the command's changes.
+/// Until then, git outside may obey them. Returns how that process ended, if it did before.
+fn await_gateway(gateway: &LauncherEnd, terminal: &Terminal) -> Option<Exit> {
+    let process = gateway.process()?;
+    let mut waited = gateway.await_done(END_WITHIN);
     if waited == WaitStatus::Runs && !is_asking(process) {
         terminal
             .note("gateway: what the command left is still looked through: run no git there yet");
     }
     if waited == WaitStatus::Runs {
-        waited = launch::await_child(process, LOOKED_THROUGH_WITHIN);
+        waited = gateway.await_done(LOOKED_THROUGH_WITHIN);
     }
     match waited {
         WaitStatus::Ended(exit) => Some(exit),
-        WaitStatus::Unknown => None,
+        WaitStatus::Done | WaitStatus::Unknown => None,
         WaitStatus::Runs => {
             terminal.note(
                 "gateway: what the command left was not looked through: look before git or another tool runs there",
@@ -259,6 +272,6 @@ fn unprepared(failed: &launch::Failure, code: u8) -> Failure {
 
 /// How long the launcher waits for the gateway process to write its last records and to sweep the
 /// command's changes, before it reports the delay.
-pub const END_WITHIN: Duration = Duration::from_secs(10);
+const END_WITHIN: Duration = Duration::from_secs(10);
 /// How long it waits in all. It does not wait for a process that hangs.
 const LOOKED_THROUGH_WITHIN: Duration = Duration::from_secs(600);

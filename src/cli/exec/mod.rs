@@ -1,6 +1,6 @@
 //! `gateway exec -- CMD`: a sandbox for one command, and the data path behind it.
 //!
-//! There are three processes. The one that the user started spawns the *gateway process*, which
+//! There are three processes. The one that the user started forks the *gateway process*, which
 //! alone reads secrets. It then re-executes itself as the *launcher* with a scrubbed environment,
 //! so the launcher is the shell's job and holds no secret. The launcher creates the sandbox and
 //! runs CMD in it.
@@ -25,11 +25,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use tokio::runtime::Runtime;
 
-use crate::app::commits::{self, CommitSigning, InheritedAgent, OpenAgent};
+use crate::app::commits::{self, CommitSigning};
 use crate::app::kept_home::KeptHome;
 use crate::app::login::run_logins;
-use crate::app::process::serving;
 use crate::app::project::{changeable, project, working_directory};
 use crate::app::reload::source::{ConfigSource, RunMode};
 use crate::app::session::store::Persistence;
@@ -39,7 +39,7 @@ use crate::app::settings::project_file::AllowedFile;
 use crate::app::settings::resolve::{ResolvedConfig, known_secrets};
 use crate::app::settings::shell_secrets::{SecretAnswers, ShellLoans};
 use crate::app::settings::{git_access, project_file};
-use crate::app::{App, Code, Color, Context as _, Failure, RunFlags, Terminal, safe};
+use crate::app::{App, Code, Color, Failure, RunFlags, Terminal, safe};
 use crate::body::Limit;
 use crate::cli::exec::gateway_process::serve_on;
 use crate::cli::exec::launching::not_launched;
@@ -193,8 +193,8 @@ impl Exec {
             plan.mounts.kept.extend(made);
         }
         let signing = commits.as_ref().ok().and_then(Option::as_ref);
-        let agent = signing.map(|signing| OpenAgent::open(signing, &mut plan));
-        let agent = agent.transpose()?;
+        let agent = signing.map(|signing| CommitSigning::open(signing, &mut plan));
+        let agent = agent.transpose()?.unwrap_or_default();
         let kept_project = self.kept_project(&config)?.filter(|_| !self.verbose);
         let overview = |plan: &LaunchPlan| {
             let overview = Overview {
@@ -211,23 +211,23 @@ impl Exec {
                 overview.print(&mut PrintedLines::of(kept_project.as_deref()), terminal)
             }
         };
-        launching::start(plan, (kept_home, agent), &[], overview)
+        launching::start(plan, &[], overview, |runtime, gateway| {
+            self.serve(runtime, gateway, kept_home, agent)
+        })
     }
 
-    /// Serves the sandbox that the launcher creates. This is the gateway process. Its standard
-    /// input is the enrolment socket, and `kept` comes from the first process.
+    /// Serves the sandbox that the launcher creates. This is the gateway process.
     ///
     /// # Errors
     /// Returns a [`Failure`] that was already sent to the launcher.
-    pub fn serve(
-        self,
+    fn serve(
+        &self,
+        runtime: &Runtime,
         gateway: GatewayEnd,
         kept: Option<KeptHome>,
-        agent: Option<InheritedAgent>,
+        commits: CommitSigning,
     ) -> Result<Code, Failure> {
         let terminal = Terminal::new(false, Color::Auto);
-        let runtime = serving::runtime()?;
-        let commits = CommitSigning::inherit(agent).context("there is no agent for commits")?;
         let app = self.config(project_file::decided).and_then(|mut config| {
             config.commit_key = commits.fingerprint();
             let shell = self.shell_loans(self.answers(&config)?.as_ref())?;
@@ -250,14 +250,14 @@ impl Exec {
                 .keeping_home(kept)
                 .signing(commits)
                 .reloading_from(source);
-            self.note_run(&app);
             log::begin(&app.shared.log, &self.shown_run()?);
             Ok(app)
         });
         serve_on(
-            &runtime,
+            runtime,
             gateway,
             app,
+            |app| self.note_run(app),
             (!self.run.quiet).then_some(&terminal),
         )
     }

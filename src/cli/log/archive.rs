@@ -45,27 +45,21 @@ pub(crate) const KEPT: Retention = Retention {
     logs: None,
 };
 
-/// Removes logs of past sessions beyond these limits, on a thread of its own. Nothing waits for it,
-/// and the next run removes what is left.
-pub(crate) fn prune_aside() {
+/// Removes logs of past sessions beyond these limits. Nothing waits for it, and the next run
+/// removes what is left.
+pub(crate) fn prune_kept() {
     let Some(folder) = state::audit_directory() else {
         return;
     };
-    let prune = move || {
-        KEPT.within.into_iter().for_each(audit_heads::forget_old);
-        match audit::prune(&folder, KEPT, false) {
-            Ok(pruned) => {
-                for (log, cause) in pruned.failed {
-                    tracing::warn!(log = %log.display(), cause, "an old audit log was not removed");
-                }
+    KEPT.within.into_iter().for_each(audit_heads::forget_old);
+    match audit::prune(&folder, KEPT, false) {
+        Ok(pruned) => {
+            for (log, cause) in pruned.failed {
+                tracing::warn!(log = %log.display(), cause, "an old audit log was not removed");
             }
-            Err(error) => tracing::warn!(%error, "old audit logs were not removed"),
         }
-    };
-    // Without the thread, the next run removes them.
-    let _ = std::thread::Builder::new()
-        .name("prune".to_owned())
-        .spawn(prune);
+        Err(error) => tracing::warn!(%error, "old audit logs were not removed"),
+    }
 }
 
 impl ListLogs {

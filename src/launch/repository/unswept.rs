@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,14 +43,6 @@ impl Announcement {
         Ok(Self { file, path })
     }
 
-    /// Returns the descriptor that the gateway process inherits.
-    ///
-    /// # Errors
-    /// The error of duplicating the descriptor.
-    pub fn inherited(&self) -> io::Result<OwnedFd> {
-        Ok(self.file.try_clone()?.into())
-    }
-
     /// Writes the description of the sandbox, as the command begins.
     ///
     /// # Errors
@@ -65,6 +57,12 @@ impl Announcement {
             repositories: plan.repositories.clone(),
         };
         self.file.write_all(&serde_json::to_vec(&announced)?)
+    }
+}
+
+impl AsFd for Announcement {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::fd::IntoRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -101,10 +102,8 @@ impl Watched {
             // Constant changes take half of one processor at most.
             std::thread::sleep(begun.elapsed().min(LONGEST_PAUSE));
         }
-        // The kernel would wait for up to 20 ms when the descriptor is closed.
-        for watch in self.places.keys() {
-            let _ = inotify::remove_watch(&self.events, *watch);
-        }
+        // The kernel waits for up to 20 ms when the descriptor is closed: this process's end does.
+        let _ = self.events.into_raw_fd();
         self.checker
     }
 
