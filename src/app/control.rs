@@ -15,8 +15,8 @@ use crate::listen::change::unseen;
 use crate::listen::issuers;
 use crate::process::serving;
 use crate::project::{project, working_directory};
-use crate::reload::generation;
 use crate::reload::source::ReloadOutcome;
+use crate::reload::{COMPARED_WITHIN, generation};
 use crate::{Advise as _, App, Code, Context as _, Failure, Terminal, safe};
 use crate::{client_environment, notify};
 use gateway_config::{Hint, HostPort, state};
@@ -418,7 +418,10 @@ fn widened(app: &App, rule: &str) -> Vec<String> {
         .policies
         .next(&sources, (**now.policies.declared()).clone());
     // One that does not load is refused where it is applied.
-    let told = next.map(|next| next.generation().widened(now.policies.generation()));
+    let told = next.map(|next| {
+        let next = next.generation();
+        next.widened(now.policies.generation(), COMPARED_WITHIN)
+    });
     let mut told = told.unwrap_or_default();
     told.retain(|line| !line.starts_with("newly allowed"));
     told

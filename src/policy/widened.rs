@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gateway_message::{EncodedSlash, Host, RequestTarget, Scheme};
 use gateway_names::{CredentialName, SessionId, User};
@@ -36,20 +37,38 @@ impl Generation {
     /// Tells what this permits and `before` did not, a line each: requests that are newly allowed,
     /// credentials that are newly lent, private addresses, and rules whose change no such request
     /// shows. Groups of sessions, and what credentials are bound to, are not compared.
+    ///
+    /// Requests are tried for as long as `within`; what would need more is told to be unjudged.
     #[must_use]
-    pub fn widened(&self, before: &Self) -> Vec<String> {
+    pub fn widened(&self, before: &Self, within: Duration) -> Vec<String> {
+        let until = Instant::now() + within;
         let [new, old] = [self, before].map(|one| one.rules.iter().map(identity).collect());
         let (new, old): (HashSet<_>, HashSet<_>) = (new, old);
         let gains = |rule: &&Rule| rule.permits && !old.contains(&identity(rule));
-        let loses = |rule: &&Rule| !rule.permits && !new.contains(&identity(rule));
+        // An error denies: of a permit that reads content, the errors are lost, too.
+        let loses = |rule: &&Rule| {
+            (!rule.permits || rule.reads_content()) && !new.contains(&identity(rule))
+        };
         let gained = self.rules.iter().filter(gains).map(|rule| (rule, "by"));
         let lost = before.rules.iter().filter(loses);
         let changed: Vec<_> = gained.chain(lost.map(|rule| (rule, "without"))).collect();
         let most = (MOST / changed.len().max(1)).max(FEWEST);
+        let all = self.rules.iter().chain(&before.rules);
+        let all: Vec<Texts<'_>> = match changed.is_empty() {
+            true => Vec::new(),
+            false => all.map(Texts::of).collect(),
+        };
         let told = changed.into_iter().flat_map(|(rule, word)| {
-            let near = self.rules.iter().chain(&before.rules);
-            let near: Vec<&Rule> = near.filter(|other| meet(rule, other)).collect();
-            self.widened_by(before, (rule, word), &Witnesses::of(rule, &near, most))
+            if Instant::now() > until {
+                return vec![unjudged(rule)];
+            }
+            let near = all.iter().filter(|other| meet(rule, other.rule));
+            let near: Vec<&Texts<'_>> = near.collect();
+            self.widened_by(
+                before,
+                (rule, word),
+                (&Witnesses::of(rule, &near, most), until),
+            )
         });
         told.collect()
     }
@@ -58,16 +77,18 @@ impl Generation {
         &self,
         before: &Self,
         (rule, word): (&Rule, &str),
-        all: &Witnesses,
+        (all, until): (&Witnesses, Instant),
     ) -> Vec<String> {
         let mut allowed = BTreeMap::<String, [BTreeSet<String>; 2]>::new();
         let (mut lent, mut private) = (BTreeSet::new(), BTreeSet::new());
-        let mut is_met = false;
-        let named = self.lent_by_name().into_iter();
-        let named: Vec<_> = named
-            .filter_map(|one| CredentialName::new(&one).ok())
-            .collect();
+        let (mut is_met, mut tried) = (false, 0);
+        let lends = |rule: &&Rule| rule.permits && rule.actions.holds(Action::Lend);
+        let lends: Vec<Use> = self.rules.iter().filter(lends).flat_map(lent_by).collect();
         for nth in 0..all.tried {
+            if nth % 64 == 0 && Instant::now() > until {
+                break;
+            }
+            tried += 1;
             let (request, lend) = all.nth(nth);
             let (facts, host) = (request.facts(), &request.host);
             let judge = |of: &Self| match lend {
@@ -93,18 +114,21 @@ impl Generation {
                     methods.insert(request.method.clone());
                     paths.insert(request.target.path_and_query().to_string());
                     private.extend(host.ip().filter(is_private).map(|ip| ip.to_string()));
-                    let gets = |one: &&CredentialName| {
-                        !old.may_be_lifted() && self.lend(&facts, one, PLACES[0]).may_be_lifted()
+                    let gets = |(name, place): &&(CredentialName, String)| {
+                        !old.may_be_lifted() && self.lend(&facts, name, place).may_be_lifted()
                     };
-                    let gets = named.iter().filter(gets);
-                    lent.extend(gets.map(|name| format!("`{name}` to {host}")));
+                    let gets = lends.iter().flatten().filter(gets);
+                    lent.extend(gets.map(|(name, _)| format!("`{name}` to {host}")));
                 }
             }
         }
-        let is_tried = is_met && all.are_all && all.tried == all.count();
+        // What a label permits elsewhere is not tried.
+        let scope = |one: &Rule| (one.actions, one.principal.clone(), one.resource.clone());
+        let gave = |one: &Rule| one.label == rule.label && scope(one) == scope(rule);
+        let is_labelled = rule.permits && rule.label.is_some() && !before.rules.iter().any(gave);
+        let is_tried = is_met && !is_labelled && all.are_all && tried == all.count();
         if allowed.is_empty() && lent.is_empty() && !is_tried {
-            let why = "no request that is made from the policies shows what it changes";
-            return vec![format!("cannot be judged: {why}: `{}`", rule.id)];
+            return vec![unjudged(rule)];
         }
         let origins = allowed.into_iter().map(|(origin, [methods, paths])| {
             format!(
@@ -122,6 +146,20 @@ impl Generation {
         let line = |(kind, all)| format!("newly {kind} {word} `{}`: {}", rule.id, first(&all));
         found.map(line).collect()
     }
+}
+
+fn unjudged(rule: &Rule) -> String {
+    let why = "no request that is made from the policies shows what it changes";
+    format!("cannot be judged: {why}: `{}`", rule.id)
+}
+
+/// Returns the uses of credentials that a rule may permit: each credential and place that it names.
+fn lent_by(rule: &Rule) -> Vec<Use> {
+    uses(rule, &Texts::of(rule).all)
+        .into_iter()
+        .flatten()
+        .map(Some)
+        .collect()
 }
 
 /// Everything by which rules differ, but for their names.
@@ -165,11 +203,60 @@ fn is_tried(rule: &Rule) -> bool {
         // What an answer is for is the content, whether or not its conditions read that.
         Input::Content => *fact == Fact::Content && lift.is_some() && reads.content.is_empty(),
         Input::Session | Input::User | Input::Groups | Input::Clock | Input::ContentLength => false,
-        _ => ![Fact::Segments, Fact::AnySegments, Fact::QueryNames].contains(fact),
+        _ => !UNTRIED.contains(fact),
     };
     let looks_at_principal = reads.session || reads.user || reads.hierarchy.principal;
-    reads.facts.iter().all(is_tried) && !looks_at_principal
+    // A path that ends in a text, and begins with another.
+    let ends = rule.judged.to_string().contains("like \"*");
+    reads.facts.iter().all(is_tried) && !looks_at_principal && !ends
 }
+
+/// The facts of which not all values that tell rules apart are tried.
+const UNTRIED: [Fact; 5] = {
+    use Fact::*;
+    [Segments, AnySegments, QueryNames, Depth, Entry]
+};
+
+/// The texts of one rule.
+struct Texts<'r> {
+    rule: &'r Rule,
+    /// All of them, also of its scope.
+    all: BTreeSet<String>,
+    /// Those of facts that have several texts at once.
+    several: BTreeSet<String>,
+    numbers: BTreeSet<u16>,
+}
+
+impl<'r> Texts<'r> {
+    fn of(rule: &'r Rule) -> Self {
+        let mut texts = Self {
+            rule,
+            all: BTreeSet::new(),
+            several: BTreeSet::new(),
+            numbers: BTreeSet::new(),
+        };
+        let (judged, mut numbers) = (rule.judged.to_string(), BTreeSet::new());
+        literals(&judged, &mut texts.all, &mut texts.numbers);
+        for said in judged.split("context.").skip(1) {
+            if SEVERAL.iter().any(|fact| said.starts_with(fact)) {
+                literals(said, &mut texts.several, &mut numbers);
+            }
+        }
+        match &rule.resource {
+            Resources::Host(name) | Resources::Domain(name) | Resources::Credential(name) => {
+                texts.all.insert(name.to_string());
+            }
+            _ => {}
+        }
+        if let Resources::Domain(name) = &rule.resource {
+            texts.all.insert(format!("any.{name}"));
+        }
+        texts
+    }
+}
+
+/// The beginnings of facts that have several texts at once.
+const SEVERAL: [&str; 5] = ["labels", "query", "fields", "credentials", "actions"];
 
 /// Returns the first of several texts, and how many more there are.
 fn first(all: &BTreeSet<String>) -> String {
@@ -190,12 +277,18 @@ fn is_private(ip: &IpAddr) -> bool {
 impl Witnesses {
     /// Makes requests that a rule may be about, by its own texts and those of the rules that it
     /// meets, and by others that no rule has.
-    fn of(rule: &Rule, near: &[&Rule], most: usize) -> Self {
-        let (mut texts, mut ports) = (BTreeSet::new(), BTreeSet::from([80, 443, 8443]));
-        near.iter()
-            .for_each(|rule| literals(rule, &mut texts, &mut ports));
+    fn of(rule: &Rule, near: &[&Texts<'_>], most: usize) -> Self {
+        let (mut texts, mut several) = (BTreeSet::new(), BTreeSet::new());
+        for one in near {
+            texts.extend(one.all.iter().cloned());
+            several.extend(one.several.iter().cloned());
+        }
+        let are_few = texts.len() <= MOST_TEXTS && several.len() <= MOST_SEVERAL;
+        let texts: BTreeSet<String> = texts.into_iter().take(MOST_TEXTS).collect();
+        let mut ports = BTreeSet::from([80, 443, 8443]);
+        near.iter().for_each(|one| ports.extend(&one.numbers));
         let reads = |facts: &[Fact]| {
-            let mut near = near.iter().map(|rule| &rule.reads.facts);
+            let mut near = near.iter().map(|one| &one.rule.reads.facts);
             near.any(|read| facts.iter().any(|fact| read.contains(fact)))
         };
         if !reads(&[Fact::Scheme, Fact::Secure, Fact::Port]) {
@@ -211,6 +304,19 @@ impl Witnesses {
             fills.extend(one.map(|text| BTreeSet::from([text.to_owned()])));
             fills.push(texts.clone());
         }
+        if are_few {
+            let several: Vec<_> = several.into_iter().collect();
+            let of = |bits: u32| {
+                let has = |(nth, _): &(usize, &String)| bits >> nth & 1 == 1;
+                several
+                    .iter()
+                    .enumerate()
+                    .filter(has)
+                    .map(|(_, text)| text.clone())
+                    .collect()
+            };
+            fills.extend((1..1 << several.len()).map(of));
+        }
         let targets = targets(&texts, (reads(&OF_PATH), reads(&OF_QUERY)));
         let mut schemes = vec![Scheme::Https, Scheme::Http];
         if !reads(&[Fact::Scheme, Fact::Secure]) {
@@ -222,7 +328,7 @@ impl Witnesses {
             choices(hosts(rule, &texts), |request, host| request.host = host),
             choices(ports, |request, port| request.port = port),
             choices(schemes, |request, scheme| request.scheme = scheme),
-            vec![asker(rule)],
+            askers(rule, near),
             choices(fills, |request, texts| {
                 texts.iter().for_each(|text| fill(request, text))
             }),
@@ -231,14 +337,15 @@ impl Witnesses {
             parts,
             uses: uses(rule, &texts),
             tried: 0,
-            are_all: near.iter().all(|rule| is_tried(rule)),
+            are_all: are_few && near.iter().all(|one| is_tried(one.rule)),
         };
         all.tried = all.count().min(most);
         all
     }
 
     fn count(&self) -> usize {
-        self.parts.iter().map(Vec::len).product::<usize>() * self.uses.len()
+        let all = self.parts.iter().map(Vec::len);
+        all.fold(self.uses.len(), usize::saturating_mul)
     }
 
     fn nth(&self, nth: usize) -> (OwnedFacts, &Use) {
@@ -246,7 +353,8 @@ impl Witnesses {
         let host = "any.example".parse().expect("it is a host");
         let target = RequestTarget::parse(b"/", EncodedSlash::Keep).expect("it is a target");
         let mut request = OwnedFacts::new(session, Scheme::Https, host, target);
-        let mut rest = nth * self.count() / self.tried;
+        let spread = nth as u128 * self.count() as u128 / self.tried as u128;
+        let mut rest = usize::try_from(spread).unwrap_or(nth);
         for choices in &self.parts {
             choices[rest % choices.len()](&mut request);
             rest /= choices.len();
@@ -263,16 +371,32 @@ fn choices<T: Clone + 'static>(
     all.into_iter().map(choice).collect()
 }
 
-/// Makes a request one of those that a rule is for.
-fn asker(rule: &Rule) -> Choice {
-    let principal = rule.principal.clone();
-    Box::new(move |request| match &principal {
-        Principals::Session(name) => {
-            request.session = SessionId::new(name).unwrap_or(request.session.clone());
+/// Makes a request one of those that a rule is for: also one that another rule is for, or all are.
+fn askers(rule: &Rule, near: &[&Texts<'_>]) -> Vec<Choice> {
+    let own = &rule.principal;
+    let mut others: Vec<&Principals> = Vec::new();
+    for other in near.iter().map(|one| &one.rule.principal) {
+        if other != own && !others.contains(&other) {
+            others.push(other);
         }
-        Principals::User(name) => request.user = User::new(name),
-        Principals::Group(name) => request.groups.push(name.as_str().into()),
-        Principals::Anyone | Principals::Nobody => {}
+    }
+    let alone = others.iter().map(|other| vec![(*other).clone()]);
+    let every = others.iter().map(|other| (*other).clone()).collect();
+    let all = alone.chain([Vec::new(), every]).map(|mut all: Vec<_>| {
+        all.push(own.clone());
+        all
+    });
+    choices(all, |request, all| {
+        for one in all {
+            match &one {
+                Principals::Session(name) => {
+                    request.session = SessionId::new(name).unwrap_or(request.session.clone());
+                }
+                Principals::User(name) => request.user = User::new(name),
+                Principals::Group(name) => request.groups.push(name.as_str().into()),
+                Principals::Anyone | Principals::Nobody => {}
+            }
+        }
     })
 }
 
@@ -338,6 +462,7 @@ fn targets(texts: &BTreeSet<String>, (paths, queries): (bool, bool)) -> Vec<Requ
         .filter(|text| queries && text.contains('='))
         .collect();
     said.push(said.join("&"));
+    said.extend(queries.then(|| "any=any".to_owned()));
     let with = |query: &String| Vec::from_iter(all.iter().map(|path| format!("{path}?{query}")));
     let with: Vec<_> = said
         .iter()
@@ -368,9 +493,9 @@ fn fill(request: &mut OwnedFacts, text: &str) {
     }
 }
 
-/// Takes the texts and the numbers of a rule.
-fn literals(rule: &Rule, texts: &mut BTreeSet<String>, numbers: &mut BTreeSet<u16>) {
-    let text = rule.judged.to_string().replace("\\\"", "\u{1a}");
+/// Takes the texts and the numbers of a part of a rule.
+fn literals(text: &str, texts: &mut BTreeSet<String>, numbers: &mut BTreeSet<u16>) {
+    let text = text.replace("\\\"", "\u{1a}");
     let text = text.replace("\\*", "*").replace("\\\\", "\\");
     for (nth, part) in text.split('"').enumerate() {
         if nth % 2 == 1 {
@@ -393,5 +518,8 @@ const PLACES: [&str; 2] = ["header:authorization:Bearer", "header:x-any"];
 /// How many requests are judged for all rules, and at least for each.
 const MOST: usize = 40_000;
 const FEWEST: usize = 400;
+/// How many texts are tried, and of facts with several at once, in every combination.
+const MOST_TEXTS: usize = 64;
+const MOST_SEVERAL: usize = 4;
 /// How many origins, and how many paths of each, a line shows.
 const SHOWN: usize = 4;

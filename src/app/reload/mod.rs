@@ -212,12 +212,16 @@ impl App {
         if self.grants.withhold(&mut granted, allowed) {
             return Ok(None);
         }
-        let applied = self.put_in_force(&before, change);
+        let mut applied = self.put_in_force(&before, change);
         self.grants.follow(&granted);
         for (session, lifetime) in extended {
             session.extend(lifetime);
         }
         latest.follow(read);
+        let (new, old) = (self.shared.current(), before.clone());
+        let (new, old) = (new.policies.current(), old.policies.current());
+        let compared = spawn_blocking(move || new.widened(&old, COMPARED_WITHIN)).await;
+        applied.widened = compared.unwrap_or_default();
         tokio::spawn(give_back(before, self.shared.current()));
         Ok(Some(applied))
     }
@@ -287,10 +291,7 @@ impl App {
             removed: change.listeners.removed(),
             exports_begun,
             exports_ended,
-            widened: next
-                .policies
-                .generation()
-                .widened(before.policies.generation()),
+            widened: Vec::new(),
         };
         for (session, phantoms) in &change.renewed {
             session.hold(phantoms);
@@ -375,5 +376,7 @@ fn missing(of: &Snapshot, other: &Snapshot) -> Vec<CredentialName> {
 
 /// How often the files of the configuration are checked.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
+/// How long requests are tried to tell what a change permits, which is in force by then.
+pub const COMPARED_WITHIN: Duration = Duration::from_millis(500);
 /// The pause before changed files are checked again. If they stayed the same, they are applied.
 const LOOKED_AT_AGAIN: Duration = Duration::from_millis(250);

@@ -1,12 +1,16 @@
 //! `gateway policy diff`: names what a change of policies newly permits, before it is in force.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 
 use super::load::load;
 use crate::app::{Code, ConfigFile, Failure, Terminal};
+
+/// How long requests are tried.
+const WITHIN: Duration = Duration::from_secs(30);
 
 /// Compares policies.
 #[derive(Args)]
@@ -26,7 +30,7 @@ impl PolicyDiff {
         let (Some(old), Some(new)) = (read(self.old)?, read(self.new)?) else {
             return Ok(Code::Failed);
         };
-        let told = new.generation().widened(old.generation());
+        let told = new.generation().widened(old.generation(), WITHIN);
         if terminal.json() {
             terminal.document(&json!({ "widened": told }));
         } else if told.is_empty() {

@@ -32,7 +32,7 @@ fn generation(text: &str) -> Generation {
 }
 
 fn widened(after: &str) -> Vec<String> {
-    generation(after).widened(&generation(BEFORE))
+    generation(after).widened(&generation(BEFORE), Duration::from_secs(60))
 }
 
 /// Changes one text of the policies, which must be there.
@@ -285,6 +285,115 @@ fn each_planted_widening_is_named() {
 }
 
 #[test]
+fn no_widening_is_passed_over_in_silence() {
+    let site = r#"permit(principal, action, resource == Gateway::Host::"api.test");"#;
+    let below = r#"permit(principal, action, resource == Gateway::Host::"a.b.test");"#;
+    let group = r#"permit(principal in Gateway::Group::"ci", action, resource);"#;
+    let lends = r#"permit(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"key");"#;
+    let keyed = r#"permit(principal, action == Gateway::Action::"lend", resource) when { context.place == "header:x-api-key" };"#;
+    let when =
+        |condition: &str| format!("permit(principal, action, resource) when {{ {condition} }};");
+    let without = |rules: &str, rule: &str| (format!("{rules}\n{rule}"), rules.to_owned());
+    let silent = [
+        without(
+            site,
+            r#"forbid(principal, action, resource) when { context.path == "/admin" };"#,
+        ),
+        without(
+            site,
+            r#"forbid(principal, action == Gateway::Action::"POST", resource);"#,
+        ),
+        without(
+            site,
+            "forbid(principal, action, resource) when { context.port != 443 };",
+        ),
+        without(
+            below,
+            r#"forbid(principal, action, resource in Gateway::Domain::"b.test");"#,
+        ),
+        without(
+            lends,
+            r#"forbid(principal, action == Gateway::Action::"lend", resource) when { context.place == "query:key" };"#,
+        ),
+        without(
+            group,
+            r#"forbid(principal in Gateway::Group::"interns", action, resource);"#,
+        ),
+        without(
+            group,
+            r#"forbid(principal == Gateway::Session::"a1", action, resource);"#,
+        ),
+        without(
+            keyed,
+            r#"forbid(principal, action, resource) when { context.host == "api.test" };"#,
+        ),
+        (
+            when(r#"context.path like "/a/*" && !(context.path like "*/admin")"#),
+            when(r#"context.path like "/a/*""#),
+        ),
+        (
+            when(r#"context.prefixes.contains("/a") && !(context.path like "*.json")"#),
+            when(r#"context.prefixes.contains("/a")"#),
+        ),
+        (when("context.depth < 5"), when("context.depth < 9")),
+        (
+            when(r#"context.labels.contains("a")"#),
+            when(
+                r#"context.labels.contains("a") || (context.labels.contains("b") && context.labels.contains("c") && !context.labels.contains("d"))"#,
+            ),
+        ),
+        (when("context.query.any.isEmpty()"), when("true")),
+        (
+            when(r#"context.entry == "tls""#),
+            when(r#"context.entry != "transparent""#),
+        ),
+        without(
+            site,
+            r#"permit(principal, action, resource) when { context.model.name == "x" };"#,
+        ),
+        (
+            format!("{site}{}", when(r#"context.labels.contains("vip")"#)),
+            format!(
+                "@label(\"vip\") {site}{}",
+                when(r#"context.labels.contains("vip")"#)
+            ),
+        ),
+    ];
+    for (before, after) in silent {
+        let told = generation(&after).widened(&generation(&before), Duration::from_secs(60));
+        assert!(!told.is_empty(), "{before}\nto {after}");
+    }
+    let told = generation(&format!("{keyed}{site}"));
+    let told = told.widened(&generation(keyed), Duration::from_secs(60));
+    assert!(
+        told.iter().any(|line| line.contains("newly lent")),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn what_takes_too_long_is_told_to_be_unjudged() {
+    let rule = |nth: usize| {
+        let one = |what: &str| format!(r#"context.{what}.contains("{what}{nth}=1")"#);
+        let all = ["labels", "query.any", "fields.names", "actions"]
+            .map(one)
+            .join(" || ");
+        format!(
+            "permit(principal, action, resource) when {{ context.path == \"/{nth}\" || {all} }};"
+        )
+    };
+    let many: String = (0..100).map(rule).collect();
+    let (many, none) = (generation(&many), generation(""));
+    let began = std::time::Instant::now();
+    let told = many.widened(&none, Duration::from_millis(200));
+    let took = began.elapsed();
+    assert!(
+        told.len() >= 100 && took < Duration::from_secs(20),
+        "{took:?}"
+    );
+}
+
+#[test]
 fn a_change_that_permits_nothing_new_names_nothing() {
     let mut reversed: Vec<&str> = BEFORE.split_inclusive(";\n").collect();
     reversed.reverse();
@@ -403,7 +512,7 @@ proptest! {
             allows(&new) && !allows(&old)
         });
         if let Some(request) = shows {
-            prop_assert!(!new.widened(&old).is_empty(), "{request:?}");
+            prop_assert!(!new.widened(&old, Duration::from_secs(60)).is_empty(), "{request:?}");
         }
     }
 }
