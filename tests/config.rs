@@ -800,6 +800,26 @@ fn whoever_is_told_is_told_in_one_way_and_a_webhook_is_signed_and_not_in_clear_t
         ))
         .unwrap();
     }
+    // Clear text stays on this machine, and nobody asks himself.
+    let local = "[[notify]]\nurl = \"http://localhost:8080/\"\nkey = \"env:PATH\"\n";
+    let origin = "[[origin]]\nmatch = \"http://localhost:8080\"\ncleartext = true\n";
+    for way in [
+        "connect = \"93.184.215.14:80\"",
+        "via = \"http://127.0.0.1:3128\"",
+    ] {
+        let text = format!("{local}{}{way}\n", origin.replace("cleartext = true\n", ""));
+        refused(&text, &["2:7: the answer could be changed on the way"]);
+    }
+    read(&format!("{local}{origin}connect = \"127.0.0.1:81\"\n")).unwrap();
+    refused(
+        &format!("{local}[control]\nmetrics_address = \"127.0.0.1:8080\"\n"),
+        &["2:7: the gateway itself would be asked | it has its metrics at this port"],
+    );
+    for ports in ["host_port = [\"8080\"]", "publish = [\"8080:3000\"]"] {
+        let mistakes = read(&format!("{local}[sandbox]\n{ports}\n")).unwrap_err();
+        assert!(mistakes[0].starts_with("4:1: the sandbox would "));
+        assert!(mistakes[0].contains("the gateway has its webhook there"));
+    }
     // What others could have written holds no key: a gateway is not started with it.
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("key");

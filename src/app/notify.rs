@@ -69,22 +69,26 @@ pub fn notifier<O: Operations>(
     if all.is_empty() {
         return Ok(None);
     }
-    let all: Vec<_> = all.into_iter().map(Arc::new).collect();
+    let with_places = |one| (Arc::new(one), Arc::new(Semaphore::new(AT_ONCE)));
+    let all: Vec<_> = all.into_iter().map(with_places).collect();
     let (control, main) = (Arc::downgrade(control), Handle::current());
-    let places = Arc::new(Semaphore::new(AT_ONCE));
-    Ok(Some(Box::new(move |id, question: Value| {
+    Ok(Some(Box::new(move |id, question: Value, left| {
         let question = Arc::new(question);
-        for one in &all {
+        for (one, places) in &all {
             let (one, places, control) = (one.clone(), places.clone(), control.clone());
-            let question = question.clone();
+            let (question, left) = (question.clone(), left.clone());
             main.spawn(async move {
                 let telling = async {
                     let _place = places.acquire().await;
                     one.tell(id, &question).await
                 };
-                let told = timeout(WITHIN, telling).await;
+                // Nobody waits for the answer any more: others need the place.
+                let Some(told) = left.run_until_cancelled(timeout(WITHIN, telling)).await else {
+                    return;
+                };
                 let told = told.unwrap_or_else(|_| Err("it did not end in time".into()));
                 let done = match told {
+                    Ok(Some(true)) if question["ask"]["cut"] != false => Err(CUT.to_owned()),
                     Ok(Some(is_allowed)) => answer(&control, id, is_allowed, &one).await,
                     told => told.map(drop),
                 };
@@ -259,8 +263,10 @@ fn client(config: &Config, settings: &WebhookSettings) -> Result<StoreClient, Fa
 
 /// How long one may take. A request waits as long for a person.
 const WITHIN: Duration = Duration::from_secs(45);
-/// How many are told at the same time.
+/// How many questions one is told at the same time. At most 8 of a session wait.
 const AT_ONCE: usize = 64;
+/// Why an answer is left to a person, who can look elsewhere.
+const CUT: &str = "it allows a request of which it was shown a part, so a person is to answer";
 /// The longest answer, in bytes.
 const LONGEST: usize = 4 << 10;
 /// The longest line for a person, in characters.

@@ -95,13 +95,10 @@ pub(super) fn ask_lines(one: &Value) -> Vec<String> {
     if bytes > 0 {
         let sha256 = text(&ask["content_sha256"]);
         row("content", format!("{bytes} bytes, SHA-256 {sha256}"));
-        let begins = ask["content"].as_str().unwrap_or_default();
-        let more = if (begins.len() as u64) < bytes {
-            " …"
-        } else {
-            ""
-        };
-        row("", format!("{}{more}", quoted(begins)));
+        row("", words(&ask["content"]));
+    }
+    if ask["cut"] == true {
+        row("cut", String::from("an answer is for more than is shown"));
     }
     let beyond = text(&ask["beyond"]);
     if !beyond.is_empty() {

@@ -151,7 +151,8 @@ fn identity(section: &Section<'_, '_>) -> Option<(Certificates, PathBuf)> {
     Some((certificate?, file?))
 }
 
-fn is_local(address: SocketAddr) -> bool {
+/// Whether an address is of this machine alone.
+pub(super) fn is_local(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 

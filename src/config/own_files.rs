@@ -43,7 +43,8 @@ impl Config {
         state::sessions_folder().map(|folder| folder.join(name))
     }
 
-    fn webhooks(&self) -> impl Iterator<Item = &WebhookSettings> {
+    /// Returns the servers whose answers decide.
+    pub(super) fn webhooks(&self) -> impl Iterator<Item = &WebhookSettings> {
         self.notify.iter().filter_map(|one| match one {
             NotifySettings::Webhook(webhook) => Some(webhook),
             _ => None,

@@ -1,16 +1,42 @@
 //! Ports of the sandbox that would lead to the gateway itself, or nowhere.
 
+use std::iter::once;
 use std::net::SocketAddr;
 
-use gateway_message::Origin;
+use gateway_message::{Origin, OriginPattern};
 
 use super::Config;
 use super::diagnostic::Hint;
+use super::origin::is_local;
 
-/// Returns the ports that would lead the workload to the gateway itself, or nowhere.
+/// Returns the ports that would lead the workload to the gateway itself, or the gateway to the
+/// workload, or nowhere.
 pub(super) fn contradictions(config: &Config) -> Vec<(String, Hint)> {
     let (host, publish) = (&config.sandbox.host_port, &config.sandbox.publish);
-    let own = host.iter().filter_map(|port| own_port(config, *port));
+    let published = |port| publish.iter().any(|one| one.address.port() == port);
+    let own_port = |port| {
+        let own = own_port(config, port);
+        own.or_else(|| published(port).then_some("a published port"))
+    };
+    let own = host.iter().filter_map(|port| {
+        let what = own_port(*port)?;
+        let hint = hint!("the gateway has {what} there, which is not for the sandbox";
+            "name the port of the service that the sandbox needs");
+        Some((
+            format!("the sandbox would reach port {port} of the host"),
+            hint,
+        ))
+    });
+    let answers = publish.iter().filter_map(|one| {
+        let port = one.address.port();
+        let what = self::own_port(config, port).or_else(|| lends_to(config, port))?;
+        let hint = hint!("the gateway has {what} there, and the command would answer as it";
+            "publish at another port of the host");
+        Some((
+            format!("the sandbox would serve port {port} of the host"),
+            hint,
+        ))
+    });
     let twice = host.iter().enumerate();
     let twice = twice.filter(|(at, port)| host[..*at].contains(port));
     let twice = twice.map(|(_, port)| {
@@ -18,7 +44,7 @@ pub(super) fn contradictions(config: &Config) -> Vec<(String, Hint)> {
         (format!("the port {port} of the host is named twice"), hint)
     });
     // One complaint for each port is enough.
-    let is_host = |port| host.contains(&port) && own_port(config, port).is_none();
+    let is_host = |port| host.contains(&port) && own_port(port).is_none();
     let inside = publish.iter().filter(|one| is_host(one.inside));
     let inside = inside.map(|one| {
         let hint = hint!("port of the sandbox would be the host's service and the command's own server";
@@ -28,42 +54,65 @@ pub(super) fn contradictions(config: &Config) -> Vec<(String, Hint)> {
             hint,
         )
     });
-    own.chain(twice).chain(inside).collect()
+    own.chain(answers).chain(twice).chain(inside).collect()
 }
 
-/// Returns which part of the gateway itself listens at a port of the host.
-fn own_port(config: &Config, port: u16) -> Option<(String, Hint)> {
-    let at = |address: SocketAddr| address.port() == port;
-    let published = config.sandbox.publish.iter().any(|one| at(one.address));
+/// Returns which part of the gateway itself has a port of the host: it listens there, or it trusts
+/// who does.
+fn own_port(config: &Config, port: u16) -> Option<&'static str> {
+    let is_here = |server: &Origin| is_here(config, server, port);
+    let at = |address: &SocketAddr| is_local(*address) && address.port() == port;
     let mut vaults = config.vault.iter().flat_map(|vault| &vault.servers);
     let mut exports = config.exports.iter().map(|export| &export.server);
-    let what = match () {
-        () if vaults.any(|server| is_here(server, port)) => "its vault",
-        () if exports.any(|server| is_here(server, port)) => "the collector of its records",
-        () if config.control.metrics_address.is_some_and(at) => "its metrics",
-        () if config
-            .listeners
-            .iter()
-            .any(|one| one.address.tcp().is_some_and(at)) =>
-        {
-            "a listener"
-        }
-        () if published => "a published port",
-        () => return None,
-    };
-    let hint = hint!("the gateway has {what} there, which is not for the sandbox";
-        "name the port of the service that the sandbox needs");
-    Some((
-        format!("the sandbox would reach port {port} of the host"),
-        hint,
-    ))
+    let logins = config.logins.iter().flat_map(|one| {
+        let issuers = one.login.issuer.iter();
+        let own = issuers.flat_map(|issuer| once(&issuer.endpoint).chain(&issuer.revocation));
+        own.chain(&one.device)
+    });
+    let jwts = config.listeners.iter();
+    let jwts = jwts.filter_map(|one| one.jwt.as_ref()?.url());
+    let mut proxies = config.proxies().map(|proxy| &proxy.authority);
+    Some(match () {
+        () if vaults.any(is_here) => "its vault",
+        () if exports.any(is_here) => "the collector of its records",
+        () if config.webhooks().any(|one| is_here(&one.server)) => "its webhook",
+        () if logins.chain(jwts).any(|one| is_here(&one.origin)) => "an issuer of tokens",
+        () if proxies.any(|to| to.host.is_loopback() && to.port == port) => "its proxy",
+        () if config.resolver.servers.iter().any(at) => "its name server",
+        () => return listens(config, port),
+    })
 }
 
-/// Whether a server is at a port of this machine's loopback.
-fn is_here(server: &Origin, port: u16) -> bool {
-    let host = &server.authority.host;
-    let is_local = host.ip().is_some_and(|ip| ip.is_loopback()) || host.as_str() == "localhost";
-    is_local && server.authority.port == port
+/// Returns what of the gateway listens at a port.
+pub(super) fn listens(config: &Config, port: u16) -> Option<&'static str> {
+    let at = |address: SocketAddr| address.port() == port;
+    let mut listeners = config.listeners.iter();
+    match () {
+        () if config.control.metrics_address.is_some_and(at) => Some("its metrics"),
+        () if listeners.any(|one| one.address.tcp().is_some_and(at)) => Some("a listener"),
+        () => None,
+    }
+}
+
+/// Returns what the gateway reaches for a workload at a port of this machine's loopback, and may
+/// lend a credential to.
+fn lends_to(config: &Config, port: u16) -> Option<&'static str> {
+    let mut fixed = config.origins.iter().filter_map(|one| one.rule.connect);
+    let credentials = config.credentials.iter().flat_map(|one| one.own_origins());
+    let tokens = config.logins.iter().flat_map(|one| &one.login.tokens);
+    let mut lent = credentials.chain(tokens.flat_map(|one| one.origins.clone()));
+    let is_lent = lent.any(|one: OriginPattern| one.is_loopback() && one.port == port);
+    let is_fixed = fixed.any(|address| is_local(address) && address.port() == port);
+    (is_lent || is_fixed).then_some("an origin")
+}
+
+/// Whether a server is reached at a port of this machine's loopback.
+fn is_here(config: &Config, server: &Origin, port: u16) -> bool {
+    let rules = config.origins.iter().map(|one| &one.rule);
+    let mut fixed = rules.filter_map(|rule| rule.connect.filter(|_| rule.matches.matches(server)));
+    let Origin { authority, .. } = server;
+    authority.host.is_loopback() && authority.port == port
+        || fixed.any(|address| is_local(address) && address.port() == port)
 }
 
 #[cfg(test)]
@@ -92,5 +141,46 @@ mod tests {
             "{found:?}"
         );
         assert_eq!(found.len(), 4);
+    }
+
+    /// What is complained of where the sandbox has ports, as `host_port` and as `publish`.
+    fn refused(file: &str, port: u16) -> [usize; 2] {
+        let mut config = Config::from_str(file, "gateway.toml".as_ref()).unwrap();
+        let mut found = |host: &[u16], publish: &[String]| {
+            config.sandbox.host_port = host.into();
+            let publish = publish.iter().map(|text| published(text).unwrap());
+            config.sandbox.publish = publish.collect();
+            contradictions(&config).len()
+        };
+        [
+            found(&[port], &[]),
+            found(&[], &[format!("0.0.0.0:{port}:3000")]),
+        ]
+    }
+
+    #[test]
+    fn a_port_at_which_the_gateway_trusts_who_answers_is_no_port_of_the_sandbox() {
+        let webhook = |url: &str| format!("[[notify]]\nurl = \"{url}\"\nkey = \"env:PATH\"\n");
+        let connect = |origin: &str| {
+            format!("[[origin]]\nmatch = \"{origin}\"\nconnect = \"127.0.0.1:4000\"\n")
+        };
+        let led = webhook("https://ask.test/") + &connect("https://ask.test");
+        for own in [
+            &*webhook("http://127.0.0.1:4000/ask"),
+            &webhook("http://localhost:4000"),
+            &webhook("http://[::1]:4000/"),
+            &led,
+            "[[origin]]\nmatch = \"*\"\nvia = \"http://127.0.0.1:4000\"\n",
+            "[resolver]\nservers = [\"127.0.0.1:4000\"]\n",
+            "[[export]]\nurl = \"http://127.0.0.1:4000\"\n",
+        ] {
+            assert_eq!(refused(own, 4000), [1, 1], "{own}");
+            assert_eq!(refused(own, 4001), [0, 0], "{own}");
+        }
+        // An operator may open an origin of this machine to the sandbox, which is lent nothing
+        // there, but not let it answer as the origin.
+        assert_eq!(refused(&connect("https://a.test"), 4000), [0, 1]);
+        let away = webhook("https://ask.test:4000/");
+        assert_eq!(refused(&away, 4000), [0, 0]);
     }
 }

@@ -174,7 +174,12 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             &mut spans.budgets,
         ),
         "price" => config.prices.extend(price::price(section)),
-        "notify" => config.notify.extend(notify::notify(section)),
+        "notify" => take(
+            notify::notify(section),
+            section.span_of("url"),
+            &mut config.notify,
+            &mut spans.notify,
+        ),
         "vault" => config.vault = vault::vault(section),
         "export" => {
             let added = export::export(section);

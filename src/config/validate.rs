@@ -10,16 +10,18 @@ use gateway_body::read::Protocol;
 use gateway_credential::SecretRef;
 use gateway_message::{OriginPattern, Scheme};
 use gateway_names::SessionId;
+use gateway_origin::{OriginRule, Via};
 use gateway_session::When;
 use gateway_spend::Sharing;
 
-use super::Config;
 use super::bind;
 use super::diagnostic::{Diagnostic, Hint, Position, Severity};
 use super::document::Document;
 use super::listener::{Listener, ListenerKind, ListenerSession};
+use super::origin::is_local;
 use super::own_files::within;
 use super::own_ports;
+use super::{Config, NotifySettings, WebhookSettings};
 
 /// Where each table is in the file, in the order of the configuration's lists.
 #[derive(Default)]
@@ -29,6 +31,7 @@ pub(super) struct Spans {
     pub logins: Vec<Range<usize>>,
     pub origins: Vec<Range<usize>>,
     pub budgets: Vec<Range<usize>>,
+    pub notify: Vec<Range<usize>>,
     /// Facts of a tool's arguments.
     pub tools: Vec<(Vec<OriginPattern>, Range<usize>)>,
     pub sandbox: Range<usize>,
@@ -53,6 +56,7 @@ pub(super) fn check(document: &Document<'_>, config: &Config, spans: &Spans) {
     }
     unreachable(document, config, spans);
     vaults(document, config, spans);
+    webhooks(document, config, spans);
     tools(document, config, spans);
 }
 
@@ -85,6 +89,32 @@ fn vaults(document: &Document<'_>, config: &Config, spans: &Spans) {
             mistake!(document, span, "a password is kept in the vault";
                 "the listener must be able to start while the vault is away";
                 "write `env:NAME`, `file:/path` or `keyring:gateway/NAME`");
+        }
+    }
+}
+
+/// Checks that no webhook is the gateway itself, or is asked elsewhere in clear text.
+fn webhooks(document: &Document<'_>, config: &Config, spans: &Spans) {
+    for (notice, span) in config.notify.iter().zip(&spans.notify) {
+        let NotifySettings::Webhook(WebhookSettings { server, .. }) = notice else {
+            continue;
+        };
+        let leads_away = |rule: &OriginRule| {
+            let is_away = rule.connect.is_some_and(|address| !is_local(address));
+            is_away || matches!(rule.via, Some(Via::Proxy(_)))
+        };
+        let mut rules = config.origins.iter().map(|one| &one.rule);
+        let is_led = rules.any(|rule| rule.matches.matches(server) && leads_away(rule));
+        if server.scheme == Scheme::Http && is_led {
+            mistake!(document, span, "the answer could be changed on the way";
+                "an [[origin]] leads it away from this machine, in clear text";
+                "write `https://`, or an address that no `connect` or `via` is for");
+        }
+        let authority = &server.authority;
+        let own = own_ports::listens(config, authority.port);
+        if let Some(own) = own.filter(|_| authority.host.is_loopback()) {
+            mistake!(document, span, "the gateway itself would be asked";
+                "it has {own} at this port"; "write the port of the server that answers");
         }
     }
 }

@@ -1,9 +1,11 @@
 //! How the gateway's own requests reach their servers, and the logins to proxies between.
 
+use std::sync::Arc;
+
 use gateway_credential::UpstreamLogin;
 use gateway_export::ExportSettings;
 use gateway_message::Origin;
-use gateway_origin::{OriginRule, OriginSettings, StoreWay, Via};
+use gateway_origin::{OriginRule, OriginSettings, StoreWay, UpstreamProxy, Via};
 
 use super::Config;
 
@@ -29,12 +31,16 @@ impl Config {
 
     /// Returns the logins to upstream proxies.
     pub(super) fn upstream_logins(&self) -> impl Iterator<Item = &UpstreamLogin> {
+        self.proxies().filter_map(|proxy| proxy.login.as_ref())
+    }
+
+    /// Returns the upstream proxies.
+    pub(super) fn proxies(&self) -> impl Iterator<Item = &Arc<UpstreamProxy>> {
         let own = self.origins.iter();
         let own = own.filter_map(|origin| match &origin.rule.via {
             Some(Via::Proxy(proxy)) => Some(proxy),
             _ => None,
         });
-        let all = own.chain(&self.defaults.settings.via);
-        all.filter_map(|proxy| proxy.login.as_ref())
+        own.chain(&self.defaults.settings.via)
     }
 }

@@ -21,10 +21,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio::sync::watch;
 
-use self::asked::Standing;
 pub use self::asked::{AskFault, AskedRequest};
+use self::asked::{Standing, Wait};
 pub use self::settle::Unmet;
 pub use self::spending::SpendFault;
 pub(super) use self::spending::Spending;
@@ -298,19 +297,14 @@ impl Proposals {
     }
 
     /// Returns how a request stands whose answer has changed. A yes is used up by this.
-    fn taken(
-        &self,
-        (session, id): (&SessionId, ExchangeId),
-        answer: watch::Receiver<()>,
-        nth: usize,
-    ) -> Standing {
+    fn taken(&self, (session, id): (&SessionId, ExchangeId), wait: Wait, nth: usize) -> Standing {
         let mut all = self.all.lock();
         let mut own = all
             .peek_mut(session)
             .into_iter()
             .flat_map(|own| &mut own.all);
         match own.find(|one| one.id == id) {
-            Some(one) if one.state == ProposalState::Waiting => Standing::Waits(id, answer, nth),
+            Some(one) if one.state == ProposalState::Waiting => Standing::Waits(id, wait, nth),
             Some(one) => one.stands(),
             None => Standing::Over(id),
         }
@@ -562,6 +556,7 @@ mod tests {
             beyond: "",
             bytes: 1,
             sha256: [content; 32],
+            cut: false,
             by: None,
             binding: [content; 32],
             waiting: Default::default(),
@@ -586,6 +581,24 @@ mod tests {
         // As long as a request that is asked about, from when it was taken back.
         assert!(!ask.is_over(asked_at + Duration::from_secs(600)));
         assert!(ask.is_over(asked_at + Duration::from_secs(601)));
+    }
+
+    #[test]
+    fn it_is_told_anew_once_nobody_waits_for_it_and_one_waits_again() {
+        let proposals = Proposals::default();
+        let wait = |n| match proposals.ask(asked(n, 1), Instant::now(), |_| Ok(())) {
+            Ok(Standing::Waits(_, wait, _)) => wait,
+            _ => panic!("it does not wait"),
+        };
+        let [first, second] = [wait(1), wait(2)];
+        assert!(first.is_first && !second.is_first);
+        let left = first.left.clone();
+        drop(first);
+        assert!(!left.is_cancelled() && !wait(3).is_first);
+        drop(second);
+        assert!(left.is_cancelled());
+        let again = wait(4);
+        assert!(again.is_first && !again.left.is_cancelled());
     }
 
     /// Numbers that a seed gives (xorshift).

@@ -27,8 +27,9 @@ use super::recent::RecentRefusals;
 use super::refusal_counts::RefusalCounts;
 use super::snapshot::Snapshot;
 
-/// Tells a person what a policy asks: its id, and the question.
-pub type Notifier = Box<dyn Fn(ExchangeId, Value) + Send + Sync>;
+/// Tells a person what a policy asks: its id, the question, and what is cancelled once nobody waits
+/// for the answer.
+pub type Notifier = Box<dyn Fn(ExchangeId, Value, CancellationToken) + Send + Sync>;
 
 /// What every runtime thread shares.
 pub struct SharedState {

@@ -101,7 +101,7 @@ pub fn send(proxy: SocketAddr, line: &str, content: &str) -> TcpStream {
     send_with(proxy, line, "", content)
 }
 
-fn send_with(proxy: SocketAddr, line: &str, fields: &str, content: &str) -> TcpStream {
+pub fn send_with(proxy: SocketAddr, line: &str, fields: &str, content: &str) -> TcpStream {
     let mut stream = TcpStream::connect(proxy).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(60)))

@@ -14,7 +14,7 @@ use sha2::Sha256;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::asks::{ASKS, SHOP, Shop, gateway, read, send, waiting};
+use crate::asks::{ASKS, SHOP, Shop, gateway, read, send, send_with, waiting};
 use crate::program::{Program, command};
 use crate::sandbox::{folder, user_command, wait_for};
 
@@ -325,6 +325,80 @@ fn an_answer_holds_for_the_request_that_was_asked_about_and_for_no_other() {
         assert_eq!(read(stream).0, 403);
     }
     assert_eq!(shop.sent().len(), 1);
+}
+
+#[test]
+fn a_webhook_allows_nothing_of_which_it_was_shown_a_part() {
+    let shop = Shop::open();
+    let approver = Approver::saying(|_, _| decides("allow"));
+    let program = start(&shop, &approver.section());
+    let whole = "x".repeat(60_000);
+    assert_eq!(read(&refund_of(&program, "", "", &whole)).0, 200);
+    let fields: String = (0..25).map(|n| format!("X-{n}: 1\r\n")).collect();
+    let long = "y".repeat(300);
+    let parts = [
+        ("", "", &*"x".repeat(70_000)),
+        ("", &*fields, "1"),
+        ("", &*format!("X-Long: {long}\r\n"), "2"),
+        (&*format!("?{long}&to=other"), "", "3"),
+    ];
+    for (nth, (query, fields, content)) in parts.into_iter().enumerate() {
+        let waits = refund_of(&program, query, fields, content);
+        approver.wait_for(2 + nth);
+        let asked: Value = serde_json::from_str(&approver.asked()[1 + nth].1).unwrap();
+        assert_eq!(asked["ask"]["cut"], true, "{asked}");
+        wait_for("it is not told", || {
+            let log = std::fs::read_to_string(program.path("log")).unwrap();
+            log.matches("it was shown a part").count() == 1 + nth
+        });
+        assert_eq!(shop.sent().len(), 1 + nth);
+        let id = asked["id"].as_str().unwrap();
+        assert_eq!(program.gateway(&["allow", id, "--yes"]).0, 0);
+        assert_eq!(read(&waits).0, 200);
+    }
+}
+
+fn refund_of(program: &Program, query: &str, fields: &str, content: &str) -> TcpStream {
+    send_with(program.proxy, &format!("{REFUND}{query}"), fields, content)
+}
+
+#[test]
+fn a_question_that_nobody_waits_for_is_given_up_and_told_again_when_it_is_asked_again() {
+    let (shop, ended) = (Shop::open(), Arc::<Mutex<bool>>::default());
+    let ends = ended.clone();
+    let approver = Approver::start(
+        Arc::new(move |nth, _, stream| {
+            let text = match nth {
+                2 => answer("500 Fails", ""),
+                1 => {
+                    let _ = stream.read(&mut [0]);
+                    *ends.lock().unwrap() = true;
+                    return Ok(());
+                }
+                _ => decides("allow"),
+            };
+            stream.write_all(text.as_bytes())
+        }),
+        None,
+    );
+    let program = start(&shop, &approver.section());
+    // A person answers before the webhook.
+    let waits = refund(&program, 1);
+    approver.wait_for(1);
+    let id = field(&approver.asked()[0].0, "webhook-id");
+    assert_eq!(program.gateway(&["allow", &id, "--yes"]).0, 0);
+    assert_eq!(read(&waits).0, 200);
+    wait_for("it is not given up", || *ended.lock().unwrap());
+    // The webhook fails, until the request is over.
+    assert_eq!(read(&refund(&program, 2)).0, 403);
+    assert_eq!(read(&refund(&program, 2)).0, 200);
+    let asked = approver.asked();
+    let ids: Vec<_> = asked
+        .iter()
+        .map(|(head, _)| field(head, "webhook-id"))
+        .collect();
+    assert!(ids.len() == 3 && ids[1] == ids[2], "{ids:?}");
+    assert!(waiting(&program).is_empty());
 }
 
 #[test]

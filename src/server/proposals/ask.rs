@@ -1,5 +1,6 @@
 //! `@ask`: a person lifts forbids for one request, and for no other.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine as _;
@@ -22,8 +23,8 @@ use super::{Proposal, ProposalState, RequestedAccess};
 use crate::exchange::Exchange;
 
 impl AskedRequest {
-    /// Reads what an answer is bound to.
-    fn of(verified: &Verified, asks: &[Ask]) -> Result<Self, AskFault> {
+    /// Reads what an answer is bound to, and shows at most so many bytes of the content.
+    fn of(verified: &Verified, asks: &[Ask], most: usize) -> Result<Self, AskFault> {
         let authorized = verified.authorized();
         let (head, judged) = (authorized.head(), authorized.judged());
         let content = bound(verified).ok_or(AskFault::Unbound)?;
@@ -44,10 +45,20 @@ impl AskedRequest {
         let user = judged.user().map(|user| user.as_str().to_owned());
         let bound = [user.as_deref().unwrap_or_default(), query];
         let binding = Binding::of(authorized, bound, (&lends, asks, &sha256), fields());
-        let cut = |text: &str| {
-            let shown = redacted_for(&**judged.session(), text, MOST_SHOWN);
-            let more = if text.len() > MOST_SHOWN { " …" } else { "" };
-            format!("{shown}{more}")
+        let is_cut = Cell::new(false);
+        let shorten = |text: &str, most: usize, is_longer: bool| {
+            let mut shown = redacted_for(&**judged.session(), text, usize::MAX);
+            if is_longer || shown.len() > most {
+                is_cut.set(true);
+                shown.truncate(shown.floor_char_boundary(most));
+                shown.push_str(" …");
+            }
+            shown
+        };
+        let cut = |text: &str| shorten(text, MOST_SHOWN, false);
+        let listed = |texts: Vec<String>| {
+            is_cut.set(is_cut.get() || texts.len() > MOST_LISTED);
+            listed(texts)
         };
         // Its other form has the password, with a phantom that is coded.
         let basic = basic_user(&head.fields);
@@ -62,16 +73,12 @@ impl AskedRequest {
             ))
         });
         let facts = judged.content_facts();
-        let begins = &content[..content.len().min(MOST_CONTENT)];
+        let begins = String::from_utf8_lossy(&content[..content.len().min(most)]);
         Ok(Self {
-            fields: listed(basic.iter().cloned().chain(shown)),
-            facts: listed(facts.iter().map(|fact| cut(fact))),
+            fields: listed(basic.iter().map(|user| cut(user)).chain(shown).collect()),
+            facts: listed(facts.iter().map(|fact| cut(fact)).collect()),
             query: cut(query),
-            begins: redacted_for(
-                &**judged.session(),
-                &String::from_utf8_lossy(begins),
-                MOST_CONTENT,
-            ),
+            begins: shorten(&begins, most, content.len() > most),
             beyond: match authorized.content().held() {
                 _ if authorized.is_upgrade() => "what the WebSocket carries",
                 None if !content.is_empty() => "the objects that these commands name",
@@ -80,7 +87,9 @@ impl AskedRequest {
             bytes: content.len(),
             sha256: sha256.into(),
             binding,
-            lends: listed(lends.into_iter()),
+            lends: listed(lends),
+            // All that is shown is cut by now.
+            cut: is_cut.get(),
             asks: asks.to_vec(),
             user,
             by: None,
@@ -142,8 +151,7 @@ impl Binding {
 }
 
 /// Returns the first of these texts, and how many more there are.
-fn listed(texts: impl Iterator<Item = String>) -> Vec<String> {
-    let mut all: Vec<String> = texts.collect();
+fn listed(mut all: Vec<String>) -> Vec<String> {
     let more = all.len().saturating_sub(MOST_LISTED);
     all.truncate(MOST_LISTED);
     all.extend((more > 0).then(|| format!("… and {more} more, which are not shown")));
@@ -159,7 +167,6 @@ fn basic_user(fields: &HeaderMap) -> Option<String> {
         .ok()
         .filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
     let user = plain.split(|byte| *byte == b':').next()?;
-    let user = &user[..user.len().min(MOST_SHOWN)];
     Some(format!(
         "authorization: Basic, user {}",
         String::from_utf8_lossy(user)
@@ -183,9 +190,9 @@ impl Exchange {
             },
             words: questions.collect::<Vec<_>>().join(" "),
             state: ProposalState::Waiting,
-            ask: Some(AskedRequest::of(verified, asks)?),
+            ask: Some(AskedRequest::of(verified, asks, MOST_CONTENT)?),
         };
-        let told = proposal.view();
+        let mut told = proposal.view();
         if proposal.wanted.shown().len() > MOST_WANTED {
             return Err(AskFault::Unbound);
         }
@@ -194,26 +201,34 @@ impl Exchange {
         let record = |one: &Proposal| self.record_proposal(one);
         let standing = shared.proposals.ask(proposal, Instant::now(), record);
         let mut standing = standing.map_err(|why| AskFault::TooMany(why.1))?;
-        if let (Standing::Waits(asked, _, 1), Some(notify)) = (&standing, shared.notify.get())
-            && *asked == id
+        // A question that was left, and is asked again, is told again: as one more of its session.
+        let is_to_tell = |asked| {
+            let session = judged.session().id();
+            asked == id || shared.proposals.count(session, Instant::now()).is_ok()
+        };
+        if let (Standing::Waits(asked, wait, _), Some(notify)) = (&standing, shared.notify.get())
+            && wait.is_first
+            && is_to_tell(*asked)
         {
-            notify(id, told);
+            told["id"] = asked.to_string().into();
+            told["ask"] = AskedRequest::of(verified, asks, MOST_TOLD)?.view();
+            notify(*asked, told, wait.left.clone());
         }
         loop {
             standing = match standing {
                 Standing::Lifted => break,
                 Standing::Refused(id) => return Err(AskFault::Refused(id)),
                 Standing::Over(id) => return Err(AskFault::Unanswered(OTHER, id)),
-                Standing::Waits(id, mut answer, nth) => {
+                Standing::Waits(id, mut wait, nth) => {
                     tokio::select! {
-                        _ = answer.changed() => {}
+                        _ = wait.answer.changed() => {}
                         why = self.give_up(id, until) => return Err(why),
                     }
                     let key = (judged.session().id(), id);
                     if shared.proposals.is_joined_after(key, nth) {
                         tokio::time::sleep(YIELDS).await;
                     }
-                    shared.proposals.taken(key, answer, nth)
+                    shared.proposals.taken(key, wait, nth)
                 }
             };
         }
@@ -283,8 +298,10 @@ const TICK: Duration = Duration::from_secs(1);
 const MOST_LISTED: usize = 24;
 /// How much of each, and of the query.
 const MOST_SHOWN: usize = 300;
-/// How much of the content.
+/// How much of the content, in the list of what waits, which is kept.
 const MOST_CONTENT: usize = 2 << 10;
+/// How much of the content whoever is told gets.
+const MOST_TOLD: usize = 64 << 10;
 /// The longest request line that can be asked about: longer ones are not recorded whole.
 const MOST_WANTED: usize = 1000;
 const NOBODY: &str = "a policy asks a person about this request, and nobody watches the gateway";

@@ -1,12 +1,14 @@
 //! A request that a policy asks a person about, and the answers to it.
 
 use std::borrow::Cow;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use gateway_names::ExchangeId;
 use gateway_policy::Ask;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 gateway_names::faults! {
     /// Why a request that asks a person is not sent.
@@ -48,6 +50,8 @@ pub struct AskedRequest {
     pub bytes: usize,
     /// The SHA-256 of that content.
     pub sha256: [u8; 32],
+    /// Whether less is shown than the answer is for.
+    pub cut: bool,
     /// Who answered.
     pub by: Option<String>,
     /// The digest of everything that an answer is for, in bytes: what is shown is cut and redacted.
@@ -64,9 +68,19 @@ pub(super) enum Standing {
     /// A person refused it.
     Refused(ExchangeId),
     /// It waits, under this id, as one of several equal requests.
-    Waits(ExchangeId, watch::Receiver<()>, usize),
+    Waits(ExchangeId, Wait, usize),
     /// Its answer let an equal request go on, or it was forgotten.
     Over(ExchangeId),
+}
+
+/// One request's wait for an answer.
+pub(super) struct Wait {
+    pub(super) answer: watch::Receiver<()>,
+    /// Whether nobody waited before.
+    pub(super) is_first: bool,
+    /// Cancelled once nobody waits.
+    pub(super) left: CancellationToken,
+    _here: Arc<DropGuard>,
 }
 
 /// The equal requests that wait for one answer.
@@ -75,6 +89,9 @@ pub(super) struct Waiting {
     /// When it was answered.
     answered: Option<Instant>,
     told: watch::Sender<()>,
+    /// Held by those who wait. The last one cancels `left`.
+    here: Weak<DropGuard>,
+    left: CancellationToken,
     /// How many have waited.
     joined: usize,
     /// When the latest began to wait.
@@ -98,6 +115,7 @@ impl AskedRequest {
             "beyond": self.beyond,
             "content_bytes": self.bytes,
             "content_sha256": base16ct::lower::encode_string(&self.sha256),
+            "cut": self.cut,
             "by": self.by,
         })
     }
@@ -116,14 +134,30 @@ impl AskedRequest {
 
     /// Whether a request waits for its answer now.
     pub(super) fn is_waited_for(&self) -> bool {
-        self.waiting.told.receiver_count() > 0
+        self.waiting.here.strong_count() > 0
     }
 
     /// Lets one more equal request wait.
     pub(super) fn join(&mut self, id: ExchangeId) -> Standing {
+        let Waiting {
+            here, left, told, ..
+        } = &mut self.waiting;
+        let others = here.upgrade();
+        let is_first = others.is_none();
+        let guard = others.unwrap_or_else(|| {
+            *left = CancellationToken::new();
+            Arc::new(left.clone().drop_guard())
+        });
+        *here = Arc::downgrade(&guard);
+        let wait = Wait {
+            answer: told.subscribe(),
+            is_first,
+            left: left.clone(),
+            _here: guard,
+        };
         self.waiting.joined += 1;
         self.waiting.latest = Some(Instant::now());
-        Standing::Waits(id, self.waiting.told.subscribe(), self.waiting.joined)
+        Standing::Waits(id, wait, self.waiting.joined)
     }
 
     /// Whether an equal request came later. Its client is the one that still waits, if a client
