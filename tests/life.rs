@@ -740,3 +740,34 @@ fn a_process_of_the_same_user_reads_no_memory_of_a_gateway_and_none_is_left_in_a
     };
     assert!(!names.iter().any(is_core), "{names:?}");
 }
+
+/// What `exec` was started with ends with it, and a container without an init keeps no zombie.
+#[test]
+fn a_run_leaves_neither_a_descriptor_nor_a_zombie() {
+    let place = Place::new("");
+    let script =
+        "for i in 1 2 3 4 5; do flock -n lock \"$0\" exec -q --no-sign -- true || exit 7; done";
+    let ended = place.command("sh").args(["-c", script, GATEWAY]).status();
+    assert!(
+        ended.unwrap().success(),
+        "{}",
+        fs::read_to_string(place.at("said")).unwrap()
+    );
+    let script = "for i in 1 2 3; do \"$0\" exec -q --no-sign -- true || exit 7; done; \
+                  ! grep -h '^State:.*Z' /proc/[0-9]*/status";
+    let apart = [
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "sh",
+        "-c",
+        script,
+        GATEWAY,
+    ];
+    let ended = place.command("unshare").args(apart).status();
+    assert!(
+        ended.unwrap().success(),
+        "{}",
+        fs::read_to_string(place.at("said")).unwrap()
+    );
+}

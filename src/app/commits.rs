@@ -1,6 +1,7 @@
 //! The agent of a sandbox that signs commits: opened by the first process, where the launcher can
 //! mount its socket, and served by the gateway process.
 
+use std::fmt::Display;
 use std::io;
 use std::os::unix::fs::chown;
 use std::sync::{Arc, OnceLock};
@@ -34,19 +35,20 @@ impl CommitSigning {
     /// # Errors
     /// Returns a [`Failure`] if there is no place for it.
     pub fn open(signing: &SshSigning, plan: &mut LaunchPlan) -> Result<Self, Failure> {
-        let failed = |why: String| {
+        let failed = |why: &dyn Display| {
             Failure::new("the agent that signs commits cannot be opened")
-                .because(why)
+                .because(why.to_string())
                 .next("run it without: `--no-sign`")
                 .coded(gateway_launch::LAUNCHER_FAILED)
         };
-        let folder = state::run_directory();
-        let folder = folder.ok_or_else(|| failed("there is no folder for its socket".into()))?;
-        private_folder(&folder).map_err(|error| failed(error.to_string()))?;
-        let path = folder.join(format!("exec-{}.agent", std::process::id()));
-        let socket = SocketFile::bind(&path, 0o600).map_err(|error| failed(error.to_string()))?;
+        let folder = state::run_directory().ok_or_else(|| failed(&"there is no folder"))?;
+        private_folder(&folder).map_err(|error| failed(&error))?;
+        // Process numbers of two namespaces are alike.
+        let name = getrandom::u64().map_err(|error| failed(&error))?;
+        let path = folder.join(format!("exec-{name:x}.agent"));
+        let socket = SocketFile::bind(&path, 0o600).map_err(|error| failed(&error))?;
         // The command may be another user's.
-        chown(&path, Some(plan.user().uid), None).map_err(|error| failed(error.to_string()))?;
+        chown(&path, Some(plan.user().uid), None).map_err(|error| failed(&error))?;
         plan.mounts.kept.push(KeptFolder {
             name: INSIDE.into(),
             folder: path,

@@ -114,6 +114,7 @@ enum Command {
 
 /// Runs the command that the arguments name, prints its result, and returns the exit code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    crate::launch::note_inherited();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if let Some(code) = images(&arguments) {
         return code;

@@ -37,6 +37,8 @@ pub struct Door {
     policies: Box<dyn Fn() -> Arc<Generation> + Send + Sync>,
     /// How often signatures were refused, by what failed.
     refused: Mutex<BTreeMap<&'static str, u64>>,
+    /// Held while the user's agent is asked.
+    turn: tokio::sync::Mutex<()>,
 }
 
 gateway_names::concealed!(Door, signer);
@@ -70,6 +72,7 @@ impl Door {
             log,
             policies: Box::new(policies),
             refused: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
         }
     }
 
@@ -156,6 +159,8 @@ impl Door {
                 "the key does not sign by that hash",
             );
         }
+        // A person answers one question after the other, and none that is no longer asked.
+        let _turn = self.turn.lock().await;
         let verdict = self.judge()?;
         let signed = self
             .signer

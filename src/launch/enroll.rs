@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::home_files::{self, FileHead, HomeFile};
-use super::wait::{WaitStatus, timespec};
+use super::wait::{WaitStatus, is_reaped_by_init, timespec};
 use super::{Exit, ports, sealed, syscall};
 
 /// The version of this protocol; both ends must speak the same one.
@@ -225,17 +225,23 @@ impl LauncherEnd {
                 Ok(_) => {}
             }
             match receive_packet(self.socket.as_fd()) {
-                Ok((Answer::Done, _)) => return WaitStatus::Done,
+                Ok((Answer::Done, _)) if is_reaped_by_init() => return WaitStatus::Done,
+                Ok((Answer::Done, _)) => {
+                    let _ = self.ended();
+                    return WaitStatus::Done;
+                }
                 // A packet that the launcher did not come to read.
                 Ok(_) | Err(Error::Malformed(_)) => {}
                 Err(_) => break,
             }
         }
-        let child = self.process.and_then(Pid::from_raw);
-        let status = child.and_then(|child| syscall::status_of(child, WaitOptions::empty()));
-        status.map_or(WaitStatus::Unknown, |status| {
-            WaitStatus::Ended(Exit::from_status(status))
-        })
+        self.ended().map_or(WaitStatus::Unknown, WaitStatus::Ended)
+    }
+
+    /// Waits until the gateway process has ended, and returns how; `None` if it is no child.
+    fn ended(&self) -> Option<Exit> {
+        let child = self.process.and_then(Pid::from_raw)?;
+        syscall::status_of(child, WaitOptions::empty()).map(Exit::from_status)
     }
 }
 

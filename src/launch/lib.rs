@@ -86,7 +86,7 @@ pub use mount_plan::{Home, MountPlan};
 pub use network::{ADDRESS_V4, ADDRESS_V6};
 pub use prepare::LaunchPlan;
 pub use project::project_of;
-pub use reexec::{SUBCOMMAND, copy, reexec, resume};
+pub use reexec::{SUBCOMMAND, copy, note_inherited, reexec, resume};
 pub use request::{KeptFolder, Launch};
 pub use streams::LostOutput;
 pub use syscall::unsent;

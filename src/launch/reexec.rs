@@ -3,13 +3,28 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 use super::error::Error;
 use super::failure::{AtStep, Step};
 use super::prepare::LaunchPlan;
 use super::{command, refuse, sealed, syscall};
 use crate::enroll::LauncherEnd;
+
+/// The descriptors beside the streams that this process was started with.
+static INHERITED: OnceLock<Vec<RawFd>> = OnceLock::new();
+
+/// Notes which descriptors this process was started with, for [`copy`]. Call it before any other is
+/// opened.
+pub fn note_inherited() {
+    let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let numbers = listed.filter_map(|one| one.ok()?.file_name().to_str()?.parse::<RawFd>().ok());
+    let mut all: Vec<RawFd> = numbers.filter(|fd| *fd > 2).collect();
+    // The list itself was open.
+    all.retain(|fd| std::fs::symlink_metadata(format!("/proc/self/fd/{fd}")).is_ok());
+    let _ = INHERITED.set(all);
+}
 
 /// Copies this process, which has one thread. Returns the number of the copy; `None` in the copy,
 /// which alone has these variables.
@@ -19,6 +34,12 @@ use crate::enroll::LauncherEnd;
 pub fn copy(variables: &[(&str, &str)]) -> Result<Option<i32>, Error> {
     refuse::threads()?;
     let copy = syscall::copy(variables).at(Step::Prepare, "fork")?;
+    if copy.is_none() {
+        // Whoever waits for their end waits for the command's.
+        for fd in INHERITED.get().into_iter().flatten() {
+            drop(syscall::adopt(*fd));
+        }
+    }
     Ok(copy.map(|copy| copy.as_raw_nonzero().get()))
 }
 

@@ -74,3 +74,22 @@ pub(super) fn fired(
     let fired = events.iter().map(|event| !event.revents().is_empty());
     Ok(fired.collect())
 }
+
+/// Whether process 1 is an init, which reaps what others leave. What else a container begins with
+/// would leave a zombie of each.
+pub(super) fn is_reaped_by_init() -> bool {
+    let name = std::fs::read_to_string("/proc/1/comm").unwrap_or_default();
+    INITS.contains(&name.trim_end())
+}
+
+const INITS: [&str; 9] = [
+    "systemd",
+    "init",
+    "tini",
+    "dumb-init",
+    "catatonit",
+    "docker-init",
+    "podman-init",
+    "s6-svscan",
+    "runit",
+];

@@ -129,7 +129,10 @@ impl GitSettings {
             let (key, value) = setting.split_once('\n').unwrap_or((setting, "true"));
             let is_users = ["global", "system", "command"].contains(&scope);
             match key {
-                "remote.origin.url" => settings.origin = Some(value.to_owned()),
+                // Of several, git fetches from the first.
+                "remote.origin.url" => {
+                    settings.origin.get_or_insert_with(|| value.to_owned());
+                }
                 "user.signingkey" if !is_users => settings.has_own_key = true,
                 _ if is_users => settings.user.push((key.to_owned(), value.to_owned())),
                 _ => {}

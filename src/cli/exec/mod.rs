@@ -470,6 +470,9 @@ fn own_folders(config: &Config, mounts: &MountPlan) -> Result<Vec<PathBuf>, Fail
     let mut folders: Vec<PathBuf> = audit.into_iter().collect();
     folders.extend(state_folders(config)?);
     folders.extend(keep_control_from_the_workload(config, mounts)?);
+    // The sockets of other runs are there, wherever the control socket is.
+    let run = state::run_directory().and_then(|folder| real_path(&folder).ok());
+    folders.extend(run.filter(|folder| !folders.contains(folder)));
     Ok(folders)
 }
 

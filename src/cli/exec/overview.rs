@@ -63,7 +63,8 @@ impl Overview<'_> {
             terminal.entry(&name, &safe(&text));
         }
         for (name, text) in self.details(&summary) {
-            if said.is_new(name, &text) {
+            // What went wrong is said each time.
+            if said.is_new(name, &text) | (name == "unsigned") {
                 terminal.entry(name, &safe(&text));
             }
         }
@@ -193,7 +194,8 @@ impl Overview<'_> {
         if let Some(why) = signing.unready {
             return Some(("unsigned", format!("commits, by the key {key}: {why}")));
         }
-        let mut text = format!("commits, by your agent with the key {key}");
+        let repository = &signing.repository;
+        let mut text = format!("commits of {repository}, by your agent with the key {key}");
         if self.config.policy.decide() {
             let permit = generate::permit_sign(None, key, None);
             let permit: Vec<&str> = permit.split_whitespace().collect();
