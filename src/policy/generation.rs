@@ -29,7 +29,7 @@ use super::verdict::{Ask, BudgetUse, Obligations, Outcome, Verdict};
 pub struct Generation {
     number: u64,
     pub(super) rules: Vec<Rule>,
-    /// All facts that any rule reads, by [`Fact::bit`].
+    /// All facts that any rule reads, as [`bits`].
     reads: u64,
     pub(super) index: Index,
     lints: Vec<Lint>,
