@@ -310,13 +310,13 @@ fn a_client_that_closes_its_side_still_gets_its_answer() {
 #[test]
 fn an_endless_answer_head_is_refused_in_little_memory() {
     let stage = Stage::new(Setup::default());
+    let before = stage.gateway.peak_kib();
     run(async {
         let (status, _) = get(&stage, true, "raw.origin.test", "/endless-head").await;
         assert_eq!(status, StatusCode::BAD_GATEWAY);
     });
-    assert!(
-        stage.gateway.peak_kib() < 64 << 10,
-        "{}",
-        stage.gateway.peak_kib()
-    );
+    // The program and its start are not the head's: most is an image that is not optimised.
+    let more = stage.gateway.peak_kib() - before;
+    println!("an endless head: {more} KiB more than {before}");
+    assert!(more < 16 << 10, "{more} more than {before}");
 }
