@@ -2,13 +2,15 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
@@ -469,6 +471,17 @@ fn a_webhook_answers_over_tls_if_its_certificate_is_trusted() {
     }
 }
 
+/// A bus, which ends with its daemons.
+struct Bus(Child);
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        let group = Pid::from_child(&self.0);
+        let _ = kill_process_group(group, Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_note_on_the_desktop_is_plain_text_and_names_the_command_that_answers() {
     let folder = tempfile::tempdir().unwrap();
@@ -476,12 +489,14 @@ fn a_note_on_the_desktop_is_plain_text_and_names_the_command_that_answers() {
     // A bus of its own, with the notification daemon of python-dbusmock.
     let script = "echo $DBUS_SESSION_BUS_ADDRESS > bus.new && mv bus.new bus; \
         exec /usr/bin/python3 -m dbusmock --session -l log -t notification_daemon";
-    let mut bus = Command::new("dbus-run-session")
+    let bus = Command::new("dbus-run-session")
         .args(["--", "sh", "-c", script])
         .current_dir(&folder)
         .stdout(Stdio::null())
+        .process_group(0)
         .spawn()
         .expect("dbus-run-session is needed: install dbus and python3-dbusmock");
+    let _bus = Bus(bus);
     wait_for("there is no bus", || at.exists() && log.exists());
     std::thread::sleep(Duration::from_millis(500));
     let address = std::fs::read_to_string(&at).unwrap();
@@ -514,8 +529,6 @@ fn a_note_on_the_desktop_is_plain_text_and_names_the_command_that_answers() {
     }
     assert_eq!(program.gateway(&["allow", &id, "--yes"]).0, 0);
     assert_eq!(read(&waits).0, 200);
-    bus.kill().unwrap();
-    bus.wait().unwrap();
 }
 
 #[test]
