@@ -39,7 +39,7 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 27] = [
-    ("all", 109_762),
+    ("all", 109_770),
     ("app", 8_998),
     ("audit", 3_371),
     ("body", 3_681),
@@ -54,7 +54,7 @@ const ROOMS: [(&str, usize); 27] = [
     ("server", 7_870),
     ("grant", 1_455),
     ("intercept", 4_608),
-    ("launch", 9_741),
+    ("launch", 9_749),
     ("message", 2_995),
     ("names", 1_002),
     ("origin", 3_594),
