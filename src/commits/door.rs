@@ -159,7 +159,7 @@ impl Door {
                 "the key does not sign by that hash",
             );
         }
-        // A person answers one question after the other, and none that is no longer asked.
+        // A person answers one question after the other.
         let _turn = self.turn.lock().await;
         let verdict = self.judge()?;
         let signed = self

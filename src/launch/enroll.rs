@@ -23,11 +23,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::home_files::{self, FileHead, HomeFile};
-use super::wait::{WaitStatus, is_reaped_by_init, timespec};
+use super::wait::{FirstProcess, WaitStatus, is_reaped_by_init, timespec};
 use super::{Exit, ports, sealed, syscall};
 
 /// The version of this protocol; both ends must speak the same one.
 pub const VERSION: u32 = 5;
+/// How long the end of a gateway process that is done is waited for where no init reaps it.
+const REAPED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Why an enrolment did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -227,7 +229,15 @@ impl LauncherEnd {
             match receive_packet(self.socket.as_fd()) {
                 Ok((Answer::Done, _)) if is_reaped_by_init() => return WaitStatus::Done,
                 Ok((Answer::Done, _)) => {
-                    let _ = self.ended();
+                    // One that stands still leaves its zombie, and nobody waits for it.
+                    let ended = self.process.and_then(|child| FirstProcess::of(child).ok());
+                    let ended = ended.map(FirstProcess::event);
+                    let within = timespec(REAPED_WITHIN);
+                    if let Some(ended) = &ended
+                        && poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&within)) == Ok(1)
+                    {
+                        let _ = self.ended();
+                    }
                     return WaitStatus::Done;
                 }
                 // A packet that the launcher did not come to read.
