@@ -21,8 +21,8 @@ use crate::{Advise as _, App, Code, Context as _, Failure, Terminal, safe};
 use crate::{client_environment, notify};
 use gateway_config::{Hint, HostPort, state};
 use gateway_control::{
-    Control, CreatedSession, GatewayInfo, MintRequest, MintedToken, Operations, Reloaded,
-    RevocationHits, Unusable, bind_socket,
+    Control, CreatedSession, FleetAnswer, GatewayInfo, MintRequest, MintedToken, Operations,
+    Proven, Reloaded, ReplicaView, RevocationHits, Unusable, bind_socket,
 };
 use gateway_files::SocketFile;
 use gateway_grant::{AllowRequest, AllowResponse, ControlRefusal, ParsedHosts};
@@ -73,6 +73,7 @@ pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure>
     };
     app.revocations.obey(&app.shared)?;
     tokio::spawn(keep_obeying(app.clone()));
+    tokio::spawn(app.clone().follow_fleet());
     let of = app.clone();
     tokio::spawn(async move { of.grants.end_grants(|| of.end_granted()).await });
     Ok(BoundControl { kind, socket, port })
@@ -187,6 +188,14 @@ fn socket(kind: &'static str, configured: Option<PathBuf>) -> Result<Option<Sock
     path.map(|path| bind_socket(&path)).transpose()
 }
 
+fn no_fleet() -> ControlRefusal {
+    ControlRefusal::new(
+        StatusCode::NOT_FOUND,
+        "this gateway is no replica of a fleet",
+    )
+    .next("see `url` of [state]")
+}
+
 fn unopened(unusable: &Unusable) -> Failure {
     let next = match unusable {
         Unusable::Live(_) => "end that gateway, or name another `[control] path`",
@@ -258,6 +267,10 @@ impl AppOperations {
 
 impl Operations for AppOperations {
     async fn unready(&self) -> Option<(String, &'static str)> {
+        if self.app.fleet().is_some_and(|fleet| fleet.left().is_none()) {
+            let why = "the state of the fleet was not heard from for too long".to_owned();
+            return Some((why, "see the server of `[state] url`"));
+        }
         for open in self.app.listening.open() {
             if let Some(why) = issuers::without_keys(&open) {
                 return Some((
@@ -301,26 +314,44 @@ impl Operations for AppOperations {
         &self,
         session: &SessionId,
         status: SessionStatus,
-    ) -> Result<(), ControlRefusal> {
+    ) -> Result<Vec<Proven>, ControlRefusal> {
         let id = session.clone();
         let keep = |app: Arc<App>| async move { app.keep_status(&id, status).await };
         self.on_main(keep).await
     }
 
     async fn keep_revoked(&self, label: &SecretLabel) -> Result<RevocationHits, ControlRefusal> {
-        let (app, label) = (self.app.clone(), label.clone());
-        kept(move || {
-            let hits = app.revocations.keep(&label, &app.shared)?;
+        let (app, of) = (self.app.clone(), label.clone());
+        let hits = kept(move || {
+            let hits = app.revocations.keep(&of, &app.shared)?;
             let config = app.reloading.latest.blocking_lock().read.config.clone();
             let own = app.revocations.own_uses(&config)?;
             Ok(RevocationHits { own, ..hits })
         })
-        .await
+        .await?;
+        let fleet = match self.app.fleet() {
+            Some(fleet) => fleet
+                .revoke(label)
+                .await
+                .map_err(|failure| failure.to_string()),
+            None => Ok(Vec::new()),
+        };
+        Ok(RevocationHits { fleet, ..hits })
     }
 
     async fn restore(&self, label: &SecretLabel) -> Result<Vec<SecretLabel>, ControlRefusal> {
-        let (app, label) = (self.app.clone(), label.clone());
-        kept(move || app.revocations.restore(&label, &app.shared)).await
+        let (app, of) = (self.app.clone(), label.clone());
+        let mut restored = match self.app.fleet() {
+            Some(fleet) => fleet
+                .restore(label)
+                .await
+                .map_err(|failure| refused(&failure))?,
+            None => Vec::new(),
+        };
+        restored.extend(kept(move || app.revocations.restore(&of, &app.shared)).await?);
+        restored.sort();
+        restored.dedup();
+        Ok(restored)
     }
 
     async fn mint(
@@ -363,9 +394,35 @@ impl Operations for AppOperations {
         self.on_main(extend).await
     }
 
-    async fn keep_revoked_token(&self, id: PrefixId) -> Result<(), ControlRefusal> {
+    async fn keep_revoked_token(&self, id: PrefixId) -> Result<FleetAnswer, ControlRefusal> {
         let app = self.app.clone();
-        kept(move || app.revocations.keep_token(id)).await
+        kept(move || app.revocations.keep_token(id)).await?;
+        Ok(match self.app.fleet() {
+            Some(fleet) => fleet
+                .revoke_token(id)
+                .await
+                .map_err(|failure| failure.to_string()),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    async fn fleet(&self) -> Result<Vec<ReplicaView>, ControlRefusal> {
+        let fleet = self.app.fleet().ok_or_else(no_fleet)?;
+        fleet.replicas().await.map_err(|failure| refused(&failure))
+    }
+
+    async fn drain(&self, replica: &str) -> Result<(), ControlRefusal> {
+        let fleet = self.app.fleet().ok_or_else(no_fleet)?;
+        fleet
+            .ask_to_drain(replica)
+            .await
+            .map_err(|failure| refused(&failure))
+    }
+
+    fn kept_within(&self) -> Duration {
+        self.app
+            .fleet()
+            .map_or(KEPT_WITHIN, |fleet| fleet.proven_within())
     }
 
     async fn enter(&self, _session: &SessionId, socket: &Path) -> Result<(), ControlRefusal> {
@@ -465,5 +522,7 @@ fn refused(failure: &Failure) -> ControlRefusal {
     }
 }
 
+/// How long a revocation, pause or end waits to be stored for the next start.
+const KEPT_WITHIN: Duration = Duration::from_secs(5);
 const OBEYS_EVERY: Duration = Duration::from_secs(1);
 const NOT_SERVED: &str = "the control socket cannot be served";

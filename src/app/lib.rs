@@ -9,6 +9,7 @@ pub mod commits;
 pub mod control;
 pub mod exports;
 pub mod failure;
+pub mod fleet;
 pub mod kept_home;
 pub mod listen;
 pub mod login;
@@ -16,6 +17,7 @@ pub mod notify;
 pub mod process;
 pub mod project;
 pub mod reload;
+pub mod replica;
 pub mod revocations;
 pub mod sandbox;
 pub mod session;
@@ -35,9 +37,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
+use zeroize::Zeroizing;
 
 use crate::commits::CommitSigning;
 use crate::exports::Exports;
+use crate::fleet::Fleet;
 use crate::kept_home::KeptHome;
 use crate::listen::listeners::LiveListeners;
 use crate::login::captured::SessionLogins;
@@ -49,6 +53,7 @@ use crate::session::store::{Persistence, SessionStore};
 use crate::settings::resolve::ResolvedConfig;
 use gateway_audit::{self as audit, Log};
 use gateway_config::{self as config, Config};
+use gateway_control::Proven;
 use gateway_credential::{IssueFailure, StoreError};
 use gateway_grant::Grants;
 use gateway_intercept::{CaSettings, Caller, SessionCa, TokenVerifier};
@@ -302,13 +307,34 @@ impl App {
         self.shared.sessions.enter(opened.session.clone());
         if let Some(keeper) = self.keeper.get() {
             keeper.tend(&opened.kept, &opened.session);
-            let credentials = &self.shared.current().credentials;
-            for kept in keeper.temporary(&opened.kept) {
-                if let Err(cause) = credentials.restore(&opened.session, &kept) {
-                    tracing::warn!(session = %opened.kept.id, %cause, "temporary credentials are lost");
-                }
+            self.restore_temporary(&opened.session, keeper.temporary(&opened.kept));
+        }
+    }
+
+    fn restore_temporary(&self, session: &Arc<Session>, all: Vec<Zeroizing<Vec<u8>>>) {
+        let credentials = &self.shared.current().credentials;
+        for kept in all {
+            if let Err(cause) = credentials.restore(session, &kept) {
+                tracing::warn!(session = %session.id(), %cause, "temporary credentials are lost");
             }
         }
+    }
+
+    /// Gives a live session the temporary credentials that another replica stored.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if its record cannot be read.
+    pub async fn learn_temporary(&self, id: &SessionId) -> Result<(), Failure> {
+        if let Some(session) = self.shared.sessions.get(id) {
+            let newer = self.keeper().await?.newer_temporary(id).await?;
+            self.restore_temporary(&session, newer);
+        }
+        Ok(())
+    }
+
+    /// Returns the fleet that this gateway is a replica of, once its state is open.
+    pub fn fleet(&self) -> Option<&Arc<Fleet>> {
+        self.keeper.get()?.fleet()
     }
 
     fn session(
@@ -452,7 +478,11 @@ impl App {
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written.
-    pub async fn keep_status(&self, id: &SessionId, status: SessionStatus) -> Result<(), Failure> {
+    pub async fn keep_status(
+        &self,
+        id: &SessionId,
+        status: SessionStatus,
+    ) -> Result<Vec<Proven>, Failure> {
         self.keeper().await?.keep_status(id, status).await
     }
 

@@ -16,7 +16,7 @@ use gateway_credential::{ReferenceMalformed, RevokedSecrets, SecretRef, preset, 
 use gateway_files::{self as files, BadFile};
 use gateway_names::SecretLabel;
 use gateway_server::SharedState;
-use gateway_state::{FingerprintKey, KnownOfSecret, RevokedFile, RevokedSecret};
+use gateway_state::{FingerprintKey, KnownOfSecret, RevokedFile, RevokedSecret, SharedRevocation};
 use gateway_token::PrefixId;
 
 /// The revocations for every gateway of this user.
@@ -183,6 +183,7 @@ impl KeptRevocations {
             lent: shared.current().credentials.hits(label),
             own: Vec::new(),
             severed: severed + self.untold.swap(0, Ordering::Relaxed),
+            fleet: Ok(Vec::new()),
         })
     }
 
@@ -206,6 +207,24 @@ impl KeptRevocations {
         restored.extend(held.unkept.take(label));
         self.obey_with(&mut held, shared)?;
         Ok(restored)
+    }
+
+    /// Writes the revocations that all replicas share to the file.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if it cannot be written.
+    pub fn mirror(
+        &self,
+        secrets: &[SharedRevocation],
+        tokens: &[(String, u64)],
+    ) -> Result<(), Failure> {
+        let _held = self.held.lock();
+        match &self.file {
+            Some(file) => file
+                .follow(secrets, tokens)
+                .map_err(|unfit| unusable(file, &unfit)),
+            None => Err(Failure::no_state_folder("there is no state to keep it in")),
+        }
     }
 
     /// Stores that a token is revoked. It is revoked here already.

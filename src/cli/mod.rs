@@ -11,6 +11,7 @@ mod confirm;
 mod credential;
 mod doctor;
 mod exec;
+mod fleet;
 mod generate;
 mod grants;
 mod init;
@@ -89,6 +90,9 @@ enum Command {
     Allow(allow::Allow),
     Grants(grants::GrantsCommand),
     Budgets(budgets::BudgetsCommand),
+    /// See the replicas that share a state, and stop one
+    #[command(subcommand)]
+    Fleet(fleet::FleetCommand),
     /// Decide about the project's own file, `gateway.toml`
     #[command(subcommand)]
     Project(projects::ProjectCommand),
@@ -177,6 +181,7 @@ impl Command {
             Self::Allow(command) => command.run(terminal),
             Self::Grants(command) => command.run(terminal),
             Self::Budgets(command) => command.run(terminal),
+            Self::Fleet(command) => command.run(terminal),
             Self::Project(command) => command.run(terminal),
             Self::Init(command) => command.run(terminal),
             Self::Deny(command) => command.run(terminal),

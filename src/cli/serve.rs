@@ -102,6 +102,9 @@ impl Serve {
             serving::give_back(&app.shared).await;
             ended
         });
+        if let Some(fleet) = app.fleet() {
+            runtime.block_on(fleet.leave());
+        }
         app.close();
         audit_heads::keep_last(&app.shared.log);
         // This does not wait for a file system that hangs.
@@ -251,6 +254,7 @@ impl ServeRun<'_> {
             tokio::select! {
                 hung_up = self.signals.next() => if hung_up { if !self.reload().await { return } } else { return },
                 Some(outcome) = told.recv() => self.show(outcome),
+                () = drain_asked(self.app) => return,
             }
         }
     }
@@ -274,6 +278,14 @@ impl ServeRun<'_> {
             Ok(applied) => self.terminal.note(format!("gateway: {applied}")),
             Err(failure) => self.terminal.fail(&failure),
         }
+    }
+}
+
+/// Completes when an operator of the fleet asks this replica to stop.
+async fn drain_asked(app: &App) {
+    match app.fleet() {
+        Some(fleet) => fleet.drain.notified().await,
+        None => std::future::pending().await,
     }
 }
 

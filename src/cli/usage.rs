@@ -15,7 +15,7 @@ pub(super) const GROUPS: [(&str, &str); 6] = [
     ("See what happens", "watch log why"),
     ("Decide what is allowed", "allow deny grants policy project"),
     ("Secrets and tokens", "secret login token revoke restore"),
-    ("Running gateways", "status session budgets reload"),
+    ("Running gateways", "status session budgets fleet reload"),
     ("Set up and try", "init doctor demo generate"),
 ];
 

@@ -161,6 +161,11 @@ keys! {
     ["state"]
         path: "path", "the state directory of the user" fixed;
         key: "reference", "in the key ring, else in a file beside the state" fixed;
+        url: "URL of a PostgreSQL server", "none: the state is in a file" fixed;
+        password: "reference", "none" fixed;
+        roots: "list of paths", "those of the system" fixed;
+        replica: "name", "the name of the machine" fixed;
+        stale_after: "duration", "5s" fixed;
     ["audit"]
         path: "path", "the state directory of the user" fixed;
         sync: "`batch` or `always`", "batch";

@@ -61,7 +61,9 @@ pub use origin::Origin;
 pub use port::PublishedPort;
 pub use reference::parse as parse_reference;
 pub use sandbox::{Sandbox, SandboxDns};
-pub use settings::{Audit, Ca, PhantomFile, Runtime, SessionSettings, StateSettings};
+pub use settings::{
+    Audit, Ca, FleetSettings, LONGEST_LEASE, PhantomFile, Runtime, SessionSettings, StateSettings,
+};
 pub use units::{duration, show_duration, size};
 pub use variable::sandbox_variable;
 pub use via::AllOrigins;

@@ -43,6 +43,16 @@ impl Config {
         state::sessions_folder().map(|folder| folder.join(name))
     }
 
+    /// Whether the state is kept by a server of this machine at a port.
+    pub(super) fn keeps_state_at(&self, port: u16) -> bool {
+        let fleet = self.state.fleet.as_ref();
+        fleet.is_some_and(|fleet| fleet.url.is_at(port))
+    }
+
+    fn fleet_password(&self) -> Option<&SecretRef> {
+        self.state.fleet.as_ref()?.password.as_ref()
+    }
+
     /// Returns the servers whose answers decide.
     pub(super) fn webhooks(&self) -> impl Iterator<Item = &WebhookSettings> {
         self.notify.iter().filter_map(|one| match one {
@@ -75,7 +85,11 @@ impl Config {
         let vault = self.vault.iter().map(|vault| &vault.files);
         let exports = self.exports.iter().map(|export| &export.files);
         let webhooks = self.webhooks().map(|webhook| &webhook.files);
-        let roots = origins.chain([&self.defaults.files]).chain(vault);
+        let fleet = self.state.fleet.iter().map(|fleet| &fleet.roots.0);
+        let roots = origins
+            .chain([&self.defaults.files])
+            .chain(vault)
+            .chain(fleet);
         files.extend(roots.chain(exports).chain(webhooks).flatten().cloned());
         let doors = self.listeners.iter().filter_map(|one| one.tls.as_ref());
         files.extend(doors.flat_map(|tls| &tls.files).cloned());
@@ -121,6 +135,7 @@ impl Config {
             .chain(exports.map(|one| ("exports its records", one)))
             .chain(logins.map(|one| ("gets tokens", one)))
             .chain(self.webhooks().map(|one| ("asks a webhook", &one.key)))
+            .chain(self.fleet_password().map(|one| ("keeps its state", one)))
             .chain(proxies.map(|one| ("logs in to a proxy", one)))
     }
 
@@ -131,7 +146,8 @@ impl Config {
         let all = secrets
             .chain(passwords.map(|(_, password)| password))
             .chain(self.own_references().map(|(_, one)| one))
-            .chain(&self.state.key);
+            .chain(&self.state.key)
+            .chain(self.state.fleet.iter().flat_map(|fleet| &fleet.password));
         let files = all.filter_map(|reference| reference.path().map(Path::to_owned));
         let vault = self.vault.iter().flat_map(VaultSettings::secret_files);
         files

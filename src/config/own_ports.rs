@@ -79,6 +79,7 @@ fn own_port(config: &Config, port: u16) -> Option<&'static str> {
         () if logins.chain(jwts).any(|one| is_here(&one.origin)) => "an issuer of tokens",
         () if proxies.any(|to| to.host.is_loopback() && to.port == port) => "its proxy",
         () if config.resolver.servers.iter().any(at) => "its name server",
+        () if config.keeps_state_at(port) => "the server of its state",
         () => return listens(config, port),
     })
 }

@@ -13,10 +13,12 @@ use gateway_names::SessionId;
 use gateway_origin::resolve::ResolverSettings;
 use gateway_policy::{self as policy, Source};
 use gateway_server::Limits;
+use gateway_state::PostgresUrl;
+use rustls::pki_types::CertificateDer;
 
 use super::diagnostic::Hint;
 use super::section::Section;
-use super::{reference, units};
+use super::{reference, units, vault};
 
 /// Settings of the session CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +42,23 @@ pub struct StateSettings {
     pub key: Option<SecretRef>,
     /// Whether sessions get new phantoms and a new CA.
     pub fresh: bool,
+    /// The server that keeps the state of several gateways.
+    pub fleet: Option<FleetSettings>,
+}
+
+/// The server of a fleet's state, and this replica of the fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetSettings {
+    /// Its address.
+    pub url: PostgresUrl,
+    /// The reference of its password, if it asks for one.
+    pub password: Option<SecretRef>,
+    /// Roots that its certificate may have beside the system's, and their files.
+    pub roots: (Vec<PathBuf>, Vec<CertificateDer<'static>>),
+    /// The name of this replica, which no other has.
+    pub replica: String,
+    /// How long it goes on without the server.
+    pub stale_after: Duration,
 }
 
 /// Settings of the audit log.
@@ -149,8 +168,58 @@ pub(super) fn state(section: &Section<'_, '_>) -> StateSettings {
         path: section.path("path"),
         key: reference::read(section, "key", ""),
         fresh: false,
+        fleet: fleet(section),
     }
 }
+
+fn fleet(section: &Section<'_, '_>) -> Option<FleetSettings> {
+    let url = section.get("url", |text| {
+        PostgresUrl::parse(text).map_err(|(why, next)| hint!("{why}"; "{next}"))
+    });
+    let password = vault::local(section, "password");
+    let roots = section.roots("roots");
+    let replica = section.get("replica", |text| {
+        let fits = |char: char| char.is_ascii_alphanumeric() || "._-".contains(char);
+        if (1..=63).contains(&text.len()) && text.chars().all(fits) {
+            Ok(text.to_owned())
+        } else {
+            refused!("it is no name of a replica"; "write 1 to 63 letters, digits, `.`, `_`, `-`")
+        }
+    });
+    let stale_after = within(section, "stale_after", LONGEST_LEASE);
+    if !section.has("url") {
+        for key in ["password", "roots", "replica", "stale_after"] {
+            if section.has(key) {
+                mistake!(section, key, "`{key}` is about the server of a fleet's state";
+                    "the state is in a file"; "add `url = \"postgres://…\"`, or leave it out");
+            }
+        }
+        return None;
+    }
+    require!(section, "key"; "every replica seals and opens the state with one key";
+        "make one: `openssl rand -base64 32`, and write `key = \"file:/path\"`");
+    if section.has("path") {
+        mistake!(section, "path", "`path` and `url` name two places of one state";
+            "a state is kept once"; "leave `path` out");
+    }
+    let host = || {
+        rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned()
+    };
+    Some(FleetSettings {
+        url: url?,
+        password,
+        roots,
+        replica: replica.unwrap_or_else(host),
+        stale_after: stale_after.unwrap_or(Duration::from_secs(5)),
+    })
+}
+
+/// How long a lease of a replica may be. A command that narrows may wait for one.
+pub const LONGEST_LEASE: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(20);
 
 pub(super) fn audit(section: &Section<'_, '_>) -> Audit {
     let default = Audit::default();

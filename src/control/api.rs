@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_audit::Follower;
@@ -114,6 +113,8 @@ impl<O: Operations> Control<O> {
             Endpoint::Proposals => self.proposals().await,
             Endpoint::AllowAsked => self.allow_asked(&content, peer).await,
             Endpoint::Budgets => self.budgets().await,
+            Endpoint::Fleet => self.fleet().await,
+            Endpoint::DrainReplica => self.drain(&called, peer).await,
             Endpoint::AddToBudget => self.add_to_budget(&called, &content, peer).await,
             Endpoint::RefuseProposal => self.refuse_proposal(&content, peer).await,
         }
@@ -151,7 +152,7 @@ impl<O: Operations> Control<O> {
             // The act is refused whether or not the refusal can be recorded.
             let secret = called.secret.as_ref().map(ToString::to_string);
             let token = || called.token.map(|id| id.to_string());
-            let subject = secret.or_else(token).or(called.budget.clone());
+            let subject = secret.or_else(token).or(called.named.clone());
             let subject = subject.unwrap_or_default();
             let act = OperatorAct::new(peer, operation, session, &subject);
             let _ = self.note(act.refused()).await;
@@ -235,6 +236,10 @@ impl<O: Operations> Control<O> {
         };
         let id = called.session.as_ref().ok_or_else(unknown_session)?;
         let sessions = &self.shared.sessions;
+        if sessions.get(id).is_none() {
+            // Another gateway of the same state may have made it.
+            self.operations.learn(id).await?;
+        }
         let session = sessions.get(id).ok_or_else(unknown_session)?;
         let operation = called.route.operation.ok_or_else(unknown_session)?;
         let ended = |ended: SessionEnded| {
@@ -275,14 +280,11 @@ impl<O: Operations> Control<O> {
                 }
             }
         }
+        let mut proven = Vec::new();
         if session.status() != SessionStatus::Active {
             let keeping = self.operations.keep_status(id, session.status());
             // The thread that stores it may wait for the log. It stores it afterwards.
-            let kept = timeout(KEPT_WITHIN, keeping).await.unwrap_or_else(|_| {
-                let status = StatusCode::SERVICE_UNAVAILABLE;
-                Err(ControlRefusal::new(status, "it takes too long"))
-            });
-            kept.map_err(|why| {
+            proven = self.in_time(keeping).await.map_err(|why| {
                 let status = session.status().as_str();
                 let what = format!(
                     "the session is {status}, and that could not be kept for the next start"
@@ -290,7 +292,8 @@ impl<O: Operations> Control<O> {
                 not_kept(what, why)
             })?;
         }
-        Ok(document(&SessionView::of(&session, &self.shared)))
+        let view = SessionView::of(&session, &self.shared);
+        Ok(document(&view.proven(proven)))
     }
 
     /// Lets a further command into the session's sandbox.
@@ -335,15 +338,12 @@ impl<O: Operations> Control<O> {
         }
         let keeping = self.operations.keep_revoked(label);
         // The thread that stores it may wait for the disk. It stores it afterwards.
-        let kept = timeout(KEPT_WITHIN, keeping).await.unwrap_or_else(|_| {
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            Err(ControlRefusal::new(status, "it takes too long"))
-        });
-        let hits = kept.map_err(|why| {
+        let hits = self.in_time(keeping).await.map_err(|why| {
             let what = "the credential is revoked in this gateway until it ends, and nothing was \
                         revoked for other gateways";
             not_kept(what.to_owned(), why)
         })?;
+        let proven = hits.fleet.map_err(|why| unreached("the credential", why))?;
         let own = hits.own.into_iter();
         let own = own.map(|(does, from)| json!({ "does": does, "from": from }));
         let lent = hits.lent.into_iter();
@@ -353,6 +353,7 @@ impl<O: Operations> Control<O> {
             "hit": lent.collect::<Vec<_>>(),
             "own": own.collect::<Vec<_>>(),
             "connections_severed": severed + hits.severed,
+            "fleet": proven,
         })))
     }
 
@@ -402,16 +403,40 @@ impl<O: Operations> Control<O> {
             tracing::warn!(what = why.what, token = text, "it is revoked");
         }
         let keeping = self.operations.keep_revoked_token(id);
-        let kept = timeout(KEPT_WITHIN, keeping).await.unwrap_or_else(|_| {
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            Err(ControlRefusal::new(status, "it takes too long"))
-        });
-        kept.map_err(|why| {
+        let proven = self.in_time(keeping).await.map_err(|why| {
             let what = "the token is revoked in this gateway until it ends, and nothing was \
                         revoked for other gateways";
             not_kept(what.to_owned(), why)
         })?;
-        Ok(document(&json!({ "token": text })))
+        let proven = proven.map_err(|why| unreached("the token", why))?;
+        Ok(document(&json!({ "token": text, "fleet": proven })))
+    }
+
+    /// Waits until a change is kept. The thread that keeps it may wait for the disk or for other
+    /// replicas, and goes on afterwards.
+    async fn in_time<T>(
+        &self,
+        keeping: impl Future<Output = Result<T, ControlRefusal>>,
+    ) -> Result<T, ControlRefusal> {
+        let kept = timeout(self.operations.kept_within(), keeping).await;
+        kept.unwrap_or_else(|_| {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            Err(ControlRefusal::new(status, "it takes too long"))
+        })
+    }
+
+    async fn fleet(&self) -> ApiResult {
+        let replicas = self.operations.fleet().await?;
+        Ok(document(&json!({ "replicas": replicas })))
+    }
+
+    async fn drain(&self, called: &RouteMatch, peer: Peer) -> ApiResult {
+        let name = called.named.as_deref().unwrap_or_default();
+        let act = OperatorAct::new(peer, Operation::FleetDrain, None, name);
+        self.record(&act).await?;
+        let drained = self.operations.drain(name).await;
+        self.followed(&act, drained).await?;
+        Ok(document(&json!({ "replica": name })))
     }
 
     async fn allow(&self, content: &Bytes, peer: Peer) -> ApiResult {
@@ -475,6 +500,14 @@ fn is_own(authority: &Authority, peer: Peer) -> bool {
         bare.parse::<std::net::IpAddr>().is_ok()
     };
     host == "localhost" || host == "gateway" || peer == Peer::Port && is_address()
+}
+
+/// Returns the refusal for a revocation that holds on this machine alone.
+fn unreached(what: &str, why: String) -> ControlRefusal {
+    let what = format!("{what} is revoked on this machine; the fleet was not reached");
+    ControlRefusal::new(StatusCode::SERVICE_UNAVAILABLE, what)
+        .because(why)
+        .next("the others are told as soon as the state answers; do it again to be sure of them")
 }
 
 /// Returns the refusal for a change that holds now, and that the next start will not know.
@@ -577,6 +610,4 @@ impl Body for Content {
     }
 }
 
-/// How long a revocation, pause or end waits to be stored for the next start.
-const KEPT_WITHIN: Duration = Duration::from_secs(5);
 const MOST_CONTENT: usize = 64 << 10;

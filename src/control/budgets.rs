@@ -54,7 +54,7 @@ impl<O: Operations> Control<O> {
     ) -> ApiResult {
         let asked: Addition = serde_json::from_slice(content)
             .map_err(|error| bad("the content names no amount").because(error.to_string()))?;
-        let name = called.budget.as_deref().unwrap_or_default();
+        let name = called.named.as_deref().unwrap_or_default();
         let ledger = self.shared.budgets.get().ok_or_else(|| unknown(name))?;
         let budget = ledger.budget(name).ok_or_else(|| unknown(name))?;
         let amount = read_amount(budget.unit, &asked.amount).filter(|amount| *amount > 0);

@@ -22,7 +22,8 @@ mod view;
 
 pub use client::{Client, ControlFailure};
 pub use operations::{
-    CreatedSession, MintRequest, MintedToken, Operations, Reloaded, RevocationHits,
+    CreatedSession, FleetAnswer, MintRequest, MintedToken, Operations, Proven, Reloaded,
+    ReplicaView, RevocationHits,
 };
 pub use route::{ApiRoute, ROUTES};
 pub use server::{Control, serve, serve_metrics};

@@ -1,7 +1,7 @@
 //! The operations of the control socket that the program implements.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use gateway_grant::{AllowRequest, AllowResponse, ControlRefusal};
 use gateway_names::{SecretLabel, SessionId};
@@ -11,7 +11,7 @@ use gateway_token::{PrefixId, Token};
 use serde::{Deserialize, Serialize};
 
 /// The effects of a revocation in this gateway.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RevocationHits {
     /// The credentials, each with the reference of its secret.
     pub lent: Vec<(String, String)>,
@@ -19,6 +19,45 @@ pub struct RevocationHits {
     pub own: Vec<(String, String)>,
     /// How many connections to origins were severed.
     pub severed: usize,
+    /// The replicas that know of it, or why the fleet was not reached.
+    pub fleet: FleetAnswer,
+}
+
+/// What a fleet did with a decision: nothing without a fleet.
+pub type FleetAnswer = Result<Vec<Proven>, String>;
+
+/// How a replica took a decision.
+#[derive(Debug, Clone, Serialize)]
+pub struct Proven {
+    /// Its name.
+    pub replica: String,
+    /// After how many milliseconds it had applied it; `None` if its lease was over instead.
+    pub applied_ms: Option<f64>,
+}
+
+/// A replica of a fleet, as the store knows it.
+#[derive(Debug, Serialize)]
+pub struct ReplicaView {
+    /// Its name.
+    pub name: String,
+    /// Whether its lease lasts.
+    pub live: bool,
+    /// Whether it is the one that answers.
+    pub here: bool,
+    /// Its version.
+    pub version: String,
+    /// The last decision that it has applied.
+    pub applied: u64,
+    /// How long ago it told so, in milliseconds.
+    pub beat_ms: u128,
+    /// How long it goes on without the store, in milliseconds.
+    pub stale_after_ms: u128,
+    /// The SHA-256 of its configuration and policies.
+    pub in_force: String,
+    /// The last record of its audit log, as `NUMBER:HASH`.
+    pub head: String,
+    /// Whether it was asked to stop.
+    pub drains: bool,
 }
 
 /// The program's part of an operator's commands. `app` implements it.
@@ -43,7 +82,7 @@ pub trait Operations: Send + Sync + 'static {
         &self,
         session: &SessionId,
         status: SessionStatus,
-    ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
+    ) -> impl Future<Output = Result<Vec<Proven>, ControlRefusal>> + Send;
 
     /// Stores a secret's revocation for every gateway of this user, and applies all revocations.
     fn keep_revoked(
@@ -85,7 +124,16 @@ pub trait Operations: Send + Sync + 'static {
     fn keep_revoked_token(
         &self,
         id: PrefixId,
-    ) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
+    ) -> impl Future<Output = Result<FleetAnswer, ControlRefusal>> + Send;
+
+    /// Returns every replica of the fleet.
+    fn fleet(&self) -> impl Future<Output = Result<Vec<ReplicaView>, ControlRefusal>> + Send;
+
+    /// Asks a replica to stop.
+    fn drain(&self, replica: &str) -> impl Future<Output = Result<(), ControlRefusal>> + Send;
+
+    /// How long a change may take until it is kept, and known to the fleet.
+    fn kept_within(&self) -> Duration;
 
     /// Finds the narrowest rule that allows the refused request.
     fn rule(

@@ -12,7 +12,7 @@ pub struct ApiRoute {
     /// The method.
     pub method: Method,
     /// The path; `{id}` stands for a session's id, `{name}` for a secret's label, `{token}` for a
-    /// token's id, `{budget}` for a budget's name.
+    /// token's id, `{budget}` and `{replica}` for the name of one.
     pub path: &'static str,
     /// What the route does, in a sentence.
     pub about: &'static str,
@@ -34,8 +34,8 @@ pub(super) struct RouteMatch {
     pub(super) secret: Option<SecretLabel>,
     /// The token whose id is in its path.
     pub(super) token: Option<PrefixId>,
-    /// The budget whose name is in its path.
-    pub(super) budget: Option<String>,
+    /// The name of the budget or replica in its path.
+    pub(super) named: Option<String>,
 }
 
 macro_rules! routes {
@@ -50,7 +50,7 @@ macro_rules! routes {
         }
 
         /// Every route.
-        pub static ROUTES: [ApiRoute; 26] = [$({
+        pub static ROUTES: [ApiRoute; 28] = [$({
             const OPERATION: Option<Operation> = $operation;
             ApiRoute {
                 method: Method::$method,
@@ -68,7 +68,7 @@ macro_rules! routes {
 routes! {
     Health Ready Metrics Gateway Sessions Session Environment Pause Resume End Enter Reload
     CreateSession ExtendSession Revoke Restore MintToken RevokeToken Events Allow Proposals AllowAsked RefuseProposal
-    Budgets AddToBudget;
+    Budgets AddToBudget Fleet DrainReplica;
     GET "/healthz" Health, None, [200],
         "The process lives.";
     GET "/ready" Ready, None, [200, 503],
@@ -121,6 +121,10 @@ routes! {
         "What is spent, reserved and left of each budget.";
     POST "/v1/budgets/{budget}/add" AddToBudget, Some(Operation::BudgetAdd), [200, 404, 422, 503],
         "Adds to what a budget has in its present window.";
+    GET "/v1/fleet" Fleet, Some(Operation::Status), [200, 404, 503],
+        "Every replica of the fleet: its beat, what it has applied, and the digest of its configuration.";
+    POST "/v1/fleet/{replica}/drain" DrainReplica, Some(Operation::FleetDrain), [200, 404, 503],
+        "Asks a replica to stop, as SIGTERM does.";
 }
 
 /// Finds the route of a request.
@@ -156,7 +160,7 @@ fn matches(route: &'static ApiRoute, path: &str) -> Option<RouteMatch> {
         session: None,
         secret: None,
         token: None,
-        budget: None,
+        named: None,
     };
     let mut parts = path.split('/');
     for wanted in route.path.split('/') {
@@ -165,7 +169,7 @@ fn matches(route: &'static ApiRoute, path: &str) -> Option<RouteMatch> {
         match wanted {
             "{id}" => routed.session = Some(SessionId::new(&name()?).ok()?),
             "{name}" => routed.secret = Some(SecretLabel::new(&name()?)?),
-            "{budget}" => routed.budget = Some(name()?.into_owned()),
+            "{budget}" | "{replica}" => routed.named = Some(name()?.into_owned()),
             "{token}" => routed.token = Some(PrefixId::named(part)?),
             _ if wanted != part => return None,
             _ => {}

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
+use super::operations::Proven;
 use gateway_names::CredentialName;
 use gateway_server::SharedState;
 use gateway_session::{Moment, Session, SessionStatus};
@@ -95,6 +96,9 @@ pub(super) struct SessionView {
     /// The idle time after which it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     idle_seconds: Option<u64>,
+    /// The replicas that know of what was just decided about it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    fleet: Vec<Proven>,
 }
 
 impl<'a> GatewayView<'a> {
@@ -181,6 +185,12 @@ impl SessionView {
                 .lifetime()
                 .filter(|_| ended.is_none())
                 .map(|lifetime| lifetime.remaining(Moment::now()).as_secs()),
+            fleet: Vec::new(),
         }
+    }
+
+    /// Adds who knows of what was just decided.
+    pub(super) fn proven(self, fleet: Vec<Proven>) -> Self {
+        Self { fleet, ..self }
     }
 }

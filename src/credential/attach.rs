@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use gateway_body::{self as body, Share};
 use gateway_intercept::Request;
 use gateway_message::{ByteRange, RequestHead};
-use gateway_policy::{Allowed, Grant};
+use gateway_policy::{Allowed, Grant, JudgedRequest};
 use gateway_session::{
     CredentialUse, Location, Revoked, Session, SigningContext, VerifiedSignature,
 };
@@ -55,9 +55,7 @@ impl Credentials {
         }
         // The fetch may have waited, or may have found a value that is revoked. Whatever happens
         // from here on, no connection that could carry the secret outlives a revocation.
-        if allowed.judged().is_revoked() {
-            return Err(Revoked.into());
-        }
+        still_lent(allowed.judged())?;
         let signs = proof.as_ref().map(|signed| signed.grant);
         let all = || grants.iter().map(Grant::lend).enumerate();
         let put_in = || all().filter(|(at, _)| Some(*at) != signs);
@@ -207,6 +205,15 @@ impl Credentials {
 }
 
 /// The tokens of logins among the fetched secrets.
+/// Checks, at the last moment, that what a request is lent may still be lent.
+fn still_lent(judged: &JudgedRequest) -> Result<(), Error> {
+    if judged.is_revoked() {
+        return Err(Revoked.into());
+    }
+    let is_stale = judged.lends() && judged.session().is_stale();
+    (!is_stale).then_some(()).ok_or(Error::Stale)
+}
+
 fn of_logins(fetched: FetchedSecrets) -> Vec<CachedSecret> {
     let all = fetched.into_iter().map(|(_, cached)| cached);
     all.filter(|cached| cached.login().is_some()).collect()

@@ -317,6 +317,11 @@ impl Credentials {
         self.exposed.places.lock().revoke(label)
     }
 
+    /// Severs every connection to an origin that may carry a secret.
+    pub fn sever(&self) {
+        self.exposed.places.lock().sever();
+    }
+
     /// Applies the revocations for every gateway of this user, in place of earlier ones. Returns
     /// how many connections were severed, and whether any revocation changed.
     pub fn obey(&self, revoked: RevokedSecrets) -> (usize, bool) {

@@ -18,6 +18,8 @@ gateway_names::faults! {
     pub enum Error {
         /// The credential is revoked.
         Revoked(#[from] Revoked) = CredentialRevoked transparent,
+        /// The gateway may lack a revocation.
+        Stale = StateStale "the gateway may lack decisions of its fleet",
         /// No such credential is configured.
         Unknown = CredentialUnknown "the credential is not configured",
         /// The store cannot provide it now.

@@ -117,6 +117,13 @@ impl SecretPlaces {
         judged.sum()
     }
 
+    /// Severs every connection that may carry a secret.
+    pub(super) fn sever(&self) {
+        self.places
+            .iter()
+            .for_each(|place| place.revocation.sever());
+    }
+
     fn judge(&self, at: usize) -> (usize, bool) {
         let place = &self.places[at];
         let mut rows = self.revoked.rows.iter();

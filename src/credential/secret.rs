@@ -190,6 +190,11 @@ impl Secret {
         Some(value)
     }
 
+    /// Returns the password of the gateway's own login to the server of its state.
+    pub fn state_password(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(self.expose().to_vec())
+    }
+
     /// Returns the key that seals the gateway's state, with this secret as its text; `None` if the
     /// text is not a key.
     pub fn sealing_key(&self) -> Option<SealingKey> {

@@ -42,7 +42,7 @@ pub use rule::{
     ClientIdentity, OriginDefaults, OriginProtocol, OriginRule, OriginSettings, UpstreamProxy, Via,
 };
 pub use stores::{StoreClient, StoreClientUnusable, StoreWay};
-pub use tls::warm_roots;
+pub use tls::{store_tls, warm_roots};
 pub use upstream_failure::UpstreamFailure;
 
 /// Formats an error with its causes on one line. No cause contains a secret, or text from the

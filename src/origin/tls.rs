@@ -136,6 +136,26 @@ pub(super) fn configure(
     Ok(config)
 }
 
+/// Returns the settings of TLS towards a server of the gateway's own: the system's roots and more.
+///
+/// # Errors
+/// [`Error`] if there are none, or one of them is no root.
+pub fn store_tls(more: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, Error> {
+    let roots = match more {
+        [] => system_roots()?,
+        more => with(
+            system_roots().map_or_else(|_| RootCertStore::empty(), |roots| roots.as_ref().clone()),
+            more,
+        )?,
+    };
+    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(Error::TlsUnusable)?;
+    Ok(Arc::new(
+        builder.with_root_certificates(roots).with_no_client_auth(),
+    ))
+}
+
 fn with(
     mut store: RootCertStore,
     more: &[CertificateDer<'static>],

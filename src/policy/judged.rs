@@ -116,6 +116,11 @@ impl JudgedRequest {
         self.revocations().iter().any(|one| one.is_revoked())
     }
 
+    /// Whether the request is lent a credential.
+    pub fn lends(&self) -> bool {
+        !self.revocations().is_empty()
+    }
+
     /// Returns the fields that were kept.
     pub(super) fn kept_fields(&self) -> &HeaderMap {
         let decided = self.decided.get();

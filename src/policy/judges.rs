@@ -17,6 +17,8 @@ gateway_names::faults! {
     pub enum Objection {
         /// Its session has ended.
         SessionEnded = SessionEnded "the session has ended",
+        /// The gateway has not heard from the state of its fleet for too long.
+        Stale = StateStale "the gateway may lack decisions of its fleet",
         /// A credential that it is lent is revoked.
         Revoked = CredentialRevoked "the credential is revoked",
         /// The token of its caller was revoked, or has ended.
@@ -81,8 +83,8 @@ pub struct NoObjection(());
 type Judge = fn(&JudgeInput<'_>) -> Option<Objection>;
 
 /// The judges. If several object, the first in this order is reported.
-const JUDGES: [Judge; 8] = [
-    session, revoked, token, caller, policy, bindings, caveats, lend_list,
+const JUDGES: [Judge; 9] = [
+    session, stale, revoked, token, caller, policy, bindings, caveats, lend_list,
 ];
 
 impl JudgeInput<'_> {
@@ -104,6 +106,12 @@ impl JudgeInput<'_> {
 
 fn session(case: &JudgeInput<'_>) -> Option<Objection> {
     (case.session?.is_over()).then_some(Objection::SessionEnded)
+}
+
+fn stale(case: &JudgeInput<'_>) -> Option<Objection> {
+    // What goes on without a credential cannot be revoked.
+    let lends = case.request.is_none_or(JudgedRequest::lends);
+    (lends && case.session?.is_stale()).then_some(Objection::Stale)
 }
 
 fn revoked(case: &JudgeInput<'_>) -> Option<Objection> {

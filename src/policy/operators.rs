@@ -48,6 +48,8 @@ gateway_names::words! {
         BudgetList = "budget.list",
         /// Add to a budget.
         BudgetAdd = "budget.add",
+        /// Ask a replica of the fleet to stop.
+        FleetDrain = "fleet.drain",
         /// Revoke a credential.
         CredentialRevoke = "credential.revoke",
         /// Undo a revocation.

@@ -393,9 +393,13 @@ impl ExchangeGuard {
 
     /// Returns why the exchange was aborted, if it was.
     pub(super) fn abort_reason(&self) -> Option<Abort> {
-        let is_revoked = || self.judged.get().is_some_and(|judged| judged.is_revoked());
-        let revoked = || is_revoked().then(|| Objection::Revoked.into());
-        self.why.get().cloned().or_else(revoked)
+        let no_longer_lent = || {
+            let judged = self.judged.get()?;
+            let is_stale = judged.lends() && judged.session().is_stale();
+            let why = judged.is_revoked().then_some(Objection::Revoked);
+            Some(why.or(is_stale.then_some(Objection::Stale))?.into())
+        };
+        self.why.get().cloned().or_else(no_longer_lent)
     }
 
     /// Ends the trail with the response's content, or when the last owner drops this guard. Only

@@ -1,7 +1,8 @@
-//! The lifetime of a session, by two clocks: neither setting the wall clock nor a sleep of the
-//! machine prolongs it.
+//! The lifetime of a session, and the lease of a replica, by two clocks: neither setting the wall
+//! clock nor a sleep of the machine prolongs them.
 
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -93,6 +94,79 @@ impl Lifetime {
     }
 }
 
+/// The lease of a replica of a fleet: it knows what was decided for a while after each beat that
+/// the store answered. Without a fleet, there is none.
+#[derive(Debug)]
+pub struct Freshness {
+    stale_after: Duration,
+    /// When the last beat that was answered had been sent, in milliseconds by both clocks.
+    since_boot: AtomicU64,
+    wall: AtomicU64,
+    is_closed: AtomicBool,
+    /// Whether the store cannot be trusted, whatever it answers.
+    is_distrusted: AtomicBool,
+}
+
+impl Freshness {
+    /// Returns a lease that has not begun.
+    #[must_use]
+    pub fn new(stale_after: Duration) -> Self {
+        Self {
+            stale_after,
+            since_boot: AtomicU64::new(0),
+            wall: AtomicU64::new(0),
+            is_closed: AtomicBool::new(true),
+            is_distrusted: AtomicBool::new(false),
+        }
+    }
+
+    /// Begins the lease anew, from when the beat was sent.
+    pub fn renew(&self, sent: Moment) {
+        let since = sent.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.since_boot
+            .store(millis(sent.since_boot), Ordering::Relaxed);
+        self.wall.store(millis(since), Ordering::Relaxed);
+        self.is_closed.store(false, Ordering::Release);
+    }
+
+    /// Ends the lease, until it is renewed.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
+
+    /// Sets whether the store can be trusted. If not, no renewal begins the lease.
+    pub fn trust(&self, trusted: bool) {
+        self.is_distrusted.store(!trusted, Ordering::Release);
+    }
+
+    /// Whether the lease is over, by the later of the two clocks: a machine that slept, or whose
+    /// clock was set forward, is not fresh.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    /// How much of the lease is left.
+    #[must_use]
+    pub fn left(&self) -> Duration {
+        let [closed, distrusted] = [&self.is_closed, &self.is_distrusted];
+        if closed.load(Ordering::Acquire) || distrusted.load(Ordering::Acquire) {
+            return Duration::ZERO;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let passed = |now: Duration, at: &AtomicU64| {
+            now.saturating_sub(Duration::from_millis(at.load(Ordering::Relaxed)))
+        };
+        let by_boot = passed(Moment::since_boot(), &self.since_boot);
+        let by_wall = passed(now.unwrap_or_default(), &self.wall);
+        self.stale_after.saturating_sub(by_boot.max(by_wall))
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,5 +208,29 @@ mod tests {
             }
         }
         assert_eq!(renewals, 2 * 365 - 1);
+    }
+
+    #[test]
+    fn a_lease_ends_by_the_clock_that_went_further() {
+        let lease = Freshness::new(Duration::from_secs(5));
+        assert!(lease.is_stale());
+        let now = Moment::now();
+        lease.renew(now);
+        assert!(!lease.is_stale() && lease.left() <= Duration::from_secs(5));
+        let slept = Moment {
+            since_boot: now.since_boot.saturating_sub(Duration::from_secs(6)),
+            ..now
+        };
+        let set_forward = Moment {
+            wall: now.wall - Duration::from_secs(6),
+            ..now
+        };
+        for old in [slept, set_forward] {
+            lease.renew(old);
+            assert!(lease.is_stale());
+        }
+        lease.renew(now);
+        lease.close();
+        assert!(lease.is_stale());
     }
 }

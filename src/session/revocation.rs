@@ -55,6 +55,13 @@ impl Revocation {
         Ok(())
     }
 
+    /// Severs the connections that may carry the secret.
+    pub fn sever(&self) {
+        let connections = std::mem::take(&mut *self.connections.lock());
+        let open = connections.iter().filter_map(Weak::upgrade);
+        open.for_each(|connection| connection.sever());
+    }
+
     /// Revokes the credential, and severs the connections that may carry its secret; or takes the
     /// revocation back. Returns how many connections there were.
     pub fn set(&self, revoked: bool) -> usize {

@@ -22,6 +22,15 @@ pub enum StateError {
     /// Its file or folder may not be used.
     #[error(transparent)]
     Unfit(#[from] BadFile),
+    /// The server of the state does not answer.
+    #[error("the server of the state does not answer: {0}")]
+    Away(String),
+    /// The server cannot keep a state.
+    #[error("the server of the state cannot be used: {0}")]
+    Unfitting(&'static str),
+    /// The store lacks decisions that it answered.
+    #[error("the store went back: it lacks decisions that it had answered")]
+    WentBack,
     /// The thread of the database ended.
     #[error("the thread of the database ended")]
     Gone,

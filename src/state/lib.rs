@@ -11,8 +11,10 @@ mod budget_rows;
 mod decision;
 mod error;
 mod login_rows;
+mod postgres;
 mod record;
 mod revoked;
+mod row;
 mod seal;
 mod sqlite;
 mod store;
@@ -21,11 +23,17 @@ pub use budget_rows::{BudgetCounts, BudgetId, BudgetRow, BudgetWindow};
 pub use decision::SessionDecision;
 pub use error::StateError;
 pub use login_rows::{GrantId, LoginRow, LoginRows, RowName};
+pub use postgres::{
+    Beat, Password, PostgresServer, PostgresSettings, PostgresState, PostgresUrl, Replica,
+    ReplicaRow,
+};
 pub use record::{KeptCertificate, KeptLogin, KeptSecrets, KeptTemporary, SessionRecord, unix};
-pub use revoked::{FingerprintKey, KnownOfSecret, RevokedFile, RevokedSecret};
+pub use revoked::{FingerprintKey, KnownOfSecret, RevokedFile, RevokedSecret, SharedRevocation};
 pub use seal::{KeyMark, SealBroken, SealingKey};
 pub use sqlite::{SqliteState, StateFile};
-pub use store::{Revision, StateFuture, StateStore};
+pub use store::{Revision, StateFuture, StateStore, Subject};
 
+#[cfg(test)]
+mod suite_tests;
 #[cfg(test)]
 mod tests;

@@ -75,7 +75,7 @@ pub struct KeptLogin {
 }
 
 /// Temporary credentials of a session, sealed for as long as the session has its phantoms.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptTemporary {
     /// When they expire, in seconds since 1970.

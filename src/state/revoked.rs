@@ -18,6 +18,7 @@ use gateway_token::PrefixId;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use super::error::StateError;
 use super::record::unix;
 
 /// The file of revocations.
@@ -44,6 +45,23 @@ pub struct RevokedSecret {
     pub since: u64,
     /// What is known about it.
     pub known: KnownOfSecret,
+}
+
+/// A secret that was revoked, and when that was taken back. Values are compared where they are
+/// read, so that none is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedRevocation {
+    /// The revocation, without fingerprints.
+    pub secret: RevokedSecret,
+    /// When it was taken back, in seconds since 1970.
+    pub restored: Option<u64>,
+}
+
+impl SharedRevocation {
+    pub(super) fn text(&self) -> Result<String, StateError> {
+        serde_json::to_string(self).map_err(|why| StateError::Damaged(why.to_string()))
+    }
 }
 
 /// What is known about a revoked secret.
@@ -96,7 +114,7 @@ impl RevokedSecret {
     }
 
     /// Whether `restore` finds this revocation by the label.
-    fn is_called(&self, label: &str) -> bool {
+    pub(super) fn is_called(&self, label: &str) -> bool {
         let Self { known, .. } = self;
         self.label.as_str() == label
             || known.names.contains(label)
@@ -191,6 +209,34 @@ impl RevokedFile {
             });
         })?;
         Ok(restored)
+    }
+
+    /// Adds the revocations that several gateways share, and withdraws those that were taken back
+    /// since.
+    ///
+    /// # Errors
+    /// As [`RevokedFile::revoke`].
+    pub fn follow(
+        &self,
+        secrets: &[SharedRevocation],
+        tokens: &[(String, u64)],
+    ) -> Result<(), BadFile> {
+        let now = unix(SystemTime::now());
+        self.change(|rows| {
+            for SharedRevocation { secret, restored } in secrets {
+                let same = |row: &RevokedSecret| row.label == secret.label;
+                match (rows.secrets.iter_mut().find(|row| same(row)), restored) {
+                    (Some(row), None) => row.known.add(&secret.known),
+                    (None, None) => rows.secrets.push(secret.clone()),
+                    (_, Some(at)) => rows.secrets.retain(|row| !same(row) || row.since > *at),
+                }
+            }
+            for (id, since) in tokens {
+                if now.saturating_sub(*since) <= LONGEST_TOKEN {
+                    rows.tokens.entry(id.clone()).or_insert(*since);
+                }
+            }
+        })
     }
 
     /// Returns the key of the fingerprints. The first revocation draws it.

@@ -2,13 +2,18 @@
 //! place.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
+use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 /// The key that seals. It cannot be printed, compared or exported.
-pub struct SealingKey(RandomizedNonceKey);
+pub struct SealingKey {
+    seal: RandomizedNonceKey,
+    /// Derived from the same bytes, for what is not sealed.
+    mac: hmac::Key,
+}
 
 /// A sealed text cannot be opened: the key is another one, or the text was changed or moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +47,23 @@ impl SealingKey {
         let forms = [&URL_SAFE_NO_PAD, &STANDARD_NO_PAD, &STANDARD, &URL_SAFE];
         let mut decoded = forms.iter().filter_map(|form| form.decode(text).ok());
         let bytes = Zeroizing::new(decoded.find(|bytes| bytes.len() == 32)?);
-        RandomizedNonceKey::new(&AES_256_GCM, &bytes).ok().map(Self)
+        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &bytes[..]), MAC);
+        Some(Self {
+            seal: RandomizedNonceKey::new(&AES_256_GCM, &bytes).ok()?,
+            mac: hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()),
+        })
+    }
+
+    /// Returns the code that only this key makes of these parts.
+    pub(super) fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
+        let mut made = hmac::Context::with_key(&self.mac);
+        for part in parts {
+            made.update(&(part.len() as u64).to_be_bytes());
+            made.update(part);
+        }
+        let (mut code, tag) = ([0; 32], made.sign());
+        code.copy_from_slice(tag.as_ref());
+        code
     }
 
     /// Seals bytes for the place that these parts name: opening them requires the same parts.
@@ -54,7 +75,7 @@ impl SealingKey {
         let mut sealed = Zeroizing::new(Vec::with_capacity(plain.len() + TAG));
         sealed.extend_from_slice(plain);
         let nonce = self
-            .0
+            .seal
             .seal_in_place_append_tag(associated(place), &mut *sealed)
             .map_err(|_| SealBroken)?;
         Ok([&nonce.as_ref()[..], &sealed].concat())
@@ -72,7 +93,9 @@ impl SealingKey {
         let (nonce, rest) = sealed.split_first_chunk().ok_or(SealBroken)?;
         let mut bytes = Zeroizing::new(rest.to_vec());
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let plain = self.0.open_in_place(nonce, associated(place), &mut bytes);
+        let plain = self
+            .seal
+            .open_in_place(nonce, associated(place), &mut bytes);
         let length = plain.map_err(|_| SealBroken)?.len();
         bytes.truncate(length);
         Ok(bytes)
@@ -114,6 +137,7 @@ fn associated(place: &[&[u8]]) -> Aad<Vec<u8>> {
 /// The length of AES-GCM's tag.
 const TAG: usize = 16;
 const MARK: &[u8] = b"the key that seals this store";
+const MAC: &[u8] = b"gateway state codes v1";
 
 #[cfg(test)]
 mod tests {

@@ -16,8 +16,9 @@ use super::budget_rows::{self, BudgetCounts, BudgetId, BudgetRow, BudgetWindow};
 use super::decision::SessionDecision;
 use super::error::StateError;
 use super::record::SessionRecord;
+use super::row::{NO_RANDOM_BYTES, Row, RowSeal, SESSION};
 use super::seal::{KeyMark, SealingKey};
-use super::store::{REMEMBERED, Revision, StateFuture, StateStore};
+use super::store::{LOOKED_EVERY, REMEMBERED, Revision, StateFuture, StateStore, Subject};
 
 /// A SQLite file whose key is not known yet. No record can be read without the key.
 pub struct StateFile {
@@ -159,43 +160,6 @@ impl SqliteState {
     }
 }
 
-/// Proves that a row is as this gateway wrote it, in this file and under this id.
-#[derive(Clone)]
-struct RowSeal {
-    key: Arc<SealingKey>,
-    store: [u8; 16],
-}
-
-/// A row of the table of sessions.
-struct SessionRow {
-    id: String,
-    version: u32,
-    text: String,
-    sealed: Vec<u8>,
-    proof: Vec<u8>,
-}
-
-impl RowSeal {
-    fn make(&self, row: &SessionRow) -> Result<Vec<u8>, StateError> {
-        let made = self.key.seal(&self.place(row), b"");
-        made.map_err(|_| NO_RANDOM_BYTES)
-    }
-
-    fn read(&self, row: SessionRow) -> Result<SessionRecord, StateError> {
-        let opened = self.key.open(&self.place(&row), &row.proof);
-        opened.map_err(|_| StateError::Changed)?;
-        let record = SessionRecord::read(row.version, &row.text, row.sealed)?;
-        let is_own = record.version == row.version;
-        is_own.then_some(record).ok_or(StateError::Changed)
-    }
-
-    /// The place that the proof binds: the whole row, so that no part can change by itself.
-    fn place<'a>(&'a self, row: &'a SessionRow) -> [&'a [u8]; 5] {
-        let (id, text) = (row.id.as_bytes(), row.text.as_bytes());
-        [b"session", &self.store, id, text, &row.sealed]
-    }
-}
-
 impl StateStore for SqliteState {
     fn session<'a>(&'a self, id: &'a SessionId) -> StateFuture<'a, Option<SessionRecord>> {
         let (proof, id) = (self.proof.clone(), id.clone());
@@ -230,8 +194,15 @@ impl StateStore for SqliteState {
             .ask(move |connection| decide(connection, &proof, all))
     }
 
-    fn since(&self, seen: Revision) -> StateFuture<'_, Vec<(Revision, SessionId)>> {
+    fn since(&self, seen: Revision) -> StateFuture<'_, Vec<(Revision, Subject)>> {
         self.file.ask(move |connection| since(connection, seen))
+    }
+
+    fn woken(&self) -> StateFuture<'_, ()> {
+        Box::pin(async {
+            tokio::time::sleep(LOOKED_EVERY).await;
+            Ok(())
+        })
     }
 
     fn take(
@@ -315,7 +286,7 @@ impl RowSeal {
                 SessionDecision::Replace(_) => None,
                 _ => self.one(&mut row, &id)?,
             };
-            let row = row_of(decision.apply(before)?)?;
+            let row = Row::of(decision.apply(before)?)?;
             let proof = self.make(&row)?;
             let put = put.execute(params![row.id, row.version, row.text, row.sealed, proof])?;
             if put != 1 || note.execute([id.as_str()])? != 1 {
@@ -326,20 +297,10 @@ impl RowSeal {
     }
 }
 
-fn row_of(record: SessionRecord) -> Result<SessionRow, StateError> {
-    Ok(SessionRow {
-        text: record.text()?,
-        id: record.id,
-        version: record.version,
-        sealed: record.sealed,
-        proof: Vec::new(),
-    })
-}
-
 fn since(
     connection: &mut Connection,
     seen: Revision,
-) -> Result<Vec<(Revision, SessionId)>, StateError> {
+) -> Result<Vec<(Revision, Subject)>, StateError> {
     // Each gateway polls this every second, nearly always without news.
     if seen == latest(connection)? {
         return Ok(Vec::new());
@@ -356,7 +317,7 @@ fn since(
     rows.map(|row| {
         let (revision, id) = row?;
         let id = SessionId::new(&id).map_err(|why| StateError::Damaged(why.to_string()))?;
-        Ok((revision, id))
+        Ok((revision, Subject::Session(id)))
     })
     .collect()
 }
@@ -368,8 +329,9 @@ fn latest(connection: &Connection) -> Result<Revision, StateError> {
     Ok(found.optional()?.unwrap_or(0))
 }
 
-fn columns(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
-    Ok(SessionRow {
+fn columns(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    Ok(Row {
+        kind: SESSION.to_owned(),
         id: row.get(0)?,
         version: row.get(1)?,
         text: row.get(2)?,
@@ -378,7 +340,6 @@ fn columns(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
     })
 }
 
-const NO_RANDOM_BYTES: StateError = StateError::Refused("the system gives no random bytes");
 static SESSIONS: Schema = Schema {
     new: NewDatabase::unmade(),
     version: 3,

@@ -13,6 +13,15 @@ use super::record::SessionRecord;
 /// The number of a decision, in the order of commit. The first is 1; 0 is before all of them.
 pub type Revision = u64;
 
+/// What a decision was about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// A session.
+    Session(SessionId),
+    /// The revocations that all replicas share.
+    Revocations,
+}
+
 /// The future of a store's answer. Dropping it does not undo a decision that the store has begun.
 pub type StateFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StateError>> + Send + 'a>>;
 
@@ -36,11 +45,15 @@ pub trait StateStore: Send + Sync {
     /// Fails with [`StateError::Refused`] if the state is not what one of them requires.
     fn decide(&self, all: Vec<SessionDecision>) -> StateFuture<'_, Revision>;
 
-    /// Returns the sessions decided about after `seen`, in the order of commit, without a gap.
+    /// Returns what was decided about after `seen`, in the order of commit, without a gap.
     ///
     /// Fails with [`StateError::Forgotten`] if the decisions after `seen` are no longer kept one by
     /// one. The caller then reads the records that it uses.
-    fn since(&self, seen: Revision) -> StateFuture<'_, Vec<(Revision, SessionId)>>;
+    fn since(&self, seen: Revision) -> StateFuture<'_, Vec<(Revision, Subject)>>;
+
+    /// Completes when it is time to look for decisions: at once if the store told of one, which
+    /// may be lost, come twice, or never.
+    fn woken(&self) -> StateFuture<'_, ()>;
 
     /// Takes of a budget, which has `most` in each window and what was added to it. Takes nothing
     /// if less than the start of `wanted` is left, else as much as is left of its end.
@@ -70,5 +83,7 @@ pub trait StateStore: Send + Sync {
     fn budgets(&self) -> StateFuture<'_, Vec<BudgetRow>>;
 }
 
+/// How often a store without notices is looked at.
+pub(super) const LOOKED_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 /// How many decisions a store remembers one by one.
 pub(super) const REMEMBERED: u64 = 4_096;

@@ -87,6 +87,10 @@ fn fixed(runs_as: RunMode, old: &Config, new: &Config) -> Vec<&'static str> {
         ("`[audit] path`", old.audit.path != new.audit.path),
         ("`[state] path`", old.state.path != new.state.path),
         ("`[state] key`", old.state.key != new.state.key),
+        (
+            "the server of `[state]`",
+            old.state.fleet != new.state.fleet,
+        ),
         ("`[runtime] threads`", serves && old.runtime != new.runtime),
         ("`[sandbox]`", !serves && old.sandbox != new.sandbox),
         ("`[[notify]]`", old.notify != new.notify),

@@ -11,7 +11,10 @@ use gateway_config::state::KEY_IN_RING;
 use gateway_credential::{DEFAULT_SERVICE, SecretRef, Stores, Unavailable, ring};
 use gateway_names::CredentialName;
 use gateway_server::chain;
-use gateway_state::{KeyMark, LoginRows, SealingKey, SqliteState, StateError, StateFile};
+use gateway_state::{
+    KeyMark, LoginRows, PostgresServer, PostgresState, SealingKey, SqliteState, StateError,
+    StateFile,
+};
 
 /// The places that may hold the key.
 pub struct KeyPlaces<'c> {
@@ -79,6 +82,39 @@ impl<'c> KeyPlaces<'c> {
         let set = store.set_key_mark(mark.clone()).await;
         set.map_err(unreadable)?;
         Ok((store.unlock(key.clone(), &mark), key))
+    }
+
+    /// Returns the place of the key of a fleet, which the configuration names.
+    pub fn of_fleet(config: &'c Config) -> Self {
+        Self::new(config, Path::new("/"))
+    }
+
+    /// Opens the store of a fleet with its key. A new store gets the configured one.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if the key is unavailable, or is another one.
+    pub async fn unlock_server(
+        &self,
+        server: PostgresServer,
+    ) -> Result<(Arc<PostgresState>, Arc<SealingKey>), Failure> {
+        let unreadable = |error| Failure::of("the state cannot be read", &error);
+        let (key, source) = self.first().await?;
+        if server.key_mark().await.map_err(unreadable)?.is_none() {
+            // Another replica may be faster, with the same key.
+            let mark = key.mark(source).context(UNMADE)?;
+            match server.set_key_mark(&mark, &key).await {
+                Ok(()) | Err(StateError::Refused(_)) => {}
+                Err(error) => return Err(unreadable(error)),
+            }
+        }
+        let mark = server.key_mark().await.map_err(unreadable)?;
+        let mark = mark.filter(|mark| key.made(mark)).ok_or_else(|| {
+            Failure::new("the state of the fleet cannot be opened")
+                .because("it was sealed with another key than `key` of [state] names")
+                .next("give every replica the same key")
+        })?;
+        let key = Arc::new(key);
+        Ok((server.unlock(key.clone(), &mark), key))
     }
 
     /// Returns the key of the rows of logins. The first row gets one.

@@ -1,6 +1,7 @@
 //! Renews the sessions of listeners half-way through their lifetime, and follows the decisions of
 //! other processes about them, and the sessions that operators create there.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
@@ -13,7 +14,9 @@ use gateway_audit::Event;
 use gateway_names::{ReasonCode, SessionId};
 use gateway_server::{SessionRequest, SharedState};
 use gateway_session::{EndReason, Lifetime, Moment, Session, SessionStatus};
-use gateway_state::{Revision, SessionDecision, SessionRecord, StateError, StateStore, unix};
+use gateway_state::{
+    Revision, SessionDecision, SessionRecord, StateError, StateStore, Subject, unix,
+};
 
 /// The sessions of this process that are renewed.
 #[derive(Clone)]
@@ -27,6 +30,8 @@ struct RenewalState {
     asks: Option<mpsc::Sender<SessionRequest>>,
     /// Whether the task that renews them runs.
     runs: AtomicBool,
+    /// Whether a fleet leads the rounds.
+    is_led: bool,
 }
 
 #[derive(Clone)]
@@ -35,21 +40,26 @@ struct Tended {
     session: Weak<Session>,
     /// Whether an end without a decision is stored, so that nothing is left to do.
     end_kept: Arc<AtomicBool>,
+    /// Whether it was paused or ended as idle when its record was last known.
+    was_halted: Arc<AtomicBool>,
 }
 
 impl SessionRenewal {
-    /// Renews sessions in this store. The ends of idle sessions go to the log.
+    /// Renews sessions in this store. The ends of idle sessions go to the log. If it is led, only
+    /// rounds that a caller begins do.
     pub fn new(
         store: Arc<dyn StateStore>,
         state: Arc<SharedState>,
         asks: Option<mpsc::Sender<SessionRequest>>,
+        is_led: bool,
     ) -> Self {
         Self(Arc::new(RenewalState {
             store,
             state,
             asks,
             tended: Mutex::default(),
-            runs: AtomicBool::new(false),
+            runs: AtomicBool::new(is_led),
+            is_led,
         }))
     }
 
@@ -59,54 +69,116 @@ impl SessionRenewal {
             id,
             session: Arc::downgrade(session),
             end_kept: Arc::new(AtomicBool::new(session.was_idle())),
+            was_halted: Arc::new(AtomicBool::new(is_halted(session.status()))),
         });
         if !self.0.runs.swap(true, Ordering::Relaxed) {
-            let shared = Arc::downgrade(&self.0);
+            let (shared, store) = (Arc::downgrade(&self.0), self.0.store.clone());
             tokio::spawn(async move {
-                let (mut seen, mut looked) = (None, None);
-                loop {
-                    tokio::time::sleep(EVERY).await;
+                let mut at = Followed::default();
+                // The next round tries again.
+                while store.woken().await.is_ok() {
                     let Some(shared) = shared.upgrade() else {
                         return;
                     };
-                    seen = shared.follow(seen).await;
-                    let now = Moment::now();
-                    if looked.is_none_or(|before| now.is_later_than(before, LOOK)) {
-                        looked = Some(now);
-                        shared.renew().await;
-                    }
+                    let _ = Self(shared).round(&mut at).await;
                 }
             });
         }
     }
+
+    /// Takes note that a pause is stored, so that another gateway may take it back.
+    pub fn halted(&self, id: &SessionId) {
+        for one in self.0.tended().iter().filter(|one| one.id == *id) {
+            one.was_halted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Applies the decisions that others made since the last round, and renews what is due.
+    /// Returns what they were about.
+    ///
+    /// # Errors
+    /// [`StateError`] if the decisions cannot be read. Those of an earlier round stay in force.
+    pub async fn round(&self, at: &mut Followed) -> Result<News, StateError> {
+        let news = self.0.follow(at).await;
+        let now = Moment::now();
+        let is_due = |before| now.is_later_than(before, LOOK);
+        if at.looked.is_none_or(is_due) {
+            at.looked = Some(now);
+            self.0.renew().await;
+        }
+        news
+    }
+}
+
+/// What others decided about.
+#[derive(Default)]
+pub struct News {
+    /// Sessions.
+    pub sessions: BTreeSet<SessionId>,
+    /// Whether about revocations.
+    pub revocations: bool,
+}
+
+/// How far the decisions of others were followed.
+#[derive(Default)]
+pub struct Followed {
+    /// The last of them that is in force here.
+    pub seen: Option<Revision>,
+    /// When due sessions were last looked for.
+    looked: Option<Moment>,
 }
 
 impl RenewalState {
-    /// Applies the decisions since `seen`, and returns the last revision.
-    async fn follow(&self, seen: Option<Revision>) -> Option<Revision> {
-        let decided = match seen {
+    /// Applies the decisions since the last that was seen.
+    async fn follow(&self, at: &mut Followed) -> Result<News, StateError> {
+        let decided = match at.seen {
             Some(seen) => self.store.since(seen).await,
             None => Err(StateError::Forgotten),
         };
         match decided {
             Ok(decided) => {
-                let last = decided.last().map(|(revision, _)| *revision);
-                let about = |one: &Tended| decided.iter().any(|(_, id)| *id == one.id);
-                self.look(about).await;
-                for (_, id) in &decided {
-                    self.learn(self.store.session(id).await.ok().flatten());
+                let session = |(_, subject): &(_, Subject)| match subject {
+                    Subject::Session(id) => Some(id.clone()),
+                    Subject::Revocations => None,
+                };
+                let sessions: BTreeSet<SessionId> = decided.iter().filter_map(session).collect();
+                self.look(|one| sessions.contains(&one.id)).await?;
+                for id in &sessions {
+                    self.learn(self.readable(self.store.session(id).await)?);
                 }
-                last.or(seen)
+                at.seen = decided.last().map(|(revision, _)| *revision).or(at.seen);
+                let is_other = |(_, one): &(_, Subject)| *one == Subject::Revocations;
+                let revocations = decided.iter().any(is_other);
+                Ok(News {
+                    sessions,
+                    revocations,
+                })
             }
             // Every session is checked. Decisions made meanwhile are checked once more.
             Err(StateError::Forgotten) => {
-                let last = self.store.decide(Vec::new()).await.ok();
-                self.look(|_| true).await;
-                self.learn(self.store.unended().await.into_iter().flatten());
-                last
+                let last = self.store.decide(Vec::new()).await?;
+                self.look(|_| true).await?;
+                self.learn(self.store.unended().await?);
+                at.seen = Some(last);
+                let tended = self.tended().into_iter();
+                Ok(News {
+                    sessions: tended.map(|one| one.id).collect(),
+                    revocations: true,
+                })
             }
-            // The next round tries again.
-            Err(_) => seen,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Passes over a record that cannot be read, unless others decide about it in a store that may
+    /// have been changed.
+    fn readable(
+        &self,
+        read: Result<Option<SessionRecord>, StateError>,
+    ) -> Result<Option<SessionRecord>, StateError> {
+        match read {
+            Err(StateError::Changed | StateError::Damaged(_)) if !self.is_led => Ok(None),
+            read => read,
         }
     }
 
@@ -130,10 +202,10 @@ impl RenewalState {
 
     /// Reads the records of some sessions, and pauses or ends sessions as their records say. An
     /// operator's session lives longer if another gateway extended it.
-    async fn look(&self, about: impl Fn(&Tended) -> bool) {
+    async fn look(&self, about: impl Fn(&Tended) -> bool) -> Result<(), StateError> {
         for one in self.tended().into_iter().filter(about) {
-            let record = self.store.session(&one.id).await;
-            let (Ok(Some(record)), Some(session)) = (record, one.session.upgrade()) else {
+            let record = self.readable(self.store.session(&one.id).await)?;
+            let (Some(record), Some(session)) = (record, one.session.upgrade()) else {
                 continue;
             };
             let labels = labels(&record);
@@ -142,7 +214,19 @@ impl RenewalState {
                 self.state.announce();
             }
             let is_used = session.status() == SessionStatus::Active;
+            let halted = is_halted(status(&record));
+            let was_halted = one.was_halted.swap(halted, Ordering::Relaxed);
             match status(&record) {
+                // Another replica resumed it. A pause here that is not stored yet stays. Where
+                // nothing proves the order of decisions, an older record could be put back.
+                SessionStatus::Active
+                    if self.is_led && was_halted && is_halted(session.status()) =>
+                {
+                    if session.was_idle() {
+                        self.state.current().credentials.begin(&one.id);
+                    }
+                    let _ = session.resume();
+                }
                 // Another gateway ended it, and has its successor of this name.
                 _ if record.before != session.before() => {
                     session.narrow(SessionStatus::Ended(EndReason::Operator));
@@ -162,6 +246,7 @@ impl RenewalState {
                 session.extend(Lifetime::until(now, ends));
             }
         }
+        Ok(())
     }
 
     /// Undoes the end of a session that is in use here. Returns whether the session stays in use:
@@ -221,7 +306,7 @@ impl RenewalState {
         match self.store.decide(vec![extended]).await {
             Ok(_) => session.extend(next),
             // It was ended elsewhere.
-            Err(StateError::Refused(_)) => self.look(|one| one.id == *id).await,
+            Err(StateError::Refused(_)) => drop(self.look(|one| one.id == *id).await),
             // Half of its lifetime is left, and each round tries again.
             Err(error) => {
                 tracing::warn!(session = %id, %error, "the session could not be renewed");
@@ -239,7 +324,7 @@ impl RenewalState {
             }
             // It has no record, or another gateway extended it.
             Err(StateError::Refused(_)) => {
-                self.look(|other| other.id == *id).await;
+                let _ = self.look(|other| other.id == *id).await;
                 one.end_kept.store(session.is_over(), Ordering::Relaxed);
             }
             // Each round tries again.
@@ -280,6 +365,14 @@ impl RenewalState {
     }
 }
 
+/// Whether a session may be resumed.
+fn is_halted(status: SessionStatus) -> bool {
+    matches!(
+        status,
+        SessionStatus::Paused | SessionStatus::Ended(EndReason::Idle)
+    )
+}
+
 /// Records that a session ended without a decision.
 pub fn record_end(state: &SharedState, id: &SessionId, how: &str, reason: ReasonCode) {
     let recorded = state.log.event(Event {
@@ -296,9 +389,6 @@ pub fn record_end(state: &SharedState, id: &SessionId, how: &str, reason: Reason
 
 const IDLE: &str = "it was not used for too long";
 const EXPIRED: &str = "its time was over";
-/// How often decisions are looked for. After a machine slept for longer than a lifetime, requests
-/// are refused for at most this long.
-const EVERY: Duration = Duration::from_secs(1);
 /// How often due sessions are looked for, of which there may be many. A lifetime is at least a
 /// minute.
 const LOOK: Duration = Duration::from_secs(2);

@@ -11,12 +11,14 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use zeroize::Zeroizing;
 
+use crate::fleet::Fleet;
 use crate::project::{project_folders, project_id};
 use crate::session::key::{KeyError, KeyPlaces};
 use crate::session::recalled::{OpenedSession, StoredSession, creation, drawn, lives};
-use crate::session::renewal::SessionRenewal;
+use crate::session::renewal::{Followed, News, SessionRenewal};
 use crate::{Context as _, Failure, note};
 use gateway_config::Config;
+use gateway_control::Proven;
 use gateway_credential::KeptCredentials;
 use gateway_intercept::SessionCa;
 use gateway_names::{CredentialName, SessionId};
@@ -25,7 +27,7 @@ use gateway_session::phantom::{Issue, KeptShapes, Phantom, PhantomKey};
 use gateway_session::{Creation, EndReason, Session, SessionStatus};
 use gateway_spend::Ledger;
 use gateway_state::{
-    KeptCertificate, KeptLogin, KeptSecrets, KeptTemporary, SealingKey, SessionDecision,
+    KeptCertificate, KeptLogin, KeptSecrets, KeptTemporary, Revision, SealingKey, SessionDecision,
     SessionRecord, SqliteState, StateError, StateFile, StateStore, unix,
 };
 
@@ -53,6 +55,10 @@ pub struct SessionStore {
     /// The user that the command runs as, if it is another.
     user: Option<String>,
     renewal: SessionRenewal,
+    /// The fleet that this gateway is a replica of.
+    fleet: Option<Arc<Fleet>>,
+    /// The sealed forms of the temporary credentials that sessions here have.
+    temporary: Mutex<HashSet<KeptTemporary>>,
     /// Whether the phantoms of other sessions were requested.
     recognises: AtomicBool,
 }
@@ -73,8 +79,15 @@ impl SessionStore {
         asks: &mpsc::Sender<SessionRequest>,
     ) -> Result<Self, Failure> {
         let asks = (keeping == Persistence::Listeners).then_some(asks);
-        let with = |store: Arc<dyn StateStore>, key, outlast| Self {
-            renewal: SessionRenewal::new(store.clone(), state.clone(), asks.cloned()),
+        let with = |store: Arc<dyn StateStore>, key, outlast, fleet: Option<Arc<Fleet>>| Self {
+            renewal: SessionRenewal::new(
+                store.clone(),
+                state.clone(),
+                asks.cloned(),
+                fleet.is_some(),
+            ),
+            fleet,
+            temporary: Mutex::default(),
             store,
             key,
             keeping: keeping.clone(),
@@ -90,7 +103,7 @@ impl SessionStore {
             }
             let (store, key) = SqliteState::in_memory()
                 .map_err(|error| Failure::of("no state can be kept in memory", &error))?;
-            Ok(with(Arc::new(store), key, outlast))
+            Ok(with(Arc::new(store), key, outlast, None))
         };
         let listens = keeping == Persistence::Listeners;
         let count = |store: Arc<dyn StateStore>| {
@@ -104,6 +117,16 @@ impl SessionStore {
         };
         if keeping == Persistence::Nothing {
             return in_memory(true);
+        }
+        if let Some(settings) = &config.state.fleet {
+            if !listens {
+                return Err(Failure::usage("`[state] url` is for `gateway serve`")
+                    .because("a command's sessions are of one machine")
+                    .next("leave `url` out of the file of `exec`"));
+            }
+            let (fleet, key) = Fleet::open(config, settings, state).await?;
+            count(fleet.store.clone());
+            return Ok(with(fleet.store.clone(), key, true, Some(fleet)));
         }
         let path = config.state_file(listens);
         let nowhere = || std::io::Error::other("no HOME or XDG_STATE_HOME names a folder").into();
@@ -120,7 +143,7 @@ impl SessionStore {
                     Ok((store, key)) => {
                         let store = Arc::new(store);
                         count(store.clone());
-                        Ok(with(store, key, true))
+                        Ok(with(store, key, true, None))
                     }
                     Err(KeyError::Lost(failure)) if !listens => {
                         note_run_alone(&failure, &path);
@@ -146,6 +169,19 @@ impl SessionStore {
             error.remedy(&path)
         };
         Err(Failure::of(what, &error).next(remedy))
+    }
+
+    /// Returns the fleet that this gateway is a replica of.
+    pub fn fleet(&self) -> Option<&Arc<Fleet>> {
+        self.fleet.as_ref()
+    }
+
+    /// Applies what others decided, as [`SessionRenewal::round`] does.
+    ///
+    /// # Errors
+    /// [`StateError`] if it cannot be read.
+    pub async fn round(&self, at: &mut Followed) -> Result<News, StateError> {
+        self.renewal.round(at).await
     }
 
     /// Returns the stored state of a session, or a new one to be stored.
@@ -328,12 +364,21 @@ impl SessionStore {
         let secrets = self.recall(session).await?.secrets;
         let plain = (unix(kept.expires), &kept.content[..]);
         let sealed = KeptTemporary::seal(&self.key, (session, &secrets), plain);
-        self.decide(vec![SessionDecision::Temporary {
+        let kept = sealed.context("temporary credentials cannot be sealed")?;
+        self.temporary.lock().insert(kept.clone());
+        let decision = SessionDecision::Temporary {
             session: session.clone(),
-            kept: sealed.context("temporary credentials cannot be sealed")?,
+            kept,
             at: unix(SystemTime::now()),
-        }])
-        .await
+        };
+        let Some(revision) = self.revised(vec![decision]).await? else {
+            return Ok(false);
+        };
+        // Its workload may use them through another replica at once.
+        if let Some(fleet) = &self.fleet {
+            let _ = tokio::time::timeout(TOLD_WITHIN, fleet.prove(revision)).await;
+        }
+        Ok(true)
     }
 
     /// Stores labels that a session of `serve` is about to get. Returns whether it lives.
@@ -355,9 +400,29 @@ impl SessionStore {
 
     /// Returns a session's stored temporary credentials. Those of its predecessor of the same name
     /// do not open any more.
-    pub fn temporary(&self, kept: &StoredSession) -> impl Iterator<Item = Zeroizing<Vec<u8>>> {
+    pub fn temporary(&self, kept: &StoredSession) -> Vec<Zeroizing<Vec<u8>>> {
         let all = kept.record.iter().flat_map(|record| &record.temporary);
-        all.filter_map(|one| one.open(&self.key, (&kept.id, &kept.secrets)).ok())
+        self.temporary.lock().extend(all.clone().cloned());
+        let opened = all.filter_map(|one| one.open(&self.key, (&kept.id, &kept.secrets)).ok());
+        opened.collect()
+    }
+
+    /// Returns a session's temporary credentials that another replica stored since.
+    ///
+    /// # Errors
+    /// Returns a [`Failure`] if its record cannot be read.
+    pub async fn newer_temporary(
+        &self,
+        id: &SessionId,
+    ) -> Result<Vec<Zeroizing<Vec<u8>>>, Failure> {
+        let mut kept = self.recall(id).await?;
+        let now = unix(SystemTime::now());
+        if let Some(record) = &mut kept.record {
+            let mut known = self.temporary.lock();
+            known.retain(|one| one.expires > now);
+            record.temporary.retain(|one| !known.contains(one));
+        }
+        Ok(self.temporary(&kept))
     }
 
     /// Stores the status that an operator gave a session.
@@ -365,9 +430,13 @@ impl SessionStore {
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written, or if the next start will not know of a pause
     /// or an end.
-    pub async fn keep_status(&self, id: &SessionId, status: SessionStatus) -> Result<(), Failure> {
+    pub async fn keep_status(
+        &self,
+        id: &SessionId,
+        status: SessionStatus,
+    ) -> Result<Vec<Proven>, Failure> {
         if !self.keeps_ca() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let session = id.clone();
         let decision = match status {
@@ -380,13 +449,18 @@ impl SessionStore {
                 for_good: status == SessionStatus::Ended(EndReason::ForGood),
             },
         };
-        match self.decide(vec![decision]).await? {
-            true if !self.outlast && status != SessionStatus::Active => Err(Failure::new(
-                "it holds for this process alone, which has no state",
-            )
-            .next("give the state a place: `[state] path`")),
-            true => Ok(()),
-            false => Err(Failure::new("the session was ended, and that is kept")),
+        let revised = self.revised(vec![decision]).await?;
+        if revised.is_some() && status == SessionStatus::Paused {
+            self.renewal.halted(id);
+        }
+        match (revised, &self.fleet) {
+            (Some(revision), Some(fleet)) => fleet.prove(revision).await,
+            (Some(_), None) if !self.outlast && status != SessionStatus::Active => Err(
+                Failure::new("it holds for this process alone, which has no state")
+                    .next("give the state a place: `[state] path`"),
+            ),
+            (Some(_), None) => Ok(Vec::new()),
+            (None, _) => Err(Failure::new("the session was ended, and that is kept")),
         }
     }
 
@@ -409,12 +483,14 @@ impl SessionStore {
     }
 
     async fn decide(&self, decisions: Vec<SessionDecision>) -> Result<bool, Failure> {
-        if decisions.is_empty() {
-            return Ok(true);
-        }
+        Ok(decisions.is_empty() || self.revised(decisions).await?.is_some())
+    }
+
+    /// Applies decisions. Returns their revision; `None` if one is refused.
+    async fn revised(&self, decisions: Vec<SessionDecision>) -> Result<Option<Revision>, Failure> {
         match self.store.decide(decisions).await {
-            Ok(_) => Ok(true),
-            Err(StateError::Refused(_)) => Ok(false),
+            Ok(revision) => Ok(Some(revision)),
+            Err(StateError::Refused(_)) => Ok(None),
             Err(error) => Err(Failure::of("the session cannot be kept", &error)),
         }
     }
@@ -631,5 +707,7 @@ fn unreadable(error: &dyn std::error::Error) -> Failure {
         .next("start with `--fresh`: the workload then needs its new phantoms and CA")
 }
 
+/// How long the answer to a workload waits for other replicas.
+const TOLD_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
 /// How many other sessions' phantoms are recognised, the latest first.
 const RECOGNISED: usize = 128;

@@ -10,6 +10,7 @@ use crate::audit::{self, ChainHead, ExpectedHeads, LocatedFault, LogFault, Verif
 use crate::app::{Code, ConfigFile, Failure, Paint, Terminal, audit_heads, safe};
 use crate::cli::log::archive::{ListLogs, PruneLogs};
 use crate::cli::log::logs;
+use crate::cli::operate::gateways::ChosenGateway;
 
 /// The commands about the files of audit logs.
 #[derive(Subcommand)]
@@ -35,6 +36,10 @@ pub(crate) struct Verify {
     /// The last record of older files that were put away on purpose
     #[arg(long, value_name = "SEQ:HASH")]
     base: Option<String>,
+    /// Also check that no log lacks what its replica of the fleet had told the state, which the
+    /// running gateway is asked for: finds a disk that was lost
+    #[arg(long)]
+    fleet: bool,
     #[command(flatten)]
     config: ConfigFile,
 }
@@ -75,17 +80,23 @@ impl Verify {
             )
             .next("name its files"));
         }
+        let lost = if self.fleet {
+            lost(&chains)?
+        } else {
+            Vec::new()
+        };
         let mut logs = Vec::new();
         for chain in chains {
             logs.push(VerifiedLog::of(chain, expected)?);
         }
         let worst = logs.iter().map(|log| log.verdict).max();
-        let worst = worst.filter(|_| !is_partial).unwrap_or(LogVerdict::Broken);
+        let is_whole = !is_partial && lost.is_empty();
+        let worst = worst.filter(|_| is_whole).unwrap_or(LogVerdict::Broken);
         if terminal.json() {
             let documents: Vec<_> = logs.iter().map(VerifiedLog::document).collect();
             let holds = worst != LogVerdict::Broken;
             terminal.document(
-                &json!({ "holds": holds, "verdict": worst.parts().1, "logs": documents }),
+                &json!({ "holds": holds, "verdict": worst.parts().1, "logs": documents, "lost": lost }),
             );
         } else {
             let is_told =
@@ -94,6 +105,9 @@ impl Verify {
                 .filter(is_told)
                 .for_each(|log| log.print(terminal));
             print_sum(terminal, &logs);
+            for text in &lost {
+                terminal.line(terminal.paint(Paint::Red, text));
+            }
         }
         Ok(worst.parts().0)
     }
@@ -237,6 +251,33 @@ impl VerifiedLog {
             "more": report.more,
         })
     }
+}
+
+/// Returns the replicas of which a record is in none of these logs, each in a sentence.
+fn lost(chains: &[Vec<PathBuf>]) -> Result<Vec<String>, Failure> {
+    let unreadable = |error| Failure::of("the audit log cannot be verified", &error);
+    let fleet = ChosenGateway::default().one()?.get("/v1/fleet")?;
+    let mut lost = Vec::new();
+    for replica in fleet["replicas"].as_array().into_iter().flatten() {
+        let text = replica["head"].as_str().filter(|head| !head.is_empty());
+        let Some(told) = head("head of a replica", text)? else {
+            continue;
+        };
+        let mut is_here = false;
+        for chain in chains {
+            let head = Some(told);
+            let report = verify(chain, ExpectedHeads { base: None, head }).map_err(unreadable)?;
+            let mut faults = report.problems.iter().map(|problem| &problem.fault);
+            is_here |= !faults.any(|fault| matches!(fault, LogFault::HeadMissing(_)));
+        }
+        if !is_here {
+            let name = safe(replica["name"].as_str().unwrap_or_default());
+            lost.push(format!(
+                "replica {name}: its record {told} is in none of these logs"
+            ));
+        }
+    }
+    Ok(lost)
 }
 
 /// Prints how many logs have each verdict.

@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::app::{Code, Failure, Paint, Terminal, counted, safe};
+use crate::cli::fleet::proven;
 use crate::cli::operate::gateways::{ChosenGateway, Gateway, in_path, only};
 
 /// Names a session of a running gateway.
@@ -184,7 +185,9 @@ impl OneSession {
         let (gateway, id) = self.find()?;
         let changed = gateway.post(&format!("/v1/sessions/{}/{act}", in_path(&id)), how)?;
         let (id, status) = (safe(&id), shown(&changed["status"]));
-        terminal.answer(&changed, format!("session `{id}` is {status}"));
+        let mut lines = vec![format!("session `{id}` is {status}")];
+        lines.extend(proven(&changed));
+        terminal.answer(&changed, lines.join("\n"));
         Ok(Code::Ok)
     }
 

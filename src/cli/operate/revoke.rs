@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::app::revocations::{meant, put_aside, revoke_in, unusable};
 use crate::app::{Code, Failure, Terminal, counted, safe};
+use crate::cli::fleet::proven;
 use crate::cli::operate::gateways::{ChosenGateway, Gateway, in_path};
 use crate::cli::operate::texts;
 use crate::config::literal::looks_secret;
@@ -90,6 +91,7 @@ impl RevokeCommand {
             format!("  {gateway}: {}, from {}", safe(name), safe(from))
         };
         lines.extend(hit.iter().map(shown));
+        lines.extend(answers.proven());
         if hit.is_empty() && !is_known(label.as_str()) {
             lines.push(String::from(
                 "nothing that runs, and nothing known here, has that name: is it spelled so?",
@@ -225,6 +227,11 @@ impl RevokeAnswers {
             }
         }
         hit
+    }
+
+    /// Returns a line for each replica of a fleet that knows of it.
+    pub(crate) fn proven(&self) -> BTreeSet<String> {
+        self.said.iter().flat_map(proven).collect()
     }
 
     /// Whether no running gateway was called.

@@ -95,6 +95,8 @@ impl RevokeToken {
         let line = format!(
             "token {id} is revoked, with all that was derived from it: {confirmed} confirmed"
         );
+        let lines = std::iter::once(line).chain(answers.proven());
+        let line = lines.collect::<Vec<_>>().join("\n");
         let document = json!({ "token": id.to_string(), "confirmed": answers.confirmed });
         terminal.answer(&document, &line);
         answers.settle()

@@ -10,7 +10,7 @@ use gateway_names::{ReasonCode, SessionId, User, hex};
 use gateway_session::Session;
 use gateway_token::UnverifiedToken;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OnceCell, mpsc, oneshot};
 
 /// A session, and the CA that terminates the TLS of its connections.
 pub type LivePair = (Arc<Session>, Arc<SessionCa>);
@@ -29,12 +29,15 @@ impl From<LivePair> for ListenerSessions {
     }
 }
 
+/// A look into the state, which is made once for all that wait for it.
+type Lookup = Arc<OnceCell<()>>;
+
 /// The live sessions. A connection of a live session waits for no other session to be made.
 #[derive(Default)]
 pub struct LiveSessions {
     all: RwLock<HashMap<SessionId, LivePair>>,
-    /// Names from tokens that recently had no session: looking one up in the state is costly.
-    unknown: Mutex<HashMap<SessionId, Instant>>,
+    /// Names from tokens that have no session here, and were looked up in the state just now.
+    unknown: Mutex<HashMap<SessionId, (Instant, Lookup)>>,
 }
 
 impl LiveSessions {
@@ -50,17 +53,19 @@ impl LiveSessions {
         self.all.write().insert(live.0.id().clone(), live);
     }
 
-    /// Whether to look up in the state a name that a token gives: at most once a second for each
+    /// Returns the look into the state for a name that a token gives: at most one a second for each
     /// name, and only for a limited number of names, since a client can make them up.
-    fn is_looked_for(&self, id: &SessionId) -> bool {
+    fn lookup(&self, id: &SessionId) -> Option<Lookup> {
         let now = Instant::now();
         let mut unknown = self.unknown.lock();
-        unknown.retain(|_, at| now.duration_since(*at) < UNKNOWN_FOR);
-        let is_new = unknown.len() < MOST_UNKNOWN && !unknown.contains_key(id);
-        if is_new {
-            unknown.insert(id.clone(), now);
+        unknown.retain(|_, (at, _)| now.duration_since(*at) < UNKNOWN_FOR);
+        if unknown.len() >= MOST_UNKNOWN && !unknown.contains_key(id) {
+            return None;
         }
-        is_new
+        let (_, lookup) = unknown
+            .entry(id.clone())
+            .or_insert((now, Lookup::default()));
+        Some(lookup.clone())
     }
 
     /// Removes this session; keeps a newer one of the same name.
@@ -120,8 +125,12 @@ impl CallerSessions {
     /// state.
     pub(crate) async fn learn(&self, token: &UnverifiedToken) {
         let id = &token.session;
-        if self.live.get(id).is_none() && self.live.is_looked_for(id) {
-            self.ask(token.session.clone(), None).await;
+        if self.live.get(id).is_some() {
+            return;
+        }
+        if let Some(lookup) = self.live.lookup(id) {
+            let ask = async || drop(self.ask(token.session.clone(), None).await);
+            lookup.get_or_init(ask).await;
         }
     }
 
@@ -149,7 +158,7 @@ fn name(user: &User) -> SessionId {
 
 /// How long an unknown name is not looked up again, and how many such names are remembered.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
-const MOST_UNKNOWN: usize = 64;
+const MOST_UNKNOWN: usize = 1_024;
 
 #[cfg(test)]
 mod tests {
@@ -159,8 +168,9 @@ mod tests {
     fn names_that_nobody_has_are_looked_for_once_a_second_and_in_bounded_number() {
         let live = LiveSessions::default();
         let id = |text: &str| SessionId::new(text).unwrap();
-        assert!(live.is_looked_for(&id("one")) && !live.is_looked_for(&id("one")));
-        let looked = (0..10_000).filter(|number| live.is_looked_for(&id(&format!("s-{number}"))));
+        let [one, again] = [(); 2].map(|()| live.lookup(&id("one")).unwrap());
+        assert!(Arc::ptr_eq(&one, &again));
+        let looked = (0..10_000).filter_map(|number| live.lookup(&id(&format!("s-{number}"))));
         // More than a second may pass meanwhile.
         assert!(looked.count() < 5_000);
         assert!(live.unknown.lock().len() <= MOST_UNKNOWN);

@@ -1,0 +1,139 @@
+//! Follows a fleet: applies what the others decide, and beats.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::fleet::{Fleet, away};
+use crate::session::renewal::Followed;
+use crate::{App, Context as _, Failure};
+use gateway_names::hex;
+use gateway_session::Moment;
+use gateway_state::{Beat, StateError, StateStore as _};
+
+impl App {
+    /// Follows the fleet for ever, if this gateway is a replica of one.
+    pub async fn follow_fleet(self: Arc<Self>) {
+        let Ok(keeper) = self.keeper().await else {
+            return;
+        };
+        let Some(fleet) = keeper.fleet().cloned() else {
+            return;
+        };
+        tokio::spawn(fleet.clone().cut_stale(self.shared.clone()));
+        tokio::spawn(fleet.clone().verify());
+        let (mut at, mut told, mut beaten) = (Followed::default(), String::new(), None);
+        loop {
+            // Without a first round, nothing is lent.
+            if at.seen.is_some() {
+                let _ = fleet.store.woken().await;
+            }
+            match self.follow_once(&fleet, &mut at, &mut beaten).await {
+                Ok(()) => told.clear(),
+                Err(failure) => {
+                    let text = failure.to_string();
+                    if text != told {
+                        tracing::error!("{text}");
+                        told = text;
+                    }
+                    tokio::time::sleep(AGAIN_AFTER).await;
+                }
+            }
+        }
+    }
+
+    /// Applies what is new, and beats. A lease counts from before the store was asked.
+    async fn follow_once(
+        self: &Arc<Self>,
+        fleet: &Fleet,
+        at: &mut Followed,
+        beaten: &mut Option<Moment>,
+    ) -> Result<(), Failure> {
+        let (sent, keeper) = (Moment::now(), self.keeper().await?);
+        fleet.tell_late().await.map_err(|error| away(&error))?;
+        let before = at.seen;
+        let news = match keeper.round(at).await {
+            Err(StateError::WentBack) => {
+                fleet.lease.close();
+                tracing::error!("the store went back: it is told again what was decided");
+                let told = fleet.store.tell_again().await;
+                told.map_err(|error| away(&error))?;
+                at.seen = None;
+                return Ok(());
+            }
+            Err(error @ StateError::Changed) => {
+                fleet.lease.close();
+                return Err(away(&error));
+            }
+            done => done.map_err(|error| away(&error))?,
+        };
+        if news.revocations {
+            self.mirror(fleet).await?;
+        }
+        for id in &news.sessions {
+            self.learn_temporary(id).await?;
+        }
+        let applied = at.seen.unwrap_or(0);
+        let is_due = beaten.is_none_or(|before| sent.is_later_than(before, fleet.beats_every()));
+        if is_due || before != at.seen {
+            let beat = Beat {
+                applied,
+                head: self
+                    .shared
+                    .log
+                    .head()
+                    .map_or_else(String::new, |head| head.to_string()),
+                in_force: self.in_force(fleet).await,
+                is_gone: false,
+            };
+            *beaten = Some(sent);
+            let told = fleet.beat(sent, &beat).await;
+            told.map_err(|error| away(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the revocations of the fleet to the file of this user, which a gateway obeys even
+    /// without a store, and applies them.
+    async fn mirror(self: &Arc<Self>, fleet: &Fleet) -> Result<(), Failure> {
+        let (secrets, tokens) = fleet
+            .store
+            .revocations()
+            .await
+            .map_err(|error| away(&error))?;
+        let app = self.clone();
+        let mirrored = tokio::task::spawn_blocking(move || {
+            app.revocations.mirror(&secrets, &tokens)?;
+            app.revocations.obey(&app.shared)
+        });
+        mirrored.await.context("revocations cannot be applied")?
+    }
+
+    /// Returns the digest of the configuration and the policies in force.
+    async fn in_force(&self, fleet: &Fleet) -> String {
+        let number = self.shared.current().number();
+        if let (known, digest) = &*fleet.in_force.lock()
+            && *known == number
+        {
+            return digest.clone();
+        }
+        let latest = self.reloading.latest.lock().await;
+        let mut digest = Sha256::new();
+        for source in &latest.read.sources {
+            digest.update(source.text.as_bytes());
+            digest.update(b"\0");
+        }
+        let file = latest.read.config.file.as_ref();
+        digest.update(
+            file.and_then(|file| std::fs::read(file).ok())
+                .unwrap_or_default(),
+        );
+        drop(latest);
+        let digest = hex(&digest.finalize());
+        *fleet.in_force.lock() = (number, digest.clone());
+        digest
+    }
+}
+
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
