@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::app::{App, Code, Failure, Terminal, safe};
+use crate::cli::log::story::StoryRow;
 use crate::cli::operate::gateways::{ChosenGateway, Gateway};
 use crate::server::ProposalState;
 
@@ -60,30 +61,42 @@ pub(super) fn asked(gateway: &Gateway, id: &str) -> Result<Option<Value>, Failur
 
 /// Returns everything that an answer to a request is for, in lines for a person.
 pub(super) fn ask_lines(one: &Value) -> Vec<String> {
+    let line = |row: StoryRow| match row.name {
+        "asks" => row.text,
+        name => format!("  {name:<8} {}", row.text),
+    };
+    proposal_rows(one).into_iter().map(line).collect()
+}
+
+/// Returns everything of what waits for a person: of a request that a policy asks about, all that
+/// an answer is for.
+pub(super) fn proposal_rows(one: &Value) -> Vec<StoryRow> {
     let ask = &one["ask"];
     let text = |value: &Value| safe(value.as_str().unwrap_or_default());
-    let mut lines = Vec::new();
-    for each in ask["asks"].as_array().into_iter().flatten() {
-        lines.push(format!(
-            "{} asks: {}",
-            text(&each["policy"]),
-            text(&each["question"])
-        ));
+    let words = |value: &Value| quoted(value.as_str().unwrap_or_default());
+    let (session, wanted) = (text(&one["session"]), text(&one["wanted"]));
+    if ask.is_null() {
+        return vec![
+            StoryRow::of_workload("request", wanted),
+            StoryRow::new("session", session),
+            StoryRow::of_workload("says", words(&one["why"])),
+        ];
     }
-    let user = ask["user"]
-        .as_str()
-        .map(|user| format!(" of user {}", safe(user)));
-    let (session, user) = (text(&one["session"]), user.unwrap_or_default());
-    lines.push(format!(
-        "  request  {}, by session {session}{user}",
-        text(&one["wanted"])
-    ));
-    let mut row = |name: &str, value: String| {
+    let mut rows = Vec::new();
+    for each in ask["asks"].as_array().into_iter().flatten() {
+        let (policy, question) = (text(&each["policy"]), text(&each["question"]));
+        rows.push(StoryRow::new("asks", format!("{policy} asks: {question}")));
+    }
+    let user = ask["user"].as_str();
+    let user = user.map(|user| format!(" of user {}", safe(user)));
+    let user = user.unwrap_or_default();
+    let request = format!("{wanted}, by session {session}{user}");
+    rows.push(StoryRow::of_workload("request", request));
+    let mut row = |name: &'static str, value: String| {
         if !value.is_empty() {
-            lines.push(format!("  {name:<8} {value}"));
+            rows.push(StoryRow::of_workload(name, value));
         }
     };
-    let words = |value: &Value| quoted(value.as_str().unwrap_or_default());
     let query = Some(&ask["query"]).filter(|query| **query != "");
     row("query", query.map(words).unwrap_or_default());
     for (name, list) in [("lends", "lends"), ("field", "fields"), ("found", "facts")] {
@@ -98,13 +111,15 @@ pub(super) fn ask_lines(one: &Value) -> Vec<String> {
         row("", words(&ask["content"]));
     }
     if ask["cut"] == true {
-        row("cut", String::from("an answer is for more than is shown"));
+        let told = "an answer is for more than is shown";
+        rows.push(StoryRow::new("cut", told.to_owned()));
     }
     let beyond = text(&ask["beyond"]);
     if !beyond.is_empty() {
-        row("beyond", format!("not covered by an answer: {beyond}"));
+        let told = format!("not covered by an answer: {beyond}");
+        rows.push(StoryRow::new("beyond", told));
     }
-    lines
+    rows
 }
 
 impl ProposalList {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::app::{Paint, Terminal, safe};
 use crate::audit::{Log, NextRefusal, Record, RefusalStop, Refusals};
-use crate::cli::log::whom;
+use crate::cli::log::story::whom;
 
 /// The printing thread. It ends when this is dropped, after it has printed the rest.
 pub(super) struct RefusalLines {

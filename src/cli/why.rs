@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::audit::{ExchangeEntry, Injection, Record, Text, find, read};
+use crate::audit::{ExchangeEntry, Record, find, read};
 use crate::config::Config;
 use crate::config::keys::nearest;
 use crate::names::{ExchangeId, ReasonCode};
@@ -16,6 +16,7 @@ use crate::app::{Code, ConfigFile, Failure, Paint, Terminal, safe};
 use crate::cli::last_run::LastRun;
 use crate::cli::log::logs;
 use crate::cli::log::logs::Chain;
+use crate::cli::log::story::{Story, StoryRow};
 use crate::cli::remedy::Remedy;
 
 /// Tells what became of a request.
@@ -263,113 +264,39 @@ fn document(found: &ExchangeEntry, remedy: &Remedy) -> Result<Value, Failure> {
 
 fn print(terminal: &Terminal, found: &ExchangeEntry, remedy: &Remedy) {
     let record = &found.exchange;
-    print_request(terminal, record);
-    let bold = |part: &str, rest: String| {
-        let part = terminal.paint(Paint::Bold, part);
-        terminal.line(format!("{part} {rest}"));
+    let story = Story {
+        record,
+        end: found.end.as_ref(),
+        again: found.again,
     };
-    bold("verdict", verdict(terminal, record));
-    let listed = |what: &str, all: &[Text]| {
-        let all: Vec<_> = all.iter().map(|one| safe(one)).collect();
-        (!all.is_empty()).then(|| what.replace("{}", &all.join(", ")))
-    };
-    let loan = |what: &str, one: &Injection| {
-        let (credential, place) = (safe(&one.credential), safe(&one.place));
-        format!("{what} {credential} in {place}")
-    };
-    let mut told: Vec<String> = Vec::new();
-    told.extend(
-        record
-            .cause
-            .as_deref()
-            .map(|cause| format!("because {}", safe(cause))),
-    );
-    told.extend(listed("decided by {}", &record.policies));
-    told.extend(listed("read {} of the content", &record.facts));
-    told.extend(record.lent.iter().map(|one| loan("lent", one)));
-    let noted = record
-        .noted
-        .iter()
-        .chain(found.end.iter().flat_map(|end| &end.noted));
-    told.extend(noted.map(|one| loan("passed on the phantom of", one)));
-    told.extend(record.unlent.iter().map(|one| loan("no policy lends", one)));
-    told.extend(
-        record
-            .dialled
-            .map(|address| format!("connected to {address}")),
-    );
-    if found.again > 0 {
-        let again = found.again;
-        told.push(format!(
-            "{again} more of this address and cause, which are counted alone"
-        ));
-    }
-    for line in told {
-        terminal.line(format!("  {line}"));
-    }
-    if let Some(end) = &found.end {
-        let reason = end.reason.as_deref();
-        let reason = reason.map(|reason| format!(" ({})", safe(reason)));
-        let outcome = or_dash(end.outcome.as_deref());
-        bold("ended", outcome + &reason.unwrap_or_default());
-    }
+    let mut rows = story.rows();
     if let Some(reason) = &record.reason {
-        bold("next", safe(&next_step(record, reason, remedy)));
+        let next = safe(&next_step(record, reason, remedy));
+        rows.push(StoryRow::new("next", next));
     }
     let file = safe(&found.file.display().to_string());
-    terminal.line(format!("  {file}:{}", found.line));
-}
-
-/// Prints the request, its caller and its time.
-fn print_request(terminal: &Terminal, record: &Record) {
-    let host = or_dash(record.host.as_deref());
-    let request = match record.entry.as_deref() {
-        Some("dns") => format!("lookup of the name {host}"),
-        _ => {
-            let (method, scheme) = (record.method.as_deref(), record.scheme.as_deref());
-            let port = record
-                .port
-                .map(|port| format!(":{port}"))
-                .unwrap_or_default();
-            let path = record.path.as_deref().map(safe).unwrap_or_default();
-            let (method, scheme) = (or_dash(method), or_dash(scheme));
-            format!("{method} {scheme}://{host}{port}{path}")
-        }
-    };
-    let what = terminal.paint(Paint::Bold, "request");
-    terminal.line(format!("{what} {request}"));
-    let user = record.user.as_deref();
-    let user = user.map(|user| format!(" of user {}", safe(user)));
-    let from = record.client.map(|client| format!(" from {client}"));
-    terminal.line(format!(
-        "  session {}{}, by {}{}, {}",
-        or_dash(record.session.as_deref()),
-        user.unwrap_or_default(),
-        or_dash(record.entry.as_deref()),
-        from.unwrap_or_default(),
-        or_dash(record.time.as_deref())
-    ));
-}
-
-fn or_dash(part: Option<&str>) -> String {
-    part.map_or_else(|| String::from("-"), safe)
-}
-
-fn verdict(terminal: &Terminal, record: &Record) -> String {
-    let part = |before: &str, part: Option<&str>| {
-        let part = part.map(|part| format!("{before}{}", safe(part)));
-        part.unwrap_or_default()
-    };
-    let status = record.status.map(|status| format!(" with {status}"));
-    let status = status.unwrap_or_default();
-    let Some(reason) = record.reason.as_deref().map(safe) else {
-        let outcome = record.outcome.as_deref().unwrap_or("answered");
-        return terminal.paint(Paint::Green, outcome) + &status;
-    };
-    let side = part(", side: ", record.blame.as_deref());
-    let phase = part(", at ", record.phase.as_deref());
-    let refused = terminal.paint(Paint::Red, "refused");
-    format!("{refused}{status}: {reason}{side}{phase}")
+    rows.push(StoryRow::new("", format!("{file}:{}", found.line)));
+    for StoryRow {
+        name,
+        verdict,
+        text,
+        ..
+    } in rows
+    {
+        let name = match name {
+            "" => String::from(" "),
+            name => terminal.paint(Paint::Bold, name),
+        };
+        let paint = match &*verdict {
+            "refused" => Paint::Red,
+            _ => Paint::Green,
+        };
+        let verdict = match &*verdict {
+            "" => verdict,
+            word => terminal.paint(paint, word),
+        };
+        terminal.line(format!("{name} {verdict}{text}"));
+    }
 }
 
 /// Returns the event and the user's next step, by the code.

@@ -194,6 +194,69 @@ fn following_ends_when_its_reader_has_gone_though_nothing_comes() {
     }
 }
 
+/// The members that HTTP Archive 1.2 requires, each with its kind, below an entry.
+const HAR: [(&str, &str); 31] = [
+    ("/startedDateTime", "text"),
+    ("/time", "number"),
+    ("/request/method", "text"),
+    ("/request/url", "text"),
+    ("/request/httpVersion", "text"),
+    ("/request/cookies", "list"),
+    ("/request/headers", "list"),
+    ("/request/queryString", "list"),
+    ("/request/headersSize", "number"),
+    ("/request/bodySize", "number"),
+    ("/response/status", "number"),
+    ("/response/statusText", "text"),
+    ("/response/httpVersion", "text"),
+    ("/response/cookies", "list"),
+    ("/response/headers", "list"),
+    ("/response/content", "object"),
+    ("/response/content/size", "number"),
+    ("/response/content/mimeType", "text"),
+    ("/response/redirectURL", "text"),
+    ("/response/headersSize", "number"),
+    ("/response/bodySize", "number"),
+    ("/cache", "object"),
+    ("/timings/blocked", "number"),
+    ("/timings/dns", "number"),
+    ("/timings/connect", "number"),
+    ("/timings/ssl", "number"),
+    ("/timings/send", "number"),
+    ("/timings/wait", "number"),
+    ("/timings/receive", "number"),
+    ("/_gateway/id", "text"),
+    ("/_gateway/policies", "list"),
+];
+
+#[test]
+fn the_log_is_an_http_archive_without_any_value() {
+    let program = Program::start("");
+    program.ask("http://evil.test/a?key=canary-query&b");
+    program.ask("http://stream.test/");
+    let archive = program.json(&["log", "--har"]);
+    assert_eq!(archive["log"]["version"], "1.2");
+    assert_eq!(archive["log"]["creator"]["name"], "gateway");
+    let entries = archive["log"]["entries"].as_array().unwrap();
+    assert_eq!(entries.len(), 2, "{archive}");
+    for (entry, (at, wanted)) in entries.iter().flat_map(|one| HAR.map(|row| (one, row))) {
+        let kind = match entry.pointer(at).unwrap_or(&serde_json::Value::Null) {
+            serde_json::Value::String(_) => "text",
+            serde_json::Value::Number(_) => "number",
+            serde_json::Value::Array(_) => "list",
+            serde_json::Value::Object(_) => "object",
+            other => panic!("{at}: {other}"),
+        };
+        assert_eq!(kind, wanted, "{at}");
+    }
+    let refused = &entries[0];
+    assert_eq!(refused["request"]["url"], "http://evil.test/a?key=&b=");
+    assert_eq!(refused["response"]["status"], 403);
+    assert_eq!(refused["_gateway"]["reason"], "policy_default_deny");
+    assert_eq!(entries[1]["serverIPAddress"], "127.0.0.1");
+    assert!(!archive.to_string().contains("canary"), "{archive}");
+}
+
 #[test]
 fn the_log_is_read_with_and_without_a_gateway_and_followed() {
     let mut program = Program::start("");
@@ -208,6 +271,22 @@ fn the_log_is_read_with_and_without_a_gateway_and_followed() {
     let (_, said) = program.gateway(&["log", "--refused"]);
     assert!(
         said.contains("evil.test") && !said.contains("stream.test"),
+        "{said}"
+    );
+    for (chosen, has, lacks) in [
+        (["--host", "evil.test"], "evil.test", "stream.test"),
+        (["--host", "test"], "stream.test", "nobody"),
+        (["--since", "1h"], "stream.test", "nobody"),
+        (["--since", "2100-01-01"], "", "stream.test"),
+        (["--secret", "key"], "", "stream.test"),
+    ] {
+        let (code, said) = program.gateway(&[&["log"], &chosen[..]].concat());
+        assert!(code == 0 && said.contains(has), "{chosen:?}: {said}");
+        assert!(!said.contains(lacks), "{chosen:?}: {said}");
+    }
+    let (code, said) = program.gateway(&["log", "--since", "yesterday"]);
+    assert!(
+        code == 2 && said.contains("write for example `30m`"),
         "{said}"
     );
     let (_, said) = program.gateway(&["log", "--session", "other"]);

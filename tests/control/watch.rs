@@ -184,11 +184,11 @@ fn a_line_has_details_a_filter_hides_others_and_a_page_tells_the_keys() {
     terminal.shows("newest.test:80/new  policy_default_deny");
     assert!(terminal.screen().contains("1 session, 0 proposals wait"));
     for (keys, shown, hidden) in [
-        ("\r", "host             newest.test", "older.test"),
+        ("\r", "request  GET http://newest.test:80/new", "older.test"),
         ("", "No policy permits the request.", "older.test"),
         // The next line's.
-        ("j", "path             /old", "newest.test"),
-        ("\r", "> ", "host  "),
+        ("j", "GET http://older.test:80/old", "newest.test"),
+        ("\r", "> ", "verdict  "),
         ("/NEWEST", "/NEWEST_", "older.test"),
         ("\r", "/NEWEST", "older.test"),
         ("\u{1b}", "older.test", "/NEWEST"),

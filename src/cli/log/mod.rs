@@ -1,7 +1,10 @@
 //! `gateway log`: the records of the audit log, past and new.
 
 pub(crate) mod archive;
+pub(crate) mod filter;
+pub(crate) mod har;
 pub(crate) mod logs;
+pub(crate) mod story;
 pub(crate) mod verify;
 pub(crate) mod watch;
 pub(crate) mod watch_events;
@@ -22,11 +25,12 @@ use crate::app::project::project;
 use crate::app::reload::generation::EXEC;
 use crate::app::{Code, ConfigFile, Context as _, Failure, Paint, Terminal, safe};
 use crate::audit::{self, Event, Log, Record};
+use crate::cli::log::filter::Filter;
+use crate::cli::log::story::line;
 use crate::cli::log::watch_events::whole_records;
 use crate::cli::operate::gateways::{ChosenGateway, Gateway};
 use crate::export;
 use crate::names::SessionId;
-use crate::policy::Operation;
 
 /// Show what was asked and refused; verify, list and prune audit logs
 ///
@@ -39,24 +43,20 @@ pub(crate) struct LogCommand {
     /// Go on with the records that a running gateway writes
     #[arg(long, short)]
     follow: bool,
-    /// Only of this session
-    #[arg(long, value_name = "NAME")]
-    pub(crate) session: Option<String>,
-    /// Only of this user: `uid:1000`, `alice@example.com`
-    #[arg(long, value_name = "USER")]
-    user: Option<String>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
     /// Only of the runs of `gateway exec` in this project
     #[arg(long, conflicts_with = "follow")]
     here: bool,
-    /// Only what was refused or cut
-    #[arg(long)]
-    refused: bool,
     /// How many records of the past to show
     #[arg(long, short = 'n', value_name = "NUMBER", default_value_t = PAST)]
     lines: usize,
     /// What each record is printed as: a line for a person, or an event of OCSF as JSON
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     format: LogFormat,
+    /// Print the requests as one HTTP Archive, which the tools of browsers open
+    #[arg(long, conflicts_with_all = ["follow", "format"])]
+    har: bool,
     /// An audit log, with what it was rotated into [default: those of the running gateways and of
     /// your state directory]
     #[arg(long, value_name = "FILE")]
@@ -95,8 +95,18 @@ impl LogCommand {
         }
         records.sort_by(|(_, one), (_, other)| one.time.cmp(&other.time));
         let records = self.last(records, terminal);
+        if self.har {
+            let records = records.iter().map(|(_, record)| record);
+            terminal.document(&har::archive(records));
+            return Ok(Code::Ok);
+        }
         self.print_all(terminal, &records);
-        if let Some(session) = self.session.as_deref().filter(|_| records.is_empty()) {
+        if let Some(session) = self
+            .filter
+            .session
+            .as_deref()
+            .filter(|_| records.is_empty())
+        {
             let session = safe(session);
             terminal.note(format!(
                 "gateway: these logs have no such record of `{session}`"
@@ -114,7 +124,7 @@ impl LogCommand {
     pub(crate) fn following(session: Option<String>, chosen: ChosenGateway) -> Self {
         Self {
             follow: true,
-            session,
+            filter: Filter::of_session(session),
             lines: PAST,
             chosen,
             ..Self::default()
@@ -218,7 +228,7 @@ impl LogCommand {
     }
 
     fn is_for_person(&self, terminal: &Terminal) -> bool {
-        !terminal.json() && self.format == LogFormat::Text
+        !terminal.json() && !self.har && self.format == LogFormat::Text
     }
 
     pub(crate) fn wants(&self, record: &Record, terminal: &Terminal) -> bool {
@@ -230,11 +240,7 @@ impl LogCommand {
             "exchange" | "end" | "event" | "act" | "signature" | "refused_caller"
         );
         let is_shown = is_known && is_told;
-        let of_session =
-            self.session.is_none() || record.session.as_deref() == self.session.as_deref();
-        let of_user = self.user.is_none() || record.user.as_deref() == self.user.as_deref();
-        let refused = record.reason.is_some() || record.decision.as_deref() == Some("deny");
-        is_shown && of_session && of_user && (refused || !self.refused)
+        is_shown && self.filter.takes(record)
     }
 
     /// Returns the requested number of last records.
@@ -331,111 +337,6 @@ async fn reader_gone() {
     }
 }
 
-/// The parts of a record's line for a person. None of them steers a terminal.
-pub(crate) struct RecordLine {
-    pub(crate) time: String,
-    pub(crate) session: String,
-    /// The session, and its user.
-    pub(crate) who: String,
-    pub(crate) verdict: String,
-    pub(crate) what: String,
-    pub(crate) id: String,
-    /// Whether the record is a refusal.
-    pub(crate) refused: bool,
-}
-
-/// Returns the line of a record for a person.
-pub(crate) fn line(record: &Record) -> RecordLine {
-    let time = shown(record.time.as_deref());
-    let time = time.get(11..19).unwrap_or(&time);
-    let session = shown(record.session.as_deref());
-    let (verdict, what) = match record.kind.as_ref() {
-        "act" => act(record),
-        "signature" => signature(record),
-        "event" => (
-            shown(record.name.as_deref()).replace("session_", ""),
-            format!(
-                "{} {}",
-                shown(record.subject.as_deref()),
-                shown(record.reason.as_deref())
-            ),
-        ),
-        _ => (outcome(record), request(record)),
-    };
-    RecordLine {
-        time: time.to_owned(),
-        session,
-        who: safe(&whom(record)),
-        refused: record.reason.is_some() || matches!(&*verdict, "deny" | "denied" | "failed"),
-        verdict,
-        what,
-        id: shown(record.id.as_deref()),
-    }
-}
-
-/// Returns whom a record is about: the session with the user behind the connection, or the client's
-/// address if it has no session.
-pub(crate) fn whom(record: &Record) -> String {
-    let address = || Some(record.client?.ip().to_string());
-    match (record.session.as_deref(), record.user.as_deref()) {
-        (Some(session), Some(user)) if user != session => format!("{session} ({user})"),
-        (Some(one), _) => one.to_owned(),
-        (None, user) => {
-            let parts = user.map(str::to_owned).into_iter().chain(address());
-            parts.collect::<Vec<_>>().join(" from ")
-        }
-    }
-}
-
-/// Returns whether a commit was signed, and by which key for which repository; or why not.
-fn signature(record: &Record) -> (String, String) {
-    let verdict = match record.reason {
-        Some(_) => "refused",
-        None => "signed",
-    };
-    let words = [
-        &record.subject.as_deref(),
-        &record.reason.as_deref(),
-        &record.cause.as_deref(),
-    ];
-    let words = words.into_iter().flatten().map(|word| safe(word));
-    (verdict.to_owned(), words.collect::<Vec<_>>().join(" "))
-}
-
-/// Returns the verdict on an act, and the act. A permitted refusal of a proposal permits nothing.
-fn act(record: &Record) -> (String, String) {
-    let verdict = record.outcome.as_deref().or(record.decision.as_deref());
-    let (who, name) = (shown(record.operator.as_deref()), record.name.as_deref());
-    let subject = record.subject.as_deref().unwrap_or_default();
-    let is_answer = name == Some(Operation::ProposalRefuse.as_str()) && verdict == Some("allow");
-    match (is_answer, subject.strip_prefix("undo ")) {
-        (true, Some(what)) => {
-            let what = format!("{who} takes back the refusal of {}", safe(what));
-            ("undone".to_owned(), what)
-        }
-        (true, None) => (
-            "denied".to_owned(),
-            format!("{who} refuses {}", safe(subject)),
-        ),
-        (false, _) => {
-            let verdict = match verdict {
-                Some("allow") => "act".to_owned(),
-                verdict => shown(verdict),
-            };
-            let what = format!("{who} {} {}", shown(name), about(subject));
-            (verdict, what.trim_end().to_owned())
-        }
-    }
-}
-
-/// Returns the subject of an act: the id of a rule, else its host.
-fn about(subject: &str) -> String {
-    let quoted = |after: &str| subject.split_once(after)?.1.split('"').next();
-    let named = quoted("@id(\"").or_else(|| quoted("Gateway::Host::\""));
-    let named = named.or_else(|| quoted("Gateway::Domain::\""));
-    safe(named.unwrap_or(subject))
-}
-
 /// Prints a record: one line of JSON, or one line for a person.
 fn print(terminal: &Terminal, record: &Record) {
     if terminal.json() {
@@ -449,7 +350,7 @@ fn print(terminal: &Terminal, record: &Record) {
     };
     let verdict = terminal.paint(paint, &format!("{:<9}", line.verdict));
     let id = terminal.paint(Paint::Dim, &line.id);
-    let (who, what) = (line.who, line.what);
+    let (who, what) = (&line.who, line.whole());
     let time = when(&line.time, record.time.as_deref());
     terminal.line(format!("{time} {who:<12} {verdict} {what} {id}").trim_end());
 }
@@ -461,35 +362,6 @@ fn when(time: &str, whole: Option<&str>) -> String {
         Some(day) if day != today => format!("{} {time}", safe(day)),
         _ => time.to_owned(),
     }
-}
-
-fn shown(part: Option<&str>) -> String {
-    part.map(safe).unwrap_or_default()
-}
-
-fn outcome(record: &Record) -> String {
-    match (&record.reason, record.status) {
-        (Some(_), _) if record.kind != "end" => "refused".to_owned(),
-        (_, Some(status)) => status.to_string(),
-        _ => record.outcome.as_deref().map(safe).unwrap_or_default(),
-    }
-}
-
-fn request(record: &Record) -> String {
-    let port = match record.port {
-        Some(port) if port != 0 && port != 443 => format!(":{port}"),
-        _ => String::new(),
-    };
-    let reason = record.reason.as_deref().map(safe);
-    let reason = reason
-        .map(|reason| format!("  {reason}"))
-        .unwrap_or_default();
-    let again = record.count.map(|count| format!("  {count} more"));
-    let reason = reason + &again.unwrap_or_default();
-    let method = shown(record.method.as_deref());
-    let host = shown(record.host.as_deref());
-    let path = shown(record.path.as_deref());
-    format!("{method} {host}{port}{path}{reason}")
 }
 
 const BEGUN: &str = "session_started";
@@ -509,16 +381,6 @@ const PAST: usize = 50;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_rule_is_named_by_its_id_or_its_host() {
-        let rule = |id: &str| {
-            format!("{id}permit(principal, action, resource == Gateway::Host::\"a.test\");")
-        };
-        assert_eq!(about(&rule("@id(\"allow/it\")\n")), "allow/it");
-        assert_eq!(about(&rule("")), "a.test");
-        assert_eq!(about("FILE_TOKEN"), "FILE_TOKEN");
-    }
 
     #[test]
     fn a_time_of_another_day_has_its_day() {

@@ -16,7 +16,7 @@ use crate::cli::log::watch_events::{WatchEvent, WatchEvents};
 use crate::cli::log::watch_view::{Pane, WatchView};
 use crate::cli::operate::OneSession;
 use crate::cli::operate::gateways::{ChosenGateway, Gateway, in_path};
-use crate::cli::{allow, log, operate, proposals};
+use crate::cli::{allow, operate, proposals};
 use crate::grant::AllowRequest;
 
 /// Watch a running gateway, and answer proposals at a key
@@ -137,7 +137,7 @@ impl Watcher {
 
     fn add(&mut self, records: impl Iterator<Item = Record>) {
         for record in records.filter(|one| self.log.wants(one, &self.terminal)) {
-            self.view.add(log::line(&record), json!(record));
+            self.view.add(&record);
         }
         self.view.begin();
     }
@@ -145,7 +145,7 @@ impl Watcher {
     /// Reads sessions and proposals.
     fn refresh(&mut self) -> Result<(), Failure> {
         let own = |id: &serde_json::Value| {
-            let named = self.log.session.as_deref();
+            let named = self.log.filter.session.as_deref();
             named.is_none_or(|named| id.as_str() == Some(named))
         };
         let mut sessions = operate::sessions(&self.gateway)?;

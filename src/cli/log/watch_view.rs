@@ -8,12 +8,13 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{HighlightSpacing, List, ListState};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::app::terminal::text::folded;
 use crate::app::{counted, safe};
-use crate::cli::log::RecordLine;
-use crate::cli::proposals::quoted;
+use crate::audit::Record;
+use crate::cli::log::story::{Story, StoryRow, line};
+use crate::cli::proposals::{proposal_rows, quoted};
 use crate::names::ReasonCode;
 
 /// The content of the screen, and the chosen item.
@@ -58,6 +59,8 @@ pub(crate) struct WatchItem {
     pub(crate) is_proposal: bool,
     pub(crate) refused: bool,
     pub(crate) text: String,
+    /// Everything known of it, for a person.
+    rows: Vec<StoryRow>,
     /// The full record or proposal.
     pub(crate) about: Value,
 }
@@ -81,16 +84,10 @@ impl WatchView {
 
     /// Adds a record as the latest. Forgets the oldest, and the lookup of a host whose request was
     /// refused too.
-    pub(crate) fn add(&mut self, line: RecordLine, about: Value) {
-        let RecordLine {
-            time,
-            session,
-            who,
-            verdict,
-            what,
-            id,
-            refused,
-        } = line;
+    pub(crate) fn add(&mut self, record: &Record) {
+        let about = json!(record);
+        let line = line(record);
+        let refused = line.refused;
         let is_twin = |one: &WatchItem| {
             one.about["reason"] == ReasonCode::DnsName.as_str()
                 && ["session", "host"].map(|part| &one.about[part])
@@ -105,11 +102,18 @@ impl WatchView {
         }
         self.records.push_front(WatchItem {
             key,
-            text: format!("{time} {who:<12} {verdict:<9} {what}"),
-            id,
-            session,
+            text: format!(
+                "{} {:<12} {:<9} {}",
+                line.time,
+                line.who,
+                line.verdict,
+                line.whole()
+            ),
+            id: line.id,
+            session: line.session,
             is_proposal: false,
             refused,
+            rows: Story::of(record).rows(),
             about,
         });
         self.records.truncate(MOST_RECORDS);
@@ -242,12 +246,8 @@ impl WatchView {
             let (meaning, next) = (reason.meaning(), reason.next_step_for(host, &item.id));
             lines.extend([meaning.to_owned(), next, String::new()]);
         }
-        let known = item.about.as_object().into_iter().flatten();
-        let known = known.filter(|(name, _)| !PLUMBING.contains(&name.as_str()));
-        lines.extend(known.map(|(name, value)| match value.as_str() {
-            Some(text) => format!("{name:<16} {text}"),
-            None => format!("{name:<16} {value}"),
-        }));
+        let rows = item.rows.iter();
+        lines.extend(rows.map(|row| format!("{:<8} {}{}", row.name, row.verdict, row.text)));
         let rows = lines.iter().flat_map(|line| folded(&safe(line), width));
         Text::from_iter(rows)
     }
@@ -324,6 +324,7 @@ fn proposed(about: Value) -> WatchItem {
         session,
         is_proposal: true,
         refused: false,
+        rows: proposal_rows(&about),
         about,
     }
 }
@@ -351,8 +352,6 @@ e                end that session for good, after a question
 ?                this page
 ctrl-z           stop, until `fg`
 q, ctrl-c        leave";
-/// Members of a record that concern the log, not the event.
-const PLUMBING: [&str; 5] = ["v", "prev", "hash", "us", "seq"];
 const MOST_RECORDS: usize = 500;
 const MOST_PROPOSALS: usize = 8;
 const MOST_SESSIONS: usize = 5;
@@ -361,21 +360,15 @@ const MOST_SESSIONS: usize = 5;
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use serde_json::json;
 
     use super::*;
 
     fn add(view: &mut WatchView, seq: u64, what: &str) {
-        let line = RecordLine {
-            time: "12:00:00".to_owned(),
-            session: "agent-1".to_owned(),
-            who: "agent-1".to_owned(),
-            verdict: "refused".to_owned(),
-            what: safe(what),
-            id: "00".to_owned(),
-            refused: true,
-        };
-        view.add(line, json!({"seq": seq, "host": what, "path": what}));
+        let record = json!({
+            "kind": "exchange", "seq": seq, "host": what, "path": what, "session": "agent-1",
+            "reason": "policy_default_deny",
+        });
+        view.add(&serde_json::from_value(record).unwrap());
     }
 
     fn shown(view: &mut WatchView, width: u16, height: u16) -> String {
