@@ -204,7 +204,7 @@ fn print(policy: &str, terminal: &Terminal) {
 }
 
 /// Returns the warnings about a rule that precede the question.
-fn careful(rule: &AllowResponse, asked: &AllowRequest) -> Vec<String> {
+pub(super) fn careful(rule: &AllowResponse, asked: &AllowRequest) -> Vec<String> {
     let mut told = Vec::new();
     if rule.policy.len() > SEEN_WHOLE {
         let begins: Vec<&str> = rule.policy.lines().take(HEAD).map(str::trim).collect();

@@ -71,7 +71,7 @@ fn list(chosen: &ChosenGateway, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 /// One row: its name, whose it is, how much is spent, reserved and left, and when it begins anew.
-fn line(row: &Value) -> String {
+pub(super) fn line(row: &Value) -> String {
     let text = |name: &str| safe(row[name].as_str().unwrap_or_default());
     let number = |name: &str| row[name].as_u64().unwrap_or_default();
     let unit = Unit::named(&text("unit"));

@@ -8,6 +8,7 @@ mod allow;
 mod budgets;
 mod config_summary;
 mod confirm;
+mod console;
 mod credential;
 mod doctor;
 mod exec;
@@ -106,6 +107,7 @@ enum Command {
     Token(token::TokenCommand),
     Log(log::LogCommand),
     Watch(watch::WatchCommand),
+    Console(console::ConsoleCommand),
     /// Print what points a client at a running `gateway serve`
     ///
     /// These are variables. With --into, writes all that its clients need into a folder.
@@ -189,6 +191,7 @@ impl Command {
             Self::Token(command) => command.run(terminal),
             Self::Log(command) => command.run(terminal),
             Self::Watch(command) => command.run(terminal),
+            Self::Console(command) => command.run(terminal),
             Self::Env(command) => command.run(terminal),
             Self::Sidecar(command) => command.run(terminal),
             Self::Generate(command) => command.run(Cli::command(), terminal),
@@ -222,7 +225,7 @@ mod tests {
         declared.sort_unstable();
         listed.sort_unstable();
         assert_eq!(listed, declared);
-        assert!(listed.len() <= 25, "{} commands", listed.len());
+        assert!(listed.len() <= 26, "{} commands", listed.len());
         let help = super::usage::grouped(commands).render_help().to_string();
         for name in listed {
             let begin = format!("  {name} ");

@@ -12,7 +12,7 @@ use crate::config::literal::looks_secret;
 /// The groups of the help, each with its commands.
 pub(super) const GROUPS: [(&str, &str); 6] = [
     ("Run programs", "exec serve sidecar env"),
-    ("See what happens", "watch log why"),
+    ("See what happens", "watch console log why"),
     ("Decide what is allowed", "allow deny grants policy project"),
     ("Secrets and tokens", "secret login token revoke restore"),
     ("Running gateways", "status session budgets fleet reload"),

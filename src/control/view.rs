@@ -84,6 +84,8 @@ pub(super) struct SessionView {
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
     groups: Vec<String>,
+    /// What its requests did, as policies call it.
+    labels: Vec<String>,
     /// The only credentials that it may be lent, if an operator named them at its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     lend: Option<Vec<String>>,
@@ -171,6 +173,10 @@ impl SessionView {
                 .iter()
                 .map(ToString::to_string)
                 .collect(),
+            labels: session
+                .labels()
+                .map(|labels| texts(labels.iter()))
+                .unwrap_or_default(),
             user: session.user().map(|user| user.as_str().to_owned()),
             lend: made.and_then(|made| made.lend.as_ref()).map(texts),
             idle_seconds: session.idle().map(|idle| idle.as_secs()),

@@ -151,10 +151,21 @@ impl Gateway {
     }
 
     fn call(&self, method: Method, path: &str, content: Option<&Value>) -> Result<Value, Failure> {
-        let calling = self.client.call(method, path, content);
-        let (status, answer) = serving::runtime()?
-            .block_on(calling)
-            .map_err(|unanswered| self.unanswered(&unanswered))?;
+        serving::runtime()?.block_on(self.ask(method, path, content))
+    }
+
+    /// Makes a call on the runtime that runs.
+    ///
+    /// # Errors
+    /// As [`Gateway::get`].
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        content: Option<&Value>,
+    ) -> Result<Value, Failure> {
+        let answered = self.client.call(method, path, content).await;
+        let (status, answer) = answered.map_err(|unanswered| self.unanswered(&unanswered))?;
         if status == StatusCode::OK && answer.is_object() {
             Ok(answer)
         } else {
