@@ -139,11 +139,14 @@ async fn act(console: &Console, path: &str, form: Map<String, Value>) -> Result<
     let content = checked(&now, form)?;
     let called = now.gateway.ask(Method::POST, path, content.as_ref()).await;
     Ok(match called {
+        Ok(answer) if answer["own"].as_array().is_some_and(|own| !own.is_empty()) => {
+            told(StatusCode::OK, OWN_USE)
+        }
         Ok(_) => told(StatusCode::OK, done),
-        Err(why) => told(
-            StatusCode::CONFLICT,
-            &format!("Nothing was done: {}.", safe(&why.to_string())),
-        ),
+        Err(why) => {
+            let why = safe(&why.to_string());
+            told(StatusCode::CONFLICT, &format!("Not done as asked: {why}."))
+        }
     })
 }
 
@@ -213,5 +216,7 @@ const OLDER: Refused = (
     "Nothing was done: the gateway was started anew since this page was loaded. Look again.",
 );
 const GONE: &str = "The gateway has ended. This page shows the next one that runs.";
+const OWN_USE: &str =
+    "The secret is lent no more, and the gateway itself goes on to use it: end it.";
 const MOST_CONTENT: usize = 64 << 10;
 const READ_WITHIN: Duration = Duration::from_secs(10);

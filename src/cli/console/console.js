@@ -55,9 +55,10 @@
     }
     old.replaceWith(next);
   };
+  // A part that has the focus is brought up to date when it has it no more.
+  let held = false;
   const merge = (old, next) => {
     const now = new Map([...next.children].map((child) => [child.id, child]));
-    let last = null;
     for (const child of [...old.children]) {
       const other = now.get(child.id);
       now.delete(child.id);
@@ -67,25 +68,23 @@
         continue;
       }
       const html = other.outerHTML;
-      const isHeld = child.contains(document.activeElement);
-      if (sent.get(child) !== html && !isHeld) {
-        replace(child, other);
-        sent.set(other, html);
-      }
+      if (sent.get(child) === html) continue;
+      if (child.contains(document.activeElement)) { held = true; continue; }
+      replace(child, other);
+      sent.set(other, html);
     }
     for (const child of now.values()) { part(child); old.append(child); }
   };
-  let state = null;
+  let state = '';
   const update = () => {
-    if (state === null) return;
+    held = false;
     const next = parsed(state);
     PARTS.forEach((id) => {
       const [old, other] = [find(id), next.querySelector(id)];
       if (old && other) merge(old, other);
     });
   };
-  // A part that had the focus is brought up to date when it has it no more.
-  document.addEventListener('focusout', () => setTimeout(update));
+  document.addEventListener('focusout', () => setTimeout(() => held && update()));
 
   const MOST = 500;
   const list = find('#rows');

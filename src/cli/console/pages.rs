@@ -252,18 +252,16 @@ fn secrets(status: &Value, hidden: &Markup) -> Markup {
     let all = status["credentials"].as_array().into_iter().flatten();
     let all = all.filter_map(|one| one["name"].as_str());
     let others = all.filter(|name| !revoked.contains(name));
-    let path = |name: &str, act: &str| format!("/v1/credentials/{}/{act}", in_path(name));
+    let others = others.map(|name| (name, "revoke", "Revoke", "in every gateway of yours"));
+    let again = revoked.iter();
+    let again = again.map(|name| (*name, "restore", "Restore", "and let it be lent again"));
     html! {
-        @for name in &revoked {
-            div.acts id={ "revoked-" (safe(name)) } {
-                bdi { (safe(name)) } " " b.verdict.refused { "revoked" }
-                (act_after(&path(name, "restore"), "Restore", &format!("Let {} be lent again", safe(name)), &format!("restore-{}", safe(name)), hidden))
-            }
-        }
-        @for name in others {
-            div.acts id={ "secret-" (safe(name)) } {
-                bdi { (safe(name)) }
-                (act_after(&path(name, "revoke"), "Revoke", &format!("Revoke {} in every gateway of yours", safe(name)), &format!("revoke-{}", safe(name)), hidden))
+        @for (name, does, word, how) in again.chain(others) {
+            @let (path, name) = (format!("/v1/credentials/{}/{does}", in_path(name)), safe(name));
+            div.acts id={ "secret-" (does) "-" (name) } {
+                bdi { (name) }
+                @if does == "restore" { b.verdict.refused { "revoked" } }
+                (act_after(&path, word, &format!("{word} {name} {how}"), &format!("{does}-{name}"), hidden))
             }
         }
     }
@@ -292,21 +290,16 @@ pub(super) async fn why(console: &Console, shown: &Shown, id: &str) -> Option<Ma
         Some(rows) => (rows, true),
         None => known(console, id)?,
     };
-    let rule = if is_refused {
+    let mut rule = None;
+    if is_refused {
         let asked = json!({ "exchange": id });
-        Some(
-            shown
-                .gateway
-                .ask(Method::POST, "/v1/policies/allow", Some(&asked))
-                .await,
-        )
-    } else {
-        None
-    };
-    let told = rule.as_ref().and_then(|rule| rule.as_ref().err());
-    rows.extend(told.map(|why| StoryRow::new("no rule", safe(&why.to_string()))));
-    let rule = rule.and_then(Result::ok);
-    let rule = rule.and_then(|rule| serde_json::from_value::<AllowResponse>(rule).ok());
+        let gateway = &shown.gateway;
+        let answer = gateway.ask(Method::POST, "/v1/policies/allow", Some(&asked));
+        match answer.await {
+            Ok(found) => rule = serde_json::from_value::<AllowResponse>(found).ok(),
+            Err(why) => rows.push(StoryRow::new("no rule", safe(&why.to_string()))),
+        }
+    }
     let content = html! {
         p { a href="/" { "← all" } }
         h1 { "Story of " code { (safe(id)) } }
