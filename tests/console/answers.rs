@@ -145,6 +145,7 @@ fn sessions_secrets_and_requests_obey_the_page() {
     browser.click("#sessions form[action$=resume] button");
     browser.shows("The session goes on.");
     assert_eq!(program.ask("http://stream.test/").0, 200);
+    browser.is_accessible();
     browser.click("#secrets summary");
     browser.click("#secrets form[action$=revoke] button");
     browser.shows("The secret is revoked.");
@@ -232,4 +233,26 @@ fn flood_at(proxy: std::net::SocketAddr, count: usize) {
             all.extend_from_slice(&piece[..read]);
         }
     }
+}
+
+#[test]
+fn the_archive_of_a_log_opens_in_the_tools_of_the_browser() {
+    let program = gateway("");
+    program.ask("http://stream.test/");
+    program.ask("http://later.test/models?name=value&b");
+    let archive = program.json(&["log", "--har"]);
+    let mut browser = Browser::start(800, 600);
+    browser.open("devtools://devtools/bundled/devtools_app.html");
+    browser.wait("location.protocol === 'devtools:'");
+    // What the network panel reads a file by.
+    let read = browser.eval(&format!(
+        "import('devtools://devtools/bundled/models/har/har.js').then(({{Importer, HARFormat}}) => \
+         Importer.Importer.requestsFromHARLog(new HARFormat.HARRoot({archive}).log).map((one) => \
+         [one.requestMethod, one.url(), one.statusCode, one.duration > 0]))"
+    ));
+    let wanted = serde_json::json!([
+        ["GET", "http://stream.test/", 200, true],
+        ["GET", "http://later.test/models?name=&b=", 403, true],
+    ]);
+    assert_eq!(read, wanted);
 }

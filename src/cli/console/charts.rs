@@ -49,7 +49,7 @@ fn chart(title: &str, words: &str, values: &[[f64; 2]]) -> Markup {
             svg viewBox={ "0 0 " (values.len().max(1) * STEP) " " (HEIGHT) } role="img"
                 aria-label={ (title) " of the last day: " (words) } preserveAspectRatio="none" {
                 pattern id={ "hatch-" (id) } width="3" height="3" patternUnits="userSpaceOnUse" {
-                    path class="hatch" d="M0 3L3 0";
+                    path class="hatch" d="M0 3L3 0" {}
                 }
                 @for (at, [low, high]) in values.iter().enumerate() {
                     (bar(at, low * scale, high * scale, id))
@@ -64,7 +64,7 @@ fn bar(at: usize, low: f64, high: f64, id: &str) -> Markup {
         html! {
             @if tall > 0.0 {
                 rect class=(class) fill=(fill) x=(at * STEP) width=(STEP - 1)
-                    y=(format!("{:.1}", HEIGHT - from - tall)) height=(format!("{tall:.1}"));
+                    y=(format!("{:.1}", HEIGHT - from - tall)) height=(format!("{tall:.1}")) {}
             }
         }
     };
@@ -80,13 +80,38 @@ pub(super) fn share(words: &str, spent: u64, reserved: u64, whole: u64) -> Marku
     let (spent, reserved) = (part(spent).min(100.0), part(reserved));
     html! {
         svg.share viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label=(words) {
-            rect.left x="0" y="0" width="100" height="4";
-            rect.spent x="0" y="0" width=(format!("{spent:.1}")) height="4";
+            rect.left x="0" y="0" width="100" height="4" {}
+            rect.spent x="0" y="0" width=(format!("{spent:.1}")) height="4" {}
             rect.reserved x=(format!("{spent:.1}")) y="1"
-                width=(format!("{:.1}", reserved.min(100.0 - spent))) height="2";
+                width=(format!("{:.1}", reserved.min(100.0 - spent))) height="2" {}
         }
     }
 }
 
 const HEIGHT: f64 = 32.0;
 const STEP: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_lies_beside_each_other_and_is_said_in_words() {
+        let mut all = Day::default();
+        for (at, more) in [(1, ""), (2, ""), (3, r#","reason":"policy_default_deny""#)] {
+            let time = format!("2026-11-30T08:10:0{at}Z");
+            let text = format!(r#"{{"kind":"exchange","time":"{time}"{more}}}"#);
+            all.count(&serde_json::from_str(&text).unwrap());
+        }
+        let drawn = day(&all).into_string();
+        assert!(drawn.contains("3 requests, 1 refused"), "{drawn}");
+        assert!(
+            drawn.contains(r#"height="10.7"></rect><rect class="high""#),
+            "{drawn}"
+        );
+        let drawn = share("words", 30, 80, 100).into_string();
+        assert!(drawn.contains(r#"aria-label="words""#), "{drawn}");
+        let reserved = r#"class="reserved" x="30.0" y="1" width="70.0" height="2"></rect></svg>"#;
+        assert!(drawn.contains(reserved), "{drawn}");
+    }
+}
