@@ -69,6 +69,16 @@ fn a_session_made_at_one_serves_at_all_and_what_narrows_it_is_proven() {
     for replica in &all {
         assert_eq!(replica.ask(&token, "/").0, 200, "{}", replica.name);
     }
+    // One that this replica has never seen.
+    let asleep = a.session("asleep");
+    let told = c.json(&["session", "end", "asleep"]);
+    assert_eq!(names(&told), ["a", "b", "c"], "{told}");
+    assert!(all.iter().all(|replica| replica.ask(&asleep, "/").0 != 200));
+    let (code, said) = b.gateway(&["session", "end", "nobody"]);
+    assert!(
+        code == 1 && said.contains("no such session"),
+        "{code} {said}"
+    );
     let told = a.json(&["session", "end", "agent"]);
     assert_eq!(names(&told), ["a", "b", "c"], "{told}");
     for replica in &all {
@@ -159,4 +169,25 @@ fn a_frozen_replica_lends_nothing_when_it_wakes() {
         assert!(!said.starts_with("HTTP/1.1 200"), "{said}");
     }
     assert_eq!(fleet.origin.count(), before);
+}
+
+#[test]
+fn sessions_wake_where_they_are_asked_for() {
+    let fleet = Fleet::new();
+    let [a, b] = fleet.start(["a", "b"]);
+    let tokens: Vec<String> = (0..200)
+        .map(|n| a.session_soon(&format!("s-{n}")))
+        .collect();
+    let first = |replica: &Replica| {
+        let began = Instant::now();
+        for token in &tokens {
+            assert_eq!(replica.ask(token, "/").0, 200, "{}", replica.log());
+        }
+        began.elapsed() / u32::try_from(tokens.len()).unwrap()
+    };
+    let (waking, awake) = (first(&b), first(&b));
+    println!("a request that wakes its session: {waking:?}; one whose session is awake: {awake:?}");
+    // Nothing is awake that nobody asked for.
+    let [c] = fleet.start(["c"]);
+    assert_eq!(c.get("/v1/status")["sessions"], 0);
 }

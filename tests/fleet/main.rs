@@ -9,6 +9,7 @@ mod replica;
 mod server;
 mod start;
 mod store;
+mod temporary;
 
 use std::sync::{Arc, OnceLock};
 

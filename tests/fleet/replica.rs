@@ -212,9 +212,27 @@ impl Replica {
 
     /// Reads a document of its control socket.
     pub fn get(&self, path: &str) -> Value {
+        self.call("GET", path, "")
+    }
+
+    /// Makes a session without the command, and returns its token.
+    pub fn session_soon(&self, name: &str) -> String {
+        let asked =
+            format!("{{\"name\":\"{name}\",\"groups\":[],\"seconds\":3600,\"caveats\":[]}}");
+        let made = self.call("POST", "/v1/sessions", &asked);
+        made["token"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{made}"))
+            .to_owned()
+    }
+
+    fn call(&self, method: &str, path: &str, content: &str) -> Value {
         let socket = self.socket();
         let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n");
+        let length = content.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{content}"
+        );
         stream.write_all(head.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

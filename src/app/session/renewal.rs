@@ -143,8 +143,8 @@ impl RenewalState {
                 };
                 let sessions: BTreeSet<SessionId> = decided.iter().filter_map(session).collect();
                 self.look(|one| sessions.contains(&one.id)).await?;
-                for id in &sessions {
-                    self.learn(self.readable(self.store.session(id).await)?);
+                for id in sessions.iter().filter(|_| !self.is_led) {
+                    self.learn(self.store.session(id).await.ok().flatten());
                 }
                 at.seen = decided.last().map(|(revision, _)| *revision).or(at.seen);
                 let is_other = |(_, one): &(_, Subject)| *one == Subject::Revocations;
@@ -158,7 +158,9 @@ impl RenewalState {
             Err(StateError::Forgotten) => {
                 let last = self.store.decide(Vec::new()).await?;
                 self.look(|_| true).await?;
-                self.learn(self.store.unended().await?);
+                if !self.is_led {
+                    self.learn(self.store.unended().await?);
+                }
                 at.seen = Some(last);
                 let tended = self.tended().into_iter();
                 Ok(News {

@@ -215,13 +215,16 @@ impl SessionStore {
         })
     }
 
-    /// Returns the live sessions that operators created. If all begin anew, these end.
+    /// Returns the live sessions that operators created, unless they are a fleet's, which wake where
+    /// their tokens are used. If all begin anew, these end.
     ///
     /// # Errors
     /// Returns a [`Failure`] if their records cannot be read, or they cannot be ended.
     pub async fn created(&self) -> Result<Vec<(SessionId, Creation)>, Failure> {
         if self.fresh {
             self.begin_anew().await?;
+        }
+        if self.fresh || self.fleet.is_some() {
             return Ok(Vec::new());
         }
         let records = self.store.unended().await;

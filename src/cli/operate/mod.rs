@@ -194,7 +194,12 @@ impl OneSession {
     /// Returns the session's gateway, and its id.
     pub(crate) fn find(&self) -> Result<(Gateway, String), Failure> {
         let mut found = Vec::new();
-        for gateway in self.chosen.all()? {
+        let mut all = self.chosen.all()?;
+        if all.len() == 1 {
+            // A replica of a fleet wakes one that another made.
+            return Ok((all.remove(0), self.session.clone()));
+        }
+        for gateway in all {
             if sessions(&gateway)?
                 .iter()
                 .any(|one| one["id"] == self.session.as_str())
