@@ -815,6 +815,28 @@ fn whoever_is_told_is_told_in_one_way_and_a_webhook_is_signed_and_not_in_clear_t
         &format!("{local}[control]\nmetrics_address = \"127.0.0.1:8080\"\n"),
         &["2:7: the gateway itself would be asked | it has its metrics at this port"],
     );
+    for (control, told) in [
+        (
+            "address = \"127.0.0.1:9\"",
+            "1:1: [control] has no `tls` | operators are known",
+        ),
+        (
+            "address = \"127.0.0.1:0\"\ntls = {}",
+            "2:11: `address` of [control] is `127.0.0.1:0` | it is no address and port",
+        ),
+        (
+            "tls = {}",
+            "2:7: `tls` is of the control port | nothing listens for operators",
+        ),
+        (
+            "address = \"[::]:9\"\ntls = { certificate = \"a\", key = \"b\" }",
+            "3:7: `tls` of [control] has no `client_roots` | no client certificate could be verified",
+        ),
+    ] {
+        let mistakes = read(&format!("[control]\n{control}\n")).unwrap_err();
+        let is_told = mistakes.iter().any(|one| one.starts_with(told));
+        assert!(is_told, "{told}: {mistakes:#?}");
+    }
     for ports in ["host_port = [\"8080\"]", "publish = [\"8080:3000\"]"] {
         let mistakes = read(&format!("{local}[sandbox]\n{ports}\n")).unwrap_err();
         assert!(mistakes[0].starts_with("4:1: the sandbox would "));
@@ -1287,6 +1309,7 @@ fn one_key(key: &keys::ConfigKey, value: &str) -> String {
     match key.section {
         "listener.jwt" => format!("[[listener]]\njwt = {{ {assignment} }}\n"),
         "listener.tls" => format!("[[listener]]\ntls = {{ {assignment} }}\n"),
+        "control.tls" => format!("[control]\ntls = {{ {assignment} }}\n"),
         "credential.from" => format!("[[credential]]\nfrom = {{ {assignment} }}\n"),
         "credential.endpoints" => {
             format!("[[credential]]\nsign = \"sigv4\"\nendpoints = [{{ {assignment} }}]\n")
@@ -1345,6 +1368,7 @@ fn the_documentation_has_exactly_the_keys_of_the_code() {
         let title = match key.section {
             "listener.jwt" => "`jwt` of `[[listener]]`".to_owned(),
             "listener.tls" => "`tls` of `[[listener]]`".to_owned(),
+            "control.tls" => "`tls` of `[control]`".to_owned(),
             "credential.from" => "`from` of `[[credential]]` as a table".to_owned(),
             "credential.endpoints" => "`endpoints` of `[[credential]]`".to_owned(),
             section => format!("`{}`", keys::heading(section)),

@@ -1,4 +1,5 @@
-//! The control socket of a running gateway: opens it, and carries out operators' commands.
+//! The control socket and ports of a running gateway: opens them, and carries out operators'
+//! commands.
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
@@ -22,7 +23,7 @@ use crate::{client_environment, notify};
 use gateway_config::{Hint, HostPort, state};
 use gateway_control::{
     Control, CreatedSession, FleetAnswer, GatewayInfo, MintRequest, MintedToken, Operations,
-    Proven, Reloaded, ReplicaView, RevocationHits, Unusable, bind_socket,
+    PortTls, Proven, Reloaded, ReplicaView, RevocationHits, Unusable, bind_socket,
 };
 use gateway_files::SocketFile;
 use gateway_grant::{AllowRequest, AllowResponse, ControlRefusal, ParsedHosts};
@@ -35,7 +36,7 @@ use gateway_token::PrefixId;
 /// The channel for the outcome of each reload.
 pub type TellReload = mpsc::UnboundedSender<Result<ReloadOutcome, Failure>>;
 
-/// The control socket and the metrics port, served until this is dropped.
+/// The control socket and the ports, served until this is dropped.
 pub struct OpenControl {
     /// Removes the socket on drop.
     _socket: Option<SocketFile>,
@@ -43,14 +44,15 @@ pub struct OpenControl {
     _stop: oneshot::Sender<Infallible>,
 }
 
-/// The control socket and the metrics port, not served yet. Callers wait.
+/// The control socket and the ports, not served yet. Callers wait.
 pub struct BoundControl {
     kind: &'static str,
     socket: Option<SocketFile>,
+    metrics: Option<TcpListener>,
     port: Option<TcpListener>,
 }
 
-/// Binds the control socket and the metrics port, and then applies all revocations. A revocation is
+/// Binds the control socket and the ports, and then applies all revocations. A revocation is
 /// written before its command looks for sockets, so a gateway that binds first misses none.
 ///
 /// Without a configured path, a gateway that cannot create a socket runs without one and logs the
@@ -61,7 +63,9 @@ pub struct BoundControl {
 /// cannot be read. Must be called on the runtime that serves.
 pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure> {
     let settings = &app.config.control;
-    let port = settings.metrics_address.map(bind_port).transpose()?;
+    let bind = |address: Option<_>, key| address.map(|at| bind_port(at, key)).transpose();
+    let metrics = bind(settings.metrics_address, "metrics_address")?;
+    let port = bind(settings.address(), "address")?;
     let socket = match socket(kind, settings.path.clone()) {
         Ok(socket) => socket,
         Err(unusable) if settings.path.is_some() => return Err(unopened(&unusable)),
@@ -76,7 +80,12 @@ pub fn bind(app: &Arc<App>, kind: &'static str) -> Result<BoundControl, Failure>
     tokio::spawn(app.clone().follow_fleet());
     let of = app.clone();
     tokio::spawn(async move { of.grants.end_grants(|| of.end_granted()).await });
-    Ok(BoundControl { kind, socket, port })
+    Ok(BoundControl {
+        kind,
+        socket,
+        metrics,
+        port,
+    })
 }
 
 /// Changes the stored revocations, which may wait for the disk.
@@ -139,7 +148,12 @@ impl BoundControl {
 
 fn serve(
     app: &Arc<App>,
-    BoundControl { kind, socket, port }: BoundControl,
+    BoundControl {
+        kind,
+        socket,
+        metrics,
+        port,
+    }: BoundControl,
     (tell, terminal): (Option<TellReload>, Option<Terminal>),
 ) -> Result<OpenControl, Failure> {
     let listener = socket.as_ref().map(SocketFile::listener).transpose();
@@ -153,7 +167,8 @@ fn serve(
             .or_else(|| app.config.project.clone()),
         granted: app.config.granted.clone(),
         directory: std::env::current_dir().ok(),
-        metrics_address: port.as_ref().and_then(|port| port.local_addr().ok()),
+        metrics_address: metrics.as_ref().and_then(|port| port.local_addr().ok()),
+        control_address: port.as_ref().and_then(|port| port.local_addr().ok()),
         started: (SystemTime::now(), Instant::now()),
     };
     let operations = AppOperations {
@@ -167,11 +182,15 @@ fn serve(
     }
     Ok(OpenControl {
         _socket: socket,
-        _stop: start(control, listener, port)?,
+        _stop: start(
+            control,
+            listener,
+            [(metrics, None), (port, app.control_tls.clone())],
+        )?,
     })
 }
 
-fn bind_port(address: SocketAddr) -> Result<TcpListener, Failure> {
+fn bind_port(address: SocketAddr, key: &str) -> Result<TcpListener, Failure> {
     let bind = || {
         let port = TcpListener::bind(address)?;
         port.set_nonblocking(true)?;
@@ -179,7 +198,7 @@ fn bind_port(address: SocketAddr) -> Result<TcpListener, Failure> {
     };
     bind()
         .context(format!("cannot listen on {address}"))
-        .advise("choose another `[control] metrics_address`")
+        .advise(format!("choose another `[control] {key}`"))
 }
 
 fn socket(kind: &'static str, configured: Option<PathBuf>) -> Result<Option<SocketFile>, Unusable> {
@@ -209,7 +228,7 @@ fn unopened(unusable: &Unusable) -> Failure {
 fn start(
     control: Arc<Control<AppOperations>>,
     socket: Option<UnixListener>,
-    port: Option<TcpListener>,
+    ports: [(Option<TcpListener>, Option<PortTls>); 2],
 ) -> Result<oneshot::Sender<Infallible>, Failure> {
     let runtime = serving::runtime()?;
     let (stop, stopped) = oneshot::channel();
@@ -219,13 +238,13 @@ fn start(
                 gateway_control::serve(listener, control.clone()).await;
             }
         };
-        let on_port = async {
+        let [metrics, operators] = ports.map(async |(port, tls)| {
             if let Some(Ok(listener)) = port.map(tokio::net::TcpListener::from_std) {
-                gateway_control::serve_metrics(listener, control.clone()).await;
+                gateway_control::serve_port(listener, control.clone(), tls).await;
             }
-        };
+        });
         let serving = async {
-            tokio::join!(on_socket, on_port);
+            tokio::join!(on_socket, metrics, operators);
             // Webhooks answer a gateway that has neither.
             std::future::pending::<()>().await;
         };

@@ -53,7 +53,7 @@ use crate::session::store::{Persistence, SessionStore};
 use crate::settings::resolve::ResolvedConfig;
 use gateway_audit::{self as audit, Log};
 use gateway_config::{self as config, Config};
-use gateway_control::Proven;
+use gateway_control::{PortTls, Proven};
 use gateway_credential::{IssueFailure, StoreError};
 use gateway_grant::Grants;
 use gateway_intercept::{CaSettings, Caller, SessionCa, TokenVerifier};
@@ -77,8 +77,10 @@ pub struct App {
     pub reloading: ReloadState,
     /// The CAs of live sessions.
     authorities: Mutex<Vec<Weak<SessionCa>>>,
-    /// The policies for operators on the control socket.
+    /// The policies for operators.
     pub operators: Arc<ArcSwap<Operators>>,
+    /// The TLS of the control port, if there is one.
+    pub control_tls: Option<PortTls>,
     /// The listeners of `serve`.
     pub listening: LiveListeners,
     /// The exports of the log's records.
@@ -162,13 +164,15 @@ impl App {
         let ids = Ids::new().map_err(Failure::no_randomness)?;
         let shared = Arc::new(SharedState::new(first, log(&config, runs_as)?, ids));
         let files = (config.granted.clone(), config.file.clone());
+        let tls = config.control.port.as_ref().map(|(_, tls)| tls.door());
         Ok(Self {
             grants: Grants::new(shared.clone(), files, &granted),
             shared,
             reloading: ReloadState::of(read),
             logins: SessionLogins::default(),
             config,
-            operators: Arc::new(ArcSwap::from_pointee(Operators::everything())),
+            operators: Arc::new(ArcSwap::from_pointee(Operators::of_socket())),
+            control_tls: tls.map(|tls| Arc::new(ArcSwap::new(tls))),
             authorities: Mutex::default(),
             listening: LiveListeners::default(),
             exports: Exports::default(),

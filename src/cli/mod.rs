@@ -6,6 +6,7 @@
 
 mod allow;
 mod budgets;
+mod certificates;
 mod config_summary;
 mod confirm;
 mod console;

@@ -345,8 +345,16 @@ keys! {
         max_decoder_memory: "size", "128MiB";
     ["control"]
         path: "path", "in the runtime directory" fixed;
-        policy: "path", "none: the own user and root may all";
+        policy: "path", "none: the own user and root may all, over the network nobody";
         metrics_address: "address and port", "none" fixed;
+        address: "address and port", "none" fixed;
+        tls: "table", "required with `address`";
+    ["control.tls"]
+        certificate: "path", "required";
+        key: "path", "required";
+        client_roots: "path", "required";
+        client_crls: "path", "none";
+        trust_domain: "text", "any";
     ["export"]
         url: "URL", "required";
         format: "`otlp` or `ocsf`", "`otlp`";

@@ -4,7 +4,7 @@ mod base;
 mod evidence;
 mod jwt;
 mod kind;
-mod tls;
+pub(super) mod tls;
 
 use std::fs::Permissions;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gateway_credential::SecretRef;
-use gateway_intercept::{Evidence, PRESENTED_USER, ProxyTls};
+use gateway_intercept::{Evidence, HTTP1, HTTP2, PRESENTED_USER, ProxyTls};
 use gateway_names::SessionId;
 
 use super::diagnostic::{Hint, remedy};
@@ -69,7 +69,7 @@ impl Listener {
     /// Returns the TLS of a proxy, if it has one.
     #[must_use]
     pub fn door(&self) -> Option<Arc<ProxyTls>> {
-        self.tls.as_ref().map(|tls| tls.door.clone())
+        self.tls.as_ref().map(ListenerTls::door)
     }
 
     /// Sets the mode of its socket, if it is a Unix socket.
@@ -152,7 +152,7 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     let jwt = section.inner("jwt", "listener.jwt");
     let jwt = jwt.and_then(|inner| jwt::jwt(&inner));
     let tls = section.inner("tls", "listener.tls");
-    let tls = tls.and_then(|inner| tls::tls(&inner, &who));
+    let tls = tls.and_then(|inner| tls::tls(&inner, &who, &[HTTP2, HTTP1]));
     let groups = section.all("groups", |text| Ok(name(text)?.as_str().to_owned()));
     let any_user = section.is_true("any_user");
     let (kind, address) = (kind?, address?);

@@ -7,6 +7,7 @@ use gateway_names::hex;
 use sha2::{Digest as _, Sha256};
 
 use super::credential::Credential;
+use super::listener::ListenerTls;
 use super::login::ConfiguredLogin;
 use super::state::real;
 use super::{Config, NotifySettings, WebhookSettings, state};
@@ -91,8 +92,7 @@ impl Config {
             .chain(vault)
             .chain(fleet);
         files.extend(roots.chain(exports).chain(webhooks).flatten().cloned());
-        let doors = self.listeners.iter().filter_map(|one| one.tls.as_ref());
-        files.extend(doors.flat_map(|tls| &tls.files).cloned());
+        files.extend(self.doors().flat_map(|tls| &tls.files).cloned());
         let jwts = self.listeners.iter().filter_map(|one| one.jwt.as_ref());
         files.extend(jwts.filter_map(|jwt| jwt.file()).map(Path::to_owned));
         files
@@ -109,13 +109,18 @@ impl Config {
         files
     }
 
+    /// Returns the TLS of each server of the gateway.
+    fn doors(&self) -> impl Iterator<Item = &ListenerTls> {
+        let listeners = self.listeners.iter().filter_map(|one| one.tls.as_ref());
+        listeners.chain(self.control.port.as_ref().map(|(_, tls)| tls))
+    }
+
     /// Returns the keys of client certificates, and those of proxies.
     fn identity_keys(&self) -> impl Iterator<Item = PathBuf> {
-        let doors = self.listeners.iter().filter_map(|one| one.tls.as_ref());
         let identities = self.origins.iter();
         let identities = identities.filter_map(|origin| origin.rule.identity.as_ref());
         let keys = identities.map(|identity| &identity.key);
-        keys.chain(doors.map(|tls| &tls.key)).cloned()
+        keys.chain(self.doors().map(|tls| &tls.key)).cloned()
     }
 
     fn recipe_files(&self) -> impl Iterator<Item = PathBuf> {

@@ -1,9 +1,11 @@
 //! Ports of the sandbox that would lead to the gateway itself, or nowhere.
 
 use std::iter::once;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use gateway_message::{Origin, OriginPattern};
+use gateway_origin::OriginRule;
+use ipnet::IpNet;
 
 use super::Config;
 use super::diagnostic::Hint;
@@ -90,8 +92,28 @@ pub(super) fn listens(config: &Config, port: u16) -> Option<&'static str> {
     let mut listeners = config.listeners.iter();
     match () {
         () if config.control.metrics_address.is_some_and(at) => Some("its metrics"),
+        () if config.control.address().is_some_and(at) => Some("its control port"),
         () if listeners.any(|one| one.address.tcp().is_some_and(at)) => Some("a listener"),
         () => None,
+    }
+}
+
+/// Whether the rule for an origin lifts the floor for the control port, so that a session could
+/// reach it.
+pub(super) fn opens_control(config: &Config, rule: &OriginRule) -> bool {
+    let Some(control) = config.control.address() else {
+        return false;
+    };
+    let own = control.ip().to_canonical();
+    // Which addresses a wildcard stands for is not known here.
+    let is_it = |address: IpAddr| own.is_unspecified() || address.to_canonical() == own;
+    let mut networks = rule.addresses.iter();
+    match rule.connect {
+        Some(to) => to.port() == control.port() && is_it(to.ip()),
+        None => {
+            let within = |network: &IpNet| own.is_unspecified() || network.contains(&own);
+            rule.matches.port == control.port() && networks.any(within)
+        }
     }
 }
 

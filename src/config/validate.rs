@@ -57,6 +57,7 @@ pub(super) fn check(document: &Document<'_>, config: &Config, spans: &Spans) {
     unreachable(document, config, spans);
     vaults(document, config, spans);
     webhooks(document, config, spans);
+    operators(document, config, spans);
     tools(document, config, spans);
 }
 
@@ -115,6 +116,17 @@ fn webhooks(document: &Document<'_>, config: &Config, spans: &Spans) {
         if let Some(own) = own.filter(|_| authority.host.is_loopback()) {
             mistake!(document, span, "the gateway itself would be asked";
                 "it has {own} at this port"; "write the port of the server that answers");
+        }
+    }
+}
+
+/// Checks that no origin of a session is the control port.
+fn operators(document: &Document<'_>, config: &Config, spans: &Spans) {
+    for (origin, span) in config.origins.iter().zip(&spans.origins) {
+        if own_ports::opens_control(config, &origin.rule) {
+            mistake!(document, span, "a session could reach the control port";
+                "`connect` or `addresses` leads to `[control] address`, where operators are served";
+                "narrow it, or choose another port for `[control] address`");
         }
     }
 }

@@ -53,7 +53,11 @@ pub(super) type ApiResult = Result<Response<Content>, ControlRefusal>;
 
 impl<O: Operations> Control<O> {
     /// Answers one call.
-    pub(super) async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Response<Content> {
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: &Peer,
+    ) -> Response<Content> {
         let allowed = route::methods(request.uri().path());
         let answered = self.call(request, peer).await;
         let mut response = answered.unwrap_or_else(|refused| refusal(&refused));
@@ -67,7 +71,7 @@ impl<O: Operations> Control<O> {
         response
     }
 
-    async fn call(&self, request: Request<Incoming>, peer: Peer) -> ApiResult {
+    async fn call(&self, request: Request<Incoming>, peer: &Peer) -> ApiResult {
         let (head, content) = request.into_parts();
         refuse_browsers(&head.headers, peer)?;
         let named = head.uri.authority();
@@ -137,15 +141,16 @@ impl<O: Operations> Control<O> {
     }
 
     /// Checks the policies for operators. Records a refused act.
-    async fn authorize(&self, called: &RouteMatch, peer: Peer) -> Result<(), ControlRefusal> {
+    async fn authorize(&self, called: &RouteMatch, peer: &Peer) -> Result<(), ControlRefusal> {
         let (route, session) = (called.route, called.session.as_ref());
-        let (Some(operation), Peer::User(uid)) = (route.operation, peer) else {
-            let offered = route.on_port || peer != Peer::Port;
-            return offered
-                .then_some(())
-                .ok_or_else(|| not_found(StatusCode::NOT_FOUND));
+        let operation = match (route.operation, peer) {
+            (_, Peer::Anyone) if !route.on_port => return Err(not_found(StatusCode::NOT_FOUND)),
+            (Some(operation), Peer::User(_) | Peer::Certificate(..)) => operation,
+            _ => return Ok(()),
         };
-        if self.operators.load().permit(uid, operation, session) {
+        let operators = self.operators.load();
+        let may = |operator| operators.permit(operator, operation, session);
+        if peer.operator().is_some_and(may) {
             return Ok(());
         }
         if http::Method::GET != route.method {
@@ -157,7 +162,7 @@ impl<O: Operations> Control<O> {
             let act = OperatorAct::new(peer, operation, session, &subject);
             let _ = self.note(act.refused()).await;
         }
-        let what = format!("uid {uid} may not do `{}`", operation.as_str());
+        let what = format!("`{peer}` may not do `{}`", operation.as_str());
         Err(ControlRefusal::new(StatusCode::FORBIDDEN, what)
             .because("no policy for operators permits it")
             .next("see `[control] policy` of the configuration"))
@@ -222,7 +227,7 @@ impl<O: Operations> Control<O> {
 
     /// Pauses, resumes or ends a session, and stores its status for the next start. Pausing and
     /// ending take effect first, even if they cannot be recorded or stored.
-    async fn change(&self, called: &RouteMatch, content: &Bytes, peer: Peer) -> ApiResult {
+    async fn change(&self, called: &RouteMatch, content: &Bytes, peer: &Peer) -> ApiResult {
         let asked: EndRequest = if content.is_empty() {
             EndRequest::default()
         } else {
@@ -297,7 +302,7 @@ impl<O: Operations> Control<O> {
     }
 
     /// Lets a further command into the session's sandbox.
-    async fn enter(&self, called: &RouteMatch, content: &Bytes, peer: Peer) -> ApiResult {
+    async fn enter(&self, called: &RouteMatch, content: &Bytes, peer: &Peer) -> ApiResult {
         let asked: EnterRequest = serde_json::from_slice(content).map_err(|error| {
             bad("the content does not name a socket").because(error.to_string())
         })?;
@@ -312,6 +317,11 @@ impl<O: Operations> Control<O> {
             SessionStatus::Paused => return Err(refused("gateway session resume SESSION")),
             SessionStatus::Ended(_) => return Err(refused("start another: `gateway exec`")),
         }
+        if matches!(peer, Peer::Certificate(..)) {
+            let what = "a sandbox is entered from its own machine alone";
+            return Err(ControlRefusal::new(StatusCode::FORBIDDEN, what)
+                .because("the command's streams are handed over by its socket"));
+        }
         let act = OperatorAct::new(peer, Operation::SessionEnter, Some(id), "");
         self.record(&act).await?;
         let entered = self.operations.enter(id, &asked.socket).await;
@@ -319,7 +329,7 @@ impl<O: Operations> Control<O> {
         Ok(document(&json!({ "session": id.as_str() })))
     }
 
-    async fn reload(&self, peer: Peer) -> ApiResult {
+    async fn reload(&self, peer: &Peer) -> ApiResult {
         let act = OperatorAct::new(peer, Operation::Reload, None, "");
         self.record(&act).await?;
         let reloaded = self.operations.reload().await;
@@ -328,7 +338,7 @@ impl<O: Operations> Control<O> {
 
     /// Revokes a secret, and stores that. The revocation takes effect first, even if it cannot be
     /// recorded or stored.
-    async fn revoke(&self, called: &RouteMatch, peer: Peer) -> ApiResult {
+    async fn revoke(&self, called: &RouteMatch, peer: &Peer) -> ApiResult {
         let label = called.secret.as_ref().ok_or_else(unknown_credential)?;
         let severed = self.shared.revoke(label);
         let name = label.as_str();
@@ -357,7 +367,7 @@ impl<O: Operations> Control<O> {
         })))
     }
 
-    async fn restore(&self, called: &RouteMatch, peer: Peer) -> ApiResult {
+    async fn restore(&self, called: &RouteMatch, peer: &Peer) -> ApiResult {
         let label = called.secret.as_ref().ok_or_else(unknown_credential)?;
         let name = label.as_str();
         let act = OperatorAct::new(peer, Operation::CredentialRestore, None, name);
@@ -371,7 +381,7 @@ impl<O: Operations> Control<O> {
     }
 
     /// Mints a token, and records its id before the token is returned.
-    async fn mint_token(&self, called: &RouteMatch, content: &Bytes, peer: Peer) -> ApiResult {
+    async fn mint_token(&self, called: &RouteMatch, content: &Bytes, peer: &Peer) -> ApiResult {
         let asked: MintRequest = serde_json::from_slice(content).map_err(|error| {
             bad("the content does not say what the token is for").because(error.to_string())
         })?;
@@ -393,7 +403,7 @@ impl<O: Operations> Control<O> {
 
     /// Revokes a token, and stores that. The revocation takes effect first, even if it cannot be
     /// recorded or stored.
-    async fn revoke_token(&self, called: &RouteMatch, peer: Peer) -> ApiResult {
+    async fn revoke_token(&self, called: &RouteMatch, peer: &Peer) -> ApiResult {
         let none = || not_found(StatusCode::NOT_FOUND);
         let id = called.token.ok_or_else(none)?;
         self.shared.revoke_tokens(&BTreeSet::from([id]));
@@ -439,7 +449,7 @@ impl<O: Operations> Control<O> {
         Ok(document(&json!({ "replica": name })))
     }
 
-    async fn allow(&self, content: &Bytes, peer: Peer) -> ApiResult {
+    async fn allow(&self, content: &Bytes, peer: &Peer) -> ApiResult {
         let asked: AllowRequest = serde_json::from_slice(content).map_err(|error| {
             bad("the content does not say what to allow").because(error.to_string())
         })?;
@@ -477,7 +487,7 @@ impl<O: Operations> Control<O> {
 
 /// Refuses requests of browsers: with an `Origin`, or for a foreign host. A web page could make a
 /// browser send one (threats O02).
-fn refuse_browsers(fields: &HeaderMap, peer: Peer) -> Result<(), ControlRefusal> {
+fn refuse_browsers(fields: &HeaderMap, peer: &Peer) -> Result<(), ControlRefusal> {
     let forbidden = |what| ControlRefusal::new(StatusCode::FORBIDDEN, what);
     if fields.contains_key(ORIGIN) {
         return Err(forbidden("calls of web pages are refused"));
@@ -493,13 +503,15 @@ fn refuse_browsers(fields: &HeaderMap, peer: Peer) -> Result<(), ControlRefusal>
 }
 
 /// Whether an authority names this server.
-fn is_own(authority: &Authority, peer: Peer) -> bool {
+fn is_own(authority: &Authority, peer: &Peer) -> bool {
     let host = authority.host();
-    let is_address = || {
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        bare.parse::<std::net::IpAddr>().is_ok()
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_this_port = match peer {
+        Peer::User(_) => false,
+        Peer::Certificate(_, port) => port.tls.load().is_for(bare),
+        Peer::Anyone => bare.parse::<std::net::IpAddr>().is_ok(),
     };
-    host == "localhost" || host == "gateway" || peer == Peer::Port && is_address()
+    host == "localhost" || host == "gateway" || is_this_port
 }
 
 /// Returns the refusal for a revocation that holds on this machine alone.

@@ -50,7 +50,7 @@ impl<O: Operations> Control<O> {
         &self,
         called: &RouteMatch,
         content: &Bytes,
-        peer: Peer,
+        peer: &Peer,
     ) -> ApiResult {
         let asked: Addition = serde_json::from_slice(content)
             .map_err(|error| bad("the content names no amount").because(error.to_string()))?;

@@ -26,7 +26,7 @@ impl<O: Operations> Control<O> {
         &self,
         fields: &HeaderMap,
         content: &Bytes,
-        peer: Peer,
+        peer: &Peer,
     ) -> ApiResult {
         let request: SessionSpec = serde_json::from_slice(content).map_err(|error| {
             bad("the content does not say what session is to be made").because(error.to_string())
@@ -67,7 +67,7 @@ impl<O: Operations> Control<O> {
         &self,
         called: &RouteMatch,
         content: &Bytes,
-        peer: Peer,
+        peer: &Peer,
     ) -> ApiResult {
         let asked: MintRequest = serde_json::from_slice(content).map_err(|error| {
             bad("the content does not say for how long").because(error.to_string())
@@ -86,7 +86,7 @@ impl<O: Operations> Control<O> {
     async fn granted(
         &self,
         session: &SessionId,
-        peer: Peer,
+        peer: &Peer,
         (token, ends): (&MintedToken, SystemTime),
     ) -> Result<Value, ControlRefusal> {
         let id = token.id.to_string();
@@ -102,7 +102,7 @@ impl<O: Operations> Control<O> {
 }
 
 /// Returns a digest of an operator's key, which is stored in its place.
-fn digest(peer: Peer, key: &str) -> String {
+fn digest(peer: &Peer, key: &str) -> String {
     hex(&Sha256::digest(format!("{peer} {key}"))[..16])
 }
 

@@ -42,7 +42,7 @@ impl<O: Operations> Control<O> {
     }
 
     /// Allows one request that a policy asks about, once.
-    pub(super) async fn allow_asked(&self, content: &Bytes, peer: Peer) -> ApiResult {
+    pub(super) async fn allow_asked(&self, content: &Bytes, peer: &Peer) -> ApiResult {
         let asked = read(content)?;
         let allowed = self.decide(&asked.id, true, &peer.to_string()).await?;
         Ok(document(&view(&allowed, &self.shared)))
@@ -69,7 +69,7 @@ impl<O: Operations> Control<O> {
             .await
     }
 
-    pub(super) async fn refuse_proposal(&self, content: &Bytes, peer: Peer) -> ApiResult {
+    pub(super) async fn refuse_proposal(&self, content: &Bytes, peer: &Peer) -> ApiResult {
         let asked = read(content)?;
         let (to, word) = if asked.undo {
             ((ProposalState::Refused, ProposalState::Waiting), "undo ")

@@ -1,24 +1,28 @@
-//! Serves the control socket and the metrics port. Everything about a connection is bounded, so
-//! that none can shut out others.
+//! Serves the control socket, the control port and the metrics port. Everything about a connection
+//! is bounded, so that none can shut out others.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use gateway_policy::Operators;
-use gateway_server::SharedState;
+use gateway_intercept::{Caller, ClientStream, Evidence, ProxyTls, TlsRefused, enter};
+use gateway_policy::{Operation, Operator, Operators};
+use gateway_server::{SharedState, chain};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::operations::Operations;
 use super::view::GatewayInfo;
@@ -38,19 +42,60 @@ pub struct Control<O> {
 }
 
 /// The caller of the control API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     /// A local user, as the kernel reports.
     User(u32),
+    /// The holder of a client certificate, at the control port with this TLS.
+    Certificate(Arc<Caller>, Arc<ControlPort>),
     /// A client of the metrics port.
-    Port,
+    Anyone,
+}
+
+/// The TLS of the control port, which a reload replaces.
+pub type PortTls = Arc<ArcSwap<ProxyTls>>;
+
+/// The control port.
+pub(super) struct ControlPort {
+    /// Its TLS.
+    pub(super) tls: PortTls,
+    /// Why clients were refused: strangers have no share of the log.
+    told: Mutex<BTreeSet<String>>,
+}
+
+impl ControlPort {
+    /// Logs why a client was refused, if no other was refused so before.
+    fn refused(&self, client: Option<SocketAddr>, cause: String) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() < MOST_TOLD && !told.contains(&cause) {
+            tracing::warn!(?client, cause, "a call to the control port was refused");
+            told.insert(cause);
+        }
+    }
+}
+
+impl Peer {
+    /// Returns the operator that policies judge, for as long as its evidence holds.
+    pub(super) fn operator(&self) -> Option<Operator<'_>> {
+        match self {
+            Self::Certificate(caller, _) if caller.is_over() => None,
+            _ => self.named(),
+        }
+    }
+
+    fn named(&self) -> Option<Operator<'_>> {
+        match self {
+            Self::User(uid) => Some(Operator::User(*uid)),
+            Self::Certificate(caller, _) => caller.user.as_ref().map(Operator::Certificate),
+            Self::Anyone => None,
+        }
+    }
 }
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::User(uid) => write!(f, "uid:{uid}"),
-            Self::Port => f.write_str("port"),
+        match self.named() {
+            Some(operator) => operator.fmt(f),
+            None => f.write_str("port"),
         }
     }
 }
@@ -100,9 +145,18 @@ pub async fn serve<O: Operations>(listener: UnixListener, control: Arc<Control<O
     }
 }
 
-/// Serves the metrics port until the future is dropped: metrics and health, and nothing else.
-/// Anyone may connect there: when it is full, the oldest connection without a request is closed.
-pub async fn serve_metrics<O: Operations>(listener: TcpListener, control: Arc<Control<O>>) {
+/// Serves a port until the future is dropped. With `tls`, it serves what the socket does, to holders
+/// of client certificates; without, metrics and health, and nothing else. Anyone may connect there:
+/// when it is full, the oldest connection without a request is closed.
+pub async fn serve_port<O: Operations>(
+    listener: TcpListener,
+    control: Arc<Control<O>>,
+    tls: Option<PortTls>,
+) {
+    let port = tls.map(|tls| {
+        let told = Mutex::default();
+        Arc::new(ControlPort { tls, told })
+    });
     let mut callers: Vec<PortCaller> = Vec::new();
     loop {
         let Some(stream) = accepted(listener.accept().await).await else {
@@ -119,17 +173,56 @@ pub async fn serve_metrics<O: Operations>(listener: TcpListener, control: Arc<Co
             }
         }
         let asks = Arc::new(AtomicBool::new(false));
-        let served = connection(stream, control.clone(), Peer::Port, asks.clone());
+        let served = port_caller(stream, control.clone(), port.clone(), asks.clone());
         let task = tokio::spawn(served).abort_handle();
         callers.push(PortCaller { asks, task });
     }
 }
 
-/// A connection to the metrics port.
+/// A connection to a port.
 struct PortCaller {
     /// Whether the head of its request has arrived.
     asks: Arc<AtomicBool>,
     task: AbortHandle,
+}
+
+/// Serves a connection to a port.
+async fn port_caller<O: Operations>(
+    stream: TcpStream,
+    control: Arc<Control<O>>,
+    port: Option<Arc<ControlPort>>,
+    asks: Arc<AtomicBool>,
+) {
+    let Some(port) = port else {
+        return connection(stream, control, Peer::Anyone, asks).await;
+    };
+    let client = stream.peer_addr().ok();
+    let known = timeout(HEAD_WITHIN, by_certificate(stream, &port.tls)).await;
+    match known.unwrap_or_else(|_| Err("it is too slow".to_owned())) {
+        Ok((stream, caller)) => {
+            connection(stream, control, Peer::Certificate(caller, port), asks).await;
+        }
+        Err(cause) => port.refused(client, cause),
+    }
+}
+
+/// Does the handshake of the control port.
+///
+/// # Errors
+/// Why the client is no operator.
+async fn by_certificate(
+    stream: TcpStream,
+    tls: &PortTls,
+) -> Result<(ClientStream, Arc<Caller>), String> {
+    let entered = enter(ClientStream::Tcp(stream), tls).await;
+    let stream = entered.map_err(|refused| match refused {
+        TlsRefused::Http(_) | TlsRefused::Clear => "it speaks in clear text".to_owned(),
+        TlsRefused::Certificate(cause) => cause.to_owned(),
+        TlsRefused::Handshake(error) => chain(&error),
+    })?;
+    let caller = Evidence::first(&[Evidence::Certificate], &stream).await;
+    let caller = caller.map_err(|refused| refused.cause)?;
+    Ok((stream, caller))
 }
 
 /// Returns an accepted connection. After a failure, waits a little.
@@ -144,7 +237,8 @@ async fn accepted<S, A>(accepted: io::Result<(S, A)>) -> Option<S> {
     }
 }
 
-/// Serves one request. `asks` is set when its head has arrived.
+/// Serves one request. `asks` is set when its head has arrived. A stream of records ends once its
+/// reader may not read them any more.
 async fn connection<O: Operations, S>(
     stream: S,
     control: Arc<Control<O>>,
@@ -153,7 +247,7 @@ async fn connection<O: Operations, S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let streams = AtomicBool::new(false);
+    let (streams, peer) = (AtomicBool::new(false), &peer);
     let service = service_fn(|request: http::Request<Incoming>| {
         asks.store(true, Ordering::Relaxed);
         let answering = control.answer(request, peer);
@@ -172,16 +266,24 @@ async fn connection<O: Operations, S>(
         .max_buf_size(MOST_BUFFERED)
         .serve_connection(TokioIo::new(stream), service);
     let over = async {
-        tokio::time::sleep(WHOLE_WITHIN).await;
-        if streams.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
+        let began = Instant::now();
+        let holds = || match peer.operator() {
+            Some(operator) if streams.load(Ordering::Relaxed) => {
+                let operators = control.operators.load();
+                operators.permit(operator, Operation::AuditRead, None)
+            }
+            Some(_) => began.elapsed() < WHOLE_WITHIN,
+            None => matches!(peer, Peer::Anyone) && began.elapsed() < WHOLE_WITHIN,
+        };
+        while holds() {
+            sleep(LOOKS_EVERY).await;
         }
     };
     tokio::select! {
         ended = serving => if let Err(error) = ended {
             tracing::debug!(%error, "a call to the control socket ended");
         },
-        () = over => tracing::debug!("a call to the control socket took too long"),
+        () = over => tracing::debug!("a call to the control socket took too long, or its caller may do it no more"),
     }
 }
 
@@ -198,5 +300,9 @@ const ACCEPTS_AGAIN: Duration = Duration::from_millis(50);
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// How long a call may take, from its first byte to the end of its response. A stream has no end.
 const WHOLE_WITHIN: Duration = Duration::from_secs(30);
+/// How often it is checked that a call may go on.
+const LOOKS_EVERY: Duration = Duration::from_secs(1);
+/// How many causes of refusals are logged.
+const MOST_TOLD: usize = 64;
 const MOST_FIELDS: usize = 32;
 const MOST_BUFFERED: usize = 16 << 10;

@@ -25,6 +25,8 @@ pub struct GatewayInfo {
     pub directory: Option<PathBuf>,
     /// The address of its metrics port, if it has one.
     pub metrics_address: Option<SocketAddr>,
+    /// The address of its control port, if it has one.
+    pub control_address: Option<SocketAddr>,
     /// When it was started, by both clocks.
     pub started: (SystemTime, Instant),
 }
@@ -44,6 +46,7 @@ pub(super) struct GatewayView<'a> {
     granted: &'a Option<PathBuf>,
     listeners: Vec<ListenerView>,
     metrics_address: Option<SocketAddr>,
+    control_address: Option<SocketAddr>,
     policies: PoliciesView,
     credentials: Vec<CredentialView>,
     /// The revoked credentials, including those that this gateway does not have.
@@ -135,6 +138,7 @@ impl<'a> GatewayView<'a> {
             granted: &about.granted,
             listeners: listeners.into_iter().map(listener).collect(),
             metrics_address: about.metrics_address,
+            control_address: about.control_address,
             policies: PoliciesView {
                 generation: policies.number(),
                 count: policies.len(),

@@ -49,7 +49,7 @@ pub use gateway_token::{PrefixId, TokenLimit, TokenUse};
 pub use hello::{Destination, terminate};
 pub use leaves::leaves_minted;
 pub use mint::{CaSettings, KeptCa};
-pub use proxy_tls::{ProxyTls, ProxyTlsMalformed, ProxyTlsSettings, is_over};
+pub use proxy_tls::{HTTP1, HTTP2, ProxyTls, ProxyTlsMalformed, ProxyTlsSettings, is_over};
 pub use request::{Request, Upgrade};
 pub use responder::{Responder, UdpQuestions, converse, serve_tcp, serve_udp};
 pub use synthetic::{AddressPool, GATEWAY_NAME, is_synthetic};

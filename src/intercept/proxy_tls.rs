@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustls::client::verify_server_name;
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::pki_types::{ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, version};
 
 use super::evidence::CertificateHolder;
@@ -27,7 +29,14 @@ pub struct ProxyTlsSettings {
     pub trust_domain: Option<String>,
     /// Whether a client without a certificate is accepted.
     pub is_optional: bool,
+    /// The protocols that a client may choose from, by ALPN.
+    pub protocols: &'static [&'static [u8]],
 }
+
+/// HTTP/1.1, as ALPN names it.
+pub const HTTP1: &[u8] = b"http/1.1";
+/// HTTP/2, as ALPN names it.
+pub const HTTP2: &[u8] = b"h2";
 
 /// Why the settings are unusable: the wrong setting, and what is wrong with it.
 pub type ProxyTlsMalformed = (&'static str, String);
@@ -40,7 +49,7 @@ pub struct ProxyTls {
 }
 
 impl ProxyTls {
-    /// Creates the TLS: 1.3 and 1.2, for HTTP/2, HTTP/1.1 and SOCKS. Nothing is resumed, so that no
+    /// Creates the TLS: 1.3 and 1.2. Nothing is resumed, so that no
     /// ticket outlives a certificate or its roots.
     ///
     /// # Errors
@@ -63,7 +72,8 @@ impl ProxyTls {
         };
         let (chain, key) = (settings.chain.clone(), settings.key.clone_key());
         let mut config = config.with_single_cert(chain, key).map_err(unfit)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let protocols = settings.protocols.iter();
+        config.alpn_protocols = protocols.map(|name| name.to_vec()).collect();
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Self {
@@ -80,6 +90,16 @@ impl ProxyTls {
         };
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now()));
         verifier.verify_client_cert(own, others, now).is_ok() && self.is_of_domain(groups)
+    }
+
+    /// Whether its certificate is for this host, as a client verifies it.
+    #[must_use]
+    pub fn is_for(&self, host: &str) -> bool {
+        let own = self.settings.chain.first();
+        let own = own.and_then(|own| ParsedCertificate::try_from(own).ok());
+        let named = ServerName::try_from(host).ok();
+        own.zip(named)
+            .is_some_and(|(own, named)| verify_server_name(&own, &named).is_ok())
     }
 
     /// Whether these groups include the trust domain, if one is named.

@@ -187,7 +187,10 @@ impl StoreClient {
     }
 
     /// Opens a TLS connection to the first of the servers.
-    pub(super) async fn connect(&self) -> Result<TlsStream<TcpStream>, Error> {
+    ///
+    /// # Errors
+    /// [`Error`] by cause.
+    pub async fn connect(&self) -> Result<TlsStream<TcpStream>, Error> {
         let first = self.servers.first().ok_or(Error::WrongChannel)?;
         let stream = self.dial(0, first).await?;
         self.shake_hands(stream, first).await

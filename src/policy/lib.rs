@@ -46,7 +46,7 @@ pub use gather::{ContentBudget, GatherFailure, Gathered};
 pub use generation::{Generation, HostScope, Policies};
 pub use judged::JudgedRequest;
 pub use judges::{JudgeInput, Objection, Ruling};
-pub use operators::{Operation, Operators};
+pub use operators::{Operation, Operator, Operators};
 pub use possible::Requester;
 pub use question::{Facts, OwnedFacts, Principal};
 

@@ -1,5 +1,6 @@
-//! Decides which operations an operator may request on the gateway's control socket.
+//! Decides which operations an operator may request of the gateway.
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
@@ -7,7 +8,7 @@ use cedar_policy::{
     Authorizer, Context, Decision, Entities, EntityId, EntityTypeName, EntityUid, PolicySet,
     Request, Schema, ValidationMode, Validator,
 };
-use gateway_names::SessionId;
+use gateway_names::{SessionId, User};
 
 use super::source::{Problem, Problems, Source};
 
@@ -61,14 +62,33 @@ gateway_names::words! {
     }
 }
 
-/// The policies for operators.
+/// An operator, as policies name it.
+#[derive(Debug, Clone, Copy)]
+pub enum Operator<'a> {
+    /// A user of this machine, whom the control socket admits: `uid:1000`.
+    User(u32),
+    /// The holder of a client certificate: its SPIFFE id, or `cn:` and its common name.
+    Certificate(&'a User),
+}
+
+impl fmt::Display for Operator<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(uid) => write!(f, "uid:{uid}"),
+            Self::Certificate(name) => f.write_str(name.as_str()),
+        }
+    }
+}
+
+/// The policies for operators, if there are any.
 #[derive(Debug)]
-pub struct Operators(PolicySet);
+pub struct Operators(Option<PolicySet>);
 
 impl Operators {
-    /// Permits everything. The socket itself admits only the gateway's own user and root.
-    pub fn everything() -> Self {
-        Self(PolicySet::from_str(EVERYTHING).expect("a constant that a test reads"))
+    /// Permits everything to the users whom the socket admits, the gateway's own and root, and
+    /// nothing to others.
+    pub fn of_socket() -> Self {
+        Self(None)
     }
 
     /// Loads and validates a text of policies. Operations that it does not permit are refused.
@@ -99,21 +119,30 @@ impl Operators {
             .chain(found.validation_warnings().map(ToString::to_string))
             .collect();
         if errors.is_empty() {
-            Ok(Self(set))
+            Ok(Self(Some(set)))
         } else {
             Err(problems(errors))
         }
     }
 
-    /// Whether the user may do this, to a session or the gateway as a whole. Any error denies it.
+    /// Whether the operator may do this, to a session or the gateway as a whole. Any error denies
+    /// it.
     #[must_use]
-    pub fn permit(&self, uid: u32, operation: Operation, session: Option<&SessionId>) -> bool {
+    pub fn permit(
+        &self,
+        operator: Operator<'_>,
+        operation: Operation,
+        session: Option<&SessionId>,
+    ) -> bool {
+        let Some(policies) = &self.0 else {
+            return matches!(operator, Operator::User(_));
+        };
         let resource = match session {
             Some(id) => uid_of("Session", id.as_str()),
             None => uid_of("Process", "gateway"),
         };
         let request = Request::new(
-            uid_of("Operator", &format!("uid:{uid}")),
+            uid_of("Operator", &operator.to_string()),
             uid_of("Action", operation.as_str()),
             resource,
             Context::empty(),
@@ -122,7 +151,7 @@ impl Operators {
         let Ok(request) = request else {
             return false;
         };
-        let answer = Authorizer::new().is_authorized(&request, &self.0, &ENTITIES);
+        let answer = Authorizer::new().is_authorized(&request, policies, &ENTITIES);
         answer.decision() == Decision::Allow && answer.diagnostics().errors().next().is_none()
     }
 }
@@ -145,7 +174,6 @@ static ENTITIES: LazyLock<Entities> = LazyLock::new(|| {
         .expect("the schema has its actions")
 });
 
-const EVERYTHING: &str = "permit(principal, action, resource);";
 const HELP: &str = "the schema is policies/control.cedarschema; see docs/control.md";
 
 #[cfg(test)]
@@ -168,7 +196,8 @@ mod tests {
 
     fn allowed(operators: &Operators, uid: u32) -> Vec<&'static str> {
         let may = |operation: &&Operation| {
-            operators.permit(uid, **operation, target(**operation).as_ref())
+            let user = Operator::User(uid);
+            operators.permit(user, **operation, target(**operation).as_ref())
         };
         Operation::ALL
             .iter()
@@ -179,10 +208,9 @@ mod tests {
 
     #[test]
     fn every_operation_is_an_action_of_the_schema() {
-        assert_eq!(
-            allowed(&Operators::everything(), 1000).len(),
-            Operation::ALL.len()
-        );
+        let text = "permit(principal, action, resource);";
+        let operators = Operators::load(&Source::new("operators.cedar", text)).unwrap();
+        assert_eq!(allowed(&operators, 1000).len(), Operation::ALL.len());
     }
 
     #[test]
@@ -206,7 +234,24 @@ mod tests {
         assert_eq!(allowed(&operators, 7), wanted);
         assert!(allowed(&operators, 8).is_empty());
         let other = SessionId::new("agent-2").unwrap();
-        assert!(!operators.permit(7, Operation::SessionEnd, Some(&other)));
+        let user = Operator::User(7);
+        assert!(!operators.permit(user, Operation::SessionEnd, Some(&other)));
+    }
+
+    #[test]
+    fn a_certificate_permits_what_a_policy_says_of_its_name_and_nothing_without_one() {
+        let name = User::new("spiffe://example.org/ops/ada").unwrap();
+        let may = |operators: &Operators, name: &User| {
+            operators.permit(Operator::Certificate(name), Operation::Status, None)
+        };
+        let without = Operators::of_socket();
+        assert!(!may(&without, &name));
+        assert_eq!(allowed(&without, 7).len(), Operation::ALL.len());
+        let text = r#"permit(principal == Gateway::Operator::"spiffe://example.org/ops/ada", action, resource);"#;
+        let operators = Operators::load(&Source::new("operators.cedar", text)).unwrap();
+        assert!(may(&operators, &name));
+        assert!(!may(&operators, &User::new("cn:ada").unwrap()));
+        assert!(allowed(&operators, 0).is_empty());
     }
 
     #[test]

@@ -176,6 +176,7 @@ fn every_key_reloads_as_the_documentation_says_and_a_refused_one_leaves_all_as_i
         ("sixth", free().to_string()),
         ("seventh", free().to_string()),
         ("eighth", free().to_string()),
+        ("ninth", free().to_string()),
         ("free", spare.to_string()),
         ("dns", dns.local_addr().unwrap().to_string()),
         ("dns2", dns2.local_addr().unwrap().to_string()),
@@ -202,6 +203,10 @@ fn every_key_reloads_as_the_documentation_says_and_a_refused_one_leaves_all_as_i
     for (section, key, reloads) in documented() {
         let known = (section.clone(), key.clone());
         let change = fixture.changes.get(&known);
+        // The keys of this table are changed one by one.
+        if known == ("control".to_owned(), "tls".to_owned()) {
+            continue;
+        }
         let change = change.unwrap_or_else(|| panic!("the fixture lacks `{key}` of {section}"));
         // `serve` makes no sandbox: tests/control/sandbox.rs.
         if section == "sandbox" {

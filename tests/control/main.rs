@@ -3,6 +3,8 @@
 #[path = "../rig/arrivals.rs"]
 mod arrivals;
 mod asks;
+#[path = "../rig/authority.rs"]
+mod authority;
 mod bounds;
 mod budgets;
 #[path = "../rig/certificates.rs"]
@@ -23,6 +25,7 @@ mod metrics;
 mod needs;
 mod notices;
 mod one_secret;
+mod operators;
 mod peers;
 mod prints;
 mod program;

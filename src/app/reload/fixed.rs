@@ -99,6 +99,10 @@ fn fixed(runs_as: RunMode, old: &Config, new: &Config) -> Vec<&'static str> {
             "`[control] metrics_address`",
             control.metrics_address != other_control.metrics_address,
         ),
+        (
+            "`[control] address`",
+            control.address() != other_control.address(),
+        ),
     ];
     let changed = changed.into_iter().filter(|(_, changed)| *changed);
     changed.map(|(key, _)| key).collect()

@@ -336,7 +336,7 @@ pub fn origins(
 /// Returns a [`Failure`] with every problem.
 pub fn operators(policy: Option<&PathBuf>) -> Result<Operators, Failure> {
     let Some(path) = policy else {
-        return Ok(Operators::everything());
+        return Ok(Operators::of_socket());
     };
     let refused = |problems: Problems| {
         Failure::usage("the policies for operators are refused")

@@ -311,6 +311,10 @@ impl App {
             ledger.replace(config.budgets.clone());
         }
         self.operators.store(Arc::new(change.operators));
+        if let Some((held, (_, tls))) = self.control_tls.as_ref().zip(config.control.port.as_ref())
+        {
+            held.store(tls.door());
+        }
         change.listeners.regroup(next.number());
         self.shared.replace(next);
         for opened in &change.listeners.opened {

@@ -6,8 +6,9 @@ use serde_json::json;
 
 use crate::app::{Code, Failure};
 use crate::cli::exec::launching::not_launched;
-use crate::cli::operate::gateways::{ChosenGateway, Gateway, in_path};
+use crate::cli::operate::gateways::{ChosenGateway, Gateway, ShownCertificate, in_path};
 use crate::cli::operate::{OneSession, sessions};
+use crate::control::Client;
 use crate::launch::{JoinListener, LAUNCHER_FAILED};
 
 /// Runs the command in the sandbox of a session, and exits as the command does.
@@ -20,12 +21,19 @@ pub(crate) fn enter(
     command: Vec<OsString>,
 ) -> Result<Code, Failure> {
     let (gateway, id) = find(session, gateway)?;
-    // The command's streams are handed over, and a socket is created in that user's folder.
-    let gateway = gateway.of_this_user();
+    let elsewhere =
+        || Failure::usage("a sandbox is entered from its own machine alone").coded(LAUNCHER_FAILED);
+    // The command's streams are handed over, and a socket is created in that user's folder: not of
+    // another user's gateway, even if root named it.
+    let socket = gateway.client.path().ok_or_else(elsewhere)?.to_owned();
+    let gateway = Gateway {
+        client: Client::new(&socket),
+        ..gateway
+    };
     let unopened = |error: std::io::Error| {
         Failure::of("the sandbox cannot be entered", &error).coded(LAUNCHER_FAILED)
     };
-    let folder = gateway.client.path().parent().unwrap_or("/".as_ref());
+    let folder = socket.parent().unwrap_or("/".as_ref());
     let listener = JoinListener::open(folder).map_err(unopened)?;
     let asked = json!({ "socket": listener.path() });
     let path = format!("/v1/sessions/{}/enter", in_path(&id));
@@ -38,7 +46,8 @@ pub(crate) fn enter(
 /// Returns the session's gateway and its id. The gateway's own name is accepted too, since all
 /// sessions of `exec` have one name.
 fn find(session: String, gateway: Option<String>) -> Result<(Gateway, String), Failure> {
-    let named = ChosenGateway::named(Some(session.clone())).find()?;
+    let of = |gateway| ChosenGateway::named(gateway, ShownCertificate::default());
+    let named = of(Some(session.clone())).find()?;
     let by_name = named.into_iter().find(|one| one.name == session);
     if let Some(found) = by_name.filter(|_| gateway.is_none()) {
         let sessions = sessions(&found)?;
@@ -48,7 +57,7 @@ fn find(session: String, gateway: Option<String>) -> Result<(Gateway, String), F
             return Ok((found, id.to_owned()));
         }
     }
-    let chosen = ChosenGateway::named(gateway);
+    let chosen = of(gateway);
     let one = OneSession { session, chosen };
     one.find().map_err(|failure| match failure.code {
         Code::Usage => failure,

@@ -47,7 +47,8 @@ pub(crate) fn refuse_other_gateways(sandbox: &Sandbox) -> Result<(), Failure> {
         let state = gateway.get("/v1/status").unwrap_or_default();
         let listeners = state["listeners"].as_array().into_iter().flatten();
         let served = listeners.map(|one| &one["address"]);
-        let ports = served.chain([&state["metrics_address"]]).filter_map(|one| {
+        let own = [&state["metrics_address"], &state["control_address"]];
+        let ports = served.chain(own).filter_map(|one| {
             let address: SocketAddr = one.as_str()?.parse().ok()?;
             Some(address.port())
         });

@@ -87,6 +87,12 @@ fn running() -> (Vec<Chain>, Vec<Failure>) {
 /// # Errors
 /// Returns a [`Failure`] if the gateway does not answer, or the log cannot be read.
 pub(crate) fn of_gateway(gateway: &Gateway) -> Result<Option<Chain>, Failure> {
+    if gateway.is_elsewhere() {
+        return Err(
+            Failure::usage("the log of a gateway elsewhere is read on its own machine")
+                .next("follow its new records: `gateway log -f`"),
+        );
+    }
     let state = gateway.get_soon("/v1/status")?;
     let path = state["audit"].as_str();
     path.map(|path| files_of(Path::new(path))).transpose()

@@ -188,6 +188,9 @@ impl LogCommand {
         gateway: &Gateway,
         terminal: &Terminal,
     ) -> Result<PastRecords, Failure> {
+        if gateway.is_elsewhere() {
+            return Ok((Vec::new(), None));
+        }
         let files = logs::of_gateway(gateway)?;
         let (records, last) = self.read(&files.unwrap_or_default(), terminal)?;
         Ok((self.last(records, terminal), last))

@@ -8,6 +8,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 
 use crate::config::{Config, Listener};
 use crate::files::create_private;
@@ -159,7 +160,13 @@ impl Env {
             for session in sessions {
                 let path = format!("/v1/sessions/{}/environment", in_path(session));
                 match gateway.get(&path) {
-                    Ok(answer) => found.push((format!("{session} of {}", gateway.name), answer)),
+                    Ok(mut answer) => {
+                        if gateway.is_elsewhere() {
+                            // It is a path of the gateway's machine.
+                            answer["certificate_file"] = Value::Null;
+                        }
+                        found.push((format!("{session} of {}", gateway.name), answer));
+                    }
                     Err(failure) => first = first.or(Some(failure)),
                 }
             }

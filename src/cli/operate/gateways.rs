@@ -1,6 +1,6 @@
 //! Finds the running gateways of this user, and calls them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -11,30 +11,91 @@ use serde_json::Value;
 
 use crate::app::process::serving;
 use crate::app::{Code, Failure};
+use crate::cli::certificates;
 use crate::config::state;
 use crate::control::{Client, sockets};
+use crate::message::{OriginPattern, Scheme};
 
 /// Chooses a running gateway.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ChosenGateway {
-    /// The gateway: its process number, its name, or the path of its control socket [default: the
-    /// only one that runs; of what is shown, all]
-    #[arg(long, value_name = "PID|NAME|SOCKET")]
+    /// The gateway: its process number, its name, the path of its control socket, or the URL of its
+    /// control port [default: the only one that runs; of what is shown, all]
+    #[arg(long, value_name = "PID|NAME|SOCKET|URL", env = "GATEWAY_CONTROL")]
     gateway: Option<String>,
+    #[command(flatten)]
+    shown: ShownCertificate,
+}
+
+/// What is shown to a gateway whose control port is called, and what it must show.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ShownCertificate {
+    /// The certificate to show at a control port, as PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "GATEWAY_CONTROL_CERT",
+        hide_short_help = true
+    )]
+    gateway_cert: Option<PathBuf>,
+    /// The key of that certificate, as PEM, in a file of your own
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "GATEWAY_CONTROL_KEY",
+        hide_short_help = true
+    )]
+    gateway_key: Option<PathBuf>,
+    /// The roots of the control port's own certificate [default: those of the system]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "GATEWAY_CONTROL_CA",
+        hide_short_help = true
+    )]
+    gateway_ca: Option<PathBuf>,
+}
+
+impl ShownCertificate {
+    /// Returns the client for a control port.
+    fn client(&self, url: &str) -> Result<Client, Failure> {
+        let origin = url.parse::<OriginPattern>().ok();
+        let origin = origin.and_then(|one| one.exact());
+        let origin = origin.filter(|one| one.scheme == Scheme::Https);
+        let address = origin.ok_or_else(|| {
+            Failure::usage("`--gateway` is no address of a control port")
+                .next("write for example `https://gateway.example.com:9443`")
+        })?;
+        let pair = self
+            .gateway_cert
+            .as_deref()
+            .zip(self.gateway_key.as_deref());
+        let (certificate, key) = pair.ok_or_else(|| {
+            Failure::usage("a control port is called with a certificate alone").next(
+                "name yours: `--gateway-cert FILE --gateway-key FILE`, or GATEWAY_CONTROL_CERT and GATEWAY_CONTROL_KEY",
+            )
+        })?;
+        let pair = (("--gateway-cert", certificate), ("--gateway-key", key));
+        let identity = certificates::identity(pair.0, pair.1)?;
+        let roots = self.gateway_ca.as_deref();
+        let roots = roots.map(|path| certificates::read("--gateway-ca", path));
+        let roots = roots.transpose()?.unwrap_or_default();
+        Ok(Client::elsewhere(address, roots, identity))
+    }
 }
 
 /// A running gateway.
 pub(crate) struct Gateway {
     /// The name of its socket: `serve-1234`.
     pub name: String,
-    /// Its control socket.
+    /// Its control socket or port.
     pub client: Client,
 }
 
 impl ChosenGateway {
-    /// Chooses by a value of `--gateway`.
-    pub(crate) fn named(gateway: Option<String>) -> Self {
-        Self { gateway }
+    /// Chooses by a value of `--gateway`, and what is shown at a control port.
+    pub(crate) fn named(gateway: Option<String>, shown: ShownCertificate) -> Self {
+        Self { gateway, shown }
     }
 
     /// Returns the chosen gateways: all running ones unless one is named.
@@ -57,8 +118,12 @@ impl ChosenGateway {
     /// Returns the chosen gateways; none if none runs.
     ///
     /// # Errors
-    /// Returns a [`Failure`] if the folder of the sockets is not safe to use.
+    /// Returns a [`Failure`] if the folder of the sockets is not safe to use, or what is shown at a
+    /// control port cannot be.
     pub(crate) fn find(&self) -> Result<Vec<Gateway>, Failure> {
+        if let Some(url) = self.gateway.as_deref().filter(|name| name.contains("://")) {
+            return Ok(vec![Gateway::at(self.shown.client(url)?)]);
+        }
         if let Some(path) = self.gateway.as_deref().filter(|name| name.contains('/')) {
             return Ok(vec![Gateway::at(Client::named(Path::new(path)))]);
         }
@@ -111,17 +176,19 @@ pub(crate) fn only(mut all: Vec<Gateway>) -> Result<Gateway, Failure> {
 
 impl Gateway {
     fn at(client: Client) -> Self {
-        let path = client.path();
-        let name = path.file_stem().unwrap_or(path.as_os_str());
+        let name = client
+            .path()
+            .map(|path| path.file_stem().unwrap_or(path.as_os_str()));
+        let name = name.map(|name| name.to_string_lossy().into_owned());
         Self {
-            name: name.to_string_lossy().into_owned(),
+            name: name.unwrap_or_else(|| client.to_string()),
             client,
         }
     }
 
-    /// Excludes a gateway of another user, even if root named it.
-    pub(crate) fn of_this_user(self) -> Self {
-        Self::at(Client::new(self.client.path()))
+    /// Whether it is called over the network, perhaps on another machine.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.client.path().is_none()
     }
 
     /// Reads a document.

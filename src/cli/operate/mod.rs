@@ -39,7 +39,7 @@ pub(crate) fn status(chosen: &ChosenGateway, terminal: &Terminal) -> Result<Code
     for gateway in &chosen.all()? {
         let mut state = gateway.get("/v1/status")?;
         state["name"] = json!(gateway.name);
-        state["socket"] = json!(gateway.client.path());
+        state["socket"] = json!(gateway.client.to_string());
         documents.push(state);
     }
     if terminal.json() {

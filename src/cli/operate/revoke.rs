@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::app::revocations::{meant, put_aside, revoke_in, unusable};
 use crate::app::{Code, Failure, Terminal, counted, safe};
 use crate::cli::fleet::proven;
-use crate::cli::operate::gateways::{ChosenGateway, Gateway, in_path};
+use crate::cli::operate::gateways::{ChosenGateway, Gateway, ShownCertificate, in_path};
 use crate::cli::operate::texts;
 use crate::config::literal::looks_secret;
 use crate::config::state;
@@ -28,10 +28,12 @@ pub(crate) struct RevokeCommand {
     /// `env:NAME`, `file:/PATH` or `login:gh`
     #[arg(value_name = "CREDENTIAL")]
     secret: String,
-    /// Ask this gateway alone, such as another user's: its process number, its name, or the path
-    /// of its control socket
-    #[arg(long, value_name = "PID|NAME|SOCKET")]
+    /// Ask this gateway alone, such as another user's: its process number, its name, the path of its
+    /// control socket, or the URL of its control port
+    #[arg(long, value_name = "PID|NAME|SOCKET|URL", env = "GATEWAY_CONTROL")]
     gateway: Option<String>,
+    #[command(flatten)]
+    shown: ShownCertificate,
 }
 
 /// The answers of the gateways that were called.
@@ -207,7 +209,7 @@ impl RevokeCommand {
     }
 
     fn running(&self) -> Result<Vec<Gateway>, Failure> {
-        let chosen = ChosenGateway::named(self.gateway.clone());
+        let chosen = ChosenGateway::named(self.gateway.clone(), self.shown.clone());
         if chosen.is_named() {
             chosen.one().map(|one| vec![one])
         } else {
@@ -303,7 +305,7 @@ pub(crate) fn tell(gateways: &[Gateway], path: &str) -> RevokeAnswers {
 }
 
 fn is_gone(gateway: &Gateway) -> bool {
-    let connected = UnixStream::connect(gateway.client.path());
+    let connected = gateway.client.path().map(UnixStream::connect);
     let gone = [ErrorKind::ConnectionRefused, ErrorKind::NotFound];
-    connected.is_err_and(|error| gone.contains(&error.kind()))
+    matches!(connected, Some(Err(error)) if gone.contains(&error.kind()))
 }

@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::either::Either;
 
 use crate::app::{Advise as _, Code, Context as _, Failure, Terminal, safe};
-use crate::config::{Hint, certificates, parse_reference};
+use crate::cli::certificates;
+use crate::config::{Hint, parse_reference};
 use crate::credential::{SecretRef, UpstreamLogin};
 use crate::intercept::explicit;
 use crate::message::{Authority, Origin, OriginPattern, Scheme};
 use crate::names::ReasonCode;
-use crate::origin::{ClientIdentity, Error, RemoteProxy, RemoteRefused, Tunnel};
+use crate::origin::{Error, RemoteProxy, RemoteRefused, Tunnel};
 
 /// The credentials for a gateway elsewhere, and the roots to trust.
 pub(super) struct UplinkSettings {
@@ -94,29 +95,14 @@ impl UplinkSettings {
     }
 
     fn proxy(&self, at: &Origin) -> Result<RemoteProxy, Failure> {
-        let unusable = |what: &str, Hint { why, remedy }| {
-            let what = format!("`{what}` cannot be used");
-            Failure::usage(what).because(why).next(remedy)
-        };
-        let read = |what: &'static str, path: &Path| {
-            let read = certificates(path.to_owned()).map_err(|hint| unusable(what, hint));
-            read.map(|(_, found)| found)
-        };
-        let private = |what, reference: &SecretRef| {
-            let checked = reference.check();
-            checked.map_err(|malformed| unusable(what, malformed.into()))
-        };
-        let roots = self.ca.as_deref().map(|path| read("--ca", path));
-        let pair = self.certificate.as_deref().zip(self.key.as_ref());
+        let roots = self.ca.as_deref();
+        let roots = roots.map(|path| certificates::read("--ca", path));
+        let pair = self.certificate.as_deref().zip(self.key.as_deref());
         let identity = pair.map(|(certificate, key)| {
-            private("--key", &SecretRef::file(key))?;
-            Ok::<_, Failure>(ClientIdentity {
-                chain: read("--certificate", certificate)?,
-                key: key.clone(),
-            })
+            certificates::identity(("--certificate", certificate), ("--key", key))
         });
         if let Some(from) = &self.token_from {
-            private("--token-from", from)?;
+            certificates::private("--token-from", from)?;
         }
         let login = self.token_from.clone().map(UpstreamLogin::token_at);
         let (roots, identity) = (roots.transpose()?, identity.transpose()?);

@@ -9,7 +9,7 @@ use super::narrowing::{Narrowing, lasting};
 use super::reading::{TokenSource, malformed};
 use crate::app::revocations::unusable;
 use crate::app::{Code, Failure, Terminal, counted, safe};
-use crate::cli::operate::gateways::{ChosenGateway, in_path};
+use crate::cli::operate::gateways::{ChosenGateway, ShownCertificate, in_path};
 use crate::cli::operate::revoke::tell;
 use crate::config::state;
 use crate::state::RevokedFile;
@@ -59,10 +59,12 @@ pub(crate) struct RevokeToken {
     /// input]
     #[arg(value_name = "ID", value_parser = id)]
     id: Option<PrefixId>,
-    /// Ask this gateway alone, such as another user's: its process number, its name, or the path
-    /// of its control socket
-    #[arg(long, value_name = "PID|NAME|SOCKET")]
+    /// Ask this gateway alone, such as another user's: its process number, its name, the path of its
+    /// control socket, or the URL of its control port
+    #[arg(long, value_name = "PID|NAME|SOCKET|URL", env = "GATEWAY_CONTROL")]
     gateway: Option<String>,
+    #[command(flatten)]
+    shown: ShownCertificate,
 }
 
 impl RevokeToken {
@@ -75,7 +77,7 @@ impl RevokeToken {
                 inspect(&token).map_err(malformed)?.id
             }
         };
-        let chosen = ChosenGateway::named(self.gateway);
+        let chosen = ChosenGateway::named(self.gateway, self.shown);
         let gateways = if chosen.is_named() {
             // The gateway writes its own row.
             vec![chosen.one()?]

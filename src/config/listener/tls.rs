@@ -1,4 +1,5 @@
-//! `tls` of `[[listener]]`: the certificate of a proxy, and the client certificates it accepts.
+//! `tls` of `[[listener]]` and `[control]`: the certificate of a server, and the client certificates
+//! that it accepts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,19 +15,31 @@ use crate::certificates::MOST_MIB;
 use crate::diagnostic::Hint;
 use crate::section::{Section, characters};
 
-/// The TLS between a proxy and its clients.
+/// The TLS between a server of the gateway and its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenerTls {
     /// Its files, except the key. The workload must not change them.
     pub files: Vec<PathBuf>,
     /// The file of its key.
     pub key: PathBuf,
-    pub(super) door: Arc<ProxyTls>,
+    door: Arc<ProxyTls>,
+}
+
+impl ListenerTls {
+    /// Returns the TLS as it is used.
+    #[must_use]
+    pub fn door(&self) -> Arc<ProxyTls> {
+        self.door.clone()
+    }
 }
 
 /// Reads the table. Client certificates are required if they are the only evidence.
-pub(super) fn tls(section: &Section<'_, '_>, who: &[Evidence]) -> Option<ListenerTls> {
-    require!(section, "certificate"; "a proxy shows one in TLS"; "add `certificate = \"proxy.pem\"`");
+pub(crate) fn tls(
+    section: &Section<'_, '_>,
+    who: &[Evidence],
+    protocols: &'static [&'static [u8]],
+) -> Option<ListenerTls> {
+    require!(section, "certificate"; "a server shows one in TLS"; "add `certificate = \"proxy.pem\"`");
     require!(section, "key"; "a certificate is shown together with a proof of its key";
         "add `key = \"proxy.key\"`");
     let certificate = section.certificates("certificate");
@@ -53,6 +66,7 @@ pub(super) fn tls(section: &Section<'_, '_>, who: &[Evidence]) -> Option<Listene
         revoked: revoked.unwrap_or_default(),
         trust_domain,
         is_optional: *who != [Evidence::Certificate],
+        protocols,
     };
     let refuse = |(key, why): ProxyTlsMalformed| {
         mistake!(section, key, "`{key}` cannot be used"; "{why}";
