@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use gateway_intercept::{Entry, GATEWAY_NAME, TokenDenied, TokenUse};
 use gateway_message::{Host, RequestHead};
-use gateway_names::{CredentialName, ReasonCode};
+use gateway_names::{Blame, CredentialName, ReasonCode};
 use gateway_policy::{HostScope, Objection, Requester};
 use gateway_session::{Identified, Session};
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
@@ -92,6 +92,7 @@ impl Exchange {
                 return refused;
             }
             "/" => self.about(&identified, wants_json),
+            "/skill.md" => (StatusCode::OK, MARKDOWN, self.skill(&identified)),
             "/refused" => self.refused(session, wants_json),
             "/proposals" => self.proposals(session, wants_json),
             "/ca.pem" => (StatusCode::OK, PEM, self.ca.certificate_pem()),
@@ -154,9 +155,21 @@ impl Exchange {
             "reaches": self.reaches(identified),
             "credentials": credentials,
             "refused": refused.iter().map(|one| self.refusal(session, one)).collect::<Vec<_>>(),
-            "pages": ["/", "/env", "/home", "/refused", "/proposals", "/ca.pem", "/phantoms"],
+            "pages": ["/", "/skill.md", "/env", "/home", "/refused", "/proposals", "/ca.pem", "/phantoms"],
         });
         page(&about, wants_json, text_of_session)
+    }
+
+    /// Returns the session's page as words for an agent, with what policies' refusals mean.
+    fn skill(&self, identified: &Identified) -> String {
+        let (_, _, about) = self.about(identified, false);
+        let by_policy = |code: &ReasonCode| code.blame() == Blame::Policy;
+        let codes = ReasonCode::ALL.iter().copied().filter(by_policy);
+        let codes = codes.map(|code| {
+            let (name, meaning, next) = (code.as_str(), code.meaning(), code.next_step());
+            format!("- `{name}`: {meaning} {next}\n")
+        });
+        format!("{SKILL}{about}{REFUSALS}{}", codes.collect::<String>())
     }
 
     fn refused(&self, session: &Session, wants_json: bool) -> OwnPage {
@@ -328,13 +341,35 @@ fn response((status, kind, content): OwnPage) -> Response<AnswerBody> {
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
+const MARKDOWN: &str = "text/markdown; charset=utf-8";
 const PEM: &str = "application/x-pem-file";
 const PAGES: &str = "
-Pages: / (this session), /env (what clients need, for `eval`), /home (files of
+Pages: / (this session), /skill.md (the same for an agent), /env (what clients need, for `eval`), /home (files of
 logins, for `| sh`), /refused (what was refused, and why), /proposals, /ca.pem (the CA to trust),
 /phantoms. With `Accept: application/json`, all but the CA are JSON.
 To propose what you need, POST to /proposals, as JSON or a form: `id` of a refusal (or `host`,
 `method` and `path`), and `why` in a line. A person outside grants it, and nothing else does.
+";
+const SKILL: &str = "\
+---
+name: gateway
+description: What this session may reach, what a refusal by its gateway means, and how to ask for more.
+---
+
+# Behind a gateway
+
+Every request of this session goes through a gateway. What stands in variables and files for a key is
+worthless outside: send it as it is, and the gateway puts the real one in where it is lent.
+
+";
+const REFUSALS: &str = "
+# What a refusal means
+
+The gateway answered, and not the service: as JSON with `reason`, or in the service's own shape. The
+field `Gateway-Exchange` is the id to propose it by. Another tool, encoding or way out is refused as
+well. Repeat the request only where `retry` is true, or once a person has allowed it. Policies refuse
+with these codes; for others do as the message says.
+
 ";
 const UNKNOWN: &str = "Nothing shows here who asks, so no phantom is shown: they are in the file of \
      `[phantoms] env_file`, or come with evidence (`who` of the listener).\n";

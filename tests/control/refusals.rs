@@ -101,6 +101,7 @@ fn a_workload_sees_its_own_session_and_nothing_else() {
     let folder = folder(0);
     let script = "curl -sS https://unlisted.test/ >/dev/null; curl -sS http://gateway.internal/; \
                   curl -sS -H 'Accept: application/json' https://gateway.internal/refused; \
+                  curl -sS http://gateway.internal/skill.md; \
                   curl -sS http://gateway.internal/ca.pem; \
                   curl -sS -X POST -w '%{http_code}' -o /dev/null http://gateway.internal/; \
                   curl -sS -w '%{http_code}' -o /dev/null http://gateway.internal/nothing; \
@@ -120,6 +121,8 @@ fn a_workload_sees_its_own_session_and_nothing_else() {
         "unlisted.test policy_default_deny",
         "`gateway allow ",
         "\"to\":\"unlisted.test\"",
+        "---\nname: gateway\n",
+        "- `policy_default_deny`: ",
         "-----BEGIN CERTIFICATE-----",
         "405404allow: GET, HEAD\r\nallow: GET, HEAD, POST\r\n",
     ] {
