@@ -317,3 +317,38 @@ fn the_log_is_read_with_and_without_a_gateway_and_followed() {
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("worse.test"), "{said}");
 }
+
+/// What bash proposes after these words, the last of which is being typed.
+fn completed(program: &Program, words: &[&str]) -> Vec<String> {
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_gateway"));
+    let typed = "eval \"$(gateway generate completions bash)\"; COMP_WORDS=(\"$@\"); \
+                 COMP_CWORD=$(($# - 1)); _gateway gateway \"${COMP_WORDS[COMP_CWORD]}\" \
+                 \"${COMP_WORDS[COMP_CWORD-1]}\"; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let base = crate::program::command(program.folder.path());
+    let variables = base
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    let mut bash = std::process::Command::new("bash");
+    bash.args(["-c", typed, "bash"])
+        .args(words)
+        .env_clear()
+        .envs(variables);
+    let path = format!("{}:/usr/bin:/bin", binary.parent().unwrap().display());
+    let output = bash.env("PATH", path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_the_names_of_what_runs_and_of_presets() {
+    let program = Program::start("");
+    for (words, wanted) in [
+        (&["gateway", "session", "end", "ag"][..], &["agent-1"][..]),
+        (&["gateway", "token", "mint", "--session", ""], &["agent-1"]),
+        (&["gateway", "revoke", "k"], &["key"]),
+        (&["gateway", "exec", "--preset", "blo"], &["blocklist"]),
+        (&["gateway", "secret", "presets", "npm"], &["npm"]),
+    ] {
+        assert_eq!(completed(&program, words), wanted, "{words:?}");
+    }
+}
