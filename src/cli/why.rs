@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use crate::audit::{ExchangeEntry, Record, find, read};
 use crate::config::Config;
 use crate::config::keys::nearest;
-use crate::names::{ExchangeId, ReasonCode};
+use crate::names::{ExchangeId, PolicyId, ReasonCode};
+use crate::policy::generate;
 
 use crate::app::{Code, ConfigFile, Failure, Paint, Terminal, safe};
 use crate::cli::last_run::LastRun;
@@ -270,6 +271,13 @@ fn print(terminal: &Terminal, found: &ExchangeEntry, remedy: &Remedy) {
         again: found.again,
     };
     let mut rows = story.rows();
+    let ids = record.policies.iter();
+    let lifting = ids.filter_map(|id| generate::lifting(&PolicyId::new(id).ok()?));
+    rows.extend(lifting.map(|(group, _)| {
+        let group = safe(&group);
+        let how = format!("for a session by `--group {group}`, or `groups` of its listener");
+        StoryRow::new("lifted", how)
+    }));
     if let Some(reason) = &record.reason {
         let next = safe(&next_step(record, reason, remedy));
         rows.push(StoryRow::new("next", next));

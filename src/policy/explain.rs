@@ -205,20 +205,17 @@ fn budgeted(verdict: &Verdict) -> (String, String) {
     )
 }
 
-/// Returns why policies forbid it. A rule about the making of credentials names the exempt group.
+/// Returns why policies forbid it. A rule of a preset names the exempt group.
 fn forbidden(verdict: &Verdict, policies: &str) -> (String, String) {
     let lifting: Option<Vec<_>> = verdict.policies.iter().map(generate::lifting).collect();
-    let Some(group) = lifting.and_then(|groups| groups.into_iter().next()) else {
+    let Some((group, why)) = lifting.and_then(|groups| groups.into_iter().next()) else {
         return (
             format!("{policies} forbids this"),
             "a forbid overrides every permit: narrow it, or remove it".to_owned(),
         );
     };
     (
-        format!(
-            "{policies} forbids this: it makes a credential that outlives the session, which a \
-             run with `--group {group}` may"
-        ),
+        format!("{policies} forbids this: {why}, which a run with `--group {group}` may"),
         format!("start the run with `--group {group}`, or name it in `groups`"),
     )
 }

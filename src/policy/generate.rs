@@ -2,7 +2,7 @@
 
 use cedar_policy::EntityId;
 use gateway_message::path_pattern::readings;
-use gateway_message::{Origin, Scheme};
+use gateway_message::{Host, Origin, Scheme};
 use gateway_names::{CredentialName, PolicyId, SessionId};
 
 use super::question::{Facts, LendQuestion, SignQuestion};
@@ -136,11 +136,54 @@ fn forbid_at(
     )
 }
 
-/// Returns the group that is exempt from this rule of [`forbid_mints`].
-pub(super) fn lifting(rule: &PolicyId) -> Option<String> {
+/// Forbids every request to a host, and to all below it if it is a name. Sessions in a group are
+/// exempt.
+pub fn forbid_host(kind: &str, host: &Host) -> String {
+    let name = host.as_str();
+    let resource = match host.ip() {
+        Some(_) => host_named("resource", name).0,
+        None => format!("resource in {}", entity("Domain", name)),
+    };
+    forbid_block((kind, name), &resource, "")
+}
+
+/// Forbids every request that has content of a media type, or asks for such an answer. Sessions in a
+/// group are exempt.
+pub fn forbid_media_type(kind: &str, media_type: &str) -> String {
+    let (is, asked) = (quoted(media_type), quoted(&format!("accept: {media_type}")));
+    let when = format!(
+        " when {{\n  context.contentType == {is} ||\n  context.fields.any.contains({asked})\n}}"
+    );
+    let name = media_type.rsplit('/').next().unwrap_or(media_type);
+    forbid_block((kind, name), "resource", &when)
+}
+
+fn forbid_block((kind, name): (&str, &str), resource: &str, when: &str) -> String {
+    let group = entity("Group", &reaching(name));
+    let id = id(&[BLOCKS, kind, name]);
+    format!(
+        "{id}forbid(\n  principal,\n  {ANY},\n  {resource}\n){when} unless {{ principal in {group} }};\n"
+    )
+}
+
+/// Returns the group that is exempt from this rule of a preset, and what others are refused.
+pub fn lifting(rule: &PolicyId) -> Option<(String, &'static str)> {
     let mut parts = rule.as_str().split('/');
-    (parts.next()? == MINTS).then_some(())?;
-    parts.next().map(making)
+    match (parts.next()?, parts.next()?) {
+        (MINTS, service) => Some((
+            making(service),
+            "it makes a credential that outlives the session",
+        )),
+        (BLOCKS, _) => Some((
+            reaching(parts.next()?),
+            "it is on the list of what data leaves by",
+        )),
+        _ => None,
+    }
+}
+
+fn reaching(name: &str) -> String {
+    format!("reaches-{name}")
 }
 
 fn making(service: &str) -> String {
@@ -332,6 +375,8 @@ fn quoted(text: &str) -> String {
 
 /// The prefix of the ids of rules that forbid the making of credentials.
 const MINTS: &str = "mints";
+/// The prefix of the ids of rules that forbid hosts.
+const BLOCKS: &str = "blocks";
 const ANY: &str = "action in Gateway::Action::\"any\"";
 const LEND: &str = "action == Gateway::Action::\"lend\"";
 
@@ -370,6 +415,55 @@ mod tests {
             "api.example.com",
             443
         ));
+    }
+
+    #[test]
+    fn a_blocked_host_is_forbidden_with_all_below_it_but_to_the_group_of_its_name() {
+        let hosts = ["webhook.site", "1.1.1.1"].map(|host| host.parse().unwrap());
+        let blocks = hosts
+            .map(|host| forbid_host("webhook", &host) + "\n")
+            .concat();
+        let all = "permit(principal, action, resource);\n";
+        let text = format!(
+            "{all}{blocks}{}",
+            forbid_media_type("dns", "application/dns-message")
+        );
+        let generation = policies(&text).current();
+        let asks = |host: &str, group: &str, media_type: &str, accept: &str| {
+            let mut request = owned();
+            request.host = host.parse().unwrap();
+            request.groups = vec![group.into()];
+            request
+                .fields
+                .insert(http::header::CONTENT_TYPE, media_type.parse().unwrap());
+            if !accept.is_empty() {
+                request
+                    .fields
+                    .insert(http::header::ACCEPT, accept.parse().unwrap());
+            }
+            generation.ask(&request.facts()).allowed()
+        };
+        let (dns, json) = ("application/dns-message", "application/json");
+        for (host, group, media_type, accept, allowed) in [
+            ("webhook.site", "ci", json, "", false),
+            ("x.webhook.site", "ci", json, "", false),
+            ("x.webhook.site", "reaches-webhook.site", json, "", true),
+            ("notwebhook.site", "ci", json, "*/*", true),
+            ("1.1.1.1", "reaches-webhook.site", json, "", false),
+            ("1.1.1.1", "reaches-1.1.1.1", json, "", true),
+            ("a.example", "ci", dns, "", false),
+            (
+                "a.example",
+                "ci",
+                "",
+                "text/html, application/dns-message",
+                false,
+            ),
+            ("a.example", "reaches-dns-message", dns, "", true),
+        ] {
+            let got = asks(host, group, media_type, accept);
+            assert_eq!(got, allowed, "{host} {group} {media_type} {accept}");
+        }
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Generation {
     pub fn entities(&self) -> impl Iterator<Item = (&PolicyId, &'static str, String)> {
         let rules = self.rules.iter();
         rules.flat_map(|rule| {
-            let group = lifting(&rule.id);
+            let group = lifting(&rule.id).map(|(group, _)| group);
             let named = rule.entities().into_iter();
             let named = named.filter(move |(_, name)| group.as_ref() != Some(name));
             named.map(|(kind, name)| (&rule.id, kind, name))

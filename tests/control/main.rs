@@ -5,6 +5,7 @@ mod arrivals;
 mod asks;
 #[path = "../rig/authority.rs"]
 mod authority;
+mod blocklist;
 mod bounds;
 mod budgets;
 #[path = "../rig/certificates.rs"]

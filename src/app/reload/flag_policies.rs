@@ -40,8 +40,8 @@ pub fn policies(config: &Config, resolved: &ResolvedConfig) -> String {
     permits.into_iter().map(|permit| permit + "\n").collect()
 }
 
-/// Forbids, whatever else permits it, that a lent credential mints others at the services of
-/// presets, which would outlive the session. Replaces the earlier source of these rules.
+/// Forbids, whatever else permits it, what presets block, and that a lent credential mints others at
+/// their services, which would outlive the session. Replaces the earlier source of these rules.
 pub fn guard(
     sources: &mut Vec<Source>,
     resolved: &ResolvedConfig,
@@ -91,7 +91,14 @@ pub fn guard(
             generate::forbid_mints(service, host, *by_reading, &paths) + "\n"
         };
     sources.retain(|source| source.name != GUARDS);
-    let text: String = found.iter().map(forbid).chain(mutations).collect();
+    let blocks = resolved.blocks.iter().flat_map(|block| {
+        let hosts = block.hosts.iter();
+        let hosts = hosts.map(|host| generate::forbid_host(&block.kind, host) + "\n");
+        let types = block.media_types.iter();
+        hosts.chain(types.map(|one| generate::forbid_media_type(&block.kind, one) + "\n"))
+    });
+    let mints = found.iter().map(forbid).chain(mutations);
+    let text: String = mints.chain(blocks).collect();
     if !text.is_empty() {
         sources.push(Source::new(GUARDS, text));
     }

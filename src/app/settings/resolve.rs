@@ -10,7 +10,7 @@ use crate::settings::shell_secrets::{ShellLoans, Withheld};
 use gateway_config::{self as config, Config, HostPort};
 use gateway_credential::login::Login;
 use gateway_credential::preset::{
-    self, PackageRegistry, Preset, PresetCredential, RegistryMapping, UserConfig,
+    self, PackageRegistry, Preset, PresetBlock, PresetCredential, RegistryMapping, UserConfig,
 };
 use gateway_credential::signing::sigv4;
 use gateway_credential::{ConfiguredCredential, SecretRef, SecretUnsafe, unexpected_reach, unfit};
@@ -44,6 +44,8 @@ pub struct ResolvedConfig {
     pub withheld: Vec<Withheld>,
     /// The services of presets at further origins than those that the presets name.
     pub own_origins: Vec<(&'static Preset, Vec<OriginPattern>)>,
+    /// What requested presets forbid.
+    pub blocks: Vec<&'static PresetBlock>,
     /// The mappings of requested presets' registries in the user's own files.
     pub registries: Vec<(&'static Preset, RegistryMapping)>,
 }
@@ -84,6 +86,7 @@ impl ResolvedConfig {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
         }
         for preset in &presets {
+            resolved.blocks.extend(&preset.blocks);
             let (hosts, registry) = resolved.hosts_of(preset)?;
             let is_named = config.flag_presets.contains(&preset.name);
             resolved.reached(is_named).extend(hosts);

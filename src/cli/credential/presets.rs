@@ -83,6 +83,11 @@ fn print(terminal: &Terminal, preset: &Preset) {
         let mints = crate::names::join(mints.chain(mutations), " ");
         terminal.line(format!("  makes no credentials by {mints}"));
     }
+    for block in &preset.blocks {
+        let all = block.hosts.iter().map(ToString::to_string);
+        let all = joined(all.chain(block.media_types.clone()).collect());
+        terminal.line(format!("  forbids {} at {all}", block.kind));
+    }
     for credential in &preset.credentials {
         terminal.line(format!("  credential {}", credential.name));
         let variables = joined(credential.variables.clone());
@@ -119,6 +124,9 @@ fn document(preset: &Preset) -> serde_json::Value {
         "allow": texts(&preset.allow),
         "mints": preset.mints.iter().map(|one| &one.path).collect::<Vec<_>>(),
         "mint_mutations": preset.mint_mutations,
+        "blocks": preset.blocks.iter().map(|one| json!({
+            "kind": one.kind, "hosts": texts(&one.hosts), "media_types": one.media_types,
+        })).collect::<Vec<_>>(),
         "home": preset.home, "registry": registry.collect::<Vec<_>>(), "credentials": credentials.collect::<Vec<_>>(),
     })
 }

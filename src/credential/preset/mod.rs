@@ -64,6 +64,9 @@ pub struct Preset {
     /// The GraphQL mutations that do so at its endpoints.
     #[serde(default)]
     pub mint_mutations: Vec<String>,
+    /// What it forbids, unless a session is in the group that lifts it by name.
+    #[serde(default, rename = "block")]
+    pub blocks: Vec<PresetBlock>,
     /// Its credentials.
     #[serde(default, rename = "credential")]
     pub credentials: Vec<PresetCredential>,
@@ -118,6 +121,20 @@ pub struct PresetEndpoint {
     /// Its paths. Empty for all paths.
     #[serde(deserialize_with = "each")]
     pub paths: Vec<PathPattern>,
+}
+
+/// Hosts that a preset forbids.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PresetBlock {
+    /// What they are for.
+    pub kind: String,
+    /// The hosts, and all below each name.
+    #[serde(deserialize_with = "each")]
+    pub hosts: Vec<Host>,
+    /// Media types that are forbidden at every host, in content and as answers.
+    #[serde(default)]
+    pub media_types: Vec<String>,
 }
 
 /// A preset has no origins of its own, and none were given.

@@ -8,7 +8,7 @@ macro_rules! services {
 
 /// Each preset's name and text.
 pub(super) const SERVICES: &[(&str, &str)] = services! {
-    "airtable" "anthropic" "asana" "atlassian" "azure" "azure-openai" "bedrock" "bitbucket" "cloudflare"
+    "airtable" "anthropic" "asana" "atlassian" "azure" "azure-openai" "bedrock" "bitbucket" "blocklist" "cloudflare"
     "cohere" "crates" "cursor" "databricks" "datadog" "deepseek" "digitalocean" "discord" "discord-webhook" "docker"
     "figma" "fireworks" "gemini" "git" "github" "gitlab" "go" "google" "groq" "heroku" "hubspot"
     "huggingface" "linear" "mailgun" "maven" "mistral" "netlify" "notion" "npm" "openai"
