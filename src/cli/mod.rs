@@ -86,7 +86,7 @@ enum Command {
     /// Revoke a credential in every gateway of yours, now and later
     ///
     /// When this returns, no further byte of its secret leaves.
-    Revoke(revoke::RevokeCommand),
+    Revoke(revoke::RevokeSecret),
     /// Take a revocation back
     Restore(revoke::RevokeCommand),
     Allow(allow::Allow),
@@ -179,7 +179,7 @@ impl Command {
             Self::Status(chosen) => operate::status(&chosen, terminal),
             Self::Session(command) => command.run(terminal),
             Self::Reload(chosen) => operate::reload(&chosen, terminal),
-            Self::Revoke(command) => command.revoke(terminal),
+            Self::Revoke(command) => command.run(terminal),
             Self::Restore(command) => command.restore(terminal),
             Self::Allow(command) => command.run(terminal),
             Self::Grants(command) => command.run(terminal),

@@ -19,13 +19,14 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::events::Events;
 use super::exposition;
-use super::operations::{EndRequest, EnterRequest, MintRequest, Operations};
+use super::operations::{EndRequest, EnterRequest, MintRequest, Operations, RevokeRequest};
 use super::recording::OperatorAct;
 use super::route::{self, Endpoint, RouteMatch};
 use super::server::{Control, Peer};
@@ -108,7 +109,7 @@ impl<O: Operations> Control<O> {
             }
             Endpoint::Enter => self.enter(&called, &content, peer).await,
             Endpoint::Reload => self.reload(peer).await,
-            Endpoint::Revoke => self.revoke(&called, peer).await,
+            Endpoint::Revoke => self.revoke(&called, &content, peer).await,
             Endpoint::Restore => self.restore(&called, peer).await,
             Endpoint::MintToken => self.mint_token(&called, &content, peer).await,
             Endpoint::RevokeToken => self.revoke_token(&called, peer).await,
@@ -228,12 +229,7 @@ impl<O: Operations> Control<O> {
     /// Pauses, resumes or ends a session, and stores its status for the next start. Pausing and
     /// ending take effect first, even if they cannot be recorded or stored.
     async fn change(&self, called: &RouteMatch, content: &Bytes, peer: &Peer) -> ApiResult {
-        let asked: EndRequest = if content.is_empty() {
-            EndRequest::default()
-        } else {
-            serde_json::from_slice(content)
-                .map_err(|error| bad("the content does not say how").because(error.to_string()))?
-        };
+        let asked: EndRequest = how(content)?;
         let end = if asked.for_good {
             EndReason::ForGood
         } else {
@@ -338,9 +334,12 @@ impl<O: Operations> Control<O> {
 
     /// Revokes a secret, and stores that. The revocation takes effect first, even if it cannot be
     /// recorded or stored.
-    async fn revoke(&self, called: &RouteMatch, peer: &Peer) -> ApiResult {
+    async fn revoke(&self, called: &RouteMatch, content: &Bytes, peer: &Peer) -> ApiResult {
+        let RevokeRequest { quiet } = how(content)?;
         let label = called.secret.as_ref().ok_or_else(unknown_credential)?;
         let severed = self.shared.revoke(label);
+        let hush = || quiet.then(|| self.shared.current().credentials.hush(label));
+        hush();
         let name = label.as_str();
         let act = OperatorAct::new(peer, Operation::CredentialRevoke, None, name);
         if let Err(why) = self.note(act).await {
@@ -348,7 +347,10 @@ impl<O: Operations> Control<O> {
         }
         let keeping = self.operations.keep_revoked(label);
         // The thread that stores it may wait for the disk. It stores it afterwards.
-        let hits = self.in_time(keeping).await.map_err(|why| {
+        let kept = self.in_time(keeping).await;
+        // What is known of the secret by now may hit more.
+        hush();
+        let hits = kept.map_err(|why| {
             let what = "the credential is revoked in this gateway until it ends, and nothing was \
                         revoked for other gateways";
             not_kept(what.to_owned(), why)
@@ -532,6 +534,15 @@ fn not_kept(what: String, why: ControlRefusal) -> ControlRefusal {
             why.next
                 .unwrap_or_else(|| "do it again before the gateway is started anew".to_owned()),
         )
+}
+
+/// Reads how an act is done: as usual without content.
+fn how<T: Default + DeserializeOwned>(content: &Bytes) -> Result<T, ControlRefusal> {
+    if content.is_empty() {
+        return Ok(T::default());
+    }
+    let read = serde_json::from_slice(content);
+    read.map_err(|error| bad("the content does not say how").because(error.to_string()))
 }
 
 fn unknown_credential() -> ControlRefusal {

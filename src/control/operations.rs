@@ -202,6 +202,15 @@ pub(super) struct EndRequest {
     pub(super) for_good: bool,
 }
 
+/// How a secret is revoked.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RevokeRequest {
+    /// Whether workloads get the service's own answer to a key that it does not know.
+    #[serde(default)]
+    pub(super) quiet: bool,
+}
+
 /// Who wants to run a further command in a sandbox.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -343,6 +343,15 @@ impl Credentials {
             .collect()
     }
 
+    /// Keeps from workloads that what a revocation with this label hits is revoked by a gateway.
+    pub fn hush(&self, label: &SecretLabel) {
+        let from = self.slots.iter().map(|slot| slot.source.reference());
+        let hits = self.exposed.places.lock().hits(label, from);
+        for (binding, _) in self.bindings.all().zip(hits).filter(|(_, is_hit)| *is_hit) {
+            binding.revocations.iter().for_each(|one| one.hush());
+        }
+    }
+
     /// Returns the names of revoked credentials, and the labels of revoked secrets that this
     /// generation does not have.
     pub fn all_revoked(&self) -> BTreeSet<String> {

@@ -121,6 +121,11 @@ impl JudgedRequest {
         !self.revocations().is_empty()
     }
 
+    /// Whether a credential that it is lent is revoked, and its workload is not to know.
+    pub fn is_quiet(&self) -> bool {
+        self.revocations().iter().any(|one| one.is_quiet())
+    }
+
     /// Returns the fields that were kept.
     pub(super) fn kept_fields(&self) -> &HeaderMap {
         let decided = self.decided.get();

@@ -58,6 +58,8 @@ pub struct Authorized {
 pub struct Objected {
     /// The objection.
     pub objection: Objection,
+    /// Whether a credential was revoked, and the workload is not to know.
+    pub is_quiet: bool,
     verdict: Verdict,
     facts_read: Vec<String>,
 }
@@ -167,6 +169,7 @@ impl Policies {
             Err(objection) => {
                 return Decision::Object(Box::new(Objected {
                     objection,
+                    is_quiet: judged.is_quiet(),
                     verdict,
                     facts_read,
                 }));

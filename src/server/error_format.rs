@@ -6,6 +6,7 @@ mod choose;
 mod details;
 mod format;
 mod git;
+mod quiet;
 mod service;
 
 use bytes::Bytes;

@@ -53,6 +53,9 @@ pub(super) struct Exchange {
     pub(super) waited: OriginTime,
     /// What the request has reserved of budgets, until its answer counts it.
     pub(super) spending: Option<Box<Spending>>,
+    /// Whether a credential was revoked before the request was allowed, and the workload is not to
+    /// know.
+    pub(super) is_quiet: bool,
     /// The destination as the connection claims it, until its claims are checked; `None` if it
     /// names no host. Refusals are shown and counted under this origin.
     pub(super) to: Option<Origin>,
@@ -190,7 +193,10 @@ impl Exchange {
                 self.guard.allowed(judged, latest.number(), labels);
                 Ok(authorized)
             }
-            Decision::Object(objected) => Err(objected.objection.into()),
+            Decision::Object(objected) => {
+                self.is_quiet = objected.is_quiet;
+                Err(objected.objection.into())
+            }
             Decision::Deny(mut denied) => {
                 if let Some((credential, place)) = &denied.lend {
                     self.trail.withhold(credential, place);

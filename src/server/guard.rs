@@ -402,6 +402,11 @@ impl ExchangeGuard {
         self.why.get().cloned().or_else(no_longer_lent)
     }
 
+    /// Whether a credential that it is lent is revoked, and its workload is not to know.
+    pub(super) fn is_revoked_quietly(&self) -> bool {
+        self.judged.get().is_some_and(|judged| judged.is_quiet())
+    }
+
     /// Ends the trail with the response's content, or when the last owner drops this guard. Only
     /// then is it known how much a WebSocket carried.
     pub(super) fn ends_with_it(&self, trail: Trail) {

@@ -311,6 +311,18 @@ impl Refusal {
         (status, fields, content)
     }
 
+    /// Returns the service's own answer to a key that it does not know, with nothing of the
+    /// gateway's: for a credential that was revoked quietly.
+    pub(super) fn quiet_answer(
+        id: ExchangeId,
+        format: ErrorFormat,
+    ) -> (StatusCode, HeaderMap, Bytes) {
+        let id = id.to_string().to_ascii_uppercase();
+        let (status, mut fields, content) = format.unknown_key(&id);
+        fields.insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
+        (status, fields, content)
+    }
+
     /// After how many seconds a client may send the same request again.
     fn retry_after(&self) -> u64 {
         match self {

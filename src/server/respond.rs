@@ -8,7 +8,7 @@ use gateway_audit::{ExchangeEnd, Length, Outcome, Trail};
 use gateway_intercept::strict::ViolationHandle;
 use gateway_intercept::{ConnectionContext, Rejected, SessionCa};
 use gateway_message::{Authority, Origin};
-use gateway_names::SessionId;
+use gateway_names::{ReasonCode, SessionId};
 use http::{Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
@@ -53,6 +53,7 @@ impl Exchange {
             entry: connection.entry,
             trail,
             spending: None,
+            is_quiet: false,
             to: connection.said_origin(),
         })
     }
@@ -120,7 +121,9 @@ impl Exchange {
             to: self.to.clone(),
             request: self.trail.request(),
         };
-        self.worker.shared.recent.add(&session, recent);
+        if !self.is_quiet(&refusal) {
+            self.worker.shared.recent.add(&session, recent);
+        }
         self.refuse(refusal, version).await
     }
 
@@ -225,6 +228,12 @@ impl Exchange {
         refusal
     }
 
+    /// Whether the workload is not to know why: a credential was revoked quietly.
+    fn is_quiet(&self, refusal: &Refusal) -> bool {
+        let is_quiet = self.is_quiet || self.guard.is_revoked_quietly();
+        is_quiet && refusal.reason() == ReasonCode::CredentialRevoked
+    }
+
     /// Records the refusal, then returns it.
     async fn refuse(
         mut self: Box<Self>,
@@ -244,7 +253,11 @@ impl Exchange {
             self.trail.misplace(credential, part.place());
         }
         refusal.log(id);
-        let (status, fields, content) = refusal.answer(id, version, self.error_format, to);
+        let quiet = self.is_quiet(&refusal);
+        let (status, fields, content) = match quiet {
+            true => Refusal::quiet_answer(id, self.error_format),
+            false => refusal.answer(id, version, self.error_format, to),
+        };
         let length = Length::Known(content.len() as u64);
         // A gRPC call is refused with 200 and a status of its own (`ErrorFormat::Grpc`). The log
         // has the status that was meant.
@@ -265,7 +278,7 @@ impl Exchange {
         *response.headers_mut() = fields;
         // HTTP/2 has no reason phrase.
         let phrase = ReasonPhrase::try_from(refusal.reason_phrase(to).into_bytes());
-        if let Ok(phrase) = phrase {
+        if let (Ok(phrase), false) = (phrase, quiet) {
             response.extensions_mut().insert(phrase);
         }
         response

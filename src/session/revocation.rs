@@ -21,6 +21,8 @@ pub trait Severable: Send + Sync {
 #[derive(Default)]
 pub struct Revocation {
     revoked: AtomicBool,
+    /// Whether the workload is told what the service says of a key that it does not know.
+    quiet: AtomicBool,
     connections: Mutex<Vec<Weak<dyn Severable>>>,
 }
 
@@ -36,6 +38,16 @@ impl Revocation {
     /// Whether the credential is revoked.
     pub fn is_revoked(&self) -> bool {
         self.revoked.load(Ordering::Acquire)
+    }
+
+    /// Whether the credential is revoked, and its workload is not to know that a gateway did it.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::Acquire) && self.is_revoked()
+    }
+
+    /// Keeps from the workload, until the revocation is taken back, that a gateway did it.
+    pub fn hush(&self) {
+        self.quiet.store(true, Ordering::Release);
     }
 
     /// Registers a connection that may carry the secret.
@@ -71,6 +83,7 @@ impl Revocation {
             if revoked {
                 std::mem::take(&mut *connections)
             } else {
+                self.quiet.store(false, Ordering::Release);
                 return 0;
             }
         };

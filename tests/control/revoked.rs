@@ -469,3 +469,67 @@ fn what_cannot_be_kept_is_not_revoked_and_what_is_unknown_is_told() {
         serde_json::json!([])
     );
 }
+
+#[test]
+fn of_a_quiet_revocation_the_workload_gets_what_the_service_says_of_an_unknown_key() {
+    let program = Program::start("");
+    let url = format!("http://{}", crate::program::origin());
+    program.edit(|config| {
+        format!(
+            "{config}[[origin]]\nmatch = \"{url}\"\naddresses = [\"127.0.0.0/8\"]\ncleartext = true\n\
+             [[credential]]\nname = \"model\"\nfrom = \"env:KEY\"\norigins = [\"{url}\"]\n\
+             places = [\"header:authorization:Bearer\"]\nenv = [\"MODEL\"]\n"
+        )
+    });
+    let rules = format!("{RULES}permit(principal, action, resource);");
+    fs::write(program.path("rules.cedar"), rules).unwrap();
+    program.reload();
+    let phantoms = fs::read_to_string(program.path("phantoms.env")).unwrap();
+    let phantom = phantoms
+        .lines()
+        .find_map(|line| line.strip_prefix("MODEL="))
+        .unwrap();
+    let ask = |path: &str| {
+        let mut client = TcpStream::connect(program.proxy).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        let host = url.trim_start_matches("http://");
+        let head = format!(
+            "GET {url}{path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {phantom}\r\n\
+             Connection: close\r\n\r\n"
+        );
+        client.write_all(head.as_bytes()).unwrap();
+        let mut answer = vec![0; 4096];
+        let read = client.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..read]).into_owned()
+    };
+    assert!(ask("/").starts_with("HTTP/1.1 200"));
+    let (code, said) = program.gateway(&["revoke", "--quiet", "model"]);
+    assert_eq!(code, 0, "{said}");
+    let told = ask("/v1/chat/completions");
+    assert!(told.starts_with("HTTP/1.1 401 Unauthorized\r\n"), "{told}");
+    assert!(told.contains("\"code\":\"invalid_api_key\""), "{told}");
+    let page = program.ask("http://gateway.internal/refused").1;
+    for all in [&told, &page] {
+        assert!(
+            !all.to_ascii_lowercase().contains("gateway-exchange"),
+            "{all}"
+        );
+        assert!(!all.contains("revoked"), "{all}");
+    }
+    // Whoever reads the log knows.
+    let last = program
+        .records("exchange")
+        .into_iter()
+        .rfind(|one| one["reason"].is_string());
+    assert_eq!(last.unwrap()["reason"], "credential_revoked");
+    assert_eq!(program.gateway(&["restore", "model"]).0, 0);
+    assert!(ask("/").starts_with("HTTP/1.1 200"));
+    assert_eq!(program.gateway(&["revoke", "model"]).0, 0);
+    let told = ask("/v1/chat/completions");
+    assert!(
+        told.starts_with("HTTP/1.1 403") && told.contains("credential_revoked"),
+        "{told}"
+    );
+}

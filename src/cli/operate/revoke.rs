@@ -36,6 +36,17 @@ pub(crate) struct RevokeCommand {
     shown: ShownCertificate,
 }
 
+/// Names a secret that is revoked.
+#[derive(Args)]
+pub(crate) struct RevokeSecret {
+    #[command(flatten)]
+    what: RevokeCommand,
+    /// Let workloads get what the service says of a key that it does not know, and not that a
+    /// gateway revoked it: in the gateways that run now, until they end
+    #[arg(long)]
+    quiet: bool,
+}
+
 /// The answers of the gateways that were called.
 #[derive(Default)]
 pub(crate) struct RevokeAnswers {
@@ -47,10 +58,17 @@ pub(crate) struct RevokeAnswers {
     severed: u64,
 }
 
+impl RevokeSecret {
+    pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let how = self.quiet.then(|| json!({ "quiet": true }));
+        self.what.revoke(how.as_ref(), terminal)
+    }
+}
+
 impl RevokeCommand {
     /// Revokes the secret. The row is written before gateways are looked for: a gateway that starts
     /// meanwhile is found, or reads the row before it serves.
-    pub(crate) fn revoke(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+    fn revoke(self, how: Option<&Value>, terminal: &mut Terminal) -> Result<Code, Failure> {
         let label = self.label()?;
         let file = self.file()?;
         if let Some(file) = &file {
@@ -64,7 +82,7 @@ impl RevokeCommand {
         }
         let path = format!("/v1/credentials/{}/revoke", in_path(label.as_str()));
         let mut known = self.known(file.as_ref())?;
-        let mut answers = self.tell(&path)?;
+        let mut answers = self.tell(&path, how)?;
         for _ in 0..ROUNDS {
             // One gateway's knowledge of the secret may hit more in another that was called before.
             let now = self.known(file.as_ref())?;
@@ -74,7 +92,7 @@ impl RevokeCommand {
             }
             known = now;
             let severed = answers.severed;
-            answers = self.tell(&path)?;
+            answers = self.tell(&path, how)?;
             answers.severed += severed;
         }
         let hit = answers.hit();
@@ -128,7 +146,7 @@ impl RevokeCommand {
             restored.extend(of_file.iter().map(ToString::to_string));
         }
         let path = format!("/v1/credentials/{}/restore", in_path(label.as_str()));
-        let answers = self.tell(&path)?;
+        let answers = self.tell(&path, None)?;
         restored.extend(
             answers
                 .said
@@ -184,8 +202,8 @@ impl RevokeCommand {
     }
 
     /// Calls each running gateway.
-    fn tell(&self, path: &str) -> Result<RevokeAnswers, Failure> {
-        Ok(tell(&self.running()?, path))
+    fn tell(&self, path: &str, how: Option<&Value>) -> Result<RevokeAnswers, Failure> {
+        Ok(tell(&self.running()?, path, how))
     }
 
     /// Counts the known facts of all revocations.
@@ -274,12 +292,12 @@ fn is_known(label: &str) -> bool {
 const ROUNDS: usize = 4;
 
 /// Calls gateways at once, each on its own thread, so that one that hangs delays no other.
-pub(crate) fn tell(gateways: &[Gateway], path: &str) -> RevokeAnswers {
+pub(crate) fn tell(gateways: &[Gateway], path: &str, how: Option<&Value>) -> RevokeAnswers {
     let mut answers = RevokeAnswers::default();
     std::thread::scope(|scope| {
         let told: Vec<_> = gateways
             .iter()
-            .map(|gateway| scope.spawn(move || gateway.post(path, None)))
+            .map(|gateway| scope.spawn(move || gateway.post(path, how)))
             .collect();
         for (gateway, told) in gateways.iter().zip(told) {
             match told.join() {

@@ -85,7 +85,7 @@ impl RevokeToken {
             keep(&id)?;
             chosen.find()?
         };
-        let answers = tell(&gateways, &format!("/v1/tokens/{id}/revoke"));
+        let answers = tell(&gateways, &format!("/v1/tokens/{id}/revoke"), None);
         if answers.is_silent() {
             return Err(
                 Failure::new(format!("no gateway confirmed that token {id} is revoked"))

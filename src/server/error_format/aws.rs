@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use gateway_names::ReasonCode;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::details::{ErrorDetails, FailedRequest};
 
@@ -46,15 +46,36 @@ impl AwsProtocol {
         let (id, reason) = (details.id, details.reason.as_str());
         let code = self.code(details.reason);
         let message = format!("{} [gateway: {reason}; gateway why {id}]", details.message);
+        let further = json!({ "reason": reason, "request_id": id });
+        self.error(code, &message, (id, "gateway"), further)
+    }
+
+    /// Returns the same of the service's own response to a key that it does not know.
+    pub(super) fn unknown_key(self, id: &str) -> (&'static str, HeaderMap, Bytes) {
+        let message = match self {
+            Self::S3 => "The AWS Access Key Id you provided does not exist in our records.",
+            _ => "The security token included in the request is invalid.",
+        };
+        let code = self.code(ReasonCode::ForeignCredential);
+        self.error(code, message, (id, id), json!({}))
+    }
+
+    fn error(
+        self,
+        code: &'static str,
+        message: &str,
+        (id, host): (&str, &str),
+        further: Value,
+    ) -> (&'static str, HeaderMap, Bytes) {
         let (kind, content) = match self {
-            Self::S3 => ("application/xml", s3(code, &message, id)),
-            Self::Query => ("text/xml", query(code, &message, id)),
-            Self::Ec2 => ("text/xml;charset=UTF-8", ec2(code, &message, id)),
+            Self::S3 => ("application/xml", s3(code, message, (id, host))),
+            Self::Query => ("text/xml", query(code, message, id)),
+            Self::Ec2 => ("text/xml;charset=UTF-8", ec2(code, message, id)),
             Self::Json => (
                 "application/x-amz-json-1.1",
-                json_error(code, &message, details),
+                json_error(code, message, further),
             ),
-            Self::Cbor => ("application/cbor", cbor(code, &message)),
+            Self::Cbor => ("application/cbor", cbor(code, message)),
         };
         (kind, self.fields(code, id), content)
     }
@@ -110,11 +131,11 @@ impl AwsProtocol {
     }
 }
 
-fn s3(code: &str, message: &str, id: &str) -> Bytes {
+fn s3(code: &str, message: &str, (id, host): (&str, &str)) -> Bytes {
     let message = escaped(message);
     Bytes::from(format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>{message}</Message>\
-         <RequestId>{id}</RequestId><HostId>gateway</HostId></Error>"
+         <RequestId>{id}</RequestId><HostId>{host}</HostId></Error>"
     ))
 }
 
@@ -134,13 +155,9 @@ fn ec2(code: &str, message: &str, id: &str) -> Bytes {
     ))
 }
 
-fn json_error(code: &str, message: &str, details: &ErrorDetails<'_>) -> Bytes {
-    let content = json!({
-        "__type": code,
-        "message": message,
-        "reason": details.reason.as_str(),
-        "request_id": details.id,
-    });
+fn json_error(code: &str, message: &str, mut content: Value) -> Bytes {
+    content["__type"] = code.into();
+    content["message"] = message.into();
     Bytes::from(content.to_string())
 }
 
