@@ -145,9 +145,9 @@ pub async fn serve<O: Operations>(listener: UnixListener, control: Arc<Control<O
     }
 }
 
-/// Serves a port until the future is dropped. With `tls`, it serves what the socket does, to holders
-/// of client certificates; without, metrics and health, and nothing else. Anyone may connect there:
-/// when it is full, the oldest connection without a request is closed.
+/// Serves a port until the future is dropped. With `tls`, it serves what the socket does, to
+/// holders of client certificates; without, metrics and health, and nothing else. Anyone may
+/// connect there: when it is full, the oldest connection without a request is closed.
 pub async fn serve_port<O: Operations>(
     listener: TcpListener,
     control: Arc<Control<O>>,

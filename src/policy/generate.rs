@@ -147,8 +147,8 @@ pub fn forbid_host(kind: &str, host: &Host) -> String {
     forbid_block((kind, name), &resource, "")
 }
 
-/// Forbids every request that has content of a media type, or asks for such an answer. Sessions in a
-/// group are exempt.
+/// Forbids every request that has content of a media type, or asks for such an answer. Sessions in
+/// a group are exempt.
 pub fn forbid_media_type(kind: &str, media_type: &str) -> String {
     let (is, asked) = (quoted(media_type), quoted(&format!("accept: {media_type}")));
     let when = format!(

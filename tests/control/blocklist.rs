@@ -1,4 +1,5 @@
-//! The preset `blocklist`: what it forbids whatever else permits it, and how a person lifts one name.
+//! The preset `blocklist`: what it forbids whatever else permits it, and how a person lifts one
+//! name.
 
 use std::fs;
 

@@ -40,8 +40,8 @@ pub fn policies(config: &Config, resolved: &ResolvedConfig) -> String {
     permits.into_iter().map(|permit| permit + "\n").collect()
 }
 
-/// Forbids, whatever else permits it, what presets block, and that a lent credential mints others at
-/// their services, which would outlive the session. Replaces the earlier source of these rules.
+/// Forbids, whatever else permits it, what presets block, and that a lent credential mints others
+/// at their services, which would outlive the session. Replaces the earlier source of these rules.
 pub fn guard(
     sources: &mut Vec<Source>,
     resolved: &ResolvedConfig,

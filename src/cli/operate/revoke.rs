@@ -28,8 +28,8 @@ pub(crate) struct RevokeCommand {
     /// `env:NAME`, `file:/PATH` or `login:gh`
     #[arg(value_name = "CREDENTIAL")]
     secret: String,
-    /// Ask this gateway alone, such as another user's: its process number, its name, the path of its
-    /// control socket, or the URL of its control port
+    /// Ask this gateway alone, such as another user's: its process number, its name, the path of
+    /// its control socket, or the URL of its control port
     #[arg(long, value_name = "PID|NAME|SOCKET|URL", env = "GATEWAY_CONTROL")]
     gateway: Option<String>,
     #[command(flatten)]

@@ -59,8 +59,8 @@ pub(crate) struct RevokeToken {
     /// input]
     #[arg(value_name = "ID", value_parser = id)]
     id: Option<PrefixId>,
-    /// Ask this gateway alone, such as another user's: its process number, its name, the path of its
-    /// control socket, or the URL of its control port
+    /// Ask this gateway alone, such as another user's: its process number, its name, the path of
+    /// its control socket, or the URL of its control port
     #[arg(long, value_name = "PID|NAME|SOCKET|URL", env = "GATEWAY_CONTROL")]
     gateway: Option<String>,
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! `tls` of `[[listener]]` and `[control]`: the certificate of a server, and the client certificates
-//! that it accepts.
+//! `tls` of `[[listener]]` and `[control]`: the certificate of a server, and the client
+//! certificates that it accepts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
