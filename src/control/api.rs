@@ -442,7 +442,7 @@ impl<O: Operations> Control<O> {
         Ok(document(&json!({ "replicas": replicas })))
     }
 
-    async fn drain(&self, called: &RouteMatch, peer: Peer) -> ApiResult {
+    async fn drain(&self, called: &RouteMatch, peer: &Peer) -> ApiResult {
         let name = called.named.as_deref().unwrap_or_default();
         let act = OperatorAct::new(peer, Operation::FleetDrain, None, name);
         self.record(&act).await?;
