@@ -352,7 +352,7 @@ impl Operations for AppOperations {
             Some(fleet) => fleet
                 .revoke(label)
                 .await
-                .map_err(|failure| failure.to_string()),
+                .map_err(|failure| failure.why.unwrap_or(failure.what)),
             None => Ok(Vec::new()),
         };
         Ok(RevocationHits { fleet, ..hits })
@@ -420,7 +420,7 @@ impl Operations for AppOperations {
             Some(fleet) => fleet
                 .revoke_token(id)
                 .await
-                .map_err(|failure| failure.to_string()),
+                .map_err(|failure| failure.why.unwrap_or(failure.what)),
             None => Ok(Vec::new()),
         })
     }

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::revocations::{Untold, meant};
 use crate::session::key::KeyPlaces;
 use crate::store_clients;
 use crate::{Failure, note};
@@ -29,7 +30,7 @@ pub struct Fleet {
     pub store: Arc<PostgresState>,
     me: Replica,
     /// The lease of this replica.
-    pub lease: Arc<Freshness>,
+    pub lease: &'static Freshness,
     /// The last decision that is in force here.
     applied: AtomicU64,
     /// What was revoked here and could not be told to the others yet.
@@ -38,13 +39,6 @@ pub struct Fleet {
     pub drain: Notify,
     /// The generation whose digest was told last, and the digest.
     pub in_force: Mutex<(u64, String)>,
-}
-
-/// A revocation that the store does not have yet.
-#[derive(Clone, PartialEq, Eq)]
-enum Untold {
-    Secret(SecretLabel),
-    Token(PrefixId),
 }
 
 impl Fleet {
@@ -56,7 +50,6 @@ impl Fleet {
     pub async fn open(
         config: &Config,
         settings: &FleetSettings,
-        state: &Arc<SharedState>,
     ) -> Result<(Arc<Self>, Arc<SealingKey>), Failure> {
         let unusable = |error: &StateError| {
             let what = format!("the state at {} cannot be used", settings.url.shown());
@@ -76,8 +69,7 @@ impl Fleet {
             note(format!("gateway: the server of the state: {text}"));
         }
         let (store, key) = KeyPlaces::of_fleet(config).unlock_server(server).await?;
-        let lease = Arc::new(Freshness::new(settings.stale_after));
-        state.sessions.depend_on(lease.clone());
+        let lease = Freshness::of_process(settings.stale_after);
         let mut drawn = [0; 8];
         getrandom::fill(&mut drawn).map_err(Failure::no_randomness)?;
         let fleet = Self {
@@ -176,7 +168,9 @@ impl Fleet {
     /// # Errors
     /// Returns a [`Failure`] if the fleet was not reached.
     pub async fn revoke(&self, label: &SecretLabel) -> Result<Vec<Proven>, Failure> {
-        self.tell(Untold::Secret(label.clone())).await
+        let mut secret = RevokedSecret::by(label.clone());
+        secret.known.places = meant(label.as_str());
+        self.tell(Untold::Secret(secret)).await
     }
 
     /// Revokes a token at every replica, as [`Fleet::revoke`] does a secret.
@@ -200,15 +194,20 @@ impl Fleet {
         }
     }
 
-    async fn put(&self, what: &Untold) -> Result<Revision, StateError> {
+    /// Whether it was told that this replica has applied a decision.
+    pub fn has_applied(&self, revision: Revision) -> bool {
+        self.applied.load(Ordering::Relaxed) == revision
+    }
+
+    /// Puts a revocation that the store does not have.
+    ///
+    /// # Errors
+    /// [`StateError`] if it cannot be kept.
+    pub async fn put(&self, what: &Untold) -> Result<Revision, StateError> {
         match what {
-            Untold::Secret(label) => {
-                let mut secret = RevokedSecret::by(label.clone());
-                secret.known.places = crate::revocations::meant(label.as_str());
-                let one = SharedRevocation {
-                    secret,
-                    restored: None,
-                };
+            Untold::Secret(secret) => {
+                let (secret, restored) = (secret.clone(), None);
+                let one = SharedRevocation { secret, restored };
                 self.store.put_revocation(one).await
             }
             Untold::Token(id) => self.store.revoke_token(id, unix(SystemTime::now())).await,
@@ -232,9 +231,8 @@ impl Fleet {
     pub async fn restore(&self, label: &SecretLabel) -> Result<Vec<SecretLabel>, Failure> {
         let restored = self.store.restore(label, unix(SystemTime::now())).await;
         let (restored, last) = restored.map_err(|error| away(&error))?;
-        self.untold
-            .lock()
-            .retain(|one| *one != Untold::Secret(label.clone()));
+        let is_it = |one: &Untold| matches!(one, Untold::Secret(secret) if secret.label == *label);
+        self.untold.lock().retain(|one| !is_it(one));
         if let Some(revision) = last {
             self.prove(revision).await?;
         }
@@ -246,10 +244,20 @@ impl Fleet {
     /// # Errors
     /// [`StateError`] if the store does not answer, or another process has the name.
     pub async fn beat(&self, sent: Moment, beat: &Beat) -> Result<(), StateError> {
-        self.applied.store(beat.applied, Ordering::Relaxed);
-        if self.store.beat(&self.me, beat).await? {
+        let (drains, theirs) = self.store.beat(&self.me, beat).await?;
+        if drains {
+            tracing::warn!("an operator of the fleet asks this replica to stop");
             self.drain.notify_one();
         }
+        let ours = SystemTime::now().duration_since(UNIX_EPOCH);
+        if ours.unwrap_or_default().abs_diff(theirs) > CLOCKS_WITHIN {
+            // Its sessions would end, and its budgets begin anew, for all.
+            self.lease.close();
+            return Err(StateError::Unfitting(
+                "its clock and the one of this machine differ by more than 5 seconds",
+            ));
+        }
+        self.applied.store(beat.applied, Ordering::Relaxed);
         // The others count the lease from the beat as well, and later.
         self.lease.renew(sent);
         Ok(())
@@ -283,21 +291,30 @@ impl Fleet {
         }
     }
 
-    /// Compares all rows with their sum, at the start and then now and again.
+    /// Compares all rows with their sum: before anything is lent, whenever decisions were missed,
+    /// and now and again.
     pub async fn verify(self: Arc<Self>) {
         loop {
-            match self.store.verify().await {
+            let again = match self.store.verify().await {
                 Ok(rows) => {
                     tracing::debug!(rows, "the rows of the store are whole");
                     self.lease.trust(true);
+                    VERIFIES_EVERY
                 }
-                Err(error @ (StateError::Changed | StateError::Damaged(_))) => {
+                Err(error @ StateError::Changed) => {
                     tracing::error!(%error, "a row of the store is not as a gateway wrote it");
                     self.lease.trust(false);
+                    DISTRUSTS_FOR
                 }
-                Err(error) => tracing::warn!(%error, "the rows of the store were not verified"),
+                Err(error) => {
+                    tracing::warn!(%error, "the rows of the store were not verified");
+                    AGAIN_AFTER
+                }
+            };
+            tokio::select! {
+                () = self.store.is_followed_anew() => {}
+                () = tokio::time::sleep(again) => {}
             }
-            tokio::time::sleep(VERIFIES_EVERY).await;
         }
     }
 }
@@ -316,10 +333,12 @@ fn password(reference: SecretRef) -> Password {
 
 /// Returns the failure that the store does not do what it is asked for.
 pub fn away(error: &StateError) -> Failure {
-    Failure::of("the fleet was not reached", error)
-        .next("see the server of `[state] url`; `gateway fleet status` tells who was reached")
+    Failure::of("the fleet was not reached", error).next("see the server of `[state] url`")
 }
 
+const CLOCKS_WITHIN: Duration = Duration::from_secs(5);
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+const DISTRUSTS_FOR: Duration = Duration::from_secs(5);
 const BEATS_EVERY: Duration = Duration::from_secs(1);
 /// How exactly the end of a lease is noticed. Requests look at it themselves.
 const LOOKS_EVERY: Duration = Duration::from_millis(10);

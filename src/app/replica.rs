@@ -52,8 +52,7 @@ impl App {
     ) -> Result<(), Failure> {
         let (sent, keeper) = (Moment::now(), self.keeper().await?);
         fleet.tell_late().await.map_err(|error| away(&error))?;
-        let before = at.seen;
-        let news = match keeper.round(at).await {
+        match keeper.round(at).await {
             Err(StateError::WentBack) => {
                 fleet.lease.close();
                 tracing::error!("the store went back: it is told again what was decided");
@@ -66,17 +65,24 @@ impl App {
                 fleet.lease.close();
                 return Err(away(&error));
             }
-            done => done.map_err(|error| away(&error))?,
-        };
-        if news.revocations {
-            self.mirror(fleet).await?;
+            Err(error) => return Err(away(&error)),
+            Ok(mut news) => {
+                at.owed.revocations |= news.revocations;
+                at.owed.sessions.append(&mut news.sessions);
+            }
         }
-        for id in &news.sessions {
-            self.learn_temporary(id).await?;
+        // What fails is owed, and nothing is beaten before it is done.
+        if at.owed.revocations {
+            self.mirror(fleet).await?;
+            at.owed.revocations = false;
+        }
+        while let Some(id) = at.owed.sessions.first().cloned() {
+            self.learn_temporary(&id).await?;
+            at.owed.sessions.remove(&id);
         }
         let applied = at.seen.unwrap_or(0);
         let is_due = beaten.is_none_or(|before| sent.is_later_than(before, fleet.beats_every()));
-        if is_due || before != at.seen {
+        if is_due || !fleet.has_applied(applied) {
             let beat = Beat {
                 applied,
                 head: self
@@ -97,17 +103,20 @@ impl App {
     /// Writes the revocations of the fleet to the file of this user, which a gateway obeys even
     /// without a store, and applies them.
     async fn mirror(self: &Arc<Self>, fleet: &Fleet) -> Result<(), Failure> {
-        let (secrets, tokens) = fleet
-            .store
-            .revocations()
-            .await
-            .map_err(|error| away(&error))?;
+        let read = fleet.store.revocations().await;
+        let (secrets, tokens) = read.map_err(|error| away(&error))?;
         let app = self.clone();
         let mirrored = tokio::task::spawn_blocking(move || {
-            app.revocations.mirror(&secrets, &tokens)?;
-            app.revocations.obey(&app.shared)
+            let own = app.revocations.mirror(&secrets, &tokens)?;
+            app.revocations.obey(&app.shared).map(|()| own)
         });
-        mirrored.await.context("revocations cannot be applied")?
+        let own = mirrored.await.context("revocations cannot be applied")??;
+        // What this machine revoked while the fleet was not reached, also before a restart.
+        for what in own {
+            let put = fleet.put(&what).await;
+            put.map_err(|error| away(&error))?;
+        }
+        Ok(())
     }
 
     /// Returns the digest of the configuration and the policies in force.

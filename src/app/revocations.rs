@@ -28,6 +28,15 @@ pub struct KeptRevocations {
     untold: AtomicUsize,
 }
 
+/// A revocation that the fleet does not have yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Untold {
+    /// Of a secret.
+    Secret(RevokedSecret),
+    /// Of a token.
+    Token(PrefixId),
+}
+
 /// The revocations in force. Locked while the file is read or changed and then applied, so that the
 /// latest read is the one in force.
 #[derive(Default)]
@@ -209,7 +218,8 @@ impl KeptRevocations {
         Ok(restored)
     }
 
-    /// Writes the revocations that all replicas share to the file.
+    /// Writes the revocations that all replicas share to the file. Returns those that the file has
+    /// beside them.
     ///
     /// # Errors
     /// Returns a [`Failure`] if it cannot be written.
@@ -217,14 +227,23 @@ impl KeptRevocations {
         &self,
         secrets: &[SharedRevocation],
         tokens: &[(String, u64)],
-    ) -> Result<(), Failure> {
+    ) -> Result<Vec<Untold>, Failure> {
         let _held = self.held.lock();
-        match &self.file {
-            Some(file) => file
-                .follow(secrets, tokens)
-                .map_err(|unfit| unusable(file, &unfit)),
-            None => Err(Failure::no_state_folder("there is no state to keep it in")),
-        }
+        let nowhere = || Failure::no_state_folder("there is no state to keep it in");
+        let file = self.file.as_ref().ok_or_else(nowhere)?;
+        let unusable = |unfit| unusable(file, &unfit);
+        file.follow(secrets, tokens).map_err(unusable)?;
+        let mut own = file.read().map_err(unusable)?;
+        let is_shared = |one: &RevokedSecret| {
+            let mut shared = secrets.iter();
+            shared.any(|shared| shared.secret.label == one.label && shared.restored.is_none())
+        };
+        own.retain(|one| !is_shared(one));
+        let mut own: Vec<Untold> = own.into_iter().map(Untold::Secret).collect();
+        let known = |id: &PrefixId| tokens.iter().any(|(known, _)| *known == id.to_string());
+        let all = file.tokens().map_err(unusable)?;
+        own.extend(all.into_iter().filter(|id| !known(id)).map(Untold::Token));
+        Ok(own)
     }
 
     /// Stores that a token is revoked. It is revoked here already.

@@ -210,7 +210,7 @@ fn still_lent(judged: &JudgedRequest) -> Result<(), Error> {
     if judged.is_revoked() {
         return Err(Revoked.into());
     }
-    let is_stale = judged.lends() && judged.session().is_stale();
+    let is_stale = judged.lends() && gateway_session::is_stale();
     (!is_stale).then_some(()).ok_or(Error::Stale)
 }
 

@@ -1,8 +1,11 @@
 //! A connection to an origin that ends at once when a credential that it may carry is revoked, even
 //! if the gateway has closed it and the kernel is still sending its last bytes.
 
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use gateway_launch::unsent;
@@ -76,6 +79,18 @@ impl SeverableSocket {
     }
 }
 
+impl SeverableSocket {
+    /// Refuses to write what may hold a secret once this replica may lack a revocation: a process
+    /// that was stopped between its last look and here writes nothing when it goes on.
+    fn may_write(&self) -> io::Result<()> {
+        if self.handle.is_some() && gateway_session::is_stale() {
+            let why = "the gateway may lack decisions of its fleet";
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, why));
+        }
+        Ok(())
+    }
+}
+
 impl Drop for SeverableSocket {
     /// Closes the connection in order. Bytes that the kernel has yet to send may end an upload, or
     /// hold the secret of an exchange that was given up: until they are sent, a revocation still
@@ -112,7 +127,25 @@ impl AsyncRead for SeverableSocket {
 }
 
 impl AsyncWrite for SeverableSocket {
-    delegated!(write vectored is_vectored poll_flush poll_shutdown);
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.may_write()?;
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.may_write()?;
+        Pin::new(&mut self.io).poll_write_vectored(cx, parts)
+    }
+
+    delegated!(is_vectored poll_flush poll_shutdown);
 }
 
 /// How long a peer may take for the bytes that were written before a connection was closed.

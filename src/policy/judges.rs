@@ -111,7 +111,7 @@ fn session(case: &JudgeInput<'_>) -> Option<Objection> {
 fn stale(case: &JudgeInput<'_>) -> Option<Objection> {
     // What goes on without a credential cannot be revoked.
     let lends = case.request.is_none_or(JudgedRequest::lends);
-    (lends && case.session?.is_stale()).then_some(Objection::Stale)
+    (lends && gateway_session::is_stale()).then_some(Objection::Stale)
 }
 
 fn revoked(case: &JudgeInput<'_>) -> Option<Objection> {

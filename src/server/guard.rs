@@ -395,7 +395,7 @@ impl ExchangeGuard {
     pub(super) fn abort_reason(&self) -> Option<Abort> {
         let no_longer_lent = || {
             let judged = self.judged.get()?;
-            let is_stale = judged.lends() && judged.session().is_stale();
+            let is_stale = judged.lends() && gateway_session::is_stale();
             let why = judged.is_revoked().then_some(Objection::Revoked);
             Some(why.or(is_stale.then_some(Objection::Stale))?.into())
         };

@@ -39,7 +39,7 @@ pub use content::ContentSearch;
 pub use creation::{Creation, SessionSpec};
 pub use detected::Location;
 pub use detected::{CredentialUse, DetectedCredentials};
-pub use lifetime::{Freshness, Lifetime, Moment};
+pub use lifetime::{Freshness, Lifetime, Moment, is_stale};
 pub use messages::MessageSearch;
 pub use origin_bindings::OriginBindings;
 pub use parts::{HeldParts, KnownPart, PartTexts, SigningPart};

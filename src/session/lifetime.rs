@@ -1,6 +1,7 @@
 //! The lifetime of a session, and the lease of a replica, by two clocks: neither setting the wall
 //! clock nor a sleep of the machine prolongs them.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -108,15 +109,20 @@ pub struct Freshness {
 }
 
 impl Freshness {
-    /// Returns a lease that has not begun.
-    #[must_use]
-    pub fn new(stale_after: Duration) -> Self {
+    /// Returns the lease of this process, which is one replica. From then on, nothing is lent
+    /// without it.
+    pub fn of_process(stale_after: Duration) -> &'static Self {
+        LEASE.get_or_init(|| Self::new(stale_after))
+    }
+
+    /// Returns a lease that has not begun, of a store that is not trusted yet.
+    fn new(stale_after: Duration) -> Self {
         Self {
             stale_after,
             since_boot: AtomicU64::new(0),
             wall: AtomicU64::new(0),
             is_closed: AtomicBool::new(true),
-            is_distrusted: AtomicBool::new(false),
+            is_distrusted: AtomicBool::new(true),
         }
     }
 
@@ -141,8 +147,7 @@ impl Freshness {
 
     /// Whether the lease is over, by the later of the two clocks: a machine that slept, or whose
     /// clock was set forward, is not fresh.
-    #[must_use]
-    pub fn is_stale(&self) -> bool {
+    fn is_stale(&self) -> bool {
         self.left().is_zero()
     }
 
@@ -162,6 +167,14 @@ impl Freshness {
         self.stale_after.saturating_sub(by_boot.max(by_wall))
     }
 }
+
+/// Whether this process is a replica of a fleet, and may lack decisions of the others.
+#[must_use]
+pub fn is_stale() -> bool {
+    LEASE.get().is_some_and(Freshness::is_stale)
+}
+
+static LEASE: OnceLock<Freshness> = OnceLock::new();
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
@@ -213,9 +226,10 @@ mod tests {
     #[test]
     fn a_lease_ends_by_the_clock_that_went_further() {
         let lease = Freshness::new(Duration::from_secs(5));
-        assert!(lease.is_stale());
         let now = Moment::now();
         lease.renew(now);
+        assert!(lease.is_stale());
+        lease.trust(true);
         assert!(!lease.is_stale() && lease.left() <= Duration::from_secs(5));
         let slept = Moment {
             since_boot: now.since_boot.saturating_sub(Duration::from_secs(6)),

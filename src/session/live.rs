@@ -22,7 +22,7 @@ use super::creation::Creation;
 use super::detected::{CredentialUse, DetectedCredentials};
 use super::groups::Groups;
 use super::idle::IdleClock;
-use super::lifetime::{Freshness, Lifetime, Moment};
+use super::lifetime::{Lifetime, Moment};
 use super::messages::MessageSearch;
 use super::origin_bindings::OriginBindings;
 use super::passing_search::{PassingSearch, note};
@@ -46,8 +46,6 @@ pub struct Session {
     phantoms: ArcSwap<Phantoms>,
     /// The registry of all sessions' phantoms, once this session is entered there.
     registry: OnceLock<Arc<Registry>>,
-    /// The lease of the replica that serves it, in a fleet.
-    freshness: OnceLock<Arc<Freshness>>,
     /// Its lifetime; `None` if it does not end by itself.
     lifetime: ArcSwapOption<Lifetime>,
     idle: IdleClock,
@@ -83,11 +81,6 @@ gateway_names::faults! {
 }
 
 impl Session {
-    /// Whether its gateway may lack decisions about it.
-    pub fn is_stale(&self) -> bool {
-        self.freshness.get().is_some_and(|lease| lease.is_stale())
-    }
-
     /// Creates a session with the phantoms issued for it.
     pub fn new(
         id: SessionId,
@@ -104,7 +97,6 @@ impl Session {
             key: None,
             phantoms: ArcSwap::from_pointee(phantoms),
             registry: OnceLock::new(),
-            freshness: OnceLock::new(),
             lifetime: ArcSwapOption::from_pointee(lifetime),
             idle: IdleClock::new(Moment::now()),
             labels: ArcSwapOption::default(),
@@ -448,28 +440,13 @@ pub struct Sessions {
     pub(super) ended: watch::Sender<()>,
     /// The phantoms of all sessions, to recognise one in a request of another (threats H11).
     registry: Arc<Registry>,
-    /// The lease of this replica, in a fleet.
-    freshness: OnceLock<Arc<Freshness>>,
 }
 
 impl Sessions {
-    /// Sets the lease that all sessions depend on. Call it before the first is added.
-    pub fn depend_on(&self, freshness: Arc<Freshness>) {
-        let _ = self.freshness.set(freshness);
-    }
-
-    /// Returns the lease of this replica; `None` without a fleet.
-    pub fn freshness(&self) -> Option<&Arc<Freshness>> {
-        self.freshness.get()
-    }
-
     /// Adds a live session.
     pub fn enter(&self, session: Arc<Session>) {
         self.registry.enter(&session.id, session.phantoms().all());
         let _ = session.registry.set(self.registry.clone());
-        if let Some(freshness) = self.freshness.get() {
-            let _ = session.freshness.set(freshness.clone());
-        }
         self.live.write().insert(session.id.clone(), session);
     }
 

@@ -191,3 +191,37 @@ fn sessions_wake_where_they_are_asked_for() {
     let [c] = fleet.start(["c"]);
     assert_eq!(c.get("/v1/status")["sessions"], 0);
 }
+
+#[test]
+fn what_a_replica_could_not_apply_is_not_proven_by_it() {
+    let fleet = Fleet::new();
+    let [a, b] = fleet.start(["a", "b"]);
+    let token = a.session("agent");
+    assert_eq!(b.ask(&token, "/").0, 200);
+    b.way.refuse("kind IN ('secret', 'token')", 3);
+    let (code, said) = a.gateway(&["revoke", "key"]);
+    assert_eq!(code, 0, "{said}");
+    let (status, said) = b.ask(&token, "/");
+    assert!(status >= 400, "{status} {said} {}", b.log());
+}
+
+#[test]
+fn a_revocation_that_reached_nobody_outlives_a_kill() {
+    let fleet = Fleet::new();
+    let [mut a, b] = fleet.start(["a", "b"]);
+    let token = a.session("agent");
+    assert_eq!(b.ask(&token, "/").0, 200);
+    a.way.cut();
+    assert_eq!(a.gateway(&["revoke", "key"]).0, 1);
+    a.crash();
+    a.way.mend();
+    let until = Instant::now() + Duration::from_secs(20);
+    while b.ask(&token, "/").0 == 200 {
+        assert!(Instant::now() < until, "{}", a.log());
+        if let Ok(Some(_)) = a.child.try_wait() {
+            // It could not reach its state when it started.
+            a.again();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

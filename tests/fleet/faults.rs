@@ -226,6 +226,9 @@ fn a_store_that_went_back_is_told_again_and_revives_nothing() {
     let [a, b] = fleet.start(["a", "b"]);
     let (token, other) = (a.session("agent"), a.session("other"));
     assert_eq!((a.ask(&token, "/").0, b.ask(&other, "/").0), (200, 200));
+    // A revocation that was taken back before the dump, and made again after it.
+    assert_eq!(b.gateway(&["revoke", "key"]).0, 0);
+    assert_eq!(b.gateway(&["restore", "key"]).0, 0);
     let old = fleet.database.dump();
     // What was decided after the dump.
     a.json(&["session", "end", "other"]);
@@ -328,4 +331,83 @@ fn neither_the_store_nor_its_dump_nor_a_log_holds_a_secret() {
     }
     let heads = fleet.origin.heads.lock().unwrap();
     assert!(heads.contains(CANARY) && !heads.contains(token) && !heads.contains(phantom));
+}
+
+#[test]
+fn an_older_state_put_back_under_a_running_replica_revives_nothing() {
+    let tables = ["gateway_clock", "gateway_row", "gateway_decision"];
+    let keep: String = tables
+        .map(|table| format!("CREATE TABLE kept_{table} AS SELECT * FROM {table};"))
+        .concat();
+    let put_back: String = tables
+        .map(|table| format!("TRUNCATE {table}; INSERT INTO {table} SELECT * FROM kept_{table};"))
+        .concat();
+    let ways = [
+        (
+            "one row",
+            "DELETE FROM gateway_decision d WHERE NOT EXISTS \
+            (SELECT 1 FROM kept_gateway_decision k WHERE k.revision = d.revision); \
+            UPDATE gateway_row r SET record = k.record, proof = k.proof, sealed = k.sealed \
+            FROM kept_gateway_row k WHERE r.id = k.id"
+                .to_owned(),
+        ),
+        (
+            "all, and the number of the clock",
+            format!("BEGIN; {put_back} UPDATE gateway_clock SET n = N; COMMIT"),
+        ),
+    ];
+    for (way, sql) in ways {
+        let fleet = Fleet::new();
+        let [a, b] = fleet.start(["a", "b"]);
+        let token = a.session("agent");
+        fleet.database.sql(&keep);
+        a.json(&["session", "end", "agent"]);
+        assert_eq!(a.gateway(&["revoke", "key"]).0, 0);
+        let n = fleet.database.sql("SELECT n FROM gateway_clock");
+        fleet.database.sql(&sql.replace("= N;", &format!("= {n};")));
+        let [c] = [fleet.spawn("c")];
+        let until = Instant::now() + Duration::from_secs(4);
+        while Instant::now() < until {
+            for replica in [&a, &b, &c] {
+                let (status, said) = replica.ask(&token, "/");
+                assert_ne!(status, 200, "{way}: {} {said}", replica.name);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(fleet.origin.count(), 0, "{way}");
+    }
+}
+
+#[test]
+fn nothing_leaves_a_replica_that_was_frozen_under_load() {
+    let fleet = Fleet::new();
+    let all = fleet.start(["a", "b"]);
+    let token = all[0].session("agent");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            load(&all[1..], 16, &token, |_, _, _| {
+                is_over.load(Ordering::SeqCst)
+            })
+        });
+        for round in 0..5 {
+            let before = fleet.origin.count();
+            let until = Instant::now() + Duration::from_secs(10);
+            while fleet.origin.count() < before + 50 {
+                assert!(Instant::now() < until, "{}", all[1].log());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            all[1].signal(Signal::STOP);
+            let (code, said) = all[0].gateway(&["revoke", "key"]);
+            assert_eq!(code, 0, "{said}");
+            std::thread::sleep(Duration::from_millis(50));
+            let at_answer = fleet.origin.count();
+            all[1].signal(Signal::CONT);
+            std::thread::sleep(Duration::from_millis(200));
+            assert_eq!(fleet.origin.count(), at_answer, "round {round}");
+            assert_eq!(all[0].gateway(&["restore", "key"]).0, 0);
+        }
+        is_over.store(true, Ordering::SeqCst);
+        asking.join().unwrap();
+    });
 }

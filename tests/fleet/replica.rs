@@ -384,6 +384,8 @@ pub struct Way {
     is_cut: Arc<AtomicBool>,
     /// How many further answers of the database come through; then one connection is cut.
     left: Arc<AtomicI64>,
+    /// A text of statements, and how many connections that send it are cut.
+    refused: Arc<Mutex<(Vec<u8>, usize)>>,
     open: Arc<Mutex<Vec<TcpStream>>>,
 }
 
@@ -394,9 +396,11 @@ impl Way {
             address: listener.local_addr().unwrap(),
             is_cut: Arc::default(),
             left: Arc::new(AtomicI64::new(i64::MAX)),
+            refused: Arc::default(),
             open: Arc::default(),
         };
         let (is_cut, open, left) = (way.is_cut.clone(), way.open.clone(), way.left.clone());
+        let refused = way.refused.clone();
         std::thread::spawn(move || {
             for one in listener.incoming().flatten() {
                 if is_cut.load(Ordering::SeqCst) {
@@ -413,12 +417,13 @@ impl Way {
                     (one.try_clone().unwrap(), other.try_clone().unwrap(), false),
                     (other, one, true),
                 ] {
-                    let left = left.clone();
+                    let (left, refused) = (left.clone(), refused.clone());
                     std::thread::spawn(move || {
                         let mut part = [0; 16_384];
                         while let Ok(read @ 1..) = from.read(&mut part) {
                             let is_last = is_answer && left.fetch_sub(1, Ordering::SeqCst) == 0;
-                            if is_last || to.write_all(&part[..read]).is_err() {
+                            let is_refused = !is_answer && is_refused(&refused, &part[..read]);
+                            if is_last || is_refused || to.write_all(&part[..read]).is_err() {
                                 break;
                             }
                         }
@@ -444,7 +449,20 @@ impl Way {
         self.left.store(answers, Ordering::SeqCst);
     }
 
+    /// Cuts so many connections that send this text.
+    pub fn refuse(&self, text: &str, times: usize) {
+        *self.refused.lock().unwrap() = (text.as_bytes().to_vec(), times);
+    }
+
     pub fn mend(&self) {
         self.is_cut.store(false, Ordering::SeqCst);
     }
+}
+
+fn is_refused(refused: &Mutex<(Vec<u8>, usize)>, sent: &[u8]) -> bool {
+    let mut refused = refused.lock().unwrap();
+    let (text, times) = &mut *refused;
+    let is_it = *times > 0 && sent.windows(text.len()).any(|part| part == text);
+    *times -= usize::from(is_it);
+    is_it
 }

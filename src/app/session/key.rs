@@ -103,7 +103,8 @@ impl<'c> KeyPlaces<'c> {
             // Another replica may be faster, with the same key.
             let mark = key.mark(source).context(UNMADE)?;
             match server.set_key_mark(&mark, &key).await {
-                Ok(()) | Err(StateError::Refused(_)) => {}
+                Ok(()) => note("gateway: a new fleet begins: the database had none"),
+                Err(StateError::Refused(_)) => {}
                 Err(error) => return Err(unreadable(error)),
             }
         }

@@ -102,7 +102,9 @@ impl SessionRenewal {
         let news = self.0.follow(at).await;
         let now = Moment::now();
         let is_due = |before| now.is_later_than(before, LOOK);
-        if at.looked.is_none_or(is_due) {
+        // A replica whose clock went wrong ends no session for the others.
+        let may_decide = !(self.0.is_led && gateway_session::is_stale());
+        if may_decide && at.looked.is_none_or(is_due) {
             at.looked = Some(now);
             self.0.renew().await;
         }
@@ -124,6 +126,8 @@ pub struct News {
 pub struct Followed {
     /// The last of them that is in force here.
     pub seen: Option<Revision>,
+    /// What others decided about and is not in force here yet.
+    pub owed: News,
     /// When due sessions were last looked for.
     looked: Option<Moment>,
 }

@@ -124,7 +124,7 @@ impl SessionStore {
                     .because("a command's sessions are of one machine")
                     .next("leave `url` out of the file of `exec`"));
             }
-            let (fleet, key) = Fleet::open(config, settings, state).await?;
+            let (fleet, key) = Fleet::open(config, settings).await?;
             count(fleet.store.clone());
             return Ok(with(fleet.store.clone(), key, true, Some(fleet)));
         }

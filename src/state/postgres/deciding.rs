@@ -1,12 +1,13 @@
 //! Decisions: one transaction each, asked for again under its id where its answer was lost.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
-use super::history::{Clock, next_link};
+use super::history::{Clock, MOST_PROOFS, key, next_link};
 use super::link::away;
 use super::rows::{Parameter, latest, query, row_of};
 use super::server::PostgresState;
@@ -71,6 +72,9 @@ impl PostgresState {
             let done = self.transaction(&client, id, is_again, all).await;
             let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
             let ended = client.batch_execute(end).await.map_err(away);
+            if ended.is_err() {
+                self.writer.give_up();
+            }
             let (revision, records) = done?;
             ended?;
             for record in &records {
@@ -179,7 +183,11 @@ impl PostgresState {
         // A record that is replaced need not be readable.
         let known = match &decision {
             SessionDecision::Replace(_) => None,
-            _ => latest(before)?.map(|row| self.seal.read(row)).transpose()?,
+            _ => {
+                let id = decision.session()?;
+                self.history.check((SESSION, id.as_str()), before)?;
+                latest(before)?.map(|row| self.seal.read(row)).transpose()?
+            }
         };
         let is_anew = matches!(
             decision,
@@ -207,6 +215,8 @@ impl PostgresState {
         let clock = query(&client, sql::CLOCK, &[]).await?;
         let clock = Clock::read(clock.first().ok_or(StateError::Changed)?)?;
         let mut left = clock.sum(&self.seal)?;
+        self.history.reads_all();
+        let mut all = HashMap::new();
         let (mut kind, mut id, mut count) = (String::new(), String::new(), 0);
         loop {
             let page: [Parameter<'_>; 3] =
@@ -216,6 +226,9 @@ impl PostgresState {
                 let row = row_of(row)?;
                 self.seal.check(&row)?;
                 left.toggle(&self.seal, &row.kind, &row.id, &row.proof);
+                if all.len() <= MOST_PROOFS {
+                    all.insert(key(&row.kind, &row.id), row.proof);
+                }
                 (kind, id) = (row.kind, row.id);
                 count += 1;
             }
@@ -225,6 +238,7 @@ impl PostgresState {
             tokio::task::yield_now().await;
         }
         if left.is_nothing() {
+            self.history.read_all(all);
             Ok(count)
         } else {
             Err(StateError::Changed)

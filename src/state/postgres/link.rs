@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Handle;
@@ -41,6 +42,9 @@ impl PostgresUrl {
         if config.get_password().is_some() {
             let next = "take it out, and write `password = \"file:/path\"` or another reference";
             return Err(("it holds a password", next));
+        }
+        if !config.get_hostaddrs().is_empty() {
+            return Err(("it names an address beside its host", EXAMPLE));
         }
         if config.get_user().is_none() || config.get_hosts().is_empty() {
             return Err(("it names no user or no host", EXAMPLE));
@@ -251,7 +255,9 @@ impl Connector {
 pub(super) struct Line {
     connector: Connector,
     begin: &'static str,
-    client: tokio::sync::Mutex<Option<Arc<Client>>>,
+    client: Mutex<Option<Arc<Client>>>,
+    /// Held while the connection is made.
+    making: tokio::sync::Mutex<()>,
 }
 
 impl Line {
@@ -259,19 +265,34 @@ impl Line {
         Self {
             connector: connector.clone(),
             begin,
-            client: tokio::sync::Mutex::default(),
+            client: Mutex::default(),
+            making: tokio::sync::Mutex::default(),
         }
     }
 
     /// Returns the connection, which is made if it is not there.
     pub(super) async fn client(&self) -> Result<Arc<Client>, StateError> {
-        let mut held = self.client.lock().await;
-        if let Some(client) = held.as_ref().filter(|client| !client.is_closed()) {
-            return Ok(client.clone());
+        let open = || {
+            self.client
+                .lock()
+                .clone()
+                .filter(|client| !client.is_closed())
+        };
+        if let Some(client) = open() {
+            return Ok(client);
+        }
+        let _alone = self.making.lock().await;
+        if let Some(client) = open() {
+            return Ok(client);
         }
         let made = Arc::new(self.connector.connect(self.begin).await?);
-        *held = Some(made.clone());
+        *self.client.lock() = Some(made.clone());
         Ok(made)
+    }
+
+    /// Gives the connection up, with what was begun on it.
+    pub(super) fn give_up(&self) {
+        *self.client.lock() = None;
     }
 
     /// Runs a statement or a few.
@@ -293,12 +314,34 @@ impl Line {
     {
         let client = self.client().await?;
         let more = EACH_WITHIN.saturating_mul(u32::try_from(rows).unwrap_or(u32::MAX));
-        match tokio::time::timeout(ANSWERED_WITHIN + more, of(client)).await {
-            Ok(done) => done,
-            Err(_) => {
-                *self.client.lock().await = None;
-                Err(StateError::Away("it does not answer".to_owned()))
-            }
+        let whole = GiveUp(self, Some(client.clone()));
+        let done = tokio::time::timeout(ANSWERED_WITHIN + more, of(client)).await;
+        let late = |_| StateError::Away("it does not answer".to_owned());
+        let done = done.map_err(late)?;
+        whole.keep();
+        done
+    }
+}
+
+/// Gives a connection up unless its statements have ended: what was begun on it is undone, and no
+/// later call goes on with it.
+struct GiveUp<'l>(&'l Line, Option<Arc<Client>>);
+
+impl GiveUp<'_> {
+    fn keep(mut self) {
+        self.1 = None;
+    }
+}
+
+impl Drop for GiveUp<'_> {
+    fn drop(&mut self) {
+        let mut held = self.0.client.lock();
+        let is_it = |client: &Arc<Client>| {
+            let own = self.1.as_ref();
+            own.is_some_and(|own| Arc::ptr_eq(own, client))
+        };
+        if held.as_ref().is_some_and(is_it) {
+            *held = None;
         }
     }
 }

@@ -27,15 +27,20 @@ impl PostgresState {
         let revision = clock.revision;
         let mut known = self.history.0.lock();
         // A store that went back is told again first.
-        if known
-            .seen
-            .as_ref()
-            .is_some_and(|(seen, _)| *seen > revision)
-        {
+        let is_older = |(seen, _): &(Revision, Vec<u8>)| *seen > revision;
+        if known.owes_telling || known.seen.as_ref().is_some_and(is_older) {
             return Err(StateError::WentBack);
         }
         known.seen = Some((revision, clock.chain));
+        known.missed();
+        drop(known);
+        self.followed_anew.notify_one();
         Ok(revision)
+    }
+
+    /// Completes when decisions were missed, or were followed for the first time.
+    pub async fn is_followed_anew(&self) {
+        self.followed_anew.notified().await;
     }
 
     /// Returns what was decided after `seen`, and proves that nothing before it is missing.
@@ -54,7 +59,13 @@ impl PostgresState {
         let (clock, base, rows) = self.pulse.run(read).await?;
         let clock = Clock::read(clock.first().ok_or(StateError::Changed)?)?;
         clock.sum(&self.seal)?;
-        let known = self.history.0.lock().seen.clone();
+        let (known, owes_telling) = {
+            let known = self.history.0.lock();
+            (known.seen.clone(), known.owes_telling)
+        };
+        if owes_telling {
+            return Err(StateError::WentBack);
+        }
         let known = known
             .filter(|(known, _)| *known == seen)
             .map(|(_, chain)| chain);
@@ -103,7 +114,12 @@ impl PostgresState {
             // More than are kept one by one, or some were removed.
             return Err(StateError::Forgotten);
         }
-        self.history.0.lock().seen = Some((at.revision, at.chain));
+        let mut known = self.history.0.lock();
+        for row in &rows {
+            known.decided(row.get(1), row.get(2), row.get(3));
+        }
+        known.seen = Some((at.revision, at.chain));
+        drop(known);
         Ok(news)
     }
 
@@ -114,7 +130,10 @@ impl PostgresState {
     /// [`StateError`] if it cannot be told.
     pub async fn tell_again(&self) -> Result<(), StateError> {
         let (sessions, revoked, tokens, budgets) = {
-            let known = self.history.0.lock();
+            let mut known = self.history.0.lock();
+            // What was decided since is not what was seen.
+            (known.seen, known.owes_telling) = (None, true);
+            known.missed();
             let sessions: Vec<SessionRecord> = known.sessions.values().cloned().collect();
             let (revoked, tokens) = (known.revoked.clone(), known.tokens.clone());
             (sessions, revoked, tokens, known.budgets.clone())
@@ -126,7 +145,11 @@ impl PostgresState {
         };
         let (now, old) = self.revocations().await?;
         for one in revoked {
-            let is_known = now.iter().any(|now| now.secret.label == one.secret.label);
+            let is_known = now.iter().any(|now| {
+                let is_it = now.secret.label == one.secret.label;
+                // An older one may say that it was taken back.
+                is_it && (now.restored.is_none() || one.restored.is_some())
+            });
             if !is_known {
                 let text = one.text()?;
                 let id = one.secret.label.as_str();
@@ -145,7 +168,7 @@ impl PostgresState {
         for (id, (window, counts)) in budgets {
             self.budgets.raise(id, window, counts).await?;
         }
-        self.history.0.lock().seen = None;
+        self.history.0.lock().owes_telling = false;
         self.follow_anew().await.map(drop)
     }
 

@@ -61,11 +61,16 @@ impl ReplicaRow {
 }
 
 impl PostgresState {
-    /// Tells the store that a replica lives. Returns whether it shall drain.
+    /// Tells the store that a replica lives. Returns whether it shall drain, and the time there,
+    /// since 1970.
     ///
     /// # Errors
     /// [`StateError::Unfitting`] if another process of its name lives.
-    pub async fn beat(&self, replica: &Replica, beat: &Beat) -> Result<bool, StateError> {
+    pub async fn beat(
+        &self,
+        replica: &Replica,
+        beat: &Beat,
+    ) -> Result<(bool, Duration), StateError> {
         let tell = |client: Arc<Client>| async move {
             let stale_after = i64::try_from(replica.stale_after.as_millis()).unwrap_or(i64::MAX);
             let applied = beat.applied.cast_signed();
@@ -83,7 +88,9 @@ impl PostgresState {
         };
         let told = self.pulse.run(tell).await?;
         let taken = StateError::Unfitting("another gateway has the name of this replica there");
-        Ok(told.first().ok_or(taken)?.get(0))
+        let row = told.first().ok_or(taken)?;
+        let millis = u64::try_from(row.get::<_, i64>(1)).unwrap_or(0);
+        Ok((row.get(0), Duration::from_millis(millis)))
     }
 
     /// Returns every replica that ever was.
@@ -99,7 +106,8 @@ impl PostgresState {
             replica: Replica {
                 name: row.get(0),
                 instance: row.get(1),
-                stale_after: millis(row, 3),
+                // Whatever a row says, nobody waits for longer.
+                stale_after: millis(row, 3).min(LONGEST_LEASE),
             },
             version: row.get(2),
             beat: Beat {
@@ -167,5 +175,7 @@ impl PostgresState {
     }
 }
 
+/// The longest lease that a configuration may name.
+const LONGEST_LEASE: Duration = Duration::from_secs(20);
 /// How often the beats are looked at.
 const LOOK: Duration = Duration::from_millis(2);

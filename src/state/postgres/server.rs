@@ -40,6 +40,8 @@ pub struct PostgresState {
     pub(super) budgets: BudgetQueue,
     pub(super) history: History,
     pub(super) woken: Arc<Notify>,
+    /// Told when decisions were missed.
+    pub(super) followed_anew: Notify,
     pub(super) has_notices: bool,
 }
 
@@ -149,6 +151,7 @@ impl PostgresServer {
             budgets: BudgetQueue::start(rows),
             history: History::default(),
             woken: self.woken,
+            followed_anew: Notify::new(),
             has_notices: self.has_notices,
             connector: self.connector,
         })
@@ -175,6 +178,7 @@ impl PostgresState {
         let with: [Parameter<'_>; 2] = [(&SESSION, Type::TEXT), (&id, Type::TEXT)];
         let rows = self.read(sql::ONE, &with).await?;
         let row = rows.first().ok_or(StateError::Changed)?;
+        self.history.check((SESSION, id), row)?;
         let Some(row) = latest(row)? else {
             return Ok(None);
         };

@@ -20,7 +20,10 @@ impl PostgresState {
         &self,
     ) -> Result<(Vec<SharedRevocation>, Vec<(String, u64)>), StateError> {
         let (mut secrets, mut tokens) = (Vec::new(), Vec::new());
-        for row in self.read(sql::REVOKED, &[]).await? {
+        let rows = self.read(sql::REVOKED, &[]).await?;
+        let there = rows.iter().map(|row| (row.get(0), row.get(1)));
+        self.history.check_all([SECRET, TOKEN], there)?;
+        for row in rows {
             let row = row_of(&row)?;
             self.seal.check(&row)?;
             let damaged = |why: &dyn std::fmt::Display| StateError::Damaged(why.to_string());

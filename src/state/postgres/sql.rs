@@ -54,10 +54,10 @@ pub(super) const KNOWN: &str = "SELECT max(revision) FROM gateway_decision WHERE
 pub(super) const CLOCK: &str = "SELECT n, chain, sum FROM gateway_clock WHERE one = 1";
 /// A row, with the proof that the latest decision about it wrote.
 pub(super) const ONE: &str = "
-    SELECT r.kind, r.id, r.version, r.record, r.sealed, r.proof, d.proof
+    SELECT r.kind, r.id, r.version, r.record, r.sealed, r.proof, d.proof, d.revision
     FROM (SELECT 1) one
     LEFT JOIN gateway_row r ON r.kind = $1 AND r.id = $2
-    LEFT JOIN (SELECT proof FROM gateway_decision WHERE kind = $1 AND id = $2
+    LEFT JOIN (SELECT proof, revision FROM gateway_decision WHERE kind = $1 AND id = $2
         ORDER BY revision DESC LIMIT 1) d ON true";
 pub(super) const PUT: &str = "
     INSERT INTO gateway_row (kind, id, version, record, sealed, proof, made, live)
@@ -161,7 +161,7 @@ pub(super) const BEAT: &str = "
         in_force = excluded.in_force, beat = excluded.beat, gone = excluded.gone,
         drain = r.drain AND r.instance = excluded.instance
     WHERE r.instance = excluded.instance OR r.gone OR r.beat + r.stale_after < excluded.beat
-    RETURNING drain";
+    RETURNING drain, beat";
 pub(super) const REPLICAS: &str = "
     SELECT name, instance, version, stale_after, applied, head, in_force,
         (extract(epoch FROM clock_timestamp()) * 1000)::bigint - beat, gone, drain
