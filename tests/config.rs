@@ -510,7 +510,7 @@ fn a_proxy_that_cannot_be_used_and_what_is_not_for_all_origins_is_refused() {
         ),
         (
             format!("{one}via = \"http://p.test:1\"\nvia_auth = \"vault:a/b#c\"\n"),
-            "4:12: `via_auth` is kept in the vault",
+            "4:12: `via_auth` is kept in a store",
         ),
         (
             format!("{one}via = \"http://p.test:1\"\nvia_auth = \"hunter2\"\n"),
@@ -773,7 +773,7 @@ fn whoever_is_told_is_told_in_one_way_and_a_webhook_is_signed_and_not_in_clear_t
     );
     refused(
         &webhook("key = \"vault:secret/app#b\"\n"),
-        &["3:7: `key` is kept in the vault"],
+        &["3:7: `key` is kept in a store"],
     );
     refused(
         &webhook("key = \"env:PATH\"\nmethod = \"PUT\"\n"),
@@ -1667,8 +1667,7 @@ fn there_is_no_list_of_hosts_that_pass_by_the_policy() {
 fn a_vault_is_refused_with_all_of_its_mistakes() {
     let mistakes = read(
         "[vault]\naddresses = [\"http://vault.test:8200\", \"https://*.vault.test\"]\nlogin = \"approle\"\nrole = \"x\"\n\
-         secret_id = \"vault:secret/x#y\"\nttl = \"2d\"\nnamespace = \"../a\"\n\
-         [[credential]]\nname = \"A\"\nfrom = \"vault:secret/../sys/raw#x\"\norigins = [\"https://a.test\"]\n",
+         secret_id = \"vault:secret/x#y\"\nttl = \"2d\"\nnamespace = \"../a\"\n",
     )
     .unwrap_err();
     for part in [
@@ -1676,10 +1675,9 @@ fn a_vault_is_refused_with_all_of_its_mistakes() {
         "an address is that of one server",
         "[vault] has no `role_id`",
         "`role` does not belong to `login = \"approle\"`",
-        "`secret_id` is kept in the vault",
+        "`secret_id` is kept in a store",
         "it is outside 1s to 1d",
         "`namespace` of [vault]",
-        "`from` refers to no usable secret",
     ] {
         assert!(
             mistakes.iter().any(|mistake| mistake.contains(part)),
@@ -1692,7 +1690,7 @@ fn a_vault_is_refused_with_all_of_its_mistakes() {
     let none = none.unwrap_err();
     assert!(
         none.iter()
-            .any(|mistake| mistake.contains("add a section [vault]")),
+            .any(|mistake| mistake.contains("add a section [[store]]")),
         "{none:#?}"
     );
 }
@@ -1715,7 +1713,7 @@ fn a_login_is_refused_with_all_of_its_mistakes() {
             "name = \"A\"\ngrant = \"client_credentials\"\nclient_secret = \"vault:secret/x#y\"\nkey_id = \"x\"",
             &[
                 "[[login]] has no `token_url`",
-                "`client_secret` is kept in the vault",
+                "`client_secret` is kept in a store",
                 "`key_id` does not belong to `grant = \"client_credentials\"`",
             ],
         ),

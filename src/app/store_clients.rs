@@ -4,26 +4,31 @@ use std::sync::Arc;
 
 use crate::Failure;
 use gateway_config::Config;
-use gateway_credential::{HttpClient, Vault, VaultSettings};
+use gateway_credential::{ConfiguredStore, HttpClient, StoreSettings};
 use gateway_message::Origin;
 use gateway_origin::{ClientIdentity, StoreClient};
 
-/// Creates the Vault client and its connection settings.
-pub fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
-    let identity = settings
-        .client_certificate()
-        .map(|(chain, key)| ClientIdentity {
-            chain: chain.to_vec(),
-            key: key.clone(),
-        });
-    let client = StoreClient::new(
-        settings.servers.clone(),
-        settings.roots.clone(),
-        identity,
-        config.store_way(&settings.servers),
-    )
-    .map_err(|error| failed("the way to the vault", &error))?;
-    Ok((settings.clone(), Arc::new(client)))
+/// Creates a client for each of these stores.
+pub fn stores<'s>(
+    config: &Config,
+    stores: impl IntoIterator<Item = &'s StoreSettings>,
+) -> Result<Vec<ConfiguredStore>, Failure> {
+    let client = |settings: &StoreSettings| {
+        let identity = settings
+            .client_certificate()
+            .map(|(chain, key)| ClientIdentity {
+                chain: chain.to_vec(),
+                key: key.clone(),
+            });
+        let servers = settings.all_servers();
+        let way = config.store_way(&servers);
+        let client = StoreClient::new(servers, settings.roots.clone(), identity, way);
+        let client = client.map_err(|error| {
+            failed(&format!("the way to the store `{}`", settings.name), &error)
+        })?;
+        Ok((settings.clone(), Arc::new(client) as Arc<dyn HttpClient>))
+    };
+    stores.into_iter().map(client).collect()
 }
 
 /// Returns the failure that a part cannot be set up.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gateway_credential::SecretRef;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -18,7 +19,11 @@ pub(super) struct Document<'t> {
     directory: PathBuf,
     home: Option<PathBuf>,
     found: RefCell<Vec<Diagnostic>>,
+    in_stores: RefCell<Vec<InStore>>,
 }
+
+/// A reference to a store, with its place and its key.
+type InStore = (Range<usize>, String, SecretRef);
 
 /// The message about a secret that stands in the file.
 const LITERAL: &str = "the file contains a literal secret";
@@ -30,8 +35,20 @@ impl<'t> Document<'t> {
             text,
             directory,
             home,
-            found: RefCell::new(Vec::new()),
+            found: RefCell::default(),
+            in_stores: RefCell::default(),
         }
+    }
+
+    /// Notes a reference to a store, which is checked when all stores are known.
+    pub fn note_in_store(&self, span: &Range<usize>, key: &str, reference: &SecretRef) {
+        let noted = (span.clone(), key.to_owned(), reference.clone());
+        self.in_stores.borrow_mut().push(noted);
+    }
+
+    /// Returns the references to stores that were noted.
+    pub fn in_stores(&self) -> Vec<InStore> {
+        self.in_stores.take()
     }
 
     /// Returns the name of the file, as it was given.

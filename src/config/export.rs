@@ -5,8 +5,8 @@ use http::HeaderName;
 
 use super::diagnostic::Hint;
 use super::network;
+use super::reference;
 use super::section::Section;
-use super::vault;
 
 pub(super) fn export(section: &Section<'_, '_>) -> Option<ExportSettings> {
     require!(section, "url"; "it says where records are sent";
@@ -15,7 +15,7 @@ pub(super) fn export(section: &Section<'_, '_>) -> Option<ExportSettings> {
         let (server, path) = network::url(text, "https://collector.example:4318")?;
         Ok((server, path.trim_end_matches('/').to_owned()))
     });
-    let token = vault::local(section, "token");
+    let token = reference::local(section, "token");
     let token_field = section.get("token_field", field);
     let (files, roots) = section.roots("roots");
     let format = format(section);

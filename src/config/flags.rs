@@ -193,6 +193,10 @@ impl Flags {
         let configured = config.credentials.len();
         for text in &self.secrets {
             let read = line.secret(text, known);
+            let read = read.and_then(|(credential, allowed)| {
+                config.check_store(&credential.from)?;
+                Ok((credential, allowed))
+            });
             let read = line.take("--secret", "the flag cannot be read", read);
             let Some((credential, allowed)) = read else {
                 continue;
@@ -409,9 +413,14 @@ fn aws(profile: &str) -> Result<Credential, Hint> {
                 "set them, or name a profile of the AWS CLI: `--aws=PROFILE`")
         });
     }
+    Ok(Credential::aws_from(&aws_profile(profile)?))
+}
+
+/// Returns the program that prints the credentials of a profile of the AWS CLI.
+pub(super) fn aws_profile(profile: &str) -> Result<SecretRef, Hint> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@+/:".contains(&byte);
     if profile.starts_with('-') || characters(profile, 128, fits).is_none() {
-        return refused!("it is no name of a profile"; "write for example `--aws=dev`");
+        return refused!("it is no name of a profile"; "write for example `dev`");
     }
     let program = std::env::var_os("PATH")
         .iter()
@@ -428,7 +437,7 @@ fn aws(profile: &str) -> Result<Credential, Hint> {
     let arguments = arguments.split(' ').map(str::to_owned).collect();
     let from = SecretRef::command(program, arguments, None);
     from.check()?;
-    Ok(Credential::aws_from(&from))
+    Ok(from)
 }
 
 /// Restricts the credential to these buckets, if any are named.

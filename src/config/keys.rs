@@ -29,6 +29,8 @@ pub struct ConfigSection {
 
 /// Returns the keys of one section, in the order of [`KEYS`].
 pub fn of(section: &str) -> impl Iterator<Item = &'static ConfigKey> {
+    // `[vault]` is a store without a name.
+    let section = if section == "vault" { "store" } else { section };
     KEYS.iter().filter(move |key| key.section == section)
 }
 
@@ -147,7 +149,7 @@ macro_rules! keys {
 
 sections! {
     once ca, once state, once audit, many export, once policy, once runtime, once resolver,
-    many listener, many credential, many login, many origin, many fact, many read, many notify, many budget, many price, once vault, once sandbox,
+    many listener, many credential, many login, many origin, many fact, many read, many notify, many budget, many price, many store, once vault, once sandbox,
     once limits, once control, once phantoms, once sessions
 }
 
@@ -218,6 +220,7 @@ keys! {
     ["credential.from"]
         command: "list of texts", "required";
         ttl: "duration", "5m";
+        pass: "list of variables", "none";
     ["credential"]
         preset: "name", "none" project;
         origins: "list of origins", "those of the preset" project;
@@ -298,11 +301,13 @@ keys! {
         as: "`git`, `graphql`, `mcp` or `model`", "required" project;
         origins: "list of origins", "required" project;
         path: "path; `*` is one segment", "all" project;
-    ["vault"]
-        addresses: "list of origins", "required";
+    ["store"]
+        name: "name", "its kind";
+        kind: "`vault`, `op`, `aws-secret`, `aws-parameter`, `gcp-secret` or `azure-secret`", "required";
+        addresses: "list of origins", "those of AWS and Google, else required";
         roots: "list of paths", "those of the system";
         namespace: "path", "none";
-        login: "`token`, `approle`, `jwt`, `kubernetes` or `cert`", "required";
+        login: "`token`, `approle`, `jwt`, `kubernetes` or `cert`", "required for a vault";
         mount: "path", "the name of the login";
         token: "reference", "none";
         role: "name", "none";
@@ -312,6 +317,13 @@ keys! {
         token_file: "path", "that of the service account";
         client_certificate: "path", "none";
         client_key: "reference", "none";
+        command: "path", "/usr/bin/op";
+        region: "name", "none";
+        profile: "name", "none: the usual variables";
+        file: "path", "none";
+        token_url: "URL", "none";
+        client_id: "text", "none";
+        client_secret: "reference", "none";
         ttl: "duration", "5m";
         max_stale: "duration", "1h";
     ["sandbox"]

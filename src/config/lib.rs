@@ -38,11 +38,11 @@ mod settings;
 mod signing;
 mod sigv4;
 pub mod state;
+mod store;
 mod units;
 mod user;
 mod validate;
 mod variable;
-mod vault;
 mod via;
 mod ways;
 
@@ -68,7 +68,7 @@ pub use units::{duration, show_duration, size};
 pub use variable::sandbox_variable;
 pub use via::AllOrigins;
 
-use gateway_credential::{VaultSettings, preset};
+use gateway_credential::{StoreSettings, preset};
 use gateway_export::ExportSettings;
 use gateway_message::{HostPattern, Scheme};
 use gateway_origin::resolve::ResolverSettings;
@@ -115,8 +115,8 @@ pub struct Config {
     pub credentials: Vec<Credential>,
     /// The logins that the gateway holds and renews.
     pub logins: Vec<ConfiguredLogin>,
-    /// The Vault or OpenBao that keeps secrets.
-    pub vault: Option<VaultSettings>,
+    /// The stores that keep secrets.
+    pub stores: Vec<StoreSettings>,
     /// The settings for all origins.
     pub defaults: AllOrigins,
     /// The settings of particular origins.

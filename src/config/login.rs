@@ -16,9 +16,10 @@ use zeroize::Zeroizing;
 
 use super::credential::{place, shape};
 use super::diagnostic::{Hint, remedy};
+use super::reference::local;
+use super::section::word;
 use super::section::{Section, Variant, characters};
 use super::variable::sandbox_variable;
-use super::vault::{local, word};
 use super::{network, reference};
 
 /// A login of the configuration.
@@ -174,7 +175,7 @@ struct ServiceAccount {
     token_uri: Option<String>,
 }
 
-fn service_account(
+pub(super) fn service_account(
     section: &Section<'_, '_>,
     path: &Path,
     subject: Option<String>,

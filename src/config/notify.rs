@@ -7,7 +7,7 @@ use gateway_message::Origin;
 use rustls::pki_types::CertificateDer;
 
 use super::section::Section;
-use super::{network, reference, vault};
+use super::{network, reference};
 
 /// A way by which a person is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +67,7 @@ fn webhook(section: &Section<'_, '_>) -> Option<WebhookSettings> {
     let url = section.get("url", |text| {
         network::url(text, "https://approvals.example/ask")
     });
-    let key = vault::local(section, "key");
+    let key = reference::local(section, "key");
     let (files, roots) = section.roots("roots");
     if !section.has("url") {
         let hint = hint!("only a webhook uses it"; "remove it, or add `url`");

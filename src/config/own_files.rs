@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gateway_credential::{SecretRef, UpstreamLogin, VaultSettings};
+use gateway_credential::{SecretRef, StoreSettings, UpstreamLogin};
 use gateway_names::hex;
 use sha2::{Digest as _, Sha256};
 
@@ -83,13 +83,13 @@ impl Config {
         files.extend(self.policy.paths());
         files.extend(self.recipe_files());
         let origins = self.origins.iter().map(|origin| &origin.files);
-        let vault = self.vault.iter().map(|vault| &vault.files);
+        let stores = self.stores.iter().map(|store| &store.files);
         let exports = self.exports.iter().map(|export| &export.files);
         let webhooks = self.webhooks().map(|webhook| &webhook.files);
         let fleet = self.state.fleet.iter().map(|fleet| &fleet.roots.0);
         let roots = origins
             .chain([&self.defaults.files])
-            .chain(vault)
+            .chain(stores)
             .chain(fleet);
         files.extend(roots.chain(exports).chain(webhooks).flatten().cloned());
         files.extend(self.doors().flat_map(|tls| &tls.files).cloned());
@@ -131,12 +131,12 @@ impl Config {
 
     /// Returns the secrets that the gateway itself uses, each with its use.
     pub fn own_references(&self) -> impl Iterator<Item = (&'static str, &SecretRef)> {
-        let vault = self.vault.iter().flat_map(VaultSettings::references);
+        let stores = self.stores.iter().flat_map(StoreSettings::references);
         let exports = self.exports.iter().flat_map(|export| &export.token);
         let logins = self.logins.iter().flat_map(ConfiguredLogin::references);
         let proxies = self.upstream_logins().map(UpstreamLogin::reference);
-        vault
-            .map(|one| ("logs in to the vault", one))
+        stores
+            .map(|one| ("logs in to a store", one))
             .chain(exports.map(|one| ("exports its records", one)))
             .chain(logins.map(|one| ("gets tokens", one)))
             .chain(self.webhooks().map(|one| ("asks a webhook", &one.key)))
@@ -154,10 +154,10 @@ impl Config {
             .chain(&self.state.key)
             .chain(self.state.fleet.iter().flat_map(|fleet| &fleet.password));
         let files = all.filter_map(|reference| reference.path().map(Path::to_owned));
-        let vault = self.vault.iter().flat_map(VaultSettings::secret_files);
+        let stores = self.stores.iter().flat_map(StoreSettings::secret_files);
         files
             .chain(self.identity_keys())
-            .chain(vault.cloned())
+            .chain(stores.cloned())
             .collect()
     }
 }

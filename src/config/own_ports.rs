@@ -3,6 +3,7 @@
 use std::iter::once;
 use std::net::{IpAddr, SocketAddr};
 
+use gateway_credential::StoreSettings;
 use gateway_message::{Origin, OriginPattern};
 use gateway_origin::OriginRule;
 use ipnet::IpNet;
@@ -64,7 +65,7 @@ pub(super) fn contradictions(config: &Config) -> Vec<(String, Hint)> {
 fn own_port(config: &Config, port: u16) -> Option<&'static str> {
     let is_here = |server: &Origin| is_here(config, server, port);
     let at = |address: &SocketAddr| is_local(*address) && address.port() == port;
-    let mut vaults = config.vault.iter().flat_map(|vault| &vault.servers);
+    let mut stores = config.stores.iter().flat_map(StoreSettings::all_servers);
     let mut exports = config.exports.iter().map(|export| &export.server);
     let logins = config.logins.iter().flat_map(|one| {
         let issuers = one.login.issuer.iter();
@@ -75,7 +76,7 @@ fn own_port(config: &Config, port: u16) -> Option<&'static str> {
     let jwts = jwts.filter_map(|one| one.jwt.as_ref()?.url());
     let mut proxies = config.proxies().map(|proxy| &proxy.authority);
     Some(match () {
-        () if vaults.any(is_here) => "its vault",
+        () if stores.any(|one| is_here(&one)) => "a store of its secrets",
         () if exports.any(is_here) => "the collector of its records",
         () if config.webhooks().any(|one| is_here(&one.server)) => "its webhook",
         () if logins.chain(jwts).any(|one| is_here(&one.origin)) => "an issuer of tokens",

@@ -18,7 +18,7 @@ use super::section::Section;
 use super::validate::{self, Spans};
 use super::{
     AllOrigins, Config, ConfigError, HostPort, budget, control, credential, export, fact, listener,
-    login, notify, origin, price, sandbox, settings, state, vault, via,
+    login, notify, origin, price, sandbox, settings, state, store, via,
 };
 
 impl Config {
@@ -180,7 +180,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             &mut config.notify,
             &mut spans.notify,
         ),
-        "vault" => config.vault = vault::vault(section),
+        "store" | "vault" => store::add(section, &mut config.stores, &mut spans.stores),
         "export" => {
             let added = export::export(section);
             let is_there = |new: &ExportSettings| config.exports.iter().any(|one| one.is_as(new));

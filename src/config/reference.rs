@@ -54,8 +54,35 @@ pub(super) fn read(
     read_at(section.document, &text.span(), key, text.get_ref())
 }
 
-/// Reads the reference at a place of the file.
+/// Reads a reference to a secret of the gateway's own login, which must be stored on this machine.
+pub(super) fn local(section: &Section<'_, '_>, key: &'static str) -> Option<SecretRef> {
+    let text = section.text(key)?;
+    let from = usable(section.document, &text.span(), key, text.get_ref())?;
+    let from = from.allowing_short(true);
+    if from.store().is_some() {
+        mistake!(section, key, "`{key}` is kept in a store";
+            "what the gateway itself logs in with is kept on this machine";
+            "write `env:NAME`, `file:/path` or `keyring:gateway/NAME`");
+        return None;
+    }
+    Some(from)
+}
+
+/// Reads the reference at a place of the file. One to a store is checked when all stores are known.
 pub(super) fn read_at(
+    document: &Document<'_>,
+    span: &Range<usize>,
+    key: &str,
+    text: &str,
+) -> Option<SecretRef> {
+    let reference = usable(document, span, key, text)?;
+    if reference.store().is_some() {
+        document.note_in_store(span, key, &reference);
+    }
+    Some(reference)
+}
+
+fn usable(
     document: &Document<'_>,
     span: &Range<usize>,
     key: &str,
@@ -81,14 +108,15 @@ pub(super) fn check(
     }
 }
 
-fn unusable(key: &str) -> String {
+pub(super) fn unusable(key: &str) -> String {
     format!("`{key}` refers to no usable secret")
 }
 
 fn command(section: &Section<'_, '_>) -> Option<SecretRef> {
     // A command is run at most once a second and at least once a day.
     let ttl = section.get("ttl", |text| units::within_a_day(text, 1));
-    program(section, ttl)
+    let pass = section.all("pass", variable);
+    Some(program(section, ttl)?.passing(pass))
 }
 
 /// Reads a program and its arguments: `command`.
@@ -149,6 +177,8 @@ mod tests {
         for text in [
             "env:GITHUB_TOKEN",
             "keyring:gateway/GITHUB_TOKEN",
+            "vault:secret/a/b.c?version=3#token",
+            "prod-lease:database/creds/app#password",
             "login:claude#access",
         ] {
             assert_eq!(parse(text).unwrap().to_string(), text);
@@ -180,7 +210,9 @@ mod tests {
             "keyring:/x",
             "keyring:a/b/c",
             "command:/bin/x",
-            "vault:x",
+            "vault:",
+            "Vault:x",
+            "a-lease-lease:x",
             "login:claude",
             "login:claude#refresh",
             "login:#access",

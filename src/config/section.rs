@@ -57,6 +57,11 @@ impl<'p, 't> Section<'p, 't> {
         }
     }
 
+    /// Whether it is the section with this name.
+    pub fn is(&self, name: &str) -> bool {
+        self.name == name
+    }
+
     /// Returns the keys that are present and known.
     pub fn keys(&self) -> impl Iterator<Item = &'static str> {
         keys::of(self.name)
@@ -389,6 +394,12 @@ impl<'p, 't> Section<'p, 't> {
 pub(super) fn characters(text: &str, most: usize, fits: impl Fn(u8) -> bool) -> Option<String> {
     let all = (1..=most).contains(&text.len()) && text.bytes().all(fits);
     all.then(|| text.to_owned())
+}
+
+/// Reads a name or an id.
+pub(super) fn word(text: &str) -> Result<String, Hint> {
+    characters(text, 256, |byte| byte.is_ascii_graphic())
+        .ok_or_else(|| hint!("it has 1 to 256 visible characters"; "write the name or id"))
 }
 
 /// Reads a value with its type's own notation. The hint of a refused value has this remedy.

@@ -88,7 +88,7 @@ fn endpoint(section: &Section<'_, '_>) -> Option<OwnEndpoint> {
 }
 
 /// Checks the name of a service or a region as used in a credential scope.
-fn label(text: &str) -> Result<String, Hint> {
+pub(super) fn label(text: &str) -> Result<String, Hint> {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     characters(text, 64, fits).ok_or_else(|| {
         hint!("a service or region has the characters a-z, 0-9 and `-`";

@@ -86,4 +86,5 @@ fn refuse_other(document: &Document<'_>, section: &Spanned<DeString<'_>>) {
 }
 
 /// The sections that the user's own file may hold.
-const SECTIONS: [&str; 6] = ["origin", "resolver", "vault", "limits", "export", "sandbox"];
+const SECTIONS: [&str; 7] =
+    gateway_names::word_list("origin resolver store vault limits export sandbox");

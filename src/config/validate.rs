@@ -21,6 +21,7 @@ use super::listener::{Listener, ListenerKind, ListenerSession};
 use super::origin::is_local;
 use super::own_files::within;
 use super::own_ports;
+use super::reference;
 use super::{Config, NotifySettings, WebhookSettings};
 
 /// Where each table is in the file, in the order of the configuration's lists.
@@ -34,6 +35,8 @@ pub(super) struct Spans {
     pub notify: Vec<Range<usize>>,
     /// Facts of a tool's arguments.
     pub tools: Vec<(Vec<OriginPattern>, Range<usize>)>,
+    /// The names of stores, also of those with mistakes.
+    pub stores: Vec<Box<str>>,
     pub sandbox: Range<usize>,
     pub phantoms: Range<usize>,
     pub ca: Range<usize>,
@@ -55,7 +58,7 @@ pub(super) fn check(document: &Document<'_>, config: &Config, spans: &Spans) {
         document.error(&spans.sandbox, what, hint);
     }
     unreachable(document, config, spans);
-    vaults(document, config, spans);
+    stores(document, config, spans);
     webhooks(document, config, spans);
     operators(document, config, spans);
     tools(document, config, spans);
@@ -74,23 +77,47 @@ fn tools(document: &Document<'_>, config: &Config, spans: &Spans) {
     }
 }
 
-/// Checks that secrets kept in a vault have a `[vault]`, and that no listener's password is in it.
-fn vaults(document: &Document<'_>, config: &Config, spans: &Spans) {
-    for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
-        if config.vault.is_none() && credential.references().any(SecretRef::is_in_vault) {
-            let name = &credential.name;
-            mistake!(document, span, "credential `{name}` is kept in no vault";
-                "the configuration does not say where the vault is";
-                "add a section [vault] with `addresses` and `login`");
+/// Checks that each reference to a store names a place that a store of the configuration can have,
+/// and that no listener's password is in one.
+fn stores(document: &Document<'_>, config: &Config, spans: &Spans) {
+    for (span, key, reference) in document.in_stores() {
+        // What has mistakes of its own is not there.
+        let is_read = |store: &str| config.stores.iter().any(|one| *one.name == *store);
+        let store = reference.store().unwrap_or_default();
+        if !is_read(store) && spans.stores.iter().any(|name| **name == *store) {
+            continue;
+        }
+        if let Err(hint) = config.check_store(&reference) {
+            document.error(&span, reference::unusable(&key), hint);
         }
     }
     for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
         let mut passwords = listener.passwords.iter();
-        if passwords.any(|(_, password)| password.is_in_vault()) {
-            mistake!(document, span, "a password is kept in the vault";
-                "the listener must be able to start while the vault is away";
+        if passwords.any(|(_, password)| password.store().is_some()) {
+            mistake!(document, span, "a password is kept in a store";
+                "the listener must be able to start while the store is away";
                 "write `env:NAME`, `file:/path` or `keyring:gateway/NAME`");
         }
+    }
+}
+
+impl Config {
+    /// Checks that a reference to a store names a place that a store of the configuration can have.
+    /// Quotes nothing of the reference, which may be a secret written in the wrong place.
+    pub(super) fn check_store(&self, reference: &SecretRef) -> Result<(), Hint> {
+        let Some(name) = reference.store() else {
+            return Ok(());
+        };
+        let Some(store) = self.stores.iter().find(|store| *store.name == *name) else {
+            let names: Vec<&str> = self.stores.iter().map(|store| &*store.name).collect();
+            let known = match names[..] {
+                [] => String::from("the configuration has no store"),
+                _ => format!("the stores of the configuration are {}", names.join(", ")),
+            };
+            return refused!("it names a store that there is not: {known}";
+                "add a section [[store]] with its `kind` and `name`, or write for example `env:NAME`");
+        };
+        Ok(store.check(reference)?)
     }
 }
 

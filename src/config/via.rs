@@ -9,8 +9,8 @@ use gateway_origin::{OriginDefaults, UpstreamProxy, Via};
 
 use super::diagnostic::Hint;
 use super::network;
+use super::reference;
 use super::section::Section;
-use super::vault;
 
 /// The settings of `match = "*"`, for all origins.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -53,7 +53,7 @@ pub(super) fn for_all(section: &Section<'_, '_>) -> AllOrigins {
 
 /// Reads `via` and `via_auth`.
 pub(super) fn via(section: &Section<'_, '_>) -> Option<Via> {
-    let login = vault::local(section, "via_auth").map(UpstreamLogin::kept_at);
+    let login = reference::local(section, "via_auth").map(UpstreamLogin::kept_at);
     let text = section.text("via");
     let is_proxy = text.as_ref().is_some_and(|text| *text.get_ref() != DIRECT);
     if section.has("via_auth") && !is_proxy {

@@ -49,10 +49,11 @@ pub use scrub::{
 };
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{
-    CachedSecret, DEFAULT_SERVICE, ForgetOutcome, HttpAnswer, HttpClient, KeySource, LoginMethod,
-    LoginSettings, Logins, ReferenceMalformed, RowLogin, SecretRef, SecretSource, StoreError,
-    StoreFuture, Stores, Unavailable, UnreadRow, Vault, VaultLogin, VaultSettings, tell, unfit,
-    variable_name,
+    AwsService, AwsSettings, CachedSecret, ConfiguredStore, DEFAULT_SERVICE, ForgetOutcome,
+    HttpAnswer, HttpClient, KeySource, LoginMethod, LoginSettings, Logins, OpSettings,
+    ReferenceMalformed, RowLogin, SecretRef, SecretSource, StoreError, StoreFuture, StoreKind,
+    StoreSettings, Stores, Unavailable, UnreadRow, VaultLogin, VaultSettings, is_store_name, tell,
+    unfit, variable_name,
 };
 pub use upstream_login::{LoginUnavailable, UpstreamLogin};
 pub use verify::{Settled, Verified};

@@ -457,11 +457,11 @@ const OWN: [(&str, &str); 4] = [
         "[[origin]]\nmatch = \"https://far.test\"\nvia = \"http://127.0.0.1:9\"\nvia_auth = \"file:own\"\n",
     ),
     (
-        "logs in to the vault",
+        "logs in to a store",
         "[vault]\naddresses = [\"https://127.0.0.1:9\"]\nlogin = \"token\"\ntoken = \"file:own\"\n",
     ),
     (
-        "logs in to the vault",
+        "logs in to a store",
         "[vault]\naddresses = [\"https://127.0.0.1:9\"]\nlogin = \"approle\"\nrole_id = \"one\"\n\
          secret_id = \"file:own\"\n",
     ),

@@ -100,14 +100,24 @@ impl Gate {
 
     /// The same; gives what it said where it ended at once.
     pub fn try_start(sections: &str) -> Result<Self, String> {
+        Self::try_start_by(Command::new(GATEWAY), sections, &[])
+    }
+
+    /// The same, by a command that runs it, and with these variables.
+    pub fn try_start_by(
+        mut command: Command,
+        sections: &str,
+        variables: &[(&str, &str)],
+    ) -> Result<Self, String> {
         let folder = tempfile::tempdir().unwrap();
         let proxy = free_port();
         configure(folder.path(), proxy, sections);
         let log = fs::File::create(folder.path().join("said")).unwrap();
-        let child = Command::new(GATEWAY)
+        let child = command
             .args(["serve", "--config", "gateway.toml"])
             .current_dir(folder.path())
             .env_clear()
+            .envs(variables.iter().copied())
             .env("HOME", folder.path())
             .env("RUST_LOG", "gateway=trace")
             .stdin(Stdio::null())

@@ -10,13 +10,15 @@ use crate::reload::flag_policies as lending;
 use crate::reload::source::LoadedConfig;
 use crate::settings::resolve::ResolvedConfig;
 use crate::settings::shell_secrets::ShellLoans;
+use crate::store_clients;
 pub use crate::store_clients::failed;
-use crate::store_clients::vault;
 use crate::terminal::text::as_argument;
 use gateway_config::{self as config, Config};
 use gateway_credential::login::{Issuer, KnownLogin, KnownLogins, Login, LoginHolder};
 use gateway_credential::preset::{self, PresetLogin};
-use gateway_credential::{BufferLimits, ConfiguredCredential, Credentials, SecretRef, Stores};
+use gateway_credential::{
+    BufferLimits, ConfiguredCredential, Credentials, SecretRef, StoreSettings, Stores,
+};
 use gateway_grant as grant;
 use gateway_message::{Origin, OriginPattern};
 use gateway_origin::resolve::StubResolver;
@@ -152,15 +154,14 @@ fn next_credentials(
     config: &Config,
     (stored, logins): (Vec<ConfiguredCredential>, &[Login]),
 ) -> Result<Credentials, Failure> {
-    let servers = config.vault.iter().flat_map(|vault| vault.servers.clone());
-    let servers: Vec<_> = servers.collect();
-    let same_way = old.store_way(&servers) == config.store_way(&servers);
-    let same_vault = old.vault == config.vault && same_way;
-    let made = if same_vault {
-        Stores::new(references(&stored, logins))
-    } else {
-        stores(config, &stored, logins)?
+    let is_same = |store: &&StoreSettings| {
+        let servers = store.all_servers();
+        old.stores.contains(store) && old.store_way(&servers) == config.store_way(&servers)
     };
+    let (kept, new): (Vec<_>, Vec<_>) = config.stores.iter().partition(is_same);
+    let kept: Vec<_> = kept.into_iter().map(|store| store.name.clone()).collect();
+    let made = store_clients::stores(config, new)?;
+    let made = Stores::with_stores(references(&stored, logins), made);
     // A client is kept if its way is unchanged, and so are the logins that it renews.
     let known = before.stores().logins();
     let same = |server: &Origin| {
@@ -169,7 +170,7 @@ fn next_credentials(
         known.client(server).filter(|_| way(then) == way(now))
     };
     let settings = login_stores::settings(config, logins, same)?;
-    let stores = made.after(before.stores(), references(&stored, logins), same_vault);
+    let stores = made.after(before.stores(), references(&stored, logins), &kept);
     let stores = stores.with_logins(settings, Some(before.stores()));
     let next = before.next(stored, &stores);
     let holding = BufferLimits {
@@ -196,11 +197,8 @@ fn stores(
     stored: &[ConfiguredCredential],
     logins: &[Login],
 ) -> Result<Stores, Failure> {
-    let references = references(stored, logins);
-    Ok(match &config.vault {
-        None => Stores::new(references),
-        Some(settings) => Stores::with_vault(references, vault(config, settings)?),
-    })
+    let made = store_clients::stores(config, &config.stores)?;
+    Ok(Stores::with_stores(references(stored, logins), made))
 }
 
 fn ambiguous(error: &BindingMalformed) -> Failure {

@@ -210,18 +210,10 @@ impl<'c> KeyPlaces<'c> {
 
     /// Reads the key of a reference; `None` if its value is not a key.
     async fn read(&self, reference: &SecretRef) -> Result<Option<SealingKey>, Unavailable> {
-        let stores = match self
-            .config
-            .vault
-            .as_ref()
-            .filter(|_| reference.is_in_vault())
-        {
-            Some(settings) => match store_clients::vault(self.config, settings) {
-                Ok(vault) => Stores::with_vault([reference], vault),
-                Err(_) => Stores::new([reference]),
-            },
-            None => Stores::new([reference]),
-        };
+        let kept_in = self.config.stores.iter();
+        let kept_in = kept_in.filter(|store| reference.store() == Some(&*store.name));
+        let made = store_clients::stores(self.config, kept_in).unwrap_or_default();
+        let stores = Stores::with_stores([reference], made);
         let secret = stores.source(reference).resolve(None).await?.secret;
         Ok(secret.sealing_key())
     }

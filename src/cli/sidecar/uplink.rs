@@ -265,7 +265,7 @@ pub(super) fn reference(text: &str) -> Result<SecretRef, String> {
     };
     let reference = parse_reference(text, absolute);
     let reference = reference.map_err(|hint| format!("{}: {}", hint.why, hint.remedy))?;
-    if reference.is_in_vault() {
+    if reference.store().is_some() {
         Err("write `file:PATH` or `env:NAME`".to_owned())
     } else {
         Ok(reference)

@@ -9,7 +9,7 @@ use gateway_intercept::{JwtKeys, JwtSettings};
 use crate::diagnostic::Hint;
 use crate::login::endpoint;
 use crate::section::Section;
-use crate::vault::word;
+use crate::section::word;
 
 /// The JWTs that a proxy accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]

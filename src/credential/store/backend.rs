@@ -10,7 +10,6 @@ use gateway_files::{self as files, Replaceable};
 use gateway_names::CredentialName;
 
 use super::error::{ReferenceMalformed, StoreError};
-use super::vault::VaultPath;
 use crate::login::TokenKind;
 
 /// Where a secret is stored, in its store's terms.
@@ -24,8 +23,12 @@ pub enum Backend {
     Keyring(KeyringItem),
     /// The output of a program.
     Command(CommandLine),
-    /// A secret that a Vault or OpenBao stores or issues.
-    Vault(VaultPath),
+    /// A key of the kernel, of the type `user`, by its description.
+    Kernel(Box<str>),
+    /// A credential that systemd passes to the gateway.
+    Systemd(Box<str>),
+    /// A secret that a store of the configuration keeps or issues.
+    Store(StorePlace),
     /// A login that the gateway renews, by its name.
     Login(CredentialName),
 }
@@ -34,10 +37,15 @@ impl Backend {
     /// Whether each session gets a secret of its own there, which ends with the session.
     pub(super) fn is_issued(&self) -> bool {
         match self {
-            Self::Vault(path) => path.issued,
+            Self::Store(place) => place.issued,
             // A session may have logged in itself.
             Self::Login(_) => true,
-            Self::Env(_) | Self::File(_) | Self::Keyring(_) | Self::Command(_) => false,
+            Self::Env(_)
+            | Self::File(_)
+            | Self::Keyring(_)
+            | Self::Command(_)
+            | Self::Kernel(_)
+            | Self::Systemd(_) => false,
         }
     }
 
@@ -48,10 +56,7 @@ impl Backend {
         rest: &str,
         path: impl FnOnce(&str) -> Result<PathBuf, E>,
     ) -> Result<(Self, Option<Box<str>>), E> {
-        let vault = |(path, field)| (Self::Vault(path), Some(field));
         let whole = match scheme {
-            "vault" => return Ok(vault(VaultPath::parse(rest)?)),
-            "vault-lease" => return Ok(vault(VaultPath::parse_issued(rest)?)),
             "login" => {
                 let login = Self::Login(login_name(rest)?);
                 return Ok((login, Some(TokenKind::Access.as_str().into())));
@@ -59,8 +64,13 @@ impl Backend {
             "env" => Self::Env(variable_name(rest)?.to_owned()),
             "file" => Self::File(SecretFile::at(path(rest)?)),
             "keyring" => Self::Keyring(KeyringItem::parse(rest)?),
+            "kernel" => Self::Kernel(simple_name(rest)?),
+            "systemd" => Self::Systemd(simple_name(rest)?),
             "command" => return Err(CommandLine::not_a_text().into()),
-            _ => return Err(unknown_scheme().into()),
+            _ => {
+                let (place, field) = StorePlace::parse(scheme, rest)?;
+                return Ok((Self::Store(place), field));
+            }
         };
         Ok((whole, None))
     }
@@ -75,7 +85,9 @@ impl fmt::Display for Backend {
             Self::File(file) => write!(f, "file:{file}"),
             Self::Keyring(item) => write!(f, "keyring:{item}"),
             Self::Command(line) => write!(f, "command:{line}"),
-            Self::Vault(path) => path.fmt(f),
+            Self::Kernel(name) => write!(f, "kernel:{name}"),
+            Self::Systemd(name) => write!(f, "systemd:{name}"),
+            Self::Store(place) => place.fmt(f),
             Self::Login(name) => write!(f, "login:{name}"),
         }
     }
@@ -188,6 +200,72 @@ impl fmt::Display for KeyringItem {
     }
 }
 
+/// A secret in a store of the configuration: `NAME:PATH`, or `NAME-lease:PATH` if the store issues
+/// it to each session.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct StorePlace {
+    /// The name of the store.
+    pub(super) store: Box<str>,
+    /// Where the secret is, in the store's own terms, which its settings check.
+    pub(super) path: Box<str>,
+    /// Whether it is issued per session, with its own lease.
+    pub(super) issued: bool,
+}
+
+impl StorePlace {
+    /// Parses the two parts of a reference, and returns the field too: `PATH`, `PATH#FIELD`.
+    fn parse(scheme: &str, rest: &str) -> Result<(Self, Option<Box<str>>), ReferenceMalformed> {
+        let (store, issued) = match scheme.strip_suffix("-lease") {
+            Some(store) => (store, true),
+            None => (scheme, false),
+        };
+        let is_text = |text: &str, most| {
+            (1..=most).contains(&text.len()) && !text.chars().any(char::is_control)
+        };
+        let (path, field) = match rest.split_once('#') {
+            Some((path, field)) => (path, Some(field)),
+            None => (rest, None),
+        };
+        if !is_store_name(store) {
+            return Err(unknown_scheme());
+        }
+        if !is_text(path, 512) || field.is_some_and(|field| !is_text(field, 128)) {
+            return Err(ReferenceMalformed::new(
+                "the place of a secret in a store has 1 to 512 characters, its field 1 to 128",
+                "write for example `vault:secret/app#token` or `aws-parameter:/app/token`",
+            ));
+        }
+        let (store, path) = (store.into(), path.into());
+        let place = Self {
+            store,
+            path,
+            issued,
+        };
+        Ok((place, field.map(Into::into)))
+    }
+}
+
+impl fmt::Display for StorePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.issued { "-lease" } else { "" };
+        write!(f, "{}{what}:{}", self.store, self.path)
+    }
+}
+
+/// Whether a store can have this name: it begins references, and no kind of them does already.
+pub fn is_store_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let begins = name
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_lowercase());
+    begins
+        && name.len() <= 32
+        && name.bytes().all(fits)
+        && !name.ends_with("-lease")
+        && !TAKEN.contains(&name)
+}
+
 /// A program that prints a secret: no shell, an absolute path, a small environment.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct CommandLine {
@@ -195,6 +273,8 @@ pub struct CommandLine {
     pub(super) arguments: Vec<String>,
     /// The lifetime of its output, if the output does not state one.
     pub(super) ttl: Option<Duration>,
+    /// The variables of the gateway's environment that it gets, besides the usual ones.
+    pub(super) pass: Vec<String>,
 }
 
 impl CommandLine {
@@ -239,6 +319,18 @@ pub fn variable_name(name: &str) -> Result<&str, ReferenceMalformed> {
     ))
 }
 
+/// Checks the name of a key of the kernel, or of a credential of systemd, which is a file's name.
+fn simple_name(name: &str) -> Result<Box<str>, ReferenceMalformed> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
+    if (1..=255).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(fits) {
+        return Ok(name.into());
+    }
+    Err(ReferenceMalformed::new(
+        "such a name has the characters A-Z, a-z, 0-9 and `-_.:@`",
+        "write for example `kernel:github-token` or `systemd:github-token`",
+    ))
+}
+
 /// Parses `NAME#access`. The other tokens of a login cannot be lent.
 fn login_name(text: &str) -> Result<CredentialName, ReferenceMalformed> {
     let name = text.strip_suffix("#access");
@@ -256,5 +348,7 @@ pub(super) fn unknown_scheme() -> ReferenceMalformed {
 
 /// The `PATH` that a command gets.
 pub(super) const FIXED_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
-const REFERENCES: &str = "write `env:NAME`, `file:/path`, `keyring:gateway/NAME`, `vault:secret/app#FIELD`, \
-     `vault-lease:database/creds/app#FIELD`, `login:claude#access` or `{ command = [\"/path\"], ttl = \"5m\" }`";
+const REFERENCES: &str = "write `env:NAME`, `file:/path`, `keyring:gateway/NAME`, `vault:secret/app#FIELD` (`STORE:PLACE` of a [[store]]), \
+     `login:claude#access` or `{ command = [\"/path\"], ttl = \"5m\" }`";
+/// The kinds of references to what is no store of the configuration.
+const TAKEN: [&str; 7] = gateway_names::word_list("env file keyring command login kernel systemd");

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -42,10 +42,11 @@ impl SecretStore for CommandStore {
             let Backend::Command(line) = from else {
                 return Err(StoreError::Absent);
             };
-            let printed = tokio::time::timeout(self.deadline, run(line, &[]))
+            let printed = tokio::time::timeout(self.deadline, run(line, &[], Stdio::null()))
                 .await
                 .map_err(|_| StoreError::TimedOut(self.deadline))??;
-            read(printed, line.ttl)
+            // What it says of a failure may hold the secret.
+            read(printed.map_err(|(cause, _)| cause)?, line.ttl)
         })
     }
 }
@@ -58,13 +59,30 @@ pub async fn tell(program: &SecretRef, input: Vec<u8>) -> Result<(), StoreError>
     let Backend::Command(line) = &program.backend else {
         return Err(StoreError::Absent);
     };
-    let told = tokio::time::timeout(DEADLINE, run(line, &input)).await;
-    told.map_err(|_| StoreError::TimedOut(DEADLINE))?.map(drop)
+    let told = tokio::time::timeout(DEADLINE, run(line, &input, Stdio::null())).await;
+    let told = told.map_err(|_| StoreError::TimedOut(DEADLINE))??;
+    told.map(drop).map_err(|(cause, _)| cause)
 }
+
+/// Runs a program of a store, whose own words about a failure are returned for the store to read.
+pub(super) async fn ask(
+    program: &SecretRef,
+    arguments: impl IntoIterator<Item = String>,
+) -> Result<Printed, StoreError> {
+    let Backend::Command(line) = &program.backend else {
+        return Err(StoreError::Absent);
+    };
+    let mut line = line.clone();
+    line.arguments.extend(arguments);
+    run(&line, &[], Stdio::piped()).await
+}
+
+/// What a program printed, or why it failed and its words about that.
+pub(super) type Printed = Result<Zeroizing<Vec<u8>>, (StoreError, Zeroizing<Vec<u8>>)>;
 
 /// Runs the program with this input, and reads its output. If the future is dropped, the program
 /// and its children are killed.
-async fn run(line: &CommandLine, input: &[u8]) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+async fn run(line: &CommandLine, input: &[u8], errors: Stdio) -> Result<Printed, StoreError> {
     // Checked on each run: a sandbox may have begun since the last one.
     let checked = line.clone();
     blocking(move || Ok(checked.check()?)).await?;
@@ -76,6 +94,8 @@ async fn run(line: &CommandLine, input: &[u8]) -> Result<Zeroizing<Vec<u8>>, Sto
         .envs(
             PASSED
                 .iter()
+                .copied()
+                .chain(line.pass.iter().map(String::as_str))
                 .filter_map(|name| Some((name, std::env::var_os(name)?))),
         )
         .current_dir("/")
@@ -85,7 +105,7 @@ async fn run(line: &CommandLine, input: &[u8]) -> Result<Zeroizing<Vec<u8>>, Sto
             Stdio::piped()
         })
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(errors)
         .process_group(0)
         .kill_on_drop(true);
     let mut child = command
@@ -97,26 +117,33 @@ async fn run(line: &CommandLine, input: &[u8]) -> Result<Zeroizing<Vec<u8>>, Sto
         // A program that does not read it needs none of it.
         let _ = stdin.write_all(input).await;
     }
-    let mut printed = Zeroizing::new(Vec::with_capacity(MAX_OUTPUT_BYTES + 1));
-    let stdout = child
-        .stdout
-        .take()
-        .ok_or(StoreError::Unreachable("the command has no output"))?;
-    stdout
-        .take(MAX_OUTPUT_BYTES as u64 + 1)
-        .read_to_end(&mut printed)
-        .await
-        .map_err(|_| StoreError::Unreachable("the command's output broke off"))?;
-    if printed.len() > MAX_OUTPUT_BYTES {
-        return Err(StoreError::Output(MAX_OUTPUT_BYTES));
-    }
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (printed, said) = tokio::join!(output(stdout), output(stderr));
     let status = child.wait().await.map_err(|_| StoreError::Failed(None))?;
     group.ended();
     if status.success() {
-        Ok(printed)
+        Ok(Ok(printed?))
     } else {
-        Err(StoreError::Failed(status.code()))
+        Ok(Err((StoreError::Failed(status.code()), said?)))
     }
+}
+
+/// Reads all that a program writes, if it is not too much.
+async fn output(from: Option<impl AsyncRead + Unpin>) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+    let Some(from) = from else {
+        return Ok(Zeroizing::default());
+    };
+    // Allocated at once: a growing vector would leave copies behind.
+    let mut printed = Zeroizing::new(Vec::with_capacity(MAX_OUTPUT_BYTES + 1));
+    let read = from
+        .take(MAX_OUTPUT_BYTES as u64 + 1)
+        .read_to_end(&mut printed)
+        .await;
+    read.map_err(|_| StoreError::Unreachable("the command's output broke off"))?;
+    if printed.len() > MAX_OUTPUT_BYTES {
+        return Err(StoreError::Output(MAX_OUTPUT_BYTES));
+    }
+    Ok(printed)
 }
 
 /// A process group that is killed unless it has ended.
@@ -251,6 +278,7 @@ mod tests {
             program: program.into(),
             arguments: arguments.iter().map(|one| (*one).to_owned()).collect(),
             ttl: None,
+            pass: Vec::new(),
         })
     }
 

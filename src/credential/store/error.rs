@@ -36,9 +36,12 @@ pub enum StoreError {
     /// The store has no entry of that name.
     #[error("the store has no such secret")]
     Absent,
-    /// The store's entry lacks the field.
-    #[error("what the store has there has no text in the field `{0}`")]
-    NoField(Box<str>),
+    /// The store's entry lacks the field. With the names of those that it has, in words.
+    #[error("what the store has there has no text in the field `{0}`{1}")]
+    NoField(Box<str>, Box<str>),
+    /// The value is not text.
+    #[error("what the store has there is binary: a secret is text")]
+    Binary,
     /// The store cannot be reached.
     #[error("the store cannot be reached: {0}")]
     Unreachable(&'static str),
@@ -77,9 +80,15 @@ pub enum StoreError {
     /// The gateway could not log in to the store.
     #[error("the login failed: {0}")]
     Login(Box<StoreError>),
-    /// No store of that kind is configured.
-    #[error("the configuration has no `[vault]`")]
+    /// The gateway's own credentials for the store have expired.
+    #[error("the gateway's own credentials there have expired, and must be renewed: {0}")]
+    LoginExpired(&'static str),
+    /// No store of that name is configured.
+    #[error("the configuration has no such store")]
     NotConfigured,
+    /// The reference names a place that this kind of store cannot have.
+    #[error("the store has no such places")]
+    Place,
     /// The file cannot be read.
     #[error("the file cannot be read: {0}")]
     File(std::io::ErrorKind),
@@ -133,7 +142,7 @@ impl StoreError {
     pub fn is_absent(&self) -> bool {
         matches!(
             self,
-            Self::Absent | Self::NoField(_) | Self::NoLogin(_) | Self::Refused { status: 404, .. }
+            Self::Absent | Self::NoField(..) | Self::NoLogin(_) | Self::Refused { status: 404, .. }
         )
     }
 

@@ -105,7 +105,7 @@ fn read_if(
     Ok(value)
 }
 
-const LEASE: Lease = Lease {
+pub(super) const LEASE: Lease = Lease {
     refresh_after: Duration::from_secs(1),
     stale_after: Duration::from_secs(5),
     expires_after: Duration::from_secs(5),

@@ -42,6 +42,21 @@ impl Material {
         named.next().map(|(_, value)| value)
     }
 
+    /// Names the fields in words, for an error about one that is not there.
+    pub(super) fn names(&self) -> String {
+        let is_shown = |name: &&str| name.bytes().all(|byte| byte.is_ascii_graphic());
+        let names = self.fields.iter().map(|(name, _)| &**name);
+        let mut names: Vec<&str> = names
+            .filter(|name| !name.is_empty())
+            .filter(is_shown)
+            .collect();
+        names.truncate(MOST_NAMES);
+        match names[..] {
+            [] => String::from(": it has no fields"),
+            _ => format!(": it has {}", names.join(", ")),
+        }
+    }
+
     /// Adds the value that a field had when it was read, before a renewal replaced it.
     #[must_use]
     pub fn with_former(mut self, name: &str, value: Zeroizing<Vec<u8>>) -> Self {
@@ -102,8 +117,20 @@ impl Lease {
         }
     }
 
+    /// Returns the lease of a secret for which the store gave none: it is read again after `ttl`,
+    /// and stays usable `stale` longer.
+    pub(super) fn kept(ttl: Duration, stale: Duration) -> Self {
+        Self {
+            expires_after: ttl + stale,
+            ..Self::of(ttl)
+        }
+    }
+
     /// Whether the store may be able to renew the lease.
     pub(super) fn is_renewable(&self) -> bool {
         self.id.as_ref().is_some_and(|id| id.renewable)
     }
 }
+
+/// How many fields are named in an error.
+const MOST_NAMES: usize = 16;

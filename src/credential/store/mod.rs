@@ -1,27 +1,39 @@
 //! Stores: where secrets are kept, each behind one small trait.
 //!
-//! To add a store, write a file beside this one, and extend [`Backend`] and [`Backends`].
+//! To add a store of this machine, write a file beside this one, and extend [`Backend`] and
+//! [`Backends`]; one of the configuration, [`StoreKind`].
 
+mod aws;
+mod azure;
 mod backend;
+mod bearer;
 mod cache;
 mod command;
 mod env;
 mod error;
 mod file;
+mod gcp;
 mod http;
 mod interface;
+mod json;
+mod kernel;
 mod keyring;
 mod leased;
 mod login;
 mod material;
 #[cfg(test)]
 mod memory;
+mod op;
 mod reference;
+mod settings;
+mod systemd;
 mod vault;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-pub use backend::variable_name;
+pub use aws::{AwsService, AwsSettings};
+pub use backend::{is_store_name, variable_name};
 pub use cache::{CachedSecret, SecretSource, Stores, Unavailable};
 pub use env::unfit;
 pub use error::{ReferenceMalformed, StoreError};
@@ -29,7 +41,9 @@ pub use http::{HttpAnswer, HttpClient};
 pub use interface::StoreFuture;
 pub use keyring::DEFAULT_SERVICE;
 pub use login::{ForgetOutcome, KeySource, LoginSettings, Logins, RowLogin, UnreadRow};
+pub use op::OpSettings;
 pub use reference::SecretRef;
+pub use settings::{ConfiguredStore, StoreKind, StoreSettings};
 pub use vault::{LoginMethod, VaultLogin, VaultSettings};
 
 pub(super) use keyring::blocking as blocking_keyring;
@@ -43,9 +57,11 @@ use env::EnvStore;
 use file::FileStore;
 use gateway_names::SessionId;
 use interface::SecretStore;
+use kernel::KernelStore;
 use keyring::KeyringStore;
 use login::LoginStore;
 use material::Material;
+use systemd::SystemdStore;
 
 /// The store for each kind of reference.
 #[derive(Clone)]
@@ -54,12 +70,12 @@ struct Backends {
     file: Arc<dyn SecretStore>,
     keyring: Arc<dyn SecretStore>,
     command: Arc<dyn SecretStore>,
-    vault: Option<Arc<dyn SecretStore>>,
+    kernel: Arc<dyn SecretStore>,
+    systemd: Arc<dyn SecretStore>,
+    /// Those of the configuration, by name.
+    named: HashMap<Box<str>, Arc<dyn SecretStore>>,
     login: Arc<LoginStore>,
 }
-
-/// The settings of a Vault, and the client that reaches its servers.
-pub type Vault = (VaultSettings, Arc<dyn HttpClient>);
 
 impl Backends {
     /// Creates the stores. Variables named by references are read now.
@@ -69,7 +85,9 @@ impl Backends {
             file: Arc::new(FileStore),
             keyring: Arc::new(KeyringStore::new()),
             command: Arc::new(CommandStore::default()),
-            vault: None,
+            kernel: Arc::new(KernelStore),
+            systemd: Arc::new(SystemdStore::new()),
+            named: HashMap::new(),
             login: Arc::default(),
         }
     }
@@ -82,14 +100,24 @@ impl Backends {
             file: store.clone(),
             keyring: store.clone(),
             command: store.clone(),
-            vault: Some(store.clone()),
+            kernel: store.clone(),
+            systemd: store.clone(),
+            named: HashMap::from([("vault".into(), store.clone())]),
             login: Arc::default(),
         }
     }
 
     fn each(&self) -> impl Iterator<Item = Arc<dyn SecretStore>> {
-        let local = [&self.env, &self.file, &self.keyring, &self.command];
-        let each = local.into_iter().chain(&self.vault).cloned();
+        let [env, file, keyring] = [&self.env, &self.file, &self.keyring];
+        let local = [
+            env,
+            file,
+            keyring,
+            &self.command,
+            &self.kernel,
+            &self.systemd,
+        ];
+        let each = local.into_iter().chain(self.named.values()).cloned();
         each.chain([self.login.clone() as Arc<dyn SecretStore>])
     }
 
@@ -99,8 +127,10 @@ impl Backends {
             Backend::File(_) => &self.file,
             Backend::Keyring(_) => &self.keyring,
             Backend::Command(_) => &self.command,
-            Backend::Vault(_) => match &self.vault {
-                Some(vault) => vault,
+            Backend::Kernel(_) => &self.kernel,
+            Backend::Systemd(_) => &self.systemd,
+            Backend::Store(place) => match self.named.get(&place.store) {
+                Some(store) => store,
                 None => return Arc::new(NotConfigured),
             },
             Backend::Login(_) => return self.login.clone(),

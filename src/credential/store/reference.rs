@@ -94,7 +94,17 @@ impl SecretRef {
             program: program.into(),
             arguments,
             ttl,
+            pass: Vec::new(),
         }))
+    }
+
+    /// Hands a command these variables of the gateway's environment too.
+    #[must_use]
+    pub fn passing(mut self, variables: Vec<String>) -> Self {
+        if let Backend::Command(line) = &mut self.backend {
+            line.pass = variables;
+        }
+        self
     }
 
     fn to(backend: Backend) -> Self {
@@ -133,9 +143,12 @@ impl SecretRef {
         self.private_key
     }
 
-    /// Whether a Vault stores or issues the secret.
-    pub fn is_in_vault(&self) -> bool {
-        matches!(self.backend, Backend::Vault(_))
+    /// Returns the name of the store of the configuration that keeps the secret, if one does.
+    pub fn store(&self) -> Option<&str> {
+        match &self.backend {
+            Backend::Store(place) => Some(&place.store),
+            _ => None,
+        }
     }
 
     /// Returns the program, if this is a reference to a command.
@@ -223,11 +236,12 @@ impl SecretRef {
         matches!(self.backend, Backend::Env(_) | Backend::File(_))
     }
 
-    /// Returns the error for a read that lacks this field.
-    pub(super) fn lacking(&self) -> StoreError {
-        self.field
-            .clone()
-            .map_or(StoreError::Absent, StoreError::NoField)
+    /// Returns the error for a read that lacks this field; `has` names those that it has.
+    pub(super) fn lacking(&self, has: &str) -> StoreError {
+        let field = self.field.clone();
+        field.map_or(StoreError::Absent, |field| {
+            StoreError::NoField(field, has.into())
+        })
     }
 
     /// Makes a secret of a value that was read, if the value meets the requirements.

@@ -56,6 +56,6 @@ pub use key_account::account_of;
 pub use mentions::Unreadable;
 pub use payload::{Payload, Streaming};
 pub use scope::{OutOfScope, PinMistake, Pins, Scope, SignedFor, Where};
-pub use sign::{SignedChains, SigningParams, sign};
+pub use sign::{SignedChains, SigningParams, sign, sign_own};
 pub use temporary::{TemporaryCredentials, UnreadableCredentials, replaced};
 pub use verify::VerifiedHead;

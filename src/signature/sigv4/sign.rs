@@ -2,19 +2,21 @@
 
 use std::time::{Duration, SystemTime};
 
+use aws_sigv4::sign::v4::{calculate_signature, generate_signing_key};
 use http::header::{AUTHORIZATION, HOST};
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Request};
 
-use super::canonical::{self, CanonicalRequest, encoded, signed_names};
+use super::canonical::{self, CanonicalRequest, PathRule, encoded, signed_names};
 use super::chain::Chain;
+use super::key::sha256;
 use super::payload::CONTENT_SHA256;
 use super::signed_fields::{DATE, EXPRESS_TOKEN, TOKEN};
 use super::verify::hosts;
 use super::{
-    AmzDate, ChunkResigner, ClientSignature, EventResigner, Fault, Location, Payload, VerifiedHead,
-    parse,
+    Algorithm, AmzDate, ChunkResigner, ClientSignature, EventResigner, Fault, Location, Payload,
+    VerifiedHead, parse,
 };
-use gateway_message::RequestHead;
+use gateway_message::{Origin, RequestHead};
 
 /// The parameters for signing the request again.
 pub struct SigningParams<'a> {
@@ -245,6 +247,57 @@ fn token_name(claim: &ClientSignature) -> &'static HeaderName {
 
 fn text_value(text: &str) -> Result<HeaderValue, Fault> {
     HeaderValue::from_str(text).map_err(|_| Fault::Key)
+}
+
+/// Signs a request of the gateway's own, without a query, for a server, a region and a service.
+/// Covers all of its fields and its content.
+///
+/// # Errors
+/// [`Fault::Key`] for parts that cannot be sent or derived from.
+pub fn sign_own<C: AsRef<[u8]>>(
+    request: &mut Request<C>,
+    (server, region, service): (&Origin, &str, &str),
+    with: &SigningParams<'_>,
+) -> Result<(), Fault> {
+    let at = AmzDate::at(with.now)?;
+    let [host, _] = hosts(server);
+    let payload = sha256(request.body().as_ref());
+    let (path, method) = (request.uri().path().to_owned(), request.method().clone());
+    let fields = request.headers_mut();
+    fields.insert(&DATE, text_value(at.as_str())?);
+    if let Some(token) = with.session_token {
+        let mut token = text_value(token)?;
+        token.set_sensitive(true);
+        fields.insert(&TOKEN, token);
+    }
+    let mut signed: Vec<HeaderName> = fields.keys().cloned().chain([HOST]).collect();
+    signed.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+    signed.dedup();
+    let canonical = CanonicalRequest {
+        method: method.as_str(),
+        path: &path,
+        rule: PathRule::OTHERS,
+        query: "",
+        host: &host,
+        fields,
+        signed: &signed,
+        as_authority: false,
+        payload: &payload,
+    };
+    let (day, stamp, name) = (at.day(), at.as_str(), Algorithm::V4.name());
+    let scope = format!("{day}/{region}/{service}/aws4_request");
+    let text = format!("{name}\n{stamp}\n{scope}\n{}", sha256(&canonical.text()?));
+    let secret = std::str::from_utf8(with.secret).map_err(|_| Fault::Key)?;
+    let key = generate_signing_key(secret, at.time(), region, service);
+    let mut field = text_value(&format!(
+        "{name} Credential={}/{scope}, SignedHeaders={}, Signature={}",
+        with.access_key,
+        signed_names(&signed),
+        calculate_signature(key, text.as_bytes()),
+    ))?;
+    field.set_sensitive(true);
+    fields.insert(AUTHORIZATION, field);
+    Ok(())
 }
 
 // Shows no key.

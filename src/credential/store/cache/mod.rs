@@ -12,8 +12,8 @@ use std::sync::Arc;
 use super::SecretStore;
 use super::leased::Moment;
 use super::login::{LoginSettings, LoginStore};
-use super::vault::VaultStore;
-use super::{Backend, Backends, SecretRef, Vault};
+use super::settings::ConfiguredStore;
+use super::{Backend, Backends, SecretRef};
 use gateway_names::SessionId;
 use parking_lot::{Mutex, MutexGuard};
 use place::{CacheSlot, CachedPlace};
@@ -58,35 +58,41 @@ impl Stores {
         Self(Arc::new(Inner { backends, places }))
     }
 
-    /// Creates the real stores and a Vault, whose own login is in this machine's stores.
-    pub fn with_vault<'r>(
+    /// Creates the real stores and those of the configuration, whose own logins are in this
+    /// machine's stores.
+    pub fn with_stores<'r>(
         references: impl IntoIterator<Item = &'r SecretRef>,
-        (settings, client): Vault,
+        stores: Vec<ConfiguredStore>,
     ) -> Self {
-        let local = Self::new(settings.references());
-        let vault = VaultStore::new(&settings, client, |reference| local.source(reference));
+        let local = Self::new(stores.iter().flat_map(|(store, _)| store.references()));
+        let made = stores.into_iter().map(|(settings, client)| {
+            let store = settings.store(client, |reference| local.source(reference));
+            (settings.name, store)
+        });
         Self::of(Backends {
-            vault: Some(Arc::new(vault)),
+            named: made.collect(),
             ..Backends::new(references)
         })
     }
 
     /// Takes over the reads of the previous generation, for the places that these references name:
-    /// no secret is fetched again, and no lease is lost. With `same_vault`, the Vault is kept too,
-    /// with its login.
+    /// no secret is fetched again, and no lease is lost. The stores with the names in `same` are
+    /// kept too, with their logins.
     #[must_use]
     pub fn after<'r>(
         self,
         before: &Self,
         references: impl IntoIterator<Item = &'r SecretRef>,
-        same_vault: bool,
+        same: &[Box<str>],
     ) -> Self {
         let (mine, theirs) = (&self.0.backends, &before.0.backends);
-        let vault = if same_vault { theirs } else { mine };
+        let mut named = mine.named.clone();
+        let kept = theirs.named.iter().filter(|(name, _)| same.contains(name));
+        named.extend(kept.map(|(name, store)| (name.clone(), store.clone())));
         let backends = Backends {
             // Variables were read anew.
             env: mine.env.clone(),
-            vault: vault.vault.clone(),
+            named,
             ..theirs.clone()
         };
         let known = before.places();
@@ -94,7 +100,7 @@ impl Stores {
             let backend = &reference.backend;
             let place = known.get(backend)?;
             let is_same = match backend {
-                Backend::Vault(_) => same_vault,
+                Backend::Store(place) => same.contains(&place.store),
                 Backend::Login(_) => false,
                 _ => true,
             };
@@ -104,7 +110,7 @@ impl Stores {
         Self(Arc::new(Inner { backends, places }))
     }
 
-    /// Revokes the leases of places that `next` no longer has, and ends a Vault's login that `next`
+    /// Revokes the leases of places that `next` no longer has, and ends stores' logins that `next`
     /// does not use. Must be called once `next` is in force.
     pub async fn give_back(&self, next: &Self) {
         let kept: Vec<Arc<CachedPlace>> = next.places().values().cloned().collect();
@@ -119,11 +125,12 @@ impl Stores {
         for (place, slot) in gone {
             slot.end(&place).await;
         }
-        if let Some(vault) = &self.0.backends.vault
-            && !next.0.backends.each().any(|kept| Arc::ptr_eq(&kept, vault))
-            && let Err(cause) = vault.close().await
-        {
-            tracing::warn!(%cause, "a store's login was not ended");
+        for store in self.0.backends.named.values() {
+            if !next.0.backends.each().any(|kept| Arc::ptr_eq(&kept, store))
+                && let Err(cause) = store.close().await
+            {
+                tracing::warn!(%cause, "a store's login was not ended");
+            }
         }
     }
 
@@ -183,15 +190,18 @@ impl Stores {
 
     /// Whether a store issues leases that must be renewed, or logins that end with a session.
     pub fn must_be_tended(&self) -> bool {
-        self.0.backends.vault.is_some() || self.0.backends.login.is_any()
+        !self.0.backends.named.is_empty() || self.0.backends.login.is_any()
     }
 
     /// Renews leases that end soon. Must be called about every second.
     pub async fn tend(&self) {
+        // A store that hangs keeps the others from nothing; each renews its login once at a time.
         for store in self.0.backends.each() {
-            if let Err(cause) = store.tend().await {
-                tracing::warn!(%cause, "a store's login was not renewed");
-            }
+            tokio::spawn(async move {
+                if let Err(cause) = store.tend().await {
+                    tracing::warn!(%cause, "a store's login was not renewed");
+                }
+            });
         }
         let now = Moment::now();
         for (place, slot) in self.issued(|_| true) {

@@ -273,7 +273,7 @@ impl CachedPlace {
                 return Ok(Err(StoreError::Absent));
             };
             let Some(value) = material.field(reference.field.as_deref()) else {
-                return Ok(Err(reference.lacking()));
+                return Ok(Err(reference.lacking(&material.names())));
             };
             // An unchanged secret stays the same object, so values built from it stay valid.
             let known = before.and_then(|before| before.secrets.get(at)?.as_ref().ok());

@@ -121,7 +121,7 @@ impl SecretSource {
     ) -> Result<Arc<Secret>, Unavailable> {
         let seen = self.place.look(session).await.and_then(|material| {
             let field = material.field(self.reference.field.as_deref());
-            let value = field.ok_or_else(|| self.reference.lacking())?;
+            let value = field.ok_or_else(|| self.reference.lacking(&material.names()))?;
             Ok(Arc::new(self.reference.admit(value)?))
         });
         seen.map_err(|cause| self.unavailable(cause))
@@ -171,7 +171,7 @@ impl SecretSource {
         Ok(CachedSecret {
             secret: match reading.secrets.get(self.at) {
                 Some(secret) => secret.clone()?,
-                None => return Err(self.reference.lacking()),
+                None => return Err(self.reference.lacking("")),
             },
             expires: reading.ends(),
             place: self.place.clone(),

@@ -315,7 +315,10 @@ async fn a_field_that_is_named_later_is_read_anew_and_a_name_that_nobody_has_fai
     let later = stores.source(&named);
     // The store has no such field, and says so instead of renewing the earlier read.
     let lacking = later.resolve(Some(&session)).await.err().unwrap();
-    assert_eq!(lacking.cause, StoreError::NoField("username".into()));
+    assert_eq!(
+        lacking.cause,
+        StoreError::NoField("username".into(), ": it has password".into())
+    );
     assert_eq!(store.renewed.load(Ordering::SeqCst), 0);
     assert_eq!(store.issued.load(Ordering::SeqCst), 2);
     drop(later);
@@ -403,6 +406,9 @@ async fn fields_of_one_place_are_of_one_reading_and_a_bad_field_fails_it_whole()
     tokio::time::sleep(RETRY_AFTER).await;
     store.put_fields(NAME, &both(b"CANARY-u4", b"CANARY-p4"), None);
     let cause = absent.resolve(None).await.err().unwrap().cause;
-    assert_eq!(cause, StoreError::NoField("other".into()));
+    assert_eq!(
+        cause,
+        StoreError::NoField("other".into(), ": it has token".into())
+    );
     assert!(cause.is_absent() && holds(&user, b"CANARY-u4").await);
 }

@@ -12,7 +12,7 @@ use super::super::{CachedSecret, SecretRef, SecretSource, StoreError};
 use crate::login::{Issuer, IssuerSecrets, RequestMembers, TokenEndpoint, Tokens};
 
 /// Why there are no new tokens.
-pub(super) enum RenewFault {
+pub(in super::super) enum RenewFault {
     /// The issuer no longer renews the tokens, and responds with this error code.
     Refused(&'static str),
     /// It accepts no requests now; until when, if it says so.
@@ -23,11 +23,11 @@ pub(super) enum RenewFault {
 
 /// The clients and secrets for requests to the issuers of logins.
 #[derive(Default, Clone)]
-pub(super) struct IssuerClients {
+pub(in super::super) struct IssuerClients {
     /// The client for each of their servers.
-    pub(super) clients: Vec<(Origin, Arc<dyn HttpClient>)>,
+    pub(in super::super) clients: Vec<(Origin, Arc<dyn HttpClient>)>,
     /// The secrets for the requests: those of clients, and keys.
-    pub(super) secrets: Vec<SecretSource>,
+    pub(in super::super) secrets: Vec<SecretSource>,
 }
 
 impl IssuerClients {
@@ -54,7 +54,7 @@ impl IssuerClients {
     }
 
     /// Requests tokens with a key or a client's secret alone.
-    pub(super) async fn make(&self, issuer: &Issuer) -> Result<Tokens, RenewFault> {
+    pub(in super::super) async fn make(&self, issuer: &Issuer) -> Result<Tokens, RenewFault> {
         let client = self.secret(issuer.kept_secret()).await?;
         let key = self.secret(issuer.grant.key()).await?;
         let secrets = IssuerSecrets {

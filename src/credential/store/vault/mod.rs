@@ -16,17 +16,18 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use tokio::time::{Instant, timeout};
-use zeroize::Zeroizing;
+use tokio::time::Instant;
 
-use super::http::HttpClient;
+use super::http::{HttpClient, within};
+use super::json::{SecretFields, bytes};
 use super::leased::Held;
 use super::material::{Lease, LeaseId, Material};
 use super::{Backend, SecretRef, SecretSource, SecretStore, StoreError, StoreFuture};
 use api::{Api, VaultRequest};
+use gateway_message::Origin;
 use gateway_names::SessionId;
 pub use path::VaultPath;
-use reply::{Mount, OwnToken, SecretFields, VaultReply, Versioned};
+use reply::{Mount, OwnToken, VaultReply, Versioned};
 pub use settings::{LoginMethod, VaultLogin, VaultSettings};
 use token::{Token, VaultTokens};
 
@@ -59,19 +60,19 @@ struct LeaseRequest<'l> {
 }
 
 impl VaultStore {
-    /// Creates a Vault with these settings; `source` provides its login secrets.
+    /// Creates a Vault with these servers and settings; `source` provides its login secrets.
     pub(super) fn new(
-        settings: &VaultSettings,
-        client: Arc<dyn HttpClient>,
+        (client, servers): (Arc<dyn HttpClient>, Vec<Origin>),
+        vault: &VaultSettings,
+        (ttl, max_stale): (Duration, Duration),
         source: impl Fn(&SecretRef) -> SecretSource,
     ) -> Self {
-        let servers = settings.servers.clone();
-        let secret = settings.references().next().map(source);
+        let secret = vault.references().next().map(source);
         Self {
-            api: Api::new(client, servers, settings.namespace.clone()),
-            tokens: VaultTokens::new(settings.login.clone(), secret),
-            ttl: settings.ttl,
-            max_stale: settings.max_stale,
+            api: Api::new(client, servers, vault.namespace.clone()),
+            tokens: VaultTokens::new(vault.login.clone(), secret),
+            ttl,
+            max_stale,
             known: Mutex::default(),
         }
     }
@@ -133,7 +134,7 @@ impl VaultStore {
         let data = reply.data.and_then(|version| version.data);
         Ok(material(
             data.ok_or_else(StoreError::gone)?,
-            self.lease(self.ttl),
+            Lease::kept(self.ttl, self.max_stale),
         ))
     }
 
@@ -152,7 +153,7 @@ impl VaultStore {
         let ends = [reply.lease_duration, fields.ttl.unwrap_or_default()];
         let ends = ends.into_iter().filter(|seconds| *seconds > 0);
         let ttl = ends.map(Duration::from_secs).chain([self.ttl]).min();
-        let lease = self.lease(ttl.unwrap_or(self.ttl));
+        let lease = Lease::kept(ttl.unwrap_or(self.ttl), self.max_stale);
         Ok(material(fields, lease))
     }
 
@@ -194,16 +195,6 @@ impl VaultStore {
 
     fn known(&self) -> MutexGuard<'_, HashMap<Box<str>, Engine>> {
         self.known.lock()
-    }
-
-    /// Returns the lease of a secret for which the server gave none.
-    fn lease(&self, ttl: Duration) -> Lease {
-        Lease {
-            refresh_after: ttl * 4 / 5,
-            stale_after: ttl,
-            expires_after: ttl + self.max_stale,
-            id: None,
-        }
     }
 
     async fn extend(&self, lease: &Lease) -> Result<Lease, StoreError> {
@@ -251,10 +242,15 @@ impl SecretStore for VaultStore {
         _: Option<&'a SessionId>,
     ) -> StoreFuture<'a, Material> {
         within(async move {
-            match from {
-                Backend::Vault(path) if path.issued => self.issue(path).await,
-                Backend::Vault(path) => self.read(path).await,
-                _ => Err(StoreError::Absent),
+            let Backend::Store(place) = from else {
+                return Err(StoreError::Absent);
+            };
+            let path = VaultPath::parse(&place.path, place.issued);
+            let path = path.map_err(|_| StoreError::Place)?;
+            if place.issued {
+                self.issue(&path).await
+            } else {
+                self.read(&path).await
             }
         })
     }
@@ -278,16 +274,6 @@ impl SecretStore for VaultStore {
     fn close(&self) -> StoreFuture<'_, ()> {
         within(self.tokens.close(&self.api))
     }
-}
-
-/// Limits work to the store's deadline.
-fn within<'a, T>(
-    work: impl Future<Output = Result<T, StoreError>> + Send + 'a,
-) -> StoreFuture<'a, T> {
-    Box::pin(async move {
-        let done = timeout(DEADLINE, work).await;
-        done.unwrap_or(Err(StoreError::TimedOut(DEADLINE)))
-    })
 }
 
 fn engine_of(path: &VaultPath, mount: &Mount) -> Result<Engine, StoreError> {
@@ -316,9 +302,6 @@ fn issued(seconds: u64, token: &Held<Token>, id: LeaseId) -> Lease {
 fn material(fields: SecretFields, lease: Lease) -> Material {
     let texts = fields.texts.into_iter();
     texts.fold(Material::new(Some(lease)), |material, (name, text)| {
-        material.with(&name, Zeroizing::new(text.as_bytes().to_vec()))
+        material.with(&name, bytes(&text))
     })
 }
-
-/// The limit for a whole fetch, including a login.
-const DEADLINE: Duration = Duration::from_secs(20);

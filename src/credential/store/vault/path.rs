@@ -1,7 +1,5 @@
 //! Vault paths, as references name them.
 
-use std::fmt;
-
 use super::super::ReferenceMalformed;
 
 /// The path of a secret in Vault.
@@ -11,49 +9,22 @@ pub struct VaultPath {
     pub(super) path: Box<str>,
     /// The version of a KV secret; `None` means the latest.
     pub(super) version: Option<u32>,
-    /// Whether the secret is issued per session, with its own lease.
-    pub(in super::super) issued: bool,
 }
 
 impl VaultPath {
-    /// Parses `PATH#FIELD` or `PATH?version=N#FIELD`, and returns the field too.
-    pub(in super::super) fn parse(text: &str) -> Result<(Self, Box<str>), ReferenceMalformed> {
-        let (place, field) = Self::parts(text)?;
-        let (path, version) = match place.split_once("?version=") {
-            None => (place, None),
+    /// Parses `PATH` or `PATH?version=N`; of a secret that is issued, `PATH` alone.
+    pub(in super::super) fn parse(text: &str, issued: bool) -> Result<Self, ReferenceMalformed> {
+        let (path, version) = match text.split_once("?version=").filter(|_| !issued) {
+            None => (text, None),
             Some((path, number)) => match number.parse() {
                 Ok(number @ 1..) => (path, Some(number)),
                 _ => return Err(malformed("a version is a number from 1 on")),
             },
         };
-        Ok((Self::new(path, version, false)?, field))
-    }
-
-    /// Parses `PATH#FIELD` of a secret that is issued per session.
-    pub(in super::super) fn parse_issued(
-        text: &str,
-    ) -> Result<(Self, Box<str>), ReferenceMalformed> {
-        let (path, field) = Self::parts(text)?;
-        Ok((Self::new(path, None, true)?, field))
-    }
-
-    fn new(path: &str, version: Option<u32>, issued: bool) -> Result<Self, ReferenceMalformed> {
         Ok(Self {
             path: checked(path)?,
             version,
-            issued,
         })
-    }
-
-    fn parts(text: &str) -> Result<(&str, Box<str>), ReferenceMalformed> {
-        let named = text.split_once('#');
-        let (place, field) = named.ok_or_else(|| malformed("a reference names a field"))?;
-        let fits = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
-        if (1..=128).contains(&field.len()) && field.bytes().all(fits) {
-            Ok((place, field.into()))
-        } else {
-            Err(malformed("a field has 1 to 128 visible characters"))
-        }
     }
 }
 
@@ -85,56 +56,39 @@ fn malformed(why: &str) -> ReferenceMalformed {
     )
 }
 
-impl fmt::Display for VaultPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.issued { "vault-lease" } else { "vault" };
-        write!(f, "{scheme}:{}", self.path)?;
-        match self.version {
-            Some(version) => write!(f, "?version={version}"),
-            None => Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn paths_read_back_as_they_are_shown() {
-        for text in ["vault:secret/app", "vault:secret/a/b.c?version=3"] {
-            let rest = text.strip_prefix("vault:").unwrap();
-            let (path, field) = VaultPath::parse(&format!("{rest}#token")).unwrap();
-            assert_eq!((path.to_string().as_str(), &*field), (text, "token"));
-        }
-        let (path, _) = VaultPath::parse_issued("database/creds/app#password").unwrap();
-        assert!(path.issued);
-        assert_eq!(path.to_string(), "vault-lease:database/creds/app");
+    fn a_version_is_read_and_a_lease_has_none() {
+        let path = VaultPath::parse("secret/a/b.c?version=3", false).unwrap();
+        assert_eq!((&*path.path, path.version), ("secret/a/b.c", Some(3)));
+        let issued = VaultPath::parse("database/creds/app", true).unwrap();
+        assert_eq!(
+            (&*issued.path, issued.version),
+            ("database/creds/app", None)
+        );
+        assert!(VaultPath::parse("database/creds/app?version=1", true).is_err());
     }
 
     #[test]
     fn a_path_that_could_lead_elsewhere_is_refused() {
         for text in [
             "",
-            "#x",
-            "secret#x",
-            "secret/app",
-            "secret/app#",
-            "/secret/app#x",
-            "secret/../sys/raw#x",
-            "secret/./app#x",
-            "secret//app#x",
-            "secret/app/#x",
-            "secret/a%2e%2e/b#x",
-            "secret/app?list=true#x",
-            "secret/app?version=0#x",
-            "secret/app?version=x#x",
-            "secret/a b#x",
-            "secret/app#a#b",
-            "secret/app#a b",
+            "secret",
+            "/secret/app",
+            "secret/../sys/raw",
+            "secret/./app",
+            "secret//app",
+            "secret/app/",
+            "secret/a%2e%2e/b",
+            "secret/app?list=true",
+            "secret/app?version=0",
+            "secret/app?version=x",
+            "secret/a b",
         ] {
-            assert!(VaultPath::parse(text).is_err(), "{text}");
+            assert!(VaultPath::parse(text, false).is_err(), "{text}");
         }
-        assert!(VaultPath::parse_issued("database/creds/app?version=1#x").is_err());
     }
 }

@@ -1,30 +1,18 @@
-//! The servers of a Vault, the gateway's login to it, and how long its secrets stay usable.
+//! The namespace of a Vault, and the gateway's login to it.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use gateway_message::Origin;
 use rustls::pki_types::CertificateDer;
 
 use super::super::SecretRef;
 
-/// The settings of a Vault or OpenBao.
+/// What a Vault or OpenBao needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VaultSettings {
-    /// The servers, in the order in which they are tried. Nothing is sent to any other server.
-    pub servers: Vec<Origin>,
-    /// The only trusted roots; if empty, the system's.
-    pub roots: Vec<CertificateDer<'static>>,
-    /// The files of the roots and the client certificate, which the workload must not change.
-    pub files: Vec<PathBuf>,
     /// The namespace of every path.
     pub namespace: Option<String>,
     /// How the gateway logs in.
     pub login: VaultLogin,
-    /// The time after which a secret without a lease is read again.
-    pub ttl: Duration,
-    /// How much longer such a secret stays usable while the store is unreachable.
-    pub max_stale: Duration,
 }
 
 /// How the gateway gets its token.

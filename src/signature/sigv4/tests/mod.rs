@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
-use super::{ClientSignature, Fault, SignedChains, SigningParams, VerifiedHead, sign};
+use super::{ClientSignature, Fault, SignedChains, SigningParams, VerifiedHead, sign, sign_own};
 use gateway_message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 
 /// The secret key of AWS's S3 examples.
@@ -88,4 +88,33 @@ fn signature_of(head: &RequestHead) -> String {
     );
     let at = text.find("Signature=").expect("a signature") + "Signature=".len();
     text[at..].split('&').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_request_of_the_gateways_own_is_signed_as_a_client_signs_one() {
+    let host = "secretsmanager.eu-west-1.amazonaws.com:8443";
+    let mut request = http::Request::post("/")
+        .header("content-type", "application/x-amz-json-1.1")
+        .header("x-amz-target", "secretsmanager.GetSecretValue")
+        .body(b"{}".to_vec())
+        .unwrap();
+    let with = SigningParams {
+        access_key: "AKIDEXAMPLE",
+        secret: SUITE_SECRET,
+        session_token: Some("a token"),
+        now: SystemTime::now(),
+        longest_life: Duration::ZERO,
+        content: None,
+    };
+    let mut head = head("POST", host, "/", &[]);
+    let scope = (&head.origin, "eu-west-1", "secretsmanager");
+    sign_own(&mut request, scope, &with).unwrap();
+    head.fields = request.headers().clone();
+    let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, request.body());
+    let hash: [u8; 32] = hash.as_ref().try_into().unwrap();
+    let (claim, _) = proven(&head, SUITE_SECRET, Some(&hash)).unwrap();
+    assert_eq!(claim.service(), "secretsmanager");
+    assert_eq!(claim.session_token(), Some("a token"));
+    assert!(proven(&head, S3_SECRET, Some(&hash)).is_err());
+    assert!(proven(&head, SUITE_SECRET, Some(&[0; 32])).is_err());
 }
