@@ -152,6 +152,10 @@ fn images(arguments: &[OsString]) -> Option<ExitCode> {
             let outside = arguments.get(2)?.to_str()?;
             doctor::clients(&Terminal::new(json, Color::Auto), outside)
         }
+        doctor::keys::CLIENT => {
+            let checks = arguments.get(2)?.to_str()?;
+            doctor::keys::client(&Terminal::new(json, Color::Auto), checks)
+        }
         escape::SUBCOMMAND => escape::start(json),
         crate::escape::SUBCOMMAND => Ok(escape::inside(json)),
         crate::launch::SUBCOMMAND => launching::resume(&arguments[2..], &terminal),
@@ -174,7 +178,10 @@ impl Command {
             Self::Demo(command) => command.run(terminal),
             Self::Doctor(command) => command.run(terminal),
             Self::Policy(command) => command.run(terminal),
-            Self::Secret(command) => command.run(terminal),
+            Self::Secret(command) => match command.run(terminal)? {
+                (_, Some(config)) => doctor::keys::run(&config, false),
+                (code, None) => Ok(code),
+            },
             Self::Why(command) => command.run(terminal),
             Self::Status(chosen) => operate::status(&chosen, terminal),
             Self::Session(command) => command.run(terminal),

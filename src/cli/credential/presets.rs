@@ -58,49 +58,55 @@ fn print(terminal: &Terminal, preset: &Preset) {
     let name = terminal.paint(Paint::Bold, &preset.name);
     let title = &preset.title;
     terminal.line(format!("{name}: {title}"));
-    let joined = |list: Vec<String>| {
-        if list.is_empty() {
-            String::from("-")
-        } else {
-            list.join(" ")
+    // Nothing is said of what there is none of.
+    let tell = |words: &str, all: Vec<String>, more: &str| {
+        if !all.is_empty() {
+            terminal.line(format!("  {words} {}{more}", all.join(" ")));
         }
     };
-    if !preset.allow.is_empty() {
-        terminal.line(format!("  also allows {}", joined(texts(&preset.allow))));
-    }
-    if !preset.home.is_empty() {
-        let sets = preset.home.join(" ");
-        terminal.line(format!("  shows of the home the sets {sets}"));
-    }
+    tell("also allows", texts(&preset.allow), "");
+    tell("shows of the home the sets", preset.home.clone(), "");
     if let Some(registry) = &preset.registry {
         let all = registry.public.iter().chain(&registry.downloads);
-        let all = joined(all.map(ToString::to_string).collect());
-        terminal.line(format!("  asks {all}, or what your own files name instead"));
+        let all = all.map(ToString::to_string).collect();
+        tell("asks", all, ", or what your own files name instead");
     }
-    if !preset.mints.is_empty() {
-        let mutations = preset.mint_mutations.iter().map(String::as_str);
-        let mints = preset.mints.iter().map(|one| one.path.as_str());
-        let mints = crate::names::join(mints.chain(mutations), " ");
-        terminal.line(format!("  makes no credentials by {mints}"));
+    let mints = preset.mints.iter().map(|one| one.path.clone());
+    let mints = mints.chain(preset.mint_mutations.clone()).collect();
+    tell("makes no credentials by", mints, "");
+    tell("keeps %2F in paths of", texts(&preset.encoded_slash), "");
+    for read in &preset.endpoints {
+        let at = texts(&read.origins).into_iter().chain(texts(&read.paths));
+        tell(&format!("reads {} at", read.protocol), at.collect(), "");
+    }
+    for login in &preset.logins {
+        tell(
+            &format!("login {} for", login.name),
+            texts(&login.origins),
+            "",
+        );
     }
     for block in &preset.blocks {
-        let all = block.hosts.iter().map(ToString::to_string);
-        let all = joined(all.chain(block.media_types.clone()).collect());
-        terminal.line(format!("  forbids {} at {all}", block.kind));
+        let all = texts(&block.hosts).into_iter().chain(block.media_types.clone());
+        tell(&format!("forbids {} at", block.kind), all.collect(), "");
     }
     for credential in &preset.credentials {
         terminal.line(format!("  credential {}", credential.name));
-        let variables = joined(credential.variables.clone());
-        terminal.line(format!("    variables {variables}"));
-        let origins = joined(texts(&credential.origins));
-        terminal.line(format!("    origins   {origins}"));
-        if let Some(example) = &credential.your_host {
-            terminal.line(format!("              your own, such as {example}"));
-        }
-        let places = joined(texts(&credential.places));
-        terminal.line(format!("    places    {places}"));
-        let takes = joined(texts(&credential.takes));
-        terminal.line(format!("    takes     {takes}"));
+        let verify = credential.verify.iter();
+        let verify = verify.map(|verify| format!("GET {}{}", verify.host, verify.path));
+        tell("  variables", credential.variables.clone(), "");
+        tell("  origins  ", texts(&credential.origins), "");
+        let own = credential.your_host.iter().cloned().collect();
+        tell("            your own, such as", own, "");
+        tell("  places   ", texts(&credential.places), "");
+        tell("  takes    ", texts(&credential.takes), "");
+        tell("  cookies  ", credential.cookies.clone(), "");
+        tell(
+            "  user     ",
+            credential.basic_user.iter().cloned().collect(),
+            "",
+        );
+        tell("  check    ", verify.collect(), "");
     }
 }
 
@@ -113,7 +119,12 @@ fn document(preset: &Preset) -> serde_json::Value {
         json!({
             "name": credential.name.as_str(), "variables": credential.variables, "origins": texts(&credential.origins),
             "your_host": credential.your_host, "places": texts(&credential.places),
-            "takes": texts(&credential.takes),
+            "takes": texts(&credential.takes), "cookies": credential.cookies,
+            "basic_user": credential.basic_user,
+            "verify": credential.verify.as_ref().map(|verify| json!({
+                "method": "GET", "origin": verify.host.to_string(), "path": verify.path,
+                "fields": verify.fields, "revoked": verify.revoked,
+            })),
         })
     });
     let registry = preset.registry.iter();
@@ -126,6 +137,14 @@ fn document(preset: &Preset) -> serde_json::Value {
         "mint_mutations": preset.mint_mutations,
         "blocks": preset.blocks.iter().map(|one| json!({
             "kind": one.kind, "hosts": texts(&one.hosts), "media_types": one.media_types,
+        })).collect::<Vec<_>>(),
+        "encoded_slash": texts(&preset.encoded_slash),
+        "read": preset.endpoints.iter().map(|read| json!({
+            "as": read.protocol.to_string(), "origins": texts(&read.origins),
+            "paths": texts(&read.paths),
+        })).collect::<Vec<_>>(),
+        "logins": preset.logins.iter().map(|login| json!({
+            "name": login.name.as_str(), "origins": texts(&login.origins),
         })).collect::<Vec<_>>(),
         "home": preset.home, "registry": registry.collect::<Vec<_>>(), "credentials": credentials.collect::<Vec<_>>(),
     })

@@ -1,15 +1,19 @@
 //! `gateway secret`: stores secrets in the key ring, lists their names, and removes them; lists the
 //! services whose secrets are known by name. It never prints a secret.
 
+use std::io::IsTerminal as _;
+
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::config::literal::{looks_secret, shown};
+use crate::config::{Config, Credential};
 use crate::credential::ring::{self, RingError};
-use crate::credential::{MIN_BYTES, SecretUnsafe, StoreError};
+use crate::credential::{DEFAULT_SERVICE, MIN_BYTES, SecretRef, SecretUnsafe, StoreError, preset};
 use crate::names::CredentialName;
 
 use crate::app::{Code, Failure, Terminal, safe};
+use crate::cli::confirm::confirmed;
 use crate::cli::credential::presets::Presets;
 
 /// The commands about stored secrets.
@@ -36,7 +40,8 @@ pub(crate) struct SecretName {
 }
 
 impl SecretCommand {
-    pub(crate) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+    /// Runs it. Returns the configuration of a key too that the person wants checked.
+    pub(crate) fn run(self, terminal: &mut Terminal) -> Result<(Code, Option<Config>), Failure> {
         match self {
             Self::Set(named) => {
                 let name = named.check()?;
@@ -49,6 +54,7 @@ impl SecretCommand {
                     "stored",
                     "write `from = \"keyring:gateway/NAME\"`, or `--secret NAME@HOST=keyring:gateway/NAME`",
                 );
+                return Ok((Code::Ok, checked(&name, terminal)?));
             }
             Self::Rm(named) => {
                 let name = named.check()?;
@@ -69,9 +75,9 @@ impl SecretCommand {
                     names.iter().for_each(|name| terminal.line(safe(name)));
                 }
             }
-            Self::Presets(command) => return command.run(terminal),
+            Self::Presets(command) => return Ok((command.run(terminal)?, None)),
         }
-        Ok(Code::Ok)
+        Ok((Code::Ok, None))
     }
 }
 
@@ -88,6 +94,30 @@ impl SecretName {
                 .next("write for example `GITHUB_TOKEN`")
         })
     }
+}
+
+/// Asks whether the key that was typed is to be checked, if a preset says how.
+fn checked(name: &CredentialName, terminal: &Terminal) -> Result<Option<Config>, Failure> {
+    let known = preset::of_variable(name.as_str());
+    let verify = known.and_then(|(preset, known)| Some((preset, known.verify.as_ref()?)));
+    let is_asked = !terminal.json() && std::io::stdin().is_terminal();
+    let Some((preset, verify)) = verify.filter(|_| is_asked) else {
+        return Ok(None);
+    };
+    let host = &verify.host;
+    if !confirmed(&format!(
+        "Ask {host} now whether it works? It reads, and changes nothing."
+    ))? {
+        return Ok(None);
+    }
+    let mut config = Config::of_user()?.unwrap_or_default();
+    let from = SecretRef::keyring(DEFAULT_SERVICE, name.as_str());
+    config.credentials = vec![Credential {
+        preset: Some(preset.name.clone()),
+        env: vec![name.to_string()],
+        ..Credential::named(name.clone(), from)
+    }];
+    Ok(Some(config))
 }
 
 fn done(terminal: &Terminal, name: &CredentialName, what: &str, next: &str) {

@@ -1,6 +1,5 @@
 //! `gateway demo`: shows the main use offline, with what each side saw.
 
-use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -143,17 +142,30 @@ pub fn client(terminal: &Terminal) -> Result<Code, Failure> {
 }
 
 fn get(host: &str, target: &str, token: &str) -> Result<(u16, String), Failure> {
-    exchange(host, target, token).map_err(|error| {
+    let fields = match token {
+        "" => String::new(),
+        token => format!("Authorization: Bearer {token}\r\n"),
+    };
+    let (head, content) = exchange((host, 443), target, &fields).map_err(|error| {
         Failure::new(format!("the sandbox's client could not ask {host}"))
             .because(error.to_string())
-    })
+    })?;
+    Ok((status(&head), content))
 }
 
-fn exchange(
-    host: &str,
+/// Returns the status of an answer's head, or 0.
+pub(super) fn status(head: &str) -> u16 {
+    let status = head.split(' ').nth(1);
+    status.and_then(|status| status.parse().ok()).unwrap_or(0)
+}
+
+/// Sends a `GET` with these lines of fields from inside the sandbox; gives the answer's head and
+/// its content.
+pub(super) fn exchange(
+    (host, port): (&str, u16),
     target: &str,
-    token: &str,
-) -> Result<(u16, String), Box<dyn std::error::Error>> {
+    fields: &str,
+) -> Result<(String, String), Box<dyn std::error::Error>> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(trust::CERTIFICATE)? {
         roots.add(certificate?)?;
@@ -162,26 +174,22 @@ fn exchange(
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let stream = TcpStream::connect((host, 443))?;
+    let stream = TcpStream::connect((host, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let connection =
         ClientConnection::new(Arc::new(config), ServerName::try_from(host.to_owned())?)?;
     let mut stream = StreamOwned::new(connection, stream);
-    let mut request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
-    if !token.is_empty() {
-        write!(request, "Authorization: Bearer {token}\r\n")?;
-    }
-    stream.write_all(format!("{request}\r\n").as_bytes())?;
+    let request =
+        format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
+    stream.take(MOST_ANSWER).read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);
     let (head, content) = answer
         .split_once("\r\n\r\n")
         .ok_or("the answer has no head")?;
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok())
-        .ok_or("the answer has no status")?;
-    Ok((status, content.to_owned()))
+    Ok((head.to_owned(), content.to_owned()))
 }
+
+/// The most of an answer that is read, in bytes.
+const MOST_ANSWER: u64 = 1 << 20;

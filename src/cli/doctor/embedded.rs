@@ -99,13 +99,33 @@ pub fn serve_sandbox(
     configuration: &str,
     origin: Option<(&str, Handler)>,
 ) -> Result<Code, Failure> {
+    let rules = runtime.block_on(async {
+        let (host, answer) = origin?;
+        Some(
+            Embedded::serve(host, answer)
+                .await
+                .map(|origin| origin.rule()),
+        )
+    });
+    let config = Config::from_str(configuration, Path::new(run)).map_err(Failure::from);
+    let config = config.and_then(|config| Ok((config, rules.transpose()?)));
+    serve_configured(runtime, gateway, run, config)
+}
+
+/// Serves the same with a configuration, and a rule for an origin.
+///
+/// # Errors
+/// As [`serve_sandbox`].
+pub fn serve_configured(
+    runtime: &Runtime,
+    gateway: GatewayEnd,
+    run: &str,
+    config: Result<(Config, Option<OriginRule>), Failure>,
+) -> Result<Code, Failure> {
     let app = runtime.block_on(async {
-        let mut rules = Vec::new();
-        if let Some((host, answer)) = origin {
-            rules.push(Embedded::serve(host, answer).await?.rule());
-        }
-        let config = Config::from_str(configuration, Path::new(run))?;
+        let (config, rule) = config?;
         let resolved = ResolvedConfig::of(&config, &ShellLoans::default())?;
+        let rules = rule.into_iter().collect();
         let app = App::new(config, resolved, RunMode::Exec, rules)?;
         log::begin(&app.shared.log, run);
         Ok::<_, Failure>(app)

@@ -6,6 +6,7 @@ pub(crate) mod escape;
 
 mod checks;
 mod credentials;
+pub(crate) mod keys;
 mod listeners;
 mod origin;
 
@@ -19,6 +20,7 @@ use crate::app::{Code, Failure, Terminal};
 use crate::cli::doctor::embedded::Handler;
 use crate::cli::exec::launching;
 use crate::cli::log;
+use crate::config::Config;
 use crate::launch::Launch;
 use crate::launch::enroll::GatewayEnd;
 use origin::{HOST, VARIABLE, answer};
@@ -39,6 +41,10 @@ pub struct Doctor {
     /// is missing; no secret is sent
     #[arg(long, value_name = "FILE", conflicts_with = "escape")]
     config: Option<PathBuf>,
+    /// Ask the service of each of its credentials whether it works, by a harmless request of the
+    /// preset, through the gateway; no key is shown
+    #[arg(long, requires = "config")]
+    keys: bool,
 }
 
 impl Doctor {
@@ -49,6 +55,11 @@ impl Doctor {
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         if self.escape {
             return escape::check(terminal);
+        }
+        if let Some(config) = self.config.as_ref().filter(|_| self.keys) {
+            let config = Config::load(config)?;
+            terminal.warn(&config.warnings);
+            return keys::run(&config, terminal.json());
         }
         if let Some(config) = &self.config {
             return credentials::run(config, terminal);

@@ -25,7 +25,8 @@ pub struct PresetLogin {
     /// The name that configuration uses.
     pub name: CredentialName,
     issuer: Option<Issuer>,
-    pub(super) origins: Vec<OriginPattern>,
+    /// The origins that its access token is for.
+    pub origins: Vec<OriginPattern>,
     data: RawLogin,
 }
 

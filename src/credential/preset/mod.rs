@@ -106,6 +106,29 @@ pub struct PresetCredential {
     pub batches: Vec<PathPattern>,
     /// The user name to pair with it, if it is a Basic password that is always injected.
     pub basic_user: Option<String>,
+    /// The request that shows whether it works.
+    pub verify: Option<KeyRequest>,
+}
+
+/// A request that reads something harmless with a credential in its usual place, and does nothing.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyRequest {
+    /// The origin.
+    #[serde(deserialize_with = "one")]
+    pub host: OriginPattern,
+    /// The path of the `GET`; `{}` stands for the credential if its place is in the path.
+    pub path: String,
+    /// Fields that the service wants, `name: value`.
+    #[serde(default)]
+    pub fields: Vec<String>,
+    /// The statuses of a credential that the service does not, or no longer, know.
+    #[serde(default = "unauthorized")]
+    pub revoked: Vec<u16>,
+}
+
+fn unauthorized() -> Vec<u16> {
+    vec![401]
 }
 
 /// An endpoint of a service that speaks a protocol.
