@@ -382,6 +382,28 @@ fn a_store_with_a_certificate_of_another_ca_gets_no_login_and_no_question() {
 }
 
 #[test]
+fn a_store_whose_issuer_knows_no_login_of_the_gateway_is_closed_and_says_so() {
+    let stand_in = StandIn::start();
+    let from = [
+        ("GOOGLE", "gcp-secret:app/token"),
+        ("AZURE", "azure-secret:team/token"),
+    ];
+    let (stage, sections) = Stage::of(&from);
+    stand_in.set("stranger", "CANARY-value-0000");
+    let sections = stand_in.stores("ca.pem", "") + &sections;
+    let gate = Gate::try_start_by(Command::new(GATEWAY), &sections, &KEYS).unwrap();
+    for (name, _) in from {
+        assert_eq!(stage.ask(&gate, name).0, 503, "{name}");
+    }
+    let words = "its issuer answers `invalid_client`; correct the `[[store]]`";
+    assert!(said(&gate).matches(words).count() >= 2, "{}", gate.said());
+    stand_in.set("good", "CANARY-value-0000");
+    for (name, _) in from {
+        eventually(10, name, || stage.ask(&gate, name).0 == 200);
+    }
+}
+
+#[test]
 fn a_field_of_1password_is_named_by_its_section_where_several_have_its_label() {
     let stand_in = StandIn::start();
     let from = [

@@ -108,7 +108,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path.endswith("/token"):
             form = dict(urllib.parse.parse_qsl(content.decode()))
             good = jwt_is_signed(form["assertion"]) if "assertion" in form else form.get("client_secret") == "CANARY-client-secret"
-            if not good:
+            if not good or STATE["mode"] == "stranger":
                 return self.answer(401, {"error": "invalid_client"})
             with LOCK:
                 STATE["token"] += 1

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::http::{HttpAnswer, HttpClient, Refusals, refused};
 use super::leased::{Failure, Held, Leased, Moment};
-use super::login::IssuerClients;
+use super::login::{IssuerClients, RenewFault};
 use super::material::Lease;
 use super::{SecretRef, SecretSource, StoreError};
 use crate::login::{Issuer, Tokens, UNTOLD};
@@ -119,7 +119,13 @@ impl BearerClient {
 
 async fn made(issuers: &IssuerClients, issuer: &Issuer) -> Result<Held<Tokens>, Failure> {
     let asked = Moment::now();
-    let tokens = issuers.make(issuer).await.map_err(Failure::from)?;
+    let tokens = issuers.make(issuer).await.map_err(|why| match why {
+        RenewFault::Refused(word) => {
+            let why = format!("its issuer answers `{word}`; correct the `[[store]]`");
+            StoreError::LoginOver(why.into()).into()
+        }
+        other => Failure::from(other),
+    })?;
     let left = tokens
         .expires
         .map(|end| end.duration_since(SystemTime::now()));

@@ -163,9 +163,11 @@ impl StoreError {
             Self::NoLogin(_) | Self::LoginOver(_) | Self::Ended => true,
             // An operator who revokes the gateway's access does so on purpose. A server that is
             // only too busy (429) does not count.
-            Self::Login(cause) => {
-                matches!(**cause, Self::Refused { status, .. } if (400..=404).contains(&status))
-            }
+            Self::Login(cause) => match **cause {
+                Self::Refused { status, .. } => (400..=404).contains(&status),
+                Self::LoginOver(_) => true,
+                _ => false,
+            },
             _ => false,
         }
     }

@@ -17,5 +17,5 @@ pub use commands::{ForgetOutcome, Logins, UnreadRow};
 pub use rows::{KeySource, RowLogin};
 pub use serving::LoginSettings;
 
-pub(super) use issuer::IssuerClients;
+pub(super) use issuer::{IssuerClients, RenewFault};
 pub(super) use serving::LoginStore;
