@@ -118,13 +118,13 @@ async fn run(line: &CommandLine, input: &[u8], errors: Stdio) -> Result<Printed,
         let _ = stdin.write_all(input).await;
     }
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let (printed, said) = tokio::join!(output(stdout), output(stderr));
+    let (printed, said) = tokio::try_join!(output(stdout), output(stderr))?;
     let status = child.wait().await.map_err(|_| StoreError::Failed(None))?;
     group.ended();
     if status.success() {
-        Ok(Ok(printed?))
+        Ok(Ok(printed))
     } else {
-        Ok(Err((StoreError::Failed(status.code()), said?)))
+        Ok(Err((StoreError::Failed(status.code()), said)))
     }
 }
 

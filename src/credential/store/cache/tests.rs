@@ -408,7 +408,7 @@ async fn fields_of_one_place_are_of_one_reading_and_a_bad_field_fails_it_whole()
     let cause = absent.resolve(None).await.err().unwrap().cause;
     assert_eq!(
         cause,
-        StoreError::NoField("other".into(), ": it has token".into())
+        StoreError::NoField("other".into(), ": it has user, password".into())
     );
     assert!(cause.is_absent() && holds(&user, b"CANARY-u4").await);
 }
