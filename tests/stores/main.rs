@@ -433,6 +433,34 @@ fn a_field_of_1password_is_named_by_its_section_where_several_have_its_label() {
     }
 }
 
+#[test]
+fn a_reload_keeps_what_is_known_of_each_store_that_it_does_not_change() {
+    let stand_in = StandIn::start();
+    let from = [
+        ("ONE", "op:Work/GitHub/token"),
+        ("TWO", "second:Work/GitHub/token"),
+    ];
+    let (stage, sections) = Stage::of(&from);
+    let text = |ttl: &str| {
+        let second = stand_in.connect(&format!("name = \"second\"\nttl = \"{ttl}\"\n"));
+        stand_in.connect("ttl = \"1h\"\n") + &second + &sections
+    };
+    let gate = Gate::start(&text("1h"));
+    for (name, _) in from {
+        assert_eq!(stage.ask(&gate, name).0, 200, "{name}: {}", gate.said());
+    }
+    stand_in.set("busy", "CANARY-value-0000");
+    let file = gate.folder.path().join("gateway.toml");
+    let before = fs::read_to_string(&file).unwrap();
+    fs::write(&file, before.replace(&text("1h"), &text("2h"))).unwrap();
+    eventually(10, "the second store is another", || {
+        stage.ask(&gate, "TWO").0 == 503
+    });
+    assert_eq!(stage.ask(&gate, "ONE").0, 200, "{}", gate.said());
+    stand_in.set("good", "CANARY-value-0000");
+    eventually(10, "it is read", || stage.ask(&gate, "TWO").0 == 200);
+}
+
 /// A program in place of `op`, which no package has. It prints what it was called with.
 const OP: &str = r#"#!/bin/sh
 [ "$1 $2" = "read --no-newline" ] || exit 9

@@ -174,13 +174,21 @@ impl StandIn {
                  [[store]]\nkind = \"gcp-secret\"\nfile = \"{}\"\n{roots}\
                  [[store]]\nkind = \"azure-secret\"\naddresses = [\"https://team.vault.azure.net\"]\n\
                  token_url = \"https://login.microsoftonline.com/tenant/oauth2/v2.0/token\"\n\
-                 client_id = \"app\"\nclient_secret = \"file:{}\"\n{roots}\
-                 [[store]]\nkind = \"op\"\naddresses = [\"http://127.0.0.1:{}\"]\ntoken = \"file:{}\"\n{more}",
+                 client_id = \"app\"\nclient_secret = \"file:{}\"\n{roots}",
                 at("account.json"),
                 at("client-secret"),
-                self.plain,
-                at("connect-token"),
             )
+            + &self.connect(more)
+    }
+
+    /// The section of a store by a Connect server.
+    pub fn connect(&self, more: &str) -> String {
+        let token = self.folder.path().join("connect-token");
+        format!(
+            "[[store]]\nkind = \"op\"\naddresses = [\"http://127.0.0.1:{}\"]\ntoken = \"file:{}\"\n{more}",
+            self.plain,
+            token.display()
+        )
     }
 }
 
