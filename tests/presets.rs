@@ -284,3 +284,48 @@ fn a_key_for_another_host_than_its_services_is_not_sent_there() {
         "{said}"
     );
 }
+
+#[test]
+fn a_key_of_the_key_ring_is_checked_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rows, _) = rows();
+    let origin = Origin::start(&rows, folder.path(), 0);
+    let own = folder.path().join(".config/gateway");
+    fs::create_dir_all(&own).unwrap();
+    let ca = folder.path().join("ca.pem").display().to_string();
+    let text = format!(
+        "[[origin]]\nmatch = \"https://api.github.com\"\nconnect = \"127.0.0.1:{}\"\nroots = [\"{ca}\"]\n",
+        origin.port
+    );
+    fs::write(own.join("config.toml"), text).unwrap();
+    let script = r#"
+        printf password | gnome-keyring-daemon --foreground --unlock --components=secrets >/dev/null 2>&1 &
+        ring=$!
+        until "$0" secret list >/dev/null 2>&1; do sleep 0.1; done
+        printf %s "$1" | "$0" secret set GITHUB_TOKEN
+        "$0" doctor --key GITHUB_TOKEN
+        "$0" doctor --key NOTHING
+        printf %s "bad-$1" | "$0" secret set GITHUB_TOKEN
+        "$0" doctor --key GITHUB_TOKEN
+        kill $ring
+    "#;
+    let out = Command::new("dbus-run-session")
+        .args(["--", "timeout", "60", "sh", "-c", script, GATEWAY, GOOD])
+        .env("HOME", folder.path())
+        .env("XDG_DATA_HOME", folder.path())
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .env_remove("XDG_STATE_HOME")
+        .env_remove("XDG_CONFIG_HOME")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+    for words in [
+        "good         GITHUB_TOKEN         api.github.com: the service answers 200",
+        "no preset knows a secret of that name",
+        "revoked      GITHUB_TOKEN         api.github.com: the service answers 401",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(!said.contains("CANARY"), "{said}");
+}

@@ -179,7 +179,7 @@ impl Command {
             Self::Doctor(command) => command.run(terminal),
             Self::Policy(command) => command.run(terminal),
             Self::Secret(command) => match command.run(terminal)? {
-                (_, Some(config)) => doctor::keys::run(&config, false),
+                (_, Some(name)) => doctor::keys::anew(&name),
                 (code, None) => Ok(code),
             },
             Self::Why(command) => command.run(terminal),

@@ -7,9 +7,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::config::literal::{looks_secret, shown};
-use crate::config::{Config, Credential};
 use crate::credential::ring::{self, RingError};
-use crate::credential::{DEFAULT_SERVICE, MIN_BYTES, SecretRef, SecretUnsafe, StoreError, preset};
+use crate::credential::{MIN_BYTES, SecretUnsafe, StoreError, preset};
 use crate::names::CredentialName;
 
 use crate::app::{Code, Failure, Terminal, safe};
@@ -40,8 +39,11 @@ pub(crate) struct SecretName {
 }
 
 impl SecretCommand {
-    /// Runs it. Returns the configuration of a key too that the person wants checked.
-    pub(crate) fn run(self, terminal: &mut Terminal) -> Result<(Code, Option<Config>), Failure> {
+    /// Runs it. Returns the name too of a key that the person wants checked.
+    pub(crate) fn run(
+        self,
+        terminal: &mut Terminal,
+    ) -> Result<(Code, Option<CredentialName>), Failure> {
         match self {
             Self::Set(named) => {
                 let name = named.check()?;
@@ -54,7 +56,7 @@ impl SecretCommand {
                     "stored",
                     "write `from = \"keyring:gateway/NAME\"`, or `--secret NAME@HOST=keyring:gateway/NAME`",
                 );
-                return Ok((Code::Ok, checked(&name, terminal)?));
+                return Ok((Code::Ok, is_asked(&name, terminal)?.then_some(name)));
             }
             Self::Rm(named) => {
                 let name = named.check()?;
@@ -97,27 +99,14 @@ impl SecretName {
 }
 
 /// Asks whether the key that was typed is to be checked, if a preset says how.
-fn checked(name: &CredentialName, terminal: &Terminal) -> Result<Option<Config>, Failure> {
+fn is_asked(name: &CredentialName, terminal: &Terminal) -> Result<bool, Failure> {
     let known = preset::of_variable(name.as_str());
-    let verify = known.and_then(|(preset, known)| Some((preset, known.verify.as_ref()?)));
-    let is_asked = !terminal.json() && std::io::stdin().is_terminal();
-    let Some((preset, verify)) = verify.filter(|_| is_asked) else {
-        return Ok(None);
+    let Some(verify) = known.and_then(|(_, known)| known.verify.as_ref()) else {
+        return Ok(false);
     };
     let host = &verify.host;
-    if !confirmed(&format!(
-        "Ask {host} now whether it works? It reads, and changes nothing."
-    ))? {
-        return Ok(None);
-    }
-    let mut config = Config::of_user()?.unwrap_or_default();
-    let from = SecretRef::keyring(DEFAULT_SERVICE, name.as_str());
-    config.credentials = vec![Credential {
-        preset: Some(preset.name.clone()),
-        env: vec![name.to_string()],
-        ..Credential::named(name.clone(), from)
-    }];
-    Ok(Some(config))
+    let question = format!("Ask {host} now whether it works? It reads, and changes nothing.");
+    Ok(!terminal.json() && std::io::stdin().is_terminal() && confirmed(&question)?)
 }
 
 fn done(terminal: &Terminal, name: &CredentialName, what: &str, next: &str) {

@@ -1,6 +1,9 @@
 //! `gateway doctor --keys`: whether the credentials of presets work, by a harmless request of each
 //! one's service, made through the gateway from a sandbox that holds phantoms alone.
 
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
 use serde::{Deserialize, Serialize};
 
 use crate::app::{Code, Failure, Paint, Terminal, safe};
@@ -9,8 +12,10 @@ use crate::cli::doctor::embedded;
 use crate::cli::exec::launching;
 use crate::cli::log;
 use crate::config::{Config, Credential};
+use crate::credential::{DEFAULT_SERVICE, SecretRef, preset};
 use crate::launch::Launch;
 use crate::message::{OriginPattern, Place};
+use crate::names::CredentialName;
 use crate::policy::Source;
 use crate::policy::generate::{CoveredPath, permit_loans, permit_requests};
 
@@ -51,6 +56,41 @@ struct KeyFinding {
     host: String,
     verdict: &'static str,
     why: String,
+}
+
+/// Returns a configuration with one secret of the key ring, beside the user's own file.
+///
+/// # Errors
+/// Returns a [`Failure`] if no preset knows the name, or the file is refused.
+pub(crate) fn of_ring(name: &str) -> Result<Config, Failure> {
+    let known = CredentialName::new(name)
+        .ok()
+        .zip(preset::of_variable(name));
+    let Some((name, (preset, _))) = known else {
+        return Err(Failure::usage("no preset knows a secret of that name")
+            .next("`gateway secret presets` lists the variables by which they are known"));
+    };
+    let mut config = Config::of_user()?.unwrap_or_default();
+    let from = SecretRef::keyring(DEFAULT_SERVICE, name.as_str());
+    config.credentials = vec![Credential {
+        preset: Some(preset.name.clone()),
+        env: vec![name.to_string()],
+        ..Credential::named(name, from)
+    }];
+    Ok(config)
+}
+
+/// Becomes the check of a secret of the key ring, as a fresh process: the ring's client has threads
+/// here, and a sandbox is started by a process that has one.
+///
+/// # Errors
+/// Returns a [`Failure`] if this program cannot be started.
+pub(crate) fn anew(name: &CredentialName) -> Result<Code, Failure> {
+    let mut command = Command::new("/proc/self/exe");
+    let command = command
+        .arg0("gateway")
+        .args(["doctor", "--key", name.as_str()]);
+    Err(Failure::of("the check cannot be started", &command.exec()))
 }
 
 /// Checks every credential whose preset says how. Returns only if it cannot be done.

@@ -45,6 +45,9 @@ pub struct Doctor {
     /// preset, through the gateway; no key is shown
     #[arg(long, requires = "config")]
     keys: bool,
+    /// Ask the same about one secret of the key ring, by its name there
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["escape", "config"])]
+    key: Option<String>,
 }
 
 impl Doctor {
@@ -55,6 +58,9 @@ impl Doctor {
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         if self.escape {
             return escape::check(terminal);
+        }
+        if let Some(name) = &self.key {
+            return keys::run(&keys::of_ring(name)?, terminal.json());
         }
         if let Some(config) = self.config.as_ref().filter(|_| self.keys) {
             let config = Config::load(config)?;
