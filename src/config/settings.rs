@@ -18,7 +18,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::diagnostic::Hint;
 use super::section::Section;
-use super::{reference, units, vault};
+use super::{reference, units};
 
 /// Settings of the session CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,7 +176,7 @@ fn fleet(section: &Section<'_, '_>) -> Option<FleetSettings> {
     let url = section.get("url", |text| {
         PostgresUrl::parse(text).map_err(|(why, next)| hint!("{why}"; "{next}"))
     });
-    let password = vault::local(section, "password");
+    let password = reference::local(section, "password");
     let roots = section.roots("roots");
     let replica = section.get("replica", |text| {
         let fits = |char: char| char.is_ascii_alphanumeric() || "._-".contains(char);
