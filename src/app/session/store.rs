@@ -215,8 +215,8 @@ impl SessionStore {
         })
     }
 
-    /// Returns the live sessions that operators created, unless they are a fleet's, which wake where
-    /// their tokens are used. If all begin anew, these end.
+    /// Returns the live sessions that operators created, unless they are a fleet's, which wake
+    /// where their tokens are used. If all begin anew, these end.
     ///
     /// # Errors
     /// Returns a [`Failure`] if their records cannot be read, or they cannot be ended.

@@ -87,7 +87,9 @@ fn print(terminal: &Terminal, preset: &Preset) {
         );
     }
     for block in &preset.blocks {
-        let all = texts(&block.hosts).into_iter().chain(block.media_types.clone());
+        let all = texts(&block.hosts)
+            .into_iter()
+            .chain(block.media_types.clone());
         tell(&format!("forbids {} at", block.kind), all.collect(), "");
     }
     for credential in &preset.credentials {
