@@ -83,7 +83,7 @@ impl Fleet {
             applied: AtomicU64::new(0),
             untold: Mutex::default(),
             drain: Notify::new(),
-            in_force: Mutex::default(),
+            in_force: Mutex::new((u64::MAX, String::new())),
         };
         fleet.take_name().await.map_err(|error| unusable(&error))?;
         Ok((Arc::new(fleet), key))

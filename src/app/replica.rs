@@ -90,7 +90,7 @@ impl App {
                     .log
                     .head()
                     .map_or_else(String::new, |head| head.to_string()),
-                in_force: self.in_force(fleet).await,
+                in_force: self.in_force(fleet),
                 is_gone: false,
             };
             *beaten = Some(sent);
@@ -120,14 +120,14 @@ impl App {
     }
 
     /// Returns the digest of the configuration and the policies in force.
-    async fn in_force(&self, fleet: &Fleet) -> String {
+    fn in_force(&self, fleet: &Fleet) -> String {
         let number = self.shared.current().number();
-        if let (known, digest) = &*fleet.in_force.lock()
-            && *known == number
-        {
-            return digest.clone();
-        }
-        let latest = self.reloading.latest.lock().await;
+        let mut held = fleet.in_force.lock();
+        // No beat waits for a reload under way.
+        let latest = self.reloading.latest.try_lock();
+        let Some(latest) = latest.ok().filter(|_| held.0 != number) else {
+            return held.1.clone();
+        };
         let mut digest = Sha256::new();
         for source in &latest.read.sources {
             digest.update(source.text.as_bytes());
@@ -138,10 +138,8 @@ impl App {
             file.and_then(|file| std::fs::read(file).ok())
                 .unwrap_or_default(),
         );
-        drop(latest);
-        let digest = hex(&digest.finalize());
-        *fleet.in_force.lock() = (number, digest.clone());
-        digest
+        *held = (number, hex(&digest.finalize()));
+        held.1.clone()
     }
 }
 
