@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use tree::{every_file, top};
 
 /// What only some crates may use: a dependency, and the packages that may name it.
-const RESERVED: [(&str, &[&str]); 9] = [
+const RESERVED: [(&str, &[&str]); 10] = [
     ("cedar-policy", &["gateway-policy"]),
     ("rcgen", &["gateway", "gateway-launch", "gateway-intercept"]),
     ("hickory-resolver", &["gateway-origin"]),
@@ -38,13 +38,19 @@ const RESERVED: [(&str, &[&str]); 9] = [
     ),
     (
         "tokio-rustls",
-        &["gateway", "gateway-intercept", "gateway-origin"],
+        &[
+            "gateway",
+            "gateway-intercept",
+            "gateway-origin",
+            "gateway-state",
+        ],
     ),
     (
         "rusqlite",
         &["gateway-files", "gateway-state", "gateway-intercept"],
     ),
     ("keyring-core", &["gateway-credential"]),
+    ("tokio-postgres", &["gateway-state"]),
 ];
 
 #[test]

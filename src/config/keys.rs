@@ -167,7 +167,7 @@ keys! {
         password: "reference", "none" fixed;
         roots: "list of paths", "those of the system" fixed;
         replica: "name", "the name of the machine" fixed;
-        stale_after: "duration", "5s" fixed;
+        stale_after: "duration", "5s, with `url`" fixed;
     ["audit"]
         path: "path", "the state directory of the user" fixed;
         sync: "`batch` or `always`", "batch";

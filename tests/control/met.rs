@@ -527,6 +527,10 @@ pub const UNMET: &[(&str, &str)] = &[
         "It takes a flood, or an origin that works with a hostile client: tests/wire and tests/endurance play it.",
     ),
     (
+        "state_stale",
+        "It takes a replica of a fleet whose state is away: tests/fleet plays it.",
+    ),
+    (
         "audit_unavailable gateway_stopping mint_failed no_randomness no_roots origin_tls_settings self state_unavailable",
         "The gateway's own machine fails, stops or is asked for itself.",
     ),

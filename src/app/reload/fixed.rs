@@ -7,7 +7,7 @@ use crate::project::{project, working_directory};
 use crate::reload::source::{ConfigSource, RunMode};
 use crate::settings::resolve::ResolvedConfig;
 use crate::{App, Failure};
-use gateway_config::{Config, state};
+use gateway_config::{Config, FleetSettings, state};
 
 impl App {
     /// Refuses changes that need a new start.
@@ -87,9 +87,16 @@ fn fixed(runs_as: RunMode, old: &Config, new: &Config) -> Vec<&'static str> {
         ("`[audit] path`", old.audit.path != new.audit.path),
         ("`[state] path`", old.state.path != new.state.path),
         ("`[state] key`", old.state.key != new.state.key),
+        ("`[state] url`", is_other(old, new, |one| &one.url)),
         (
-            "the server of `[state]`",
-            old.state.fleet != new.state.fleet,
+            "`[state] password`",
+            is_other(old, new, |one| &one.password),
+        ),
+        ("`[state] roots`", is_other(old, new, |one| &one.roots)),
+        ("`[state] replica`", is_other(old, new, |one| &one.replica)),
+        (
+            "`[state] stale_after`",
+            is_other(old, new, |one| &one.stale_after),
         ),
         ("`[runtime] threads`", serves && old.runtime != new.runtime),
         ("`[sandbox]`", !serves && old.sandbox != new.sandbox),
@@ -106,4 +113,10 @@ fn fixed(runs_as: RunMode, old: &Config, new: &Config) -> Vec<&'static str> {
     ];
     let changed = changed.into_iter().filter(|(_, changed)| *changed);
     changed.map(|(key, _)| key).collect()
+}
+
+/// Whether a part of a fleet's settings differs, or one configuration has no fleet.
+fn is_other<T: PartialEq>(old: &Config, new: &Config, part: fn(&FleetSettings) -> &T) -> bool {
+    let [old, new] = [old, new].map(|config| config.state.fleet.as_ref().map(part));
+    old != new
 }
