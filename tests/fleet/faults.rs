@@ -62,7 +62,7 @@ fn a_budget_is_never_over_and_all_of_it_is_usable() {
     let (served, lent) = (served.into_inner(), fleet.origin.count());
     println!("without a fault: {served} of 1000 served");
     assert!(
-        lent <= 1000 && served <= 1000 && served >= 990,
+        lent <= 1000 && (990..=1000).contains(&served),
         "{lent} {served}"
     );
 }

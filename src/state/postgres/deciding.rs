@@ -22,7 +22,7 @@ use crate::store::{REMEMBERED, Revision};
 #[derive(Clone)]
 pub(super) enum Decision {
     /// About a session.
-    Session(SessionDecision),
+    Session(Box<SessionDecision>),
     /// Puts a row that no session has.
     Put {
         kind: &'static str,
@@ -162,7 +162,7 @@ impl PostgresState {
         before: &tokio_postgres::Row,
     ) -> Result<Written, StateError> {
         let decision = match decision {
-            Decision::Session(decision) => decision.clone(),
+            Decision::Session(decision) => SessionDecision::clone(decision),
             Decision::Put { kind, id, text } => {
                 return Ok(Written {
                     row: Row {

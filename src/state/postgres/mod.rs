@@ -58,7 +58,7 @@ impl StateStore for PostgresState {
             if all.is_empty() {
                 return self.follow_anew().await;
             }
-            let all = all.into_iter().map(Decision::Session);
+            let all = all.into_iter().map(|one| Decision::Session(Box::new(one)));
             self.decide_all(all.collect()).await
         })
     }

@@ -175,7 +175,7 @@ impl PostgresState {
     async fn tell_session(&self, record: SessionRecord) -> Result<(), StateError> {
         let id = record.session()?;
         let Some(now) = self.kept(&id).await? else {
-            let anew = Decision::Session(SessionDecision::Replace(record));
+            let anew = Decision::Session(Box::new(SessionDecision::Replace(record)));
             return self.decide_all(vec![anew]).await.map(drop);
         };
         // Another one has its name by now.
@@ -203,7 +203,7 @@ impl PostgresState {
         if all.is_empty() {
             return Ok(());
         }
-        let all = all.into_iter().map(Decision::Session);
+        let all = all.into_iter().map(|one| Decision::Session(Box::new(one)));
         self.decide_all(all.collect()).await.map(drop)
     }
 }
