@@ -39,8 +39,8 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 27] = [
-    ("all", 116_828),
-    ("app", 9_696),
+    ("all", 116_834),
+    ("app", 9_702),
     ("audit", 3_371),
     ("body", 3_681),
     ("cli", 13_689),
