@@ -45,6 +45,9 @@ struct HeldRevocations {
     unkept: BTreeSet<SecretLabel>,
     /// The rows whose places this process has read.
     looked_at: Vec<RevokedSecret>,
+    /// Those of the fleet, which hold though the file lacks them: `restore` that did not reach the
+    /// fleet has changed the file alone.
+    shared: Vec<RevokedSecret>,
 }
 
 impl KeptRevocations {
@@ -132,6 +135,9 @@ impl KeptRevocations {
         };
         let unusable = |unfit| unusable(file, &unfit);
         rows.extend(file.read().map_err(unusable)?);
+        let lacks = |one: &&RevokedSecret| rows.iter().all(|row| row.label != one.label);
+        let missing: Vec<_> = held.shared.iter().filter(lacks).cloned().collect();
+        rows.extend(missing);
         shared.revoke_tokens(&file.tokens().map_err(unusable)?);
         if rows.is_empty() {
             return Ok(shared.obey(RevokedSecrets::default()));
@@ -228,7 +234,9 @@ impl KeptRevocations {
         secrets: &[SharedRevocation],
         tokens: &[(String, u64)],
     ) -> Result<Vec<Untold>, Failure> {
-        let _held = self.held.lock();
+        let mut held = self.held.lock();
+        let in_force = secrets.iter().filter(|one| one.restored.is_none());
+        held.shared = in_force.map(|one| one.secret.clone()).collect();
         let nowhere = || Failure::no_state_folder("there is no state to keep it in");
         let file = self.file.as_ref().ok_or_else(nowhere)?;
         let unusable = |unfit| unusable(file, &unfit);

@@ -225,3 +225,25 @@ fn a_revocation_that_reached_nobody_outlives_a_kill() {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
+
+#[test]
+fn a_restore_that_did_not_reach_the_fleet_lends_nothing_again() {
+    let fleet = Fleet::new();
+    let [a, b] = fleet.start(["a", "b"]);
+    let token = a.session("agent");
+    assert_eq!(b.gateway(&["revoke", "key"]).0, 0);
+    a.way.cut();
+    let (code, said) = a.gateway(&["restore", "key"]);
+    assert!(
+        code != 0 && said.contains("fleet was not reached"),
+        "{code} {said}"
+    );
+    a.way.mend();
+    let until = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < until {
+        let (status, said) = a.ask(&token, "/");
+        assert_ne!(status, 200, "{said}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(fleet.origin.count(), 0);
+}
