@@ -132,12 +132,16 @@ fn another_page_can_neither_post_read_nor_frame_it() {
     let address = other.local_addr().unwrap();
     std::thread::spawn(move || {
         for mut stream in other.incoming().flatten() {
-            let _ = stream.read(&mut [0; 8192]);
-            let _ = write!(
-                stream,
-                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{page}",
-                page.len()
-            );
+            let page = page.clone();
+            // Each by itself: a browser opens connections that it does not use yet.
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 8192]);
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{page}",
+                    page.len()
+                );
+            });
         }
     });
     for name in ["127.0.0.1", "localhost", "other.localhost"] {

@@ -45,7 +45,9 @@ for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => process.exi
 await new Promise((ready) => child.stderr.on("data", (said) => String(said).includes("listening") && ready()));
 
 const relay = (port, request, response) => {
-  const onward = http.request({ port, host: "127.0.0.1", method: request.method, path: request.url, headers: request.headers }, (answer) => {
+  // A connection for each, since a server may end an idle one just when it is used again.
+  const to = { agent: false, port, host: "127.0.0.1", method: request.method, path: request.url, headers: request.headers };
+  const onward = http.request(to, (answer) => {
     response.writeHead(answer.statusCode, answer.headers);
     answer.pipe(response);
   });
