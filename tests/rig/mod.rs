@@ -320,8 +320,9 @@ pub const RENEWALS: [(&str, &str); 3] = [
 ];
 
 /// What authorization servers issue.
-const ISSUED: [(&str, &str); 3] = [
+const ISSUED: [(&str, &str); 4] = [
     ("access", "at-%%%"),
+    ("next", "nt-%%%"),
     ("refresh", "rt-%%%"),
     ("id", "it-%%%"),
 ];
