@@ -12,6 +12,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::arriving::{ArrivalCheck, Arriving};
 use super::read::Prefix;
 use super::{BodyTransform, ContentFault, HeldBody, HoldBudget, HoldFault, Limit, TransformFault};
 
@@ -148,7 +149,7 @@ const MOST_KEPT: usize = 64 << 10;
 
 enum Source {
     /// As it arrives, after the part that was buffered.
-    Client(Option<Box<HeldBody>>, Incoming),
+    Client(Option<Box<HeldBody>>, Arriving),
     /// Complete, in memory.
     Held(Box<HeldBody>),
 }
@@ -170,7 +171,7 @@ impl Content {
     /// `trailers`.
     pub fn new(inner: Incoming, meter: Arc<Meter>, trailers: TrailerFilter) -> Self {
         Self {
-            source: Source::Client(None, inner),
+            source: Source::Client(None, Arriving::new(inner)),
             meter,
             gate: None,
             trailers,
@@ -188,6 +189,13 @@ impl Content {
     /// sent again only before its first byte is sent.
     pub fn keep(&mut self) {
         self.keeps = MOST_KEPT;
+    }
+
+    /// Has every piece that arrives from now on checked, before anything reads it.
+    pub fn check(&mut self, check: Box<dyn ArrivalCheck>) {
+        if let Source::Client(_, arriving) = &mut self.source {
+            arriving.check(check);
+        }
     }
 
     /// Passes every sent piece to `watch`.
@@ -292,10 +300,8 @@ impl Content {
         };
         let begun = ahead.take();
         let mut held = begun.unwrap_or_else(|| Box::new(HeldBody::new(budget.clone())));
-        while let Some(frame) =
-            std::future::poll_fn(|cx| Pin::new(&mut *inner).poll_frame(cx)).await
-        {
-            match frame.map_err(HoldFault::Client)?.into_data() {
+        while let Some(frame) = std::future::poll_fn(|cx| inner.poll_frame(cx)).await {
+            match frame?.into_data() {
                 Ok(data) => {
                     self.meter.moved.store(true, Ordering::Relaxed);
                     let is_enough = prefix.as_mut().is_some_and(|prefix| prefix.take(&data));
@@ -396,14 +402,14 @@ impl Content {
                 if let Some(piece) = piece {
                     return Poll::Ready(Some(Ok(Frame::data(piece))));
                 }
-                let mut frame = std::task::ready!(Pin::new(inner).poll_frame(cx));
+                let mut frame = std::task::ready!(inner.poll_frame(cx));
                 if let Some(trailers) = frame
                     .as_mut()
                     .and_then(|frame| frame.as_mut().ok()?.trailers_mut())
                 {
                     (self.trailers)(trailers);
                 }
-                Poll::Ready(frame.map(|frame| frame.map_err(ContentFault::Client)))
+                Poll::Ready(frame.map(|frame| frame.map_err(ContentFault::from)))
             }
             Source::Held(held) => Poll::Ready(match held.pieces.pop_front() {
                 Some(piece) => Some(Ok(Frame::data(piece))),

@@ -139,8 +139,9 @@ impl Decoder {
     /// Makes a stage produce its next piece from the output of the stage before it.
     fn produce(&mut self, index: usize) -> Result<Step, Error> {
         loop {
-            if let Some(piece) = self.stages[index].run()? {
-                return Ok(Step::Piece(piece));
+            match self.stages[index].run()? {
+                Step::Starved => {}
+                step => return Ok(step),
             }
             let step = match index {
                 0 if self.ended => Step::End,
@@ -222,20 +223,26 @@ impl Stage {
         }
     }
 
-    /// Works until there is a piece. Returns `None` once all input is consumed.
-    fn run(&mut self) -> Result<Option<Bytes>, Error> {
+    /// Works until there is a piece, all input is consumed, or many members had no content.
+    fn run(&mut self) -> Result<Step, Error> {
+        let mut members = 0;
         while self.full || !self.input.is_empty() {
+            if members == MEMBERS {
+                return Ok(Step::Busy);
+            }
             self.skip_padding();
+            members += usize::from(self.place == StagePosition::Complete);
             self.enter()?;
             if self.place == StagePosition::Complete {
-                return Ok(None);
+                return Ok(Step::Starved);
             }
             let written = self.call()?;
             if written > 0 {
-                return Ok(Some(Bytes::copy_from_slice(&self.scratch[..written])));
+                let piece = Bytes::copy_from_slice(&self.scratch[..written]);
+                return Ok(Step::Piece(piece));
             }
         }
-        Ok(None)
+        Ok(Step::Starved)
     }
 
     /// Skips zeros after a whole member, as gzip does: archives are padded with them. Some origins
@@ -359,6 +366,9 @@ fn reset(codec: &mut impl DecodeV2, coding: Coding) -> Result<(), Error> {
 
 /// How many pieces a stage may consume in one step before others must run.
 const REFILLS: u32 = 8;
+
+/// The most members or frames without content in one step. Each resets its codec.
+const MEMBERS: usize = 32;
 
 #[cfg(test)]
 #[path = "decompress_tests.rs"]

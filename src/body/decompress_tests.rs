@@ -368,3 +368,22 @@ proptest! {
         let _ = decode(&codings, noise.chunks(chunk));
     }
 }
+
+#[test]
+fn members_without_content_are_taken_a_few_at_a_time() {
+    // Skippable frames of Zstandard (RFC 8878 §3.1.2) in one layer, eight bytes each.
+    let frames = [0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0].repeat(4_096);
+    let members = encode(Coding::Gzip, b"").repeat(1_000);
+    for (coding, coded, count) in [
+        (Coding::Zstd, frames, 4_096),
+        (Coding::Gzip, members, 1_000),
+    ] {
+        let mut decoder = Decoder::new(&[coding]).expect("one coding");
+        decoder.feed(coded.into());
+        let mut busy = 0;
+        while let Step::Busy = decoder.step().expect("valid") {
+            busy += 1;
+        }
+        assert!(busy >= count / MEMBERS - 1, "{coding}: {busy}");
+    }
+}

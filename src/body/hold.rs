@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
-use super::Limit;
+use super::{Limit, TransformFault};
 
 /// The memory budget of all exchanges together, or of one session.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ gateway_names::faults! {
         Busy = ContentBudget "too much content is held just now",
         /// The client's side failed.
         Client(#[source] hyper::Error) = ContentBrokeOff "the client's content broke off",
+        /// It failed a check as it arrived.
+        Cut(TransformFault) = inner transparent,
     }
 }
 

@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
+mod arriving;
 mod budget;
 mod coding;
 mod content;
@@ -21,6 +22,7 @@ mod outgoing;
 pub mod read;
 mod transform;
 
+pub use arriving::ArrivalCheck;
 pub use budget::ask_for_affordable;
 pub use coding::{Coding, Error};
 pub use content::{Content, Meter};

@@ -32,6 +32,12 @@ pub struct TransformFault {
     pub text: String,
 }
 
+impl TransformFault {
+    pub(super) fn reason(&self) -> ReasonCode {
+        self.reason
+    }
+}
+
 /// Why the content of a request was cut off on its way to the origin.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentFault {

@@ -16,6 +16,7 @@ use http::{HeaderName, HeaderValue, Method};
 use super::credentialed::{AnswerPlan, Credentialed};
 use super::credentials::Credentials;
 use super::error::Error;
+use super::exposed::own::OwnSearch;
 use super::fetch::{FetchedSecrets, have_expired, leased};
 use super::inject::content::inject_in_content;
 use super::inject::messages::InjectMessages;
@@ -115,7 +116,7 @@ impl Credentials {
         }
         let answer = AnswerPlan {
             lent: redactor,
-            messages: messages(&request, &allowed, &fetched),
+            messages: self.messages(&request, &allowed, &fetched).await?,
             tokens: of_logins(fetched),
             method: request.head.method.clone(),
             range,
@@ -140,6 +141,34 @@ impl Credentials {
                 logins.refuse(plan.session.id(), name, &token.secret);
             }
         }
+    }
+
+    /// Returns what reads the messages after an upgrade: it injects the granted secrets, and finds
+    /// others. `None` if there is nothing to do.
+    async fn messages(
+        &self,
+        request: &Request,
+        allowed: &Allowed,
+        fetched: &FetchedSecrets,
+    ) -> Result<Option<Box<InjectMessages>>, Error> {
+        if request.upgrade.is_none() {
+            return Ok(None);
+        }
+        let search = allowed.here().in_messages(&request.head);
+        let own = self.own(allowed.session()).await?;
+        if search.is_none() && own.is_none() {
+            return Ok(None);
+        }
+        let own = own.map(|own| OwnSearch::new(own, request.head.origin.clone()));
+        let granted = allowed.grants().iter().map(Grant::lend);
+        let granted = granted.filter(|lend| matches!(lend.spot(), Location::Message));
+        let secrets = granted.filter_map(|lend| {
+            let lease = leased(fetched, lend.credential()).ok()?;
+            Some((lend.credential().clone(), lease.clone()))
+        });
+        let (session, secrets) = (allowed.session().clone(), secrets.collect());
+        let messages = InjectMessages::new(search, own, session, secrets);
+        Ok(Some(Box::new(messages)))
     }
 
     /// Replaces the phantom of each use with the fetched secret.
@@ -217,24 +246,6 @@ fn still_lent(judged: &JudgedRequest) -> Result<(), Error> {
 fn of_logins(fetched: FetchedSecrets) -> Vec<CachedSecret> {
     let all = fetched.into_iter().map(|(_, cached)| cached);
     all.filter(|cached| cached.login().is_some()).collect()
-}
-
-/// Returns the injector of granted secrets into the messages after an upgrade.
-fn messages(
-    request: &Request,
-    allowed: &Allowed,
-    fetched: &FetchedSecrets,
-) -> Option<Box<InjectMessages>> {
-    request.upgrade.as_ref()?;
-    let search = allowed.here().in_messages(&request.head)?;
-    let granted = allowed.grants().iter().map(Grant::lend);
-    let granted = granted.filter(|lend| matches!(lend.spot(), Location::Message));
-    let secrets = granted.filter_map(|lend| {
-        let lease = leased(fetched, lend.credential()).ok()?;
-        Some((lend.credential().clone(), lease.clone()))
-    });
-    let (session, secrets) = (allowed.session().clone(), secrets.collect());
-    Some(Box::new(InjectMessages::new(search, session, secrets)))
 }
 
 /// No content coding.

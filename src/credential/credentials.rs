@@ -160,6 +160,12 @@ impl CredentialSlot {
         }
     }
 
+    /// Returns the values that were read at its place or lent, as far as they are remembered.
+    pub(super) fn had(&self) -> impl Iterator<Item = Arc<Secret>> {
+        let read = self.noted.all().into_iter();
+        read.chain(self.history.given.all())
+    }
+
     /// Returns the secrets of its store that are still searched for.
     ///
     /// A secret issued to a session is among them for as long as its lease lives, however often the

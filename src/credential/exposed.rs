@@ -1,6 +1,8 @@
 //! The secrets that a session's responses are searched for: every secret that an origin could know,
 //! no matter which session it was lent to.
 
+pub(super) mod own;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -10,6 +12,7 @@ use gateway_session::phantom::{Issue, Phantom, TemporaryPhantoms};
 use gateway_session::{OriginBindings, Session};
 use parking_lot::Mutex;
 
+use self::own::{HiddenSecrets, OwnSecrets};
 use super::credentials::Credentials;
 use super::error::Error;
 use super::fetch::FetchedSecrets;
@@ -27,6 +30,8 @@ use super::store::StoreError;
 /// The secrets that the origins of one session could know. Dropped with the session.
 pub(super) struct ExposedSecrets {
     now: Arc<ArcSwap<SearchSnapshot>>,
+    /// What its requests are searched for.
+    pub(super) own: Arc<ArcSwap<OwnSecrets>>,
     /// Held while the search is extended, so that concurrent requests extend it only once. A
     /// request that finds what it needs never waits for this lock.
     growing: Mutex<()>,
@@ -203,10 +208,13 @@ impl Credentials {
             all.push(Arc::downgrade(session));
             ExposedSecrets {
                 now: Arc::new(ArcSwap::from_pointee(SearchSnapshot::none(session.id()))),
+                own: Arc::default(),
                 growing: Mutex::default(),
             }
         };
-        session.state(none).ok_or(Error::Unknown)
+        let exposed: &ExposedSecrets = session.state(none).ok_or(Error::Unknown)?;
+        session.hide(|| Box::new(HiddenSecrets(exposed.own.clone())));
+        Ok(exposed)
     }
 
     /// Extends the search of other sessions whose responses are in transit.

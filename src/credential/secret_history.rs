@@ -3,7 +3,7 @@
 //! An origin that was shown a secret may still repeat it after the secret was replaced.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -59,6 +59,12 @@ impl SecretHistory {
             told: Arc::default(),
         });
         prune(&mut given, now);
+        CHANGES.fetch_add(1, Ordering::Release);
+    }
+
+    /// Counts the secrets that were added to any history.
+    pub(super) fn changes() -> u64 {
+        CHANGES.load(Ordering::Acquire)
     }
 
     fn all_at(&self, now: Instant) -> Vec<Arc<Secret>> {
@@ -81,6 +87,8 @@ impl SecretHistory {
         !given.is_empty()
     }
 }
+
+static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 /// Drops old secrets: those that ended long ago and are not among the latest, and the oldest beyond
 /// the byte limit. The latest secret always stays.

@@ -301,6 +301,11 @@ impl Body for AnswerBody {
             frame = Some(Err(Cutoff::Aborted(why)));
         }
         match &mut frame {
+            // The request's content was cut, and that is why the origin ended, if it did.
+            None | Some(Err(Cutoff::Origin(_))) if end.guard.meter.fault().is_some() => {
+                let fault = end.guard.meter.fault().map(|fault| fault.reason);
+                end.ended = Some((Outcome::Cut, fault));
+            }
             None => end.ended = Some((end.whole(), None)),
             Some(Err(broken)) => end.ended = Some((Outcome::Cut, Some(broken.reason()))),
             Some(Ok(frame)) => {

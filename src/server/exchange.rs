@@ -69,9 +69,9 @@ impl Exchange {
         connection: Arc<ConnectionContext>,
         request: http::Request<Incoming>,
     ) -> Result<Response<AnswerBody>, Ending> {
-        let (accepted, route) = self.accept(connection, request)?;
+        let (accepted, route) = self.accept(connection, request).await?;
         let route = self.bind_login(&accepted, route).await;
-        let identified = self.identify(accepted, &route)?;
+        let identified = self.identify(accepted, &route).await?;
         let identified = self.own_page(identified).await?;
         let gathered = self.gather(identified, &route).await?;
         let authorized = self.decide(gathered)?;
@@ -84,11 +84,16 @@ impl Exchange {
         Ok(self.answer(forwarded).await?)
     }
 
-    fn accept(
+    async fn accept(
         &mut self,
         connection: Arc<ConnectionContext>,
         request: http::Request<Incoming>,
     ) -> Result<(Accepted, Arc<OriginRoute>), Refusal> {
+        // Records show none of the session's secrets, however early a request is refused.
+        let session = self.worker.shared.sessions.get(&connection.session);
+        if let Some(session) = session {
+            self.snapshot.credentials.know(&session).await;
+        }
         self.trail.method(request.method().as_str());
         self.trail.scheme(connection.scheme.as_str());
         let mut traces = request.headers().get_all(&TRACEPARENT).iter();
@@ -135,11 +140,17 @@ impl Exchange {
         })
     }
 
-    fn identify(&mut self, accepted: Accepted, route: &OriginRoute) -> Result<Identified, Refusal> {
-        let credentials = &self.snapshot.credentials;
+    async fn identify(
+        &mut self,
+        accepted: Accepted,
+        route: &OriginRoute,
+    ) -> Result<Identified, Refusal> {
+        let snapshot = self.snapshot.clone();
+        let credentials = &snapshot.credentials;
         let sessions = &self.worker.shared.sessions;
         let mut identified =
             sessions.identify(accepted, credentials.bindings(), &route.bindings)?;
+        credentials.search_sent(&mut identified).await?;
         if let Some(noted) = identified.note_phantoms() {
             self.trail.tell(noted);
         }

@@ -191,6 +191,7 @@ impl Refusal {
             | Self::Session(session::Error::Misplaced(_))
             | Self::Objected(Objection::Unlent(_)) => Some(self.cause()),
             Self::Presented(denied) => Some(denied.to_string()),
+            _ if self.reason() == ReasonCode::SecretFound => Some(self.cause()),
             Self::Objected(Objection::TokenOver(denied) | Objection::Caveat(denied)) => {
                 Some(denied.to_string())
             }

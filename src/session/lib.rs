@@ -43,6 +43,7 @@ pub use lifetime::{Freshness, Lifetime, Moment, is_stale};
 pub use messages::MessageSearch;
 pub use origin_bindings::OriginBindings;
 pub use parts::{HeldParts, KnownPart, PartTexts, SigningPart};
+pub use passing_search::PassingText;
 pub use refusal::{CredentialRefusal, RequestPart, SignatureFault};
 pub use revocation::{Revocation, Revocations, Revoked, Severable};
 pub use signer::{

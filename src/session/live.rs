@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use gateway_audit::{Log, Redact, SeenCredentials, Usage};
-use gateway_body::Document;
-use gateway_body::HoldBudget;
+use gateway_body::{ArrivalCheck, Document, HoldBudget};
 use gateway_intercept::{Accepted, Request};
 use gateway_names::{Map, SessionId, User};
 use parking_lot::RwLock;
@@ -63,6 +62,8 @@ pub struct Session {
     /// State that `credential` keeps for the session. Only `credential` can read it, and it is
     /// dropped with the session.
     state: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// Finds, for records, what `credential` keeps out of them.
+    hidden: OnceLock<Box<dyn Redact>>,
 }
 
 gateway_names::faults! {
@@ -108,6 +109,7 @@ impl Session {
             decoding: OnceLock::new(),
             account: Usage::default(),
             state: OnceLock::new(),
+            hidden: OnceLock::new(),
         }
     }
 
@@ -375,6 +377,11 @@ impl Session {
         self.state.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
+    /// Has records hide what this finds in their texts, besides phantoms.
+    pub fn hide(&self, hidden: impl FnOnce() -> Box<dyn Redact>) {
+        self.hidden.get_or_init(hidden);
+    }
+
     /// Takes one of the session's exchange slots. `None` if `most` are already in progress.
     #[must_use]
     pub fn exchange(self: &Arc<Self>, most: usize) -> Option<SessionExchange> {
@@ -421,6 +428,9 @@ impl Redact for Session {
     }
 
     fn redact(&self, text: &[u8], places: &mut Vec<Range<usize>>) {
+        if let Some(hidden) = self.hidden.get() {
+            hidden.redact(text, places);
+        }
         let phantoms = self.phantoms.load();
         if text.len() < phantoms.shortest() {
             return;
@@ -544,6 +554,11 @@ impl Identified {
             .watch(Box::new(move |piece| search.pass(piece)));
         request.noted = Some(noted.clone());
         Some(noted)
+    }
+
+    /// Has the content checked as it arrives.
+    pub fn check_content(&mut self, check: Box<dyn ArrivalCheck>) {
+        self.request.content.check(check);
     }
 
     /// Returns the request.

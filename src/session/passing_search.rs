@@ -10,8 +10,42 @@ use super::phantom::Phantoms;
 pub(super) struct PassingSearch {
     phantoms: Arc<Phantoms>,
     found: Arc<SeenCredentials>,
-    /// The last bytes of earlier pieces: one fewer than the longest phantom has.
+    text: PassingText,
+}
+
+/// A text that passes in pieces of any size, and is searched for what is shorter than a reach.
+#[derive(Clone, Default)]
+pub struct PassingText {
+    /// The last bytes of earlier pieces: one fewer than the reach.
     tail: Vec<u8>,
+}
+
+impl PassingText {
+    /// Has the next piece searched, and before it what crosses its beginning. Ends with the first
+    /// finding.
+    pub fn pass<F>(
+        &mut self,
+        piece: &[u8],
+        reach: usize,
+        mut find: impl FnMut(&[u8]) -> Option<F>,
+    ) -> Option<F> {
+        let reach = reach.saturating_sub(1);
+        if !self.tail.is_empty() {
+            let before = self.tail.len();
+            self.tail.extend(piece.iter().take(reach));
+            let found = find(&self.tail);
+            self.tail.truncate(before);
+            if found.is_some() {
+                return found;
+            }
+        }
+        let found = find(piece);
+        let kept = &piece[piece.len().saturating_sub(reach)..];
+        let surplus = (self.tail.len() + kept.len()).saturating_sub(reach);
+        self.tail.drain(..surplus);
+        self.tail.extend_from_slice(kept);
+        found
+    }
 }
 
 impl PassingSearch {
@@ -19,24 +53,18 @@ impl PassingSearch {
         Self {
             phantoms,
             found,
-            tail: Vec::new(),
+            text: PassingText::default(),
         }
     }
 
     /// Searches the next piece.
     pub(super) fn pass(&mut self, piece: &[u8]) {
-        let reach = self.phantoms.longest_passing().saturating_sub(1);
-        if !self.tail.is_empty() {
-            let before = self.tail.len();
-            self.tail.extend(piece.iter().take(reach));
-            note(&self.phantoms, &self.found, &self.tail);
-            self.tail.truncate(before);
-        }
-        note(&self.phantoms, &self.found, piece);
-        let kept = &piece[piece.len().saturating_sub(reach)..];
-        let surplus = (self.tail.len() + kept.len()).saturating_sub(reach);
-        self.tail.drain(..surplus);
-        self.tail.extend_from_slice(kept);
+        let (phantoms, found) = (&self.phantoms, &self.found);
+        let reach = phantoms.longest_passing();
+        self.text.pass(piece, reach, |text| {
+            note(phantoms, found, text);
+            None::<()>
+        });
     }
 }
 

@@ -137,6 +137,13 @@ gateway_names::faults! {
         } = ForeignCredential
             "a credential that this gateway did not issue is in {part} of a request to a managed \
              origin",
+        /// A secret that the session has a phantom for is in what the workload sends.
+        Secret {
+            /// The credential.
+            credential: CredentialName,
+            /// Where the secret is.
+            part: RequestPart,
+        } = SecretFound "the secret of `{credential}` itself is in {part}",
         /// A gateway token would leave with the request.
         Token {
             /// The part that holds the token.
@@ -200,6 +207,7 @@ impl CredentialRefusal {
             | Self::Removed { part, .. }
             | Self::ForeignSession { part, .. }
             | Self::Foreign { part }
+            | Self::Secret { part, .. }
             | Self::Token { part } => Some(part),
             Self::Count { .. }
             | Self::Cleartext { .. }
@@ -220,6 +228,7 @@ impl CredentialRefusal {
             | Self::Count { credential }
             | Self::Cleartext { credential }
             | Self::Removed { credential, .. }
+            | Self::Secret { credential, .. }
             | Self::Batch { credential }
             | Self::Unsignable { credential, .. } => Some(credential),
             Self::ForeignSession { .. }

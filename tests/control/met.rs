@@ -154,6 +154,7 @@ pub const MET: &[(&str, &str)] = &[
         "foreign_credential",
         "curl -sS -H 'Authorization: Bearer mine' https://api.test/",
     ),
+    ("secret_found", "curl -sS -d @leaked https://allowed.test/"),
     (
         "phantom_out_of_scope",
         "curl -sS -H \"Authorization: Bearer $TOKEN\" https://allowed.test/",

@@ -148,6 +148,8 @@ fn prepare(folder: &Path) {
     let mut command = sandbox(folder, "gateway.toml", "printf %s \"$TOKEN\"");
     let elsewhere = command.current_dir(home.join("other")).output().unwrap();
     fs::write(home.join("project/elsewhere"), elsewhere.stdout).unwrap();
+    // What should not be there.
+    fs::write(home.join("project/leaked"), CANARY).unwrap();
 }
 
 fn sandbox(folder: &Path, config: &str, script: &str) -> Command {

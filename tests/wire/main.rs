@@ -21,6 +21,7 @@ mod http2;
 mod identity;
 mod kept;
 mod logins;
+mod own_secrets;
 mod paths;
 mod pauses;
 mod phantoms;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         identity::ROWS,
         kept::ROWS,
         logins::ROWS,
+        own_secrets::ROWS,
         paths::ROWS,
         pauses::ROWS,
         bounds::ROWS,

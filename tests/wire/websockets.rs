@@ -23,7 +23,7 @@ rows![
 ];
 
 /// A frame of a client.
-fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+pub fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let length = match payload.len() {
         short @ ..126 => vec![0x80 | short as u8],
         medium @ ..0x1_0000 => [&[0xfe][..], &(medium as u16).to_be_bytes()].concat(),
@@ -260,7 +260,7 @@ fn large_messages_go_there_and_back_without_a_wait(rig: &Rig) {
 }
 
 /// The frame with which the gateway ends a WebSocket: it names the reason, and the exchange.
-fn closed(status: u16, reason: &str, end: &serde_json::Value) -> Vec<u8> {
+pub fn closed(status: u16, reason: &str, end: &serde_json::Value) -> Vec<u8> {
     let id = end["id"].as_str().unwrap();
     let why = format!("gateway: {reason}; gateway why {id}");
     let head = [0x88, 2 + u8::try_from(why.len()).unwrap()];

@@ -1,4 +1,5 @@
-//! Replaces phantoms with their secrets in the WebSocket text messages of a client.
+//! Replaces phantoms with their secrets in the WebSocket text messages of a client, and finds real
+//! secrets in all its messages.
 
 use std::sync::Arc;
 
@@ -16,26 +17,38 @@ use zeroize::Zeroizing;
 
 use super::AttachFailure;
 use super::content::spliced;
+use crate::exposed::own::OwnSearch;
 use crate::store::CachedSecret;
 
 /// Reads the client's frames after an upgrade, without extensions.
 ///
-/// A text message is held until it is complete. If a phantom is in its place, the message is passed
-/// on as one frame with the secret, which is never searched again. All other frames are passed on
-/// byte for byte. Control frames do not wait for the message that they interrupt.
+/// Where the service takes credentials in messages, a text message is held until it is complete. If
+/// a phantom is in its place, the message is passed on as one frame with the secret, which is never
+/// searched again. All other frames are passed on byte for byte. Control frames do not wait for the
+/// message that they interrupt.
 pub struct InjectMessages {
     frames: Frames,
-    /// The mask of the current frame, and whether it ends its message; `None` for a frame that is
-    /// passed on as received.
-    current: Option<([u8; MASK], bool)>,
+    current: Option<CurrentFrame>,
     /// The frames of the held message, as received.
     held: Vec<u8>,
     /// The payload of the held message.
     text: Vec<u8>,
-    search: MessageSearch,
+    /// `None` if the service takes no credentials in messages.
+    search: Option<MessageSearch>,
+    /// The search for the real secrets of the session.
+    own: Option<OwnSearch>,
     session: Arc<Session>,
     /// The secrets that the request was granted.
     secrets: Vec<(CredentialName, CachedSecret)>,
+}
+
+/// The frame that is being read.
+struct CurrentFrame {
+    mask: [u8; MASK],
+    is_held: bool,
+    is_control: bool,
+    /// Whether it ends its message.
+    last: bool,
 }
 
 gateway_names::faults! {
@@ -54,7 +67,7 @@ gateway_names::faults! {
         /// It is longer than the limit for a search.
         TooLong = WebsocketMessage
             "a text message of a WebSocket is longer than 64 KiB, or in too many frames",
-        /// It has a credential in a wrong place, or readers may disagree about it.
+        /// It has a credential in a wrong place or a real secret, or readers may disagree about it.
         Refused(#[from] CredentialRefusal) = inner "in a message of a WebSocket: {0}",
         /// The secret cannot be inserted.
         Unfit(#[from] AttachFailure) = inner transparent,
@@ -77,7 +90,8 @@ impl MessageFault {
 impl InjectMessages {
     /// Starts right after the head of the upgrade.
     pub(crate) fn new(
-        search: MessageSearch,
+        search: Option<MessageSearch>,
+        own: Option<OwnSearch>,
         session: Arc<Session>,
         secrets: Vec<(CredentialName, CachedSecret)>,
     ) -> Self {
@@ -87,6 +101,7 @@ impl InjectMessages {
             held: Vec::new(),
             text: Vec::new(),
             search,
+            own,
             session,
             secrets,
         }
@@ -102,12 +117,22 @@ impl InjectMessages {
             match (part, &mut self.current) {
                 (FramePart::Header(frame), _) => self.header(frame, &mut out)?,
                 (FramePart::Payload(part, _), None) => out.extend_from_slice(part),
-                (FramePart::Payload(part, is_whole), Some((mask, last))) => {
-                    self.held.extend_from_slice(part);
-                    self.text.extend(masked(part, *mask));
-                    mask.rotate_left(part.len() % MASK);
-                    if is_whole && *last {
-                        self.end_message(&mut out)?;
+                (FramePart::Payload(part, is_whole), Some(frame)) => {
+                    let text: Vec<u8> = masked(part, frame.mask).collect();
+                    frame.mask.rotate_left(part.len() % MASK);
+                    if frame.is_held {
+                        self.held.extend_from_slice(part);
+                        self.text.extend_from_slice(&text);
+                    }
+                    if let Some(own) = &mut self.own {
+                        own.message(&text, frame.is_control)?;
+                    }
+                    match frame {
+                        CurrentFrame { is_held: false, .. } => out.extend_from_slice(part),
+                        CurrentFrame { last: true, .. } if is_whole => {
+                            self.end_message(&mut out)?
+                        }
+                        _ => {}
                     }
                 }
             }
@@ -117,13 +142,18 @@ impl InjectMessages {
 
     fn header(&mut self, frame: FrameHeader, out: &mut Vec<u8>) -> Result<(), MessageFault> {
         let continues = frame.opcode == CONTINUATION && !self.held.is_empty();
-        if frame.opcode == BINARY && self.search.guards() {
+        let search = self.search.as_ref();
+        if frame.opcode == BINARY && search.is_some_and(MessageSearch::guards) {
             return Err(MessageFault::Binary);
         }
-        let is_text = frame.opcode == TEXT || continues;
-        let mask = frame.mask.filter(|_| is_text);
-        self.current = mask.map(|mask| (mask, frame.last));
-        if !is_text {
+        let is_held = (frame.opcode == TEXT || continues) && search.is_some();
+        self.current = frame.mask.map(|mask| CurrentFrame {
+            mask,
+            is_held,
+            is_control: frame.is_control(),
+            last: frame.last,
+        });
+        if !is_held {
             out.extend_from_slice(&frame.bytes());
             return Ok(());
         }
@@ -139,7 +169,10 @@ impl InjectMessages {
     fn end_message(&mut self, out: &mut Vec<u8>) -> Result<(), MessageFault> {
         let text = std::mem::take(&mut self.text);
         let text = std::str::from_utf8(&text).map_err(|_| MessageFault::Encoding)?;
-        let found = self.session.find_in_message(&self.search, text)?;
+        let found = match &self.search {
+            Some(search) => self.session.find_in_message(search, text)?,
+            None => Vec::new(),
+        };
         if found.is_empty() {
             out.append(&mut self.held)
         } else {

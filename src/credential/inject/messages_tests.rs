@@ -22,7 +22,7 @@ fn messages() -> (InjectMessages, String) {
         let secrets = vec![(name("github"), lease)];
         let search = here.in_messages(&head).unwrap();
         (
-            InjectMessages::new(search, Arc::new(ours), secrets),
+            InjectMessages::new(Some(search), None, Arc::new(ours), secrets),
             phantom,
         )
     })

@@ -255,6 +255,22 @@ impl EchoSearch {
         }
     }
 
+    /// Returns where whole forms stand in a buffer, and of which secrets.
+    pub(crate) fn whole(&self, bytes: &[u8]) -> Vec<(Range<usize>, &Arc<SecretForms>)> {
+        if bytes.len() < self.set.shortest_whole {
+            return Vec::new();
+        }
+        let scan = self.scan(bytes, true, 0);
+        let place = |echo: &Echo| {
+            let start = usize::try_from(echo.start).ok()?;
+            Some((
+                start..start + echo.length,
+                &self.secrets[split(echo.form).0],
+            ))
+        };
+        scan.found.iter().filter_map(place).collect()
+    }
+
     /// Returns the length of the longest form.
     pub fn longest(&self) -> usize {
         let lengths = self.partial.iter().map(|one| one.longest);

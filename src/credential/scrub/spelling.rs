@@ -147,8 +147,8 @@ const KEPT_IN_PERCENT: [&str; 6] = [
 ];
 
 /// The characters that JSON writers escape beyond the required ones: none, `/` (PHP), those that
-/// would end a script element (Go, Rails), or both.
-const ESCAPED_IN_JSON: [&str; 5] = ["", "/", "<>&", "<>&'", "<>&/'"];
+/// would end a script element (Go, Rails), or both; and what .NET and Gson add to these.
+const ESCAPED_IN_JSON: [&str; 7] = ["", "/", "<>&", "<>&'", "<>&/'", "<>&'+`", "<>&'="];
 
 /// The characters that are written as entities, by family of writers.
 const ENTITIES: [&[(u8, &str)]; 9] = [
