@@ -1,6 +1,5 @@
 //! Content as it arrives from the client, checked before anything reads or changes it.
 
-use std::future::Future as _;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
@@ -101,7 +100,8 @@ impl Arriving {
         let checked = self.check.as_mut().map(|check| check.step());
         if checked.transpose().map_err(ArrivalFault::Check)? == Some(false) {
             // A decoder may make much of little. Other tasks run in between.
-            return pin!(tokio::task::yield_now()).poll(cx).map(|()| None);
+            let _ = pin!(tokio::task::yield_now()).poll(cx);
+            return Poll::Pending;
         }
         Poll::Ready(self.taken.take().map(|piece| Ok(Frame::data(piece))))
     }
