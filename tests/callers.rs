@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+#[path = "rig/addresses.rs"]
+mod addresses;
 #[path = "rig/authority.rs"]
 mod authority;
 #[path = "callers/elsewhere.rs"]

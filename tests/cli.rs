@@ -1,5 +1,8 @@
 //! The commands that read policies and audit logs, run as a person runs them.
 
+#[path = "rig/addresses.rs"]
+mod addresses;
+
 use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
@@ -1661,23 +1664,19 @@ fn root_names_the_commands_user_by_name_or_by_numbers() {
 fn doctor_looks_at_what_each_listener_of_a_configuration_needs() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let free = || {
-        let bound = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        bound.local_addr().unwrap()
-    };
     let listener = |address: &str, session: &str, more: &str| {
         format!(
             "[[listener]]\nkind = \"proxy\"\naddress = \"{address}\"\nsession = \"{session}\"\n{more}\n"
         )
     };
-    let fine = listener(&free().to_string(), "fine", "");
+    let fine = listener(&addresses::free().to_string(), "fine", "");
     let jwt = "who = [\"jwt\"]\njwt = { issuer = \"https://i.test\", audience = \"gateway\", keys = \"http://127.0.0.1:1/jwks\" }";
     let tailnet = "who = [\"tailnet\"]\ntailnet_socket = \"tailscaled.sock\"";
     let each = "{caller}";
     let rest = [
         listener("192.0.2.1:3128", each, tailnet),
         listener(&format!("unix:{}/none/own.sock", at.display()), "files", ""),
-        listener(&free().to_string(), each, jwt),
+        listener(&addresses::free().to_string(), each, jwt),
     ];
     let doctor = ["doctor", "--config", "gateway.toml"];
     fs::write(at.join("gateway.toml"), &fine).unwrap();

@@ -2,6 +2,9 @@
 //! by an ordinary user, two runs apart. Beside each way stands a control: the same, made by the
 //! person in a folder that no command could ever write to.
 
+#[path = "rig/addresses.rs"]
+mod addresses;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -642,9 +645,7 @@ fn a_running_gateway_takes_up_no_text_that_was_not_allowed() {
     let desk = Desk::new();
     desk.write("proj/p.cedar", PERMIT);
     let policy = desk.shown("proj/p.cedar");
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let listener = free.local_addr().unwrap();
-    drop(free);
+    let listener = addresses::free();
     let text = format!(
         "[ca]\ncertificate = \"ca.pem\"\n[policy]\nfiles = [{policy:?}]\n[[listener]]\nkind = \"proxy\"\naddress = \"{listener}\"\nsession = \"one\"\n"
     );

@@ -1,6 +1,9 @@
 //! The key ring against a real Secret Service: gnome-keyring on a bus of its own. Fails where they
 //! are not installed.
 
+#[path = "rig/addresses.rs"]
+mod addresses;
+
 use std::process::Command;
 
 use gateway::credential::{SecretRef, SecretUnsafe, StoreError, Stores, ring};
@@ -135,15 +138,13 @@ fn the_key_that_seals_sessions_is_in_the_key_ring_if_there_is_one() {
     });
     assert!(ready);
     let folder = tempfile::tempdir().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let config = format!(
         "[audit]\npath = \"audit.jsonl\"\n[phantoms]\nenv_file = \"phantoms.env\"\n[state]\npath = \"state/s.db\"\n\
          [[listener]]\nkind = \"proxy\"\naddress = \"{}\"\nsession = \"s\"\n\
          [[credential]]\nname = \"TOKEN\"\nfrom = \"env:TOKEN\"\norigins = [\"https://a.test\"]\n\
          places = [\"header:authorization:Bearer\"]\n",
-        port.local_addr().unwrap()
+        addresses::free()
     );
-    drop(port);
     std::fs::write(folder.path().join("gateway.toml"), config).unwrap();
     let own = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::set_permissions(folder.path(), own).unwrap();

@@ -1,6 +1,9 @@
 //! The life of a gateway, from outside: how it starts, what a service manager hears of it, which
 //! signals it obeys, and what is left when it is killed.
 
+#[path = "rig/addresses.rs"]
+mod addresses;
+
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -13,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use addresses::free;
+
 const GATEWAY: &str = env!("CARGO_BIN_EXE_gateway");
 
 /// A folder with the configuration of a `serve`.
@@ -24,7 +29,7 @@ struct Place {
 impl Place {
     fn new(more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let address = free_address();
+        let address = free();
         let place = Self { folder, address };
         place.private("secret", "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");
         fs::create_dir(place.at("log")).unwrap();
@@ -179,13 +184,6 @@ impl Drop for Serving {
     }
 }
 
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-}
-
 fn within(most: Duration, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -228,7 +226,7 @@ fn a_second_start_on_the_same_address_fails_and_changes_nothing() {
 
 #[test]
 fn a_start_that_fails_publishes_nothing() {
-    let other = free_address();
+    let other = free();
     let place = Place::new(&format!(
         "[[listener]]\nkind = \"proxy\"\naddress = \"{other}\"\nsession = \"agent-1\"\n\
          who = [\"password\"]\npasswords = {{ agent = \"env:NOT_THERE\" }}\n"

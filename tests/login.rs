@@ -1,6 +1,9 @@
 //! `gateway login` by the shipped program, before a stand-in of an issuer that checks what it is
 //! asked.
 
+#[path = "rig/addresses.rs"]
+mod addresses;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -273,9 +276,7 @@ struct Served {
 impl Served {
     /// Adds what is served to these lines, and starts it.
     fn start(folder: &Path, address: &str, lines: &str) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let proxy = free.local_addr().unwrap();
-        drop(free);
+        let proxy = addresses::free();
         let lines = format!(
             "{lines}\nenv = [\"CRM\"]\n\
              [[origin]]\nmatch = \"{address}\"\ncleartext = true\naddresses = [\"127.0.0.1/32\"]\n\

@@ -1,6 +1,8 @@
 //! Ports between a sandbox and the host, by the shipped program: a real browser outside, a real
 //! PostgreSQL, `psql` and `redis-cli` inside, and a real browser inside.
 
+#[path = "rig/addresses.rs"]
+mod addresses;
 #[expect(dead_code, reason = "the tests of Vault use the rest of it")]
 #[path = "vault/server.rs"]
 mod server;
@@ -13,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use addresses::free;
 use serde_json::Value;
-use server::{Postgres, SUPERUSER, free_port};
+use server::{Postgres, SUPERUSER};
 
 /// A project and a home, and beside them what the tests leave.
 struct Host(tempfile::TempDir);
@@ -138,7 +141,7 @@ fn serving(host: &Host, publish: &str, bind: &str) -> Child {
 #[test]
 fn a_browser_outside_sees_a_server_inside_as_long_as_the_sandbox_lives() {
     for bind in ["127.0.0.1", "::1"] {
-        let (host, port) = (Host::new(), free_port());
+        let (host, port) = (Host::new(), free().port());
         let mut sandbox = serving(&host, &format!("{port}:3000"), bind);
         eventually("the server inside answers", || {
             get(port).is_some_and(|answer| answer.contains("made inside"))
@@ -167,7 +170,7 @@ fn a_browser_outside_sees_a_server_inside_as_long_as_the_sandbox_lives() {
 
 #[test]
 fn more_connections_than_there_are_places_wait_and_none_is_lost() {
-    let (host, port) = (Host::new(), free_port());
+    let (host, port) = (Host::new(), free().port());
     let mut sandbox = serving(&host, &format!("{port}:3000"), "127.0.0.1");
     eventually("the server inside answers", || {
         get(port).is_some_and(|answer| !answer.is_empty())
@@ -188,7 +191,7 @@ fn more_connections_than_there_are_places_wait_and_none_is_lost() {
 
 #[test]
 fn the_log_ends_with_stop_behind_the_ends_of_what_was_open() {
-    let (host, port) = (Host::new(), free_port());
+    let (host, port) = (Host::new(), free().port());
     let mut sandbox = serving(&host, &format!("{port}:3000"), "127.0.0.1");
     eventually("the server inside answers", || {
         get(port).is_some_and(|answer| !answer.is_empty())
@@ -225,7 +228,7 @@ fn is_open(stream: &TcpStream) -> bool {
 
 #[test]
 fn a_silent_connection_is_cut_where_another_waits_for_its_place_and_not_before() {
-    let (host, port) = (Host::new(), free_port());
+    let (host, port) = (Host::new(), free().port());
     let mut sandbox = serving(&host, &format!("{port}:3000"), "127.0.0.1");
     eventually("the server inside answers", || {
         get(port).is_some_and(|answer| !answer.is_empty())
@@ -269,7 +272,7 @@ while True:
 
 #[test]
 fn what_was_sent_arrives_whole_where_the_server_closed_its_side_first() {
-    let (host, port) = (Host::new(), free_port());
+    let (host, port) = (Host::new(), free().port());
     fs::write(host.path("project/reader.py"), SLOW_READER).unwrap();
     let script = "python3 reader.py >ready & read -r end; kill $!";
     let mut sandbox = host
@@ -352,7 +355,7 @@ fn a_port_that_is_the_gateways_own_is_refused() {
 #[test]
 fn a_port_that_is_another_gateways_is_refused() {
     let host = Host::new();
-    let (proxy, metrics) = (free_port(), free_port());
+    let (proxy, metrics) = (free().port(), free().port());
     let config = host.path("serve.toml");
     let text = format!(
         "[ca]\ncertificate = \"ca.pem\"\n[audit]\npath = \"run/serve.jsonl\"\n\
@@ -439,7 +442,7 @@ socket.create_connection((sys.argv[1], int(sys.argv[2])), 2).recv(1)' $a {} 2>&1
 
 #[test]
 fn a_service_that_is_not_there_is_told_with_its_port() {
-    let (host, port) = (Host::new(), free_port().to_string());
+    let (host, port) = (Host::new(), free().port().to_string());
     let script = format!("redis-cli -h 127.0.0.1 -p {port} ping");
     let output = host
         .exec(&["--host-port", &port], &script)
@@ -593,7 +596,7 @@ struct Site {
 
 impl Site {
     fn start(host: &Host) -> Self {
-        let port = free_port();
+        let port = free().port();
         let made = Command::new("sh")
             .args(["-e", "-c", CERTIFICATES])
             .current_dir(host.0.path())

@@ -1,6 +1,9 @@
 //! Whether keys work: `gateway doctor --keys` over every preset that says how, against an origin
 //! that takes the good key at the right place and nothing else.
 
+#[path = "rig/addresses.rs"]
+mod addresses;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -246,11 +249,7 @@ fn a_key_is_good_revoked_wrong_or_not_reached_at_every_service_whose_preset_says
             assert_eq!(head.matches(key).count(), 1, "{head}");
         }
     }
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let closed = addresses::free().port();
     let found = doctor(&rows, at, closed, GOOD);
     assert!(
         found.values().all(|verdict| verdict == "not reached"),

@@ -1,6 +1,9 @@
 //! What a workload keeps in its project works in the next run: `gateway exec` by ordinary users,
 //! the real git, and a real https origin.
 
+#[path = "rig/addresses.rs"]
+mod addresses;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
@@ -50,9 +53,7 @@ impl Host {
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", said(&made));
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let port = addresses::free().port();
         let server = Command::new("python3")
             .args(["server.py", &port.to_string(), SECRET])
             .current_dir(folder.path())

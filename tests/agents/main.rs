@@ -1,6 +1,8 @@
 //! What agents meet in `gateway exec`: their profiles, the home that they keep, what flags add, and
 //! what the summary says. Run as an ordinary user, whom no system has.
 
+#[path = "../rig/addresses.rs"]
+mod addresses;
 mod desk;
 mod kept_home;
 mod kept_logins;
@@ -651,9 +653,7 @@ fn a_scoped_package_passes_by_the_preset_of_npm_alone() {
         .current_dir(desk.folder.path())
         .output();
     assert!(made.unwrap().status.success());
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let port = addresses::free().port();
     let mut server = Command::new("python3")
         .args(["-c", REGISTRY, &port.to_string()])
         .current_dir(desk.folder.path())

@@ -11,6 +11,7 @@ from pathlib import Path
 import packages
 from packages import TOKEN, WORD, Registries
 from stand_ins import Desk
+from ways import free_port
 
 CLIENTS = Path(os.environ["GATEWAY_CLIENTS"])
 HOSTS = ["api.corp.test", "github.com", "api.github.com", "registry.npmjs.org", "h2.corp.test", "vault.corp.test"]
@@ -26,12 +27,6 @@ COMMANDS = {
     "vault": (["--secret", "KEY@api.github.com=vault:secret/app#token"],
               "curl -sS -H \"Authorization: Bearer $KEY\" https://api.github.com/user", WORD),
 }
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Proxy:

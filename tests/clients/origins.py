@@ -15,6 +15,9 @@ from pathlib import Path
 
 from aiohttp import WSMsgType, web
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "rig"))
+from addresses import free_port
+
 HERE = Path(__file__).resolve().parent
 
 # name: (environment variable of the client, prefix, length of the rest, host)
@@ -32,17 +35,6 @@ SECRETS = {
 
 def fresh(prefix, length):
     return prefix + "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(length))
-
-
-def free_port():
-    """A port that nobody has, below those that the kernel gives to connections: it must stay free until it is bound."""
-    while True:
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", secrets.randbelow(12000) + 20000))
-                return probe.getsockname()[1]
-            except OSError:
-                continue
 
 
 def same(given, expected):

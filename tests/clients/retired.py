@@ -139,8 +139,12 @@ async def main(gateway, at):
         (relay_new, far_new), (relay_old, far_old) = [await relay(to) for to in (new, old)]
         (at / "gateway.toml").write_text(CONFIG.format(at=at, proxy=proxy, new=far_new, old=far_old))
         own = {"PATH": os.environ["PATH"], "HOME": str(at), "XDG_RUNTIME_DIR": str(at)}
-        servers.append(subprocess.Popen([gateway, "serve", "-q", "--config", at / "gateway.toml"], env=own, cwd=at))
-        await listening(proxy)
+        with (at / "said").open("w") as said:
+            servers.append(subprocess.Popen([gateway, "serve", "--config", at / "gateway.toml"], env=own, cwd=at, stderr=said))
+        until = time.monotonic() + 30
+        while " on 127" not in (at / "said").read_text():
+            assert time.monotonic() < until, (at / "said").read_text()
+            await asyncio.sleep(0.05)
 
         def judge(name, count, wrong):
             print(f"{'FAIL' if wrong else 'ok  '} {name}: {len(wrong)} of {count} failed {wrong[:3] or ''}", flush=True)

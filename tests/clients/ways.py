@@ -1,7 +1,10 @@
 """The ways through the gateway: what each needs, and what each client is expected to do by it."""
 
-import json, os, secrets, shutil, socket, subprocess, sys, time
+import json, os, shutil, subprocess, sys, time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "rig"))
+from addresses import free_port
 
 # An unprivileged user that no system has: what works for it needs no account.
 USER = 40961
@@ -215,11 +218,4 @@ class Way:
 
 
 def free_listener():
-    """As `free_port` of the origins."""
-    while True:
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", secrets.randbelow(12000) + 20000))
-                return "127.0.0.1:%d" % probe.getsockname()[1]
-            except OSError:
-                continue
+    return "127.0.0.1:%d" % free_port()

@@ -1,5 +1,7 @@
 //! The control socket of the real program: its commands, who may use it, what it bounds.
 
+#[path = "../rig/addresses.rs"]
+mod addresses;
 #[path = "../rig/arrivals.rs"]
 mod arrivals;
 mod asks;

@@ -413,10 +413,7 @@ fn a_webhook_that_answers_too_late_or_is_gone_leaves_the_request_refused() {
         }),
         None,
     );
-    let gone = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let gone = crate::program::free();
     let gone = approver
         .section()
         .replace(&approver.address.to_string(), &gone.to_string());

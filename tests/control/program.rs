@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+pub use crate::addresses::free;
+
 /// The secret of the credential `key`.
 pub const CANARY: &str = "canary-6f1d2c93a7b84e05";
 
@@ -279,11 +281,6 @@ pub fn gateway(folder: &Path, arguments: &[&str]) -> (i32, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let said = text(&output.stdout) + &text(&output.stderr);
     (output.status.code().unwrap(), said)
-}
-
-pub fn free() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
 }
 
 /// An origin that answers `/` at once, and everything else with a byte every five milliseconds.

@@ -11,8 +11,8 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::addresses::free;
 use crate::client::{Client, none};
-use crate::program::free_address;
 use crate::{Setup, Stage, is_full, run};
 
 const ONE: &str = "one.origin.test";
@@ -326,7 +326,7 @@ fn every_kind_of_change_under_load_fails_nothing_and_judges_the_next_request() {
                 .replace("ca.pem", "ca-{session}.pem")
                 .replace("phantoms.env", "phantoms-{session}.env"),
             stage: &stage,
-            address: free_address(),
+            address: free(),
             reloads: 0,
         };
         // Each session has files of its own from here on.

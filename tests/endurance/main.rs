@@ -6,6 +6,8 @@
 //! since they measure, but for `absence`, which waits. `GATEWAY_ENDURANCE=full` makes them longer.
 
 mod absence;
+#[path = "../rig/addresses.rs"]
+mod addresses;
 mod adversity;
 mod change;
 mod client;

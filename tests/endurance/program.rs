@@ -1,7 +1,7 @@
 //! The real program: its configuration, its process, what the kernel says about it, and its log.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::addresses::free;
 use crate::origin::{Origin, SECRET};
 
 /// What differs from test to test.
@@ -79,7 +80,7 @@ impl Program {
         fs::create_dir(folder.join("log")).unwrap();
         fs::set_permissions(folder.join("log"), fs::Permissions::from_mode(0o700)).unwrap();
         fs::write(folder.join("origin.pem"), &origin.authority).unwrap();
-        let [address, proxy] = [free_address(), free_address()];
+        let [address, proxy] = [free(), free()];
         let text = config([address, proxy], origin, &setup);
         fs::write(folder.join("gateway.toml"), text).unwrap();
         let process = match setup.small_disk {
@@ -373,14 +374,6 @@ fn launch_on_small_disk(folder: &Path, size: &str) -> Child {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap()
-}
-
-/// An address that is free now; the listener takes it a moment later.
-pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
         .unwrap()
 }
 

@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use crate::addresses::free;
 use crate::{ALONE, is_full, raise_open_files};
 
 /// The goal is 10,000 sessions in 512 MiB.
@@ -72,7 +73,7 @@ struct Gateway {
 impl Gateway {
     fn start(sessions: usize, origin: SocketAddr) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let port = free_port();
+        let port = free().port();
         let address =
             |n: usize| SocketAddr::from(([127, 1, (n / 250) as u8, (n % 250) as u8 + 1], port));
         let addresses: Vec<_> = (0..sessions).map(address).collect();
@@ -325,13 +326,4 @@ fn answer(stream: &mut BufReader<TcpStream>) -> String {
         }
     }
     String::from_utf8(content).unwrap().chars().rev().collect()
-}
-
-/// A port that is free on this machine's addresses.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
 }

@@ -1,5 +1,7 @@
 //! Several gateways with one state: a real PostgreSQL, and replicas of the shipped program.
 
+#[path = "../rig/addresses.rs"]
+mod addresses;
 mod database;
 mod decided;
 mod faults;

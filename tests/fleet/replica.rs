@@ -15,6 +15,7 @@ use gateway::state::SealingKey;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+pub use crate::addresses::free;
 use crate::database::{Database, Databases};
 use crate::server::SUPERUSER;
 
@@ -303,11 +304,6 @@ impl Drop for Replica {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-pub fn free() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
 }
 
 /// An origin that counts the requests with the secret.

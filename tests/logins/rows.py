@@ -4,13 +4,14 @@
 Prints a line for each thing shown, and the figures. GATEWAY_LOGINS=full runs as long as the promise says.
 """
 
-import base64, gzip, io, json, os, pwd, random, re, shutil, signal, socket, statistics, subprocess, sys, tarfile, threading, time
+import base64, gzip, io, json, os, pwd, random, re, shutil, signal, statistics, subprocess, sys, tarfile, threading, time
 from pathlib import Path
 
 import server
 import programs
 from server import CLAUDE, CODEX, Issuer, handler
 from stand_ins import Desk
+from ways import free_port
 
 FULL = os.environ.get("GATEWAY_LOGINS") == "full"
 HERE = Path(__file__).resolve().parent
@@ -534,9 +535,7 @@ def files(lab, mine):
 def oidc(gateway, clients):
     """A real authorization server: four grants, rotation by the gateway, and what it does when a used token comes."""
     with Lab("oidc", gateway, hosts=["oidc.test"]) as lab:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = lab.others["oidc.test"] = probe.getsockname()[1]
+        port = lab.others["oidc.test"] = free_port()
         pair, packages = [str(lab.folder / name) for name in ("key.pem", "leaf.pem")], clients / "oidc/node_modules"
         node = subprocess.Popen(["node", HERE / "oidc.mjs", str(port), "https://oidc.test", *pair, packages], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         told = []

@@ -18,7 +18,7 @@ pub mod way;
 use std::collections::VecDeque;
 use std::fs;
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,6 +35,8 @@ use names::Names;
 use origin::{Origins, Seen};
 use relay::Relay;
 use way::{Raw, Response, Way, Wire};
+
+use crate::addresses::free;
 
 /// A host that is allowed and managed: all credentials but `other` are bound to it.
 pub const GOOD: &str = "good.rig.test";
@@ -175,13 +177,6 @@ impl Books {
             &mut self.served
         }
     }
-}
-
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
 }
 
 fn file(path: &Path, mode: u32, content: &str) {

@@ -13,7 +13,7 @@ Prints one JSON object when all are up (addresses, CA, keys) and serves until it
   objects.test         any request, by the rules of S3 (paths as they are); any.test: any request, by those of the others
 """
 
-import argparse, asyncio, base64, binascii, hashlib, json, os, secrets, signal, socket, ssl, string, subprocess, sys, threading, time, uuid
+import argparse, asyncio, base64, binascii, hashlib, json, os, secrets, signal, ssl, string, subprocess, sys, threading, time, uuid
 from pathlib import Path
 from urllib.parse import parse_qs
 from xml.sax.saxutils import escape
@@ -23,6 +23,9 @@ from aiohttp import web
 import eventstream
 import verifier
 from eventstream import event
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "rig"))
+from addresses import free_port
 
 HERE = Path(__file__).resolve().parent
 REGION = "us-east-1"
@@ -44,17 +47,6 @@ def fresh_keys():
         "secret_key": pick(base64, 40),
         "session_token": "IQoJb3JpZ2luX2Vj" + pick(base64, 460) + "==",
     }
-
-
-def free_port():
-    """A port that nobody has, below those that the kernel gives to connections: it must stay free until it is bound."""
-    while True:
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", secrets.randbelow(12000) + 20000))
-                return probe.getsockname()[1]
-            except OSError:
-                continue
 
 
 class Services:

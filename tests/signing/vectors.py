@@ -21,6 +21,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 import asymmetric
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "rig"))
+from addresses import free_port
+
 HOST = "example.amazonaws.com"
 TIME = "20150830T123600Z"
 LIFE = 60
@@ -186,8 +189,7 @@ class Gateway:
     def __init__(self, program, folder, origin, keys, exact):
         self.folder = folder / ("exact" if exact else "resolved")
         self.folder.mkdir(mode=0o700)
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         parts = [
             '[audit]\npath = "audit.jsonl"\n[policy]\nfiles = ["policy.cedar"]\n[ca]\ncertificate = "ca.pem"\n[phantoms]\nenv_file = "phantoms.env"\n'
             f'[[listener]]\nkind = "proxy"\naddress = "127.0.0.1:{self.port}"\nsession = "vectors"\n'

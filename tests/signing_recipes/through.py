@@ -14,7 +14,6 @@ import ipaddress
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -32,6 +31,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 import verdict
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "rig"))
+from addresses import free_port
 
 HERE = Path(__file__).resolve().parent
 PEM, DER = serialization.Encoding.PEM, serialization.Encoding.DER
@@ -213,8 +215,7 @@ def authority(folder, hosts):
 
 
 def configure(folder, all_cases, origin):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     parts = ['[audit]\npath = "audit.jsonl"\n[ca]\ncertificate = "ca.pem"\n[phantoms]\nenv_file = "phantoms.env"\n[policy]\nfiles = ["policy.cedar"]\n'
              f'[[listener]]\nkind = "proxy"\naddress = "127.0.0.1:{port}"\nsession = "keys"\n']
     (folder / "secrets").mkdir(mode=0o700)

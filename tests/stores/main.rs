@@ -1,6 +1,8 @@
 //! The stores of a configuration: the shipped program against moto, with IAM checked, and against
 //! stand-ins that each vendor's own client drives first.
 
+#[path = "../rig/addresses.rs"]
+mod addresses;
 #[expect(dead_code, reason = "the tests of Vault use the rest of it")]
 #[path = "../vault/gate.rs"]
 mod gate;

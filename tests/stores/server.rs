@@ -2,15 +2,15 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::addresses::free;
 use crate::gate::private;
 
 /// A moto that checks signatures and IAM.
@@ -23,7 +23,7 @@ pub struct Moto {
 
 impl Moto {
     pub fn start() -> Self {
-        let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+        let (folder, port) = (tempfile::tempdir().unwrap(), free().port());
         let mut command = python();
         let module = ["-m", "moto.server", "-H", "127.0.0.1", "-p"];
         let child = command
@@ -221,17 +221,4 @@ fn run(command: &mut Command) -> String {
     let said = String::from_utf8_lossy(&[&*out.stdout, &*out.stderr].concat()).into_owned();
     assert!(out.status.success(), "{command:?}\n{said}");
     said
-}
-
-/// A port below those that the system gives to whoever asks for any.
-pub fn free_port() -> u16 {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let at = (std::process::id() * 61 + count) % 6000;
-        let port = 20_001 + 2 * u16::try_from(at).unwrap();
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-use crate::server::free_port;
+use crate::addresses::free;
 use tempfile::TempDir;
 
 pub const GATEWAY: &str = env!("CARGO_BIN_EXE_gateway");
@@ -110,7 +110,7 @@ impl Gate {
         variables: &[(&str, &str)],
     ) -> Result<Self, String> {
         let folder = tempfile::tempdir().unwrap();
-        let proxy = free_port();
+        let proxy = free().port();
         configure(folder.path(), proxy, sections);
         let log = fs::File::create(folder.path().join("said")).unwrap();
         let child = command

@@ -1,5 +1,7 @@
 //! Vault: the shipped program against a real OpenBao server, and PostgreSQL for what it issues.
 
+#[path = "../rig/addresses.rs"]
+mod addresses;
 mod gate;
 mod logins;
 mod server;
@@ -13,9 +15,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
+use addresses::free;
 use gate::{GATEWAY, Gate, Origin, api_token, cleartext, configure, credential, private};
 use serde_json::{Value, json};
-use server::{Postgres, SUPERUSER, Server, free_port, unique};
+use server::{Postgres, SUPERUSER, Server, unique};
 
 /// The section of a server, by a token that stands in a file.
 fn by_token(server: &Server, folder: &std::path::Path, token: &str, more: &str) -> String {
@@ -238,7 +241,7 @@ fn a_command_in_the_sandbox_has_a_lease_as_long_as_it_runs() {
     let project = tempfile::tempdir().unwrap();
     configure(
         folder.path(),
-        free_port(),
+        free().port(),
         &(vault + &of_database(&origin, &path)),
     );
     let mut child = Command::new(GATEWAY)
@@ -262,7 +265,7 @@ fn sessions_have_leases_of_their_own() {
     let vault = by_token(&server, folder.path(), &server.token, "");
     let second = format!(
         "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:{}\"\nsession = \"second\"\n[ca]\nlifetime = \"1h\"\n",
-        free_port()
+        free().port()
     );
     let gate = Gate::start(&(vault + &of_database(&origin, &path) + &second));
     eventually(20, "each has its own", || leases(&server, &path) == 2);
@@ -451,7 +454,7 @@ fn another_server_is_asked_where_one_cannot_be_reached() {
     let (origin, mount, folder) = (Origin::start(), server.kv(1), tempfile::tempdir().unwrap());
     server.put(&mount, 1, "CANARY-value-0001");
     let vault = by_token(&server, folder.path(), &server.token, "");
-    let two = format!("addresses = [\"http://127.0.0.1:{}\", \"", free_port());
+    let two = format!("addresses = [\"http://127.0.0.1:{}\", \"", free().port());
     let vault = vault.replace("addresses = [\"", &two);
     let gate = Gate::start(&(vault + &api_token(&origin, &format!("vault:{mount}/app#token"))));
     assert_eq!(gate.bearer(&origin), 200);
@@ -519,7 +522,7 @@ fn doctor_says_what_can_be_read_and_what_not_and_leaves_no_lease() {
             &format!("vault-lease:{path}#password"),
             header,
         );
-    configure(folder.path(), free_port(), &sections);
+    configure(folder.path(), free().port(), &sections);
     let output = Command::new(GATEWAY)
         .args(["doctor", "--config", "gateway.toml"])
         .current_dir(folder.path())

@@ -4,7 +4,6 @@
 //! server of its own (TLS, sealing, killing) runs against an own one all the same.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::addresses::free;
 
 pub const ROOT: &str = "root-CANARY-token";
 
@@ -49,7 +50,7 @@ impl Server {
     /// A server of our own that keeps nothing.
     pub fn in_memory() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let port = free_port();
+        let port = free().port();
         let child = bao(folder.path())
             .args(["server", "-dev", "-dev-no-store-token"])
             .arg(format!("-dev-root-token-id={ROOT}"))
@@ -71,7 +72,7 @@ impl Server {
     pub fn on_disk() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
-        let port = free_port();
+        let port = free().port();
         let cluster = port + 1;
         certificates(at);
         let path = |name: &str| at.join(name).display().to_string();
@@ -273,7 +274,7 @@ impl Postgres {
         fs::create_dir(&data).unwrap();
         fs::write(&password, SUPERUSER).unwrap();
         let postgres = Self {
-            port: free_port(),
+            port: free().port(),
             folder,
         };
         if rustix::process::geteuid().is_root() {
@@ -410,19 +411,4 @@ pub fn unique(word: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("gw-{word}-{}-{count}", std::process::id())
-}
-
-/// A port that is free, with the next one: OpenBao takes that for its cluster. Below those that the
-/// system gives to whoever asks for any, so that none is taken before it is used.
-pub fn free_port() -> u16 {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let at = (std::process::id() * 61 + count) % 6000;
-        let port = 20_000 + 2 * u16::try_from(at).unwrap();
-        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
-        if is_free(port) && is_free(port + 1) {
-            return port;
-        }
-    }
 }

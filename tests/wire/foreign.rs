@@ -2,13 +2,14 @@
 //! requests that contain many.
 
 use std::collections::HashMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::addresses::free;
 use crate::rig::gate::Gate;
 use crate::rig::way::{Response, Way};
 use crate::rig::{
@@ -718,14 +719,7 @@ impl Services {
     fn start(rig: &Rig) -> Self {
         let dir = tempfile::tempdir_in(rig.dir.path()).unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
-        let proxy = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
-        let nobody = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        let (proxy, nobody) = (free(), free());
         let mut text = format!(
             "[audit]\npath = \"audit.jsonl\"\n[phantoms]\nenv_file = \"phantoms.env\"\n[policy]\nfiles = [\"all.cedar\"]\n\
              [[listener]]\nkind = \"proxy\"\naddress = \"{proxy}\"\ngroups = [\"makes-gitlab-credentials\"]\n\

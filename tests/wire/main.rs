@@ -3,6 +3,8 @@
 //!
 //! docs/threats.md maps rows to tests. Each row is followed by the invariants of `Rig::settle`.
 
+#[path = "../rig/addresses.rs"]
+mod addresses;
 #[path = "../rig/arrivals.rs"]
 mod arrivals;
 #[path = "../rig/mod.rs"]

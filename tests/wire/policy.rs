@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::addresses::free;
 use crate::rig::canary::Canary;
 use crate::rig::frames::{DATA, END_STREAM};
 use crate::rig::origin::Step;
@@ -476,11 +477,7 @@ fn a_doubtful_configuration_does_not_start(rig: &Rig) {
         0o666,
     );
     let listener = "[audit]\npath = \"audit.jsonl\"\n[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:0\"\nsession = \"s\"\n";
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = free().port();
     let listener = listener.replace(":0\"", &format!(":{port}\""));
     let credential = |from: &str, more: &str| {
         format!(
@@ -609,10 +606,7 @@ fn the_environment_does_not_reroute(rig: &Rig) {
     let keys = rig.dir.path().join("start/keys.log");
     let at = rig.dir.path();
     let config = at.join("rerouted.toml");
-    let address = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let address = free();
     fs::write(at.join("any.cedar"), permit("any", OTHER, "true")).unwrap();
     fs::write(
         &config,

@@ -2,10 +2,11 @@
 //! served all the while.
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::addresses::free;
 use crate::rig::gate::Gate;
 use crate::rig::origin::{Step, ok};
 use crate::rig::way::{Way, Wire};
@@ -204,13 +205,6 @@ fn an_answer_that_may_hold_a_secret_is_asked_for_without_a_coding(rig: &Rig) {
     std::thread::sleep(Duration::from_millis(300));
     rig.forget_records();
     rig.ends_now();
-}
-
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
 }
 
 /// P06, Q: one connection hammers; the log grows by the session's share, and says what it left out.
