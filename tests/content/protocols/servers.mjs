@@ -27,18 +27,14 @@ const yoga = createYoga({ schema: createSchema({ typeDefs, resolvers: resolvers(
 const apollo = new ApolloServer({ typeDefs, resolvers: resolvers("apollo"), allowBatchedHttpRequests: true });
 const { url } = await startStandaloneServer(apollo, { listen: { port: 0, host: "127.0.0.1" } });
 
-const free = await new Promise((done) => {
-  const probe = http.createServer().listen(0, "127.0.0.1", () => {
-    const { port } = probe.address();
-    probe.close(() => done(port));
-  });
-});
+// The server says that it listens also where it cannot, so its port is one that nobody is given.
+const free = process.env.MCP_PORT;
 const everything = createRequire(import.meta.url).resolve("@modelcontextprotocol/server-everything/dist/index.js");
 // It takes `crypto` for granted, which Node 18 has by import alone.
 const crypto = `${stage}/crypto.cjs`;
 writeFileSync(crypto, 'globalThis.crypto ??= require("node:crypto").webcrypto;');
 const child = spawn(process.execPath, ["--require", crypto, everything, "streamableHttp"], {
-  env: { ...process.env, PORT: String(free) }, stdio: ["ignore", "ignore", "pipe"],
+  env: { ...process.env, PORT: free }, stdio: ["ignore", "ignore", "pipe"],
 });
 process.on("exit", () => child.kill());
 for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => process.exit());
