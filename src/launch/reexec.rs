@@ -15,9 +15,10 @@ use crate::enroll::LauncherEnd;
 /// The descriptors beside the streams that this process was started with.
 static INHERITED: OnceLock<Vec<RawFd>> = OnceLock::new();
 
-/// Notes which descriptors this process was started with, for [`copy`]. Call it before any other is
-/// opened.
+/// Notes which descriptors this process was started with, for [`copy`], and waits for its children
+/// even if whoever started it ignores theirs. Call it before any other descriptor is opened.
 pub fn note_inherited() {
+    syscall::default_action(libc::SIGCHLD);
     let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let numbers = listed.filter_map(|one| one.ok()?.file_name().to_str()?.parse::<RawFd>().ok());
     let mut all: Vec<RawFd> = numbers.filter(|fd| *fd > 2).collect();

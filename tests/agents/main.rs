@@ -12,11 +12,12 @@ mod own_file;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use desk::{Desk, LOGIN, said};
+use desk::{Desk, LOGIN, USER, said};
 
 const REMEMBER: &str = "cd $CLAUDE_CONFIG_DIR; echo trusted > .claude.json.tmp; mv .claude.json.tmp .claude.json; mkdir -p projects; echo asked > projects/log";
 const RECALL: &str = "cat ~/.claude/.claude.json ~/.claude/projects/log 2>&1 || true";
@@ -587,6 +588,32 @@ fn the_summary_says_what_policies_allow_and_what_the_project_shows() {
         nothing.lines().count() <= 4 && !nothing.contains("careful"),
         "{nothing}"
     );
+}
+
+#[test]
+fn a_command_ends_also_where_its_starter_ignores_the_end_of_children() {
+    let desk = Desk::bare();
+    let ended = Command::new("timeout")
+        .args(["20", "env", "--ignore-signal=CHLD"])
+        .args([
+            env!("CARGO_BIN_EXE_gateway"),
+            "exec",
+            "-q",
+            "--",
+            "sh",
+            "-c",
+            "exit 3",
+        ])
+        .current_dir(desk.at("one"))
+        .env_clear()
+        .env("HOME", desk.at("home"))
+        .env("PATH", "/usr/bin:/bin")
+        .stdin(Stdio::null())
+        .uid(USER)
+        .gid(USER)
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
 }
 
 #[test]
