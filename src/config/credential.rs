@@ -3,7 +3,7 @@
 use gateway_credential::SecretRef;
 use gateway_credential::preset::{self, PresetCredential};
 use gateway_message::{AcceptedCredential, EncodedSlash, OriginPattern, Place, RequestTarget};
-use gateway_names::CredentialName;
+use gateway_names::{CredentialName, join};
 use gateway_session::phantom::Shape;
 use gateway_session::{Foreign, When};
 use http::Method;
@@ -243,9 +243,33 @@ pub(super) fn known_preset(text: &str) -> Result<String, Hint> {
             "write a `[[credential]]` with its origins and places to a file, and name that: \
              `--config FILE`");
     }
+    if text.contains(':') {
+        return refused!("a permission narrows a whole preset, and not one credential";
+            "write it to `presets` of [policy], or `--preset {text}`");
+    }
     let otherwise = || String::from("see `gateway secret presets`");
     let remedy = keys::did_you_mean(text, preset::names(), otherwise);
     refused!("no preset has that name"; "{remedy}")
+}
+
+/// Checks the name of a preset, of which `:PERMISSION` may follow.
+pub(super) fn requested_preset(text: &str) -> Result<String, Hint> {
+    let known = text
+        .split_once(':')
+        .and_then(|(name, _)| preset::named(name));
+    match known {
+        Some(_) if preset::requested(text).is_some() => Ok(text.to_owned()),
+        Some(preset) if preset.permissions.is_empty() => {
+            refused!("the preset has no named permissions";
+                "name it alone, and write rules for what it may")
+        }
+        Some(preset) => {
+            let all = preset.permissions.iter().map(|one| &one.name);
+            let (preset, names) = (&preset.name, join(all, "`, `"));
+            refused!("the preset has no such permission"; "`{preset}` has `{names}`")
+        }
+        None => known_preset(text.split(':').next().unwrap_or(text)),
+    }
 }
 
 pub(super) fn place(text: &str) -> Result<Place, Hint> {

@@ -11,7 +11,7 @@ use gateway_names::CredentialName;
 use gateway_policy::Source;
 
 use super::bind;
-use super::credential::{Credential, known_preset, login_name};
+use super::credential::{Credential, login_name, requested_preset};
 use super::diagnostic::{Diagnostic, Hint, Position, Severity, remedy};
 use super::document::{literal_hint, resolve_path};
 use super::listener::Listener;
@@ -43,9 +43,9 @@ pub struct Flags {
     /// env:NAME, file:/PATH or keyring:SERVICE/NAME
     #[arg(long = "secret", value_name = "NAME[@HOST[:PORT]][=REFERENCE]", help_heading = REACH)]
     pub secrets: Vec<String>,
-    /// Allow a service's hosts and inject the credentials in its usual variables (see `gateway
-    /// secret presets`)
-    #[arg(long = "preset", value_name = "NAME", help_heading = REACH)]
+    /// Allow a service's hosts and inject the credentials in its usual variables; `github:read`
+    /// leaves no more than reading (see `gateway secret presets`)
+    #[arg(long = "preset", value_name = "NAME[:PERMISSION]", help_heading = REACH)]
     pub presets: Vec<String>,
     /// Use the login of a program of yours, such as `claude` or `gh`. The gateway renews it, and
     /// the workload gets its file with phantoms
@@ -223,7 +223,8 @@ impl Flags {
                 "it is about the credentials that `--aws` names";
                 "add `--aws`, or write `buckets` to the credential in the file");
         }
-        let presets = line.each("--preset", &self.presets, known_preset);
+        let presets = line.each("--preset", &self.presets, requested_preset);
+        let presets = config.request(presets);
         config.flag_presets.extend(presets);
         config.presets.extend(config.flag_presets.iter().cloned());
         config.presets.sort();

@@ -141,6 +141,9 @@ pub struct Config {
     /// Presets that flags and the file name. Their hosts are allowed, and their variables hold
     /// phantoms.
     pub presets: Vec<String>,
+    /// The named permissions of these presets, each `PRESET:PERMISSION`. Nothing beyond them is
+    /// permitted.
+    pub permissions: Vec<String>,
     /// Whether a person lets this run reach any host, to learn its needs.
     pub open: bool,
     /// The fingerprint of the key with which git signs commits in the sandbox. It may, unless
@@ -171,6 +174,21 @@ pub struct Config {
 }
 
 impl Config {
+    /// Notes the permissions of requested presets. Returns the presets' names.
+    fn request(&mut self, requested: Vec<String>) -> Vec<String> {
+        let mut names = Vec::new();
+        for text in requested {
+            match text.split_once(':') {
+                None => names.push(text),
+                Some((name, _)) => {
+                    names.push(name.to_owned());
+                    self.permissions.push(text);
+                }
+            }
+        }
+        names
+    }
+
     /// Returns what policies may name: the facts of the file and of presets' endpoints, and the
     /// budgets.
     pub fn declared(&self) -> Declared {

@@ -9,7 +9,7 @@ use gateway_files as files;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::credential::{known_preset, login_name};
+use super::credential::{login_name, requested_preset};
 use super::diagnostic::{Diagnostic, Position, Severity};
 use super::document::Document;
 use super::keys::{self, SECTIONS};
@@ -140,7 +140,8 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
         "policy" => {
             config.policy = settings::policy(section);
             config.allow = allowed(section);
-            config.presets = section.all("presets", known_preset);
+            let presets = section.all("presets", requested_preset);
+            config.presets = config.request(presets);
             config.named_logins = section.all("logins", login_name);
         }
         "runtime" => config.runtime = settings::runtime(section),

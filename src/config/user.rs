@@ -64,6 +64,7 @@ impl Config {
             policy: self.policy,
             allow: self.allow,
             presets: self.presets,
+            permissions: self.permissions,
             named_logins: self.named_logins,
             credentials: self.credentials,
             facts: self.facts,

@@ -1,5 +1,7 @@
 //! Generates Cedar policies: for `--allow` and `--secret`, and for the proposals in refusals.
 
+use std::collections::BTreeSet;
+
 use cedar_policy::EntityId;
 use gateway_message::path_pattern::readings;
 use gateway_message::{Host, Origin, Scheme};
@@ -128,8 +130,14 @@ fn forbid_at(
     let (resource, mut conditions) = host_named("resource", host);
     conditions.push(any_of(paths.iter().map(|path| is_below(path)).collect()));
     conditions.extend(further);
-    let (id, group) = (id(&[MINTS, service, host, kind]), making(service));
-    let (when, group) = (conditions.join(" &&\n  "), entity("Group", &group));
+    let id = id(&[MINTS, service, host, kind]);
+    let group = entity("Group", &making(service));
+    forbid(&id, action, &resource, &conditions, &group)
+}
+
+/// Writes a policy that forbids, to all but a group.
+fn forbid(id: &str, action: &str, resource: &str, when: &[String], group: &str) -> String {
+    let when = when.join(" &&\n  ");
     format!(
         "{id}forbid(\n  principal,\n  {action},\n  {resource}\n) when {{\n  {when}\n}} \
          unless {{ principal in {group} }};\n"
@@ -158,6 +166,53 @@ pub fn forbid_media_type(kind: &str, media_type: &str) -> String {
     forbid_block((kind, name), "resource", &when)
 }
 
+/// What a preset's named permission leaves at a host, besides what reads by its method.
+#[derive(Debug, Default)]
+pub struct LeftRequests {
+    /// Requests by these methods, or by any, on these paths.
+    pub requests: BTreeSet<(Option<String>, String)>,
+    /// What it does not leave although it reads by its method.
+    pub but: BTreeSet<String>,
+    /// GraphQL endpoints. It leaves no `GET` there, and of mutations those that it names.
+    pub graphql: BTreeSet<String>,
+    /// The names of these mutations.
+    pub mutations: Vec<String>,
+}
+
+/// Forbids, at a host, what a preset's named permission does not leave. It leaves no change of
+/// protocol, whose messages may do anything. Sessions in a group are exempt.
+pub fn forbid_beyond(
+    (service, permission, host): (&str, &str, &str),
+    left: &LeftRequests,
+) -> String {
+    let (resource, mut conditions) = host_named("resource", host);
+    let known = left.mutations.iter();
+    let known = known.map(|name| quoted(&format!("mutation.{name}")));
+    let known = known.collect::<Vec<_>>().join(", ");
+    let none = String::from("!context.graphql.operations.contains(\"mutation\")");
+    let harmless = match known.is_empty() {
+        true => none,
+        false => format!("({none} ||\n    [{known}].containsAll(context.graphql.fields))"),
+    };
+    let endpoints: Vec<String> = left.graphql.iter().map(|path| format!("{path}$")).collect();
+    let mut reads = String::from("action in Gateway::Action::\"read\"");
+    for path in &endpoints {
+        reads += &format!(" && !{}", is_below(path));
+    }
+    let requests = left.requests.iter();
+    let requests = requests.map(|(method, path)| is_at(method.as_deref(), path));
+    let asks = endpoints.iter();
+    let asks = asks.map(|path| format!("({} && {harmless})", is_at(Some("POST"), path)));
+    let allowed = std::iter::once(format!("({reads})")).chain(requests);
+    let allowed = any_of(allowed.chain(asks).collect());
+    let mut beyond = vec![format!("!(context.upgrade == \"\" && {allowed})")];
+    beyond.extend(left.but.iter().map(|path| is_below(path)));
+    conditions.push(any_of(beyond));
+    let id = id(&[PERMISSIONS, service, permission, host]);
+    let group = entity("Group", &self::beyond(service, permission));
+    forbid(&id, ANY, &resource, &conditions, &group)
+}
+
 fn forbid_block((kind, name): (&str, &str), resource: &str, when: &str) -> String {
     let group = entity("Group", &reaching(name));
     let id = id(&[BLOCKS, kind, name]);
@@ -178,12 +233,20 @@ pub fn lifting(rule: &PolicyId) -> Option<(String, &'static str)> {
             reaching(parts.next()?),
             "it is on the list of what data leaves by",
         )),
+        (PERMISSIONS, service) => Some((
+            beyond(service, parts.next()?),
+            "it is beyond the permission that the preset was named with",
+        )),
         _ => None,
     }
 }
 
 fn reaching(name: &str) -> String {
     format!("reaches-{name}")
+}
+
+fn beyond(service: &str, permission: &str) -> String {
+    format!("beyond-{service}-{permission}")
 }
 
 fn making(service: &str) -> String {
@@ -195,14 +258,38 @@ fn making(service: &str) -> String {
 fn is_below(path: &str) -> String {
     let whole = path.strip_suffix('$');
     let path = whole.unwrap_or(path);
-    let segments = path.split('/').skip(1).enumerate();
-    let named = segments.filter(|(_, segment)| *segment != "*");
-    let named = named.map(|(at, segment)| quoted(&format!("{at}:{segment}")));
-    let named: Vec<String> = named.collect();
-    let named = named.join(", ");
+    let named = named_segments(path);
     let most = whole.map(|path| format!("context.depth <= {} && ", path.matches('/').count()));
     let most = most.unwrap_or_default();
     format!("({most}context.anySegments.containsAll([{named}]))")
+}
+
+/// Returns the condition for the same in one reading, for what is left: a path that some servers
+/// read with further slashes is none, and below `*` nor is one of an API.
+fn is_at(method: Option<&str>, path: &str) -> String {
+    let whole = path.strip_suffix('$');
+    let path = whole.unwrap_or(path);
+    let mut all: Vec<String> = method
+        .map(|name| are_methods(&[name]))
+        .into_iter()
+        .collect();
+    all.extend(whole.map(|path| format!("context.depth == {}", path.matches('/').count())));
+    let named = named_segments(path);
+    all.push(format!("context.segments.containsAll([{named}])"));
+    let slashes = ["%2F", "%5C"].into_iter();
+    all.extend(slashes.map(|one| format!("!(context.path like \"*{one}*\")")));
+    if path.starts_with("/*") {
+        let api = "[\"0:api\", \"1:api\", \"2:api\"]";
+        all.push(format!("!context.anySegments.containsAny({api})"));
+    }
+    format!("({})", all.join(" && "))
+}
+
+fn named_segments(path: &str) -> String {
+    let segments = path.split('/').skip(1).enumerate();
+    let named = segments.filter(|(_, segment)| *segment != "*");
+    let named = named.map(|(at, segment)| quoted(&format!("{at}:{segment}")));
+    named.collect::<Vec<_>>().join(", ")
 }
 
 /// Changes generated rules to apply to a user or group, whatever the session; to every principal if
@@ -377,6 +464,8 @@ fn quoted(text: &str) -> String {
 const MINTS: &str = "mints";
 /// The prefix of the ids of rules that forbid hosts.
 const BLOCKS: &str = "blocks";
+/// The prefix of the ids of rules that forbid what is beyond a preset's named permission.
+const PERMISSIONS: &str = "permissions";
 const ANY: &str = "action in Gateway::Action::\"any\"";
 const LEND: &str = "action == Gateway::Action::\"lend\"";
 

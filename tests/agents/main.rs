@@ -9,6 +9,7 @@ mod kept_logins;
 mod logins;
 mod mints;
 mod own_file;
+mod permissions;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -26,22 +26,22 @@ fn presets() -> Vec<toml::Table> {
     all.filter(|preset| preset.contains_key("mints")).collect()
 }
 
-fn name(preset: &toml::Table) -> &str {
+pub fn name(preset: &toml::Table) -> &str {
     preset["name"].as_str().unwrap()
 }
 
 /// The texts of a list, at the first of some tables.
-fn texts(table: &toml::Table, list: &str) -> Vec<String> {
+pub fn texts(table: &toml::Table, list: &str) -> Vec<String> {
     let found = table[list].as_array().unwrap().iter();
     found.map(|one| one.as_str().unwrap().to_owned()).collect()
 }
 
-fn first<'a>(preset: &'a toml::Table, of: &str) -> Option<&'a toml::Table> {
+pub fn first<'a>(preset: &'a toml::Table, of: &str) -> Option<&'a toml::Table> {
     preset.get(of)?.as_array()?.first()?.as_table()
 }
 
 /// The hosts of a preset's credential; that of the user, where it has none.
-fn host(preset: &toml::Table) -> String {
+pub fn host(preset: &toml::Table) -> String {
     let own = ["credential", "login"]
         .into_iter()
         .filter_map(|of| first(preset, of));

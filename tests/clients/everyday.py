@@ -36,6 +36,9 @@ COMMANDS = {
             f"apt-get {APT} update", "`gateway allow deb.debian.org`", "apt-get --version"),
     "git-https": (["--secret", "GITHUB_TOKEN"], "git push -q https://github.com/octo/hello.git HEAD:refs/heads/https && echo pushed", "pushed",
                   "git ls-remote https://github.com/octo/hello.git", "`gateway allow github.com`", "git --version"),
+    "git-read": (["--preset", "github:read"], "git clone -q https://github.com/octo/hello.git /tmp/copy && ls /tmp/copy && "
+                 "! git push -q https://github.com/octo/hello.git HEAD:refs/heads/more && echo reads alone", "reads alone",
+                 "git ls-remote https://github.com/octo/hello.git", "`gateway allow github.com`", "git --version"),
     "git-ssh": (["--secret", "GITHUB_TOKEN"], "git push -q git@github.com:octo/hello.git HEAD:refs/heads/ssh && echo pushed", "pushed",
                 "git ls-remote git@github.com:octo/hello.git", "`gateway allow github.com`", "git --version"),
     "gh": (["--secret", "GITHUB_TOKEN"], "gh api user --jq .login", WORD, "GH_TOKEN=none gh api user", "`gateway allow api.github.com`", "gh --version"),
@@ -43,6 +46,10 @@ COMMANDS = {
                "podman pull docker.io/library/lab", "--allow-userns", "podman --version"),
     "docker": (None, None, None, "docker pull alpine", "so its socket is not shown", "docker --version"),
 }
+
+# The same commands with what only reads, from nothing.
+READING = {"npm": "npm:read", "pip": "pypi:read", "cargo": "crates:read"}
+ANEW = "rm -rf node_modules package-lock.json site ~/.npm ~/.cache/pip ~/.cargo/registry; "
 
 # Without a preset, and without what a run with it kept.
 UNLISTED = ["--no-lend", "--profile", "none", "--fresh-home"]
@@ -135,6 +142,8 @@ def main():
             if only and name not in only:
                 continue
             wrong = works(desk, flags, script, seen) if script else ""
+            if not wrong and name in READING:
+                wrong = works(desk, ["--preset", READING[name]], ANEW + script, seen)
             wrong = wrong or is_told(desk, refused, told, version)
             print(f"{'FAIL' if wrong else 'ok  '} {name}{chr(10) if wrong else ''}{wrong[-3000:]}", flush=True)
             failed += [name] * bool(wrong)

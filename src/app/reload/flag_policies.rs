@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::settings::resolve::ResolvedConfig;
 use gateway_body::read::Protocol;
 use gateway_config::{Config, HostPort};
-use gateway_credential::preset::PresetEndpoint;
+use gateway_credential::preset::{PresetEndpoint, RequestPattern};
 use gateway_credential::{ConfiguredCredential, preset};
 use gateway_message::{HostPattern, OriginPattern};
+use gateway_policy::generate::LeftRequests;
 use gateway_policy::{Source, generate};
 use gateway_session::{Binding, Role};
 
@@ -40,8 +41,9 @@ pub fn policies(config: &Config, resolved: &ResolvedConfig) -> String {
     permits.into_iter().map(|permit| permit + "\n").collect()
 }
 
-/// Forbids, whatever else permits it, what presets block, and that a lent credential mints others
-/// at their services, which would outlive the session. Replaces the earlier source of these rules.
+/// Forbids, whatever else permits it, what presets block, what is beyond their named permissions,
+/// and that a lent credential mints others at their services, which would outlive the session.
+/// Replaces the earlier source of these rules.
 pub fn guard(
     sources: &mut Vec<Source>,
     resolved: &ResolvedConfig,
@@ -60,15 +62,9 @@ pub fn guard(
         };
         for mint in &preset.mints {
             for host in mint.hosts(&origins, is_own) {
-                let at = (preset.name.as_str(), host.to_string(), mint.by_reading);
+                let at = (preset.name.as_str(), host.to_string(), mint.by_reading());
                 let mut public = origins.iter().filter(|origin| origin.hosts == *host);
-                // A self-hosted server may serve its API below another path.
-                let below: &[&str] = if public.any(|origin| preset.is_at(origin)) {
-                    &[""]
-                } else {
-                    &["", "/*", "/*/*"]
-                };
-                let paths = below.iter().map(|below| format!("{below}{}", mint.path));
+                let paths = paths(mint, public.any(|origin| preset.is_at(origin)));
                 found.entry(at).or_default().extend(paths);
             }
         }
@@ -98,10 +94,65 @@ pub fn guard(
         hosts.chain(types.map(|one| generate::forbid_media_type(&block.kind, one) + "\n"))
     });
     let mints = found.iter().map(forbid).chain(mutations);
-    let text: String = mints.chain(blocks).collect();
+    let text: String = mints.chain(blocks).chain(beyond(resolved)).collect();
     if !text.is_empty() {
         sources.push(Source::new(GUARDS, text));
     }
+}
+
+/// Returns the paths of a pattern: a self-hosted server may serve its API below another path.
+fn paths(pattern: &RequestPattern, is_public: bool) -> impl Iterator<Item = String> {
+    let below: &[&str] = match is_public {
+        true => &[""],
+        false => &["", "/*", "/*/*"],
+    };
+    below.iter().map(|below| format!("{below}{}", pattern.path))
+}
+
+/// Forbids what is beyond the named permissions of presets, at each of their hosts.
+fn beyond(resolved: &ResolvedConfig) -> BTreeSet<String> {
+    let mut rules = BTreeSet::new();
+    for (preset, permission) in &resolved.permissions {
+        let own = resolved.own_origins.iter();
+        let own = own.filter(|(one, _)| one.name == preset.name);
+        let own = own.flat_map(|(_, origins)| origins);
+        let covers = |one: &OriginPattern, origin: &OriginPattern| {
+            let is_name = matches!(origin.hosts, HostPattern::Exact(_));
+            one.hosts == origin.hosts || is_name && one.hosts.overlaps(&origin.hosts)
+        };
+        let is_public = |origin: &OriginPattern| preset.origins().any(|one| covers(one, origin));
+        for origin in preset
+            .origins()
+            .chain(own.filter(|origin| !is_public(origin)))
+        {
+            let is_public = is_public(origin);
+            let here = |one: &&RequestPattern| {
+                !is_public || one.hosts(&[origin], |_| true).next().is_some()
+            };
+            let left = permission.leaves.iter().filter(here);
+            let left = left.flat_map(|one| {
+                let paths = paths(one, is_public);
+                paths.map(|path| (one.method.clone(), path))
+            });
+            let but = permission.but.iter().filter(here);
+            let speaks = |one: &&PresetEndpoint| {
+                let mut at = one.origins.iter();
+                one.protocol == Protocol::Graphql && at.any(|one| one.hosts.overlaps(&origin.hosts))
+            };
+            let graphql = preset.endpoints.iter().filter(speaks);
+            let graphql = graphql.flat_map(|one| &one.paths);
+            let left = LeftRequests {
+                requests: left.collect(),
+                but: but.flat_map(|one| paths(one, is_public)).collect(),
+                graphql: graphql.map(ToString::to_string).collect(),
+                mutations: permission.mutations.clone(),
+            };
+            let host = origin.hosts.to_string();
+            let place = (&*preset.name, &*permission.name, &*host);
+            rules.insert(generate::forbid_beyond(place, &left));
+        }
+    }
+    rules
 }
 
 /// The name of the source of presets' forbidding rules.

@@ -10,7 +10,8 @@ use crate::settings::shell_secrets::{ShellLoans, Withheld};
 use gateway_config::{self as config, Config, HostPort};
 use gateway_credential::login::Login;
 use gateway_credential::preset::{
-    self, PackageRegistry, Preset, PresetBlock, PresetCredential, RegistryMapping, UserConfig,
+    self, PackageRegistry, Preset, PresetBlock, PresetCredential, PresetPermission,
+    RegistryMapping, UserConfig,
 };
 use gateway_credential::signing::sigv4;
 use gateway_credential::{ConfiguredCredential, SecretRef, SecretUnsafe, unexpected_reach, unfit};
@@ -46,6 +47,8 @@ pub struct ResolvedConfig {
     pub own_origins: Vec<(&'static Preset, Vec<OriginPattern>)>,
     /// What requested presets forbid.
     pub blocks: Vec<&'static PresetBlock>,
+    /// The named permissions of requested presets: nothing beyond them is permitted.
+    pub permissions: Vec<(&'static Preset, &'static PresetPermission)>,
     /// The mappings of requested presets' registries in the user's own files.
     pub registries: Vec<(&'static Preset, RegistryMapping)>,
 }
@@ -84,6 +87,13 @@ impl ResolvedConfig {
         let mut presets: Vec<&'static Preset> = Vec::new();
         for name in &config.presets {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
+        }
+        for text in &config.permissions {
+            let (preset, permission) = preset::requested(text).ok_or_else(|| unknown(text))?;
+            let permission = permission.into_iter();
+            resolved
+                .permissions
+                .extend(permission.map(|one| (preset, one)));
         }
         for preset in &presets {
             resolved.blocks.extend(&preset.blocks);

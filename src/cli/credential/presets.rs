@@ -92,6 +92,13 @@ fn print(terminal: &Terminal, preset: &Preset) {
             .chain(block.media_types.clone());
         tell(&format!("forbids {} at", block.kind), all.collect(), "");
     }
+    for one in &preset.permissions {
+        let words = format!("as {}:{} leaves, besides reading,", preset.name, one.name);
+        let mut leaves = texts(&one.leaves);
+        leaves.extend(one.mutations.clone());
+        tell(&words, leaves, "");
+        tell("  but not", texts(&one.but), "");
+    }
     for credential in &preset.credentials {
         terminal.line(format!("  credential {}", credential.name));
         let verify = credential.verify.iter();
@@ -139,6 +146,10 @@ fn document(preset: &Preset) -> serde_json::Value {
         "mint_mutations": preset.mint_mutations,
         "blocks": preset.blocks.iter().map(|one| json!({
             "kind": one.kind, "hosts": texts(&one.hosts), "media_types": one.media_types,
+        })).collect::<Vec<_>>(),
+        "permissions": preset.permissions.iter().map(|one| json!({
+            "name": one.name, "leaves": texts(&one.leaves), "mutations": one.mutations,
+            "but": texts(&one.but),
         })).collect::<Vec<_>>(),
         "encoded_slash": texts(&preset.encoded_slash),
         "read": preset.endpoints.iter().map(|read| json!({

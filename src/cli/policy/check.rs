@@ -73,11 +73,11 @@ fn report(
         }));
     }
     // Those of presets know their services.
-    for note in generation
-        .notes()
-        .iter()
-        .filter(|one| !one.policy.starts_with("mints/"))
-    {
+    for note in generation.notes().iter().filter(|one| {
+        !["mints/", "permissions/"]
+            .iter()
+            .any(|own| one.policy.starts_with(own))
+    }) {
         tell(terminal, Paint::Bold, "note", &note.at);
     }
     for lint in generation.lints() {

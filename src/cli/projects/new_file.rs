@@ -19,7 +19,8 @@ pub(crate) fn learned(config: &Config, observed: &ObservedAccess) -> Result<Stri
     let mut text =
         String::from("# What a run needed, as `gateway exec --learn` saw it.\n\n[policy]\n");
     if !config.presets.is_empty() {
-        let presets = join(config.presets.iter().map(|name| quoted(name)), ", ");
+        let presets = config.presets.iter().chain(&config.permissions);
+        let presets = join(presets.map(|name| quoted(name)), ", ");
         text.push_str(&format!("presets = [{presets}]\n"));
     }
     if !config.named_logins.is_empty() {

@@ -4,13 +4,13 @@
 mod javascript;
 mod logins;
 mod mapping;
-mod mints;
 mod packages;
 mod parse;
 mod python;
 mod registry;
 #[cfg(test)]
 mod registry_tests;
+mod request_pattern;
 mod table;
 mod user_config;
 
@@ -29,8 +29,8 @@ use parse::{each, name, one, shapes};
 
 pub use logins::PresetLogin;
 pub use mapping::RegistryMapping;
-pub use mints::MintPattern;
 pub use registry::{PackageClients, PackageRegistry};
+pub use request_pattern::RequestPattern;
 pub use user_config::{RegistryDoubt, UserConfig};
 
 /// The known properties of one service.
@@ -60,13 +60,16 @@ pub struct Preset {
     pub endpoints: Vec<PresetEndpoint>,
     /// Requests that mint credentials which outlive the session.
     #[serde(default, deserialize_with = "each")]
-    pub mints: Vec<MintPattern>,
+    pub mints: Vec<RequestPattern>,
     /// The GraphQL mutations that do so at its endpoints.
     #[serde(default)]
     pub mint_mutations: Vec<String>,
     /// What it forbids, unless a session is in the group that lifts it by name.
     #[serde(default, rename = "block")]
     pub blocks: Vec<PresetBlock>,
+    /// What `NAME:PERMISSION` leaves of it.
+    #[serde(default, rename = "permission")]
+    pub permissions: Vec<PresetPermission>,
     /// Its credentials.
     #[serde(default, rename = "credential")]
     pub credentials: Vec<PresetCredential>,
@@ -160,6 +163,24 @@ pub struct PresetBlock {
     pub media_types: Vec<String>,
 }
 
+/// A named permission: what it leaves of a service's requests, besides those that read by their
+/// method.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PresetPermission {
+    /// Its name.
+    pub name: String,
+    /// The other requests.
+    #[serde(default, deserialize_with = "each")]
+    pub leaves: Vec<RequestPattern>,
+    /// The requests that change something although they read by their method.
+    #[serde(default, deserialize_with = "each")]
+    pub but: Vec<RequestPattern>,
+    /// The GraphQL mutations.
+    #[serde(default)]
+    pub mutations: Vec<String>,
+}
+
 /// A preset has no origins of its own, and none were given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("credential `{credential}` needs `origins`: its host is your own, such as `{example}`")]
@@ -250,6 +271,18 @@ pub fn named(name: &str) -> Option<&'static Preset> {
     found.ok().map(at)
 }
 
+/// Returns the preset and the permission that `NAME` or `NAME:PERMISSION` requests; `None` if
+/// either is not known.
+pub fn requested(text: &str) -> Option<(&'static Preset, Option<&'static PresetPermission>)> {
+    let Some((name, permission)) = text.split_once(':') else {
+        return named(text).map(|preset| (preset, None));
+    };
+    let preset = named(name)?;
+    let mut all = preset.permissions.iter();
+    let known = all.find(|known| known.name == permission)?;
+    Some((preset, Some(known)))
+}
+
 /// Returns the credential that clients read from a variable, and its preset.
 pub fn of_variable(variable: &str) -> Option<(&'static Preset, &'static PresetCredential)> {
     let found = known_variables(|known| known == variable).next();
@@ -299,11 +332,23 @@ pub fn is_batch(host: &Host, target: &RequestTarget) -> bool {
 impl Preset {
     /// Whether one of its own credentials may be lent to an origin.
     pub fn is_at(&self, origin: &OriginPattern) -> bool {
+        let mut all = self.lent();
+        all.any(|own| own.hosts.overlaps(&origin.hosts))
+    }
+
+    /// The origins to which its own credentials may be lent.
+    fn lent(&self) -> impl Iterator<Item = &OriginPattern> {
         let lent = self.credentials.iter().flat_map(|one| &one.origins);
         let logins = self.logins.iter().flat_map(|one| &one.origins);
         let registry = self.registry.iter().flat_map(|one| &one.public);
-        let mut all = lent.chain(logins).chain(registry);
-        all.any(|own| own.hosts.overlaps(&origin.hosts))
+        lent.chain(logins).chain(registry)
+    }
+
+    /// All origins that it names.
+    pub fn origins(&self) -> impl Iterator<Item = &OriginPattern> {
+        let read = self.endpoints.iter().flat_map(|one| &one.origins);
+        let downloads = self.registry.iter().flat_map(|one| &one.downloads);
+        self.lent().chain(read).chain(downloads).chain(&self.allow)
     }
 }
 
