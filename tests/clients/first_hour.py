@@ -103,8 +103,9 @@ def agent(hour, name):
     hour.say(f"In a terminal, in a fresh home: `gateway exec -- {' '.join(about['talk'])}`. {about.get('note', '')}".rstrip())
     typist = hour.sit_down(hour.command(about["talk"]), [variable])
     following = [text for text, _ in about["first"][1:]] + [about["ready"]]
-    for (text, keys), then in zip(about["first"], following):
-        typist.answer_screen(text, keys, then)
+    for at, (text, keys) in enumerate(about["first"]):
+        if typist.reaches(text, following[at:]):
+            typist.answer_screen(text, keys, following[at])
     talk(hour, typist, about)
     typist = hour.sit_down(hour.command(about["talk"]), [variable])
     asked = typist.see(about["ready"])

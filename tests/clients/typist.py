@@ -78,6 +78,20 @@ class Typist:
             os.write(self.terminal, key.encode())
             self.read(0.3)
 
+    def reaches(self, text, later):
+        """Whether the screen shows a text. It does not if it has shown what comes later for ten seconds: where keys were typed again, since a
+        program had not read them yet, it may have read both."""
+        end, since = time.monotonic() + 60, None
+        while not self.shows(text):
+            now = time.monotonic()
+            since = (since or now) if any(map(self.shows, later)) else None
+            if since and now > since + 10:
+                return False
+            if now > end or self.ended:
+                raise AssertionError(f"the screen never showed {text!r}:\n{self.shown()}")
+            self.read(0.2)
+        return True
+
     def answer_screen(self, text, keys, following):
         """Types when a text is shown, and again if the program was not reading yet, until it shows what follows."""
         self.see(text)
