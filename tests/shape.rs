@@ -39,15 +39,15 @@ const LIMITS: [(&str, usize); 10] = [
 
 /// The most code lines of each room, a folder of `src`.
 const ROOMS: [(&str, usize); 27] = [
-    ("all", 117_688),
-    ("app", 9_758),
+    ("all", 117_845),
+    ("app", 9_759),
     ("audit", 3_371),
     ("body", 3_808),
-    ("cli", 13_701),
+    ("cli", 13_706),
     ("commits", 322),
-    ("config", 6_127),
+    ("config", 6_175),
     ("control", 2_269),
-    ("credential", 15_308),
+    ("credential", 15_411),
     ("escape", 1_657),
     ("export", 1_048),
     ("files", 1_240),
