@@ -1,7 +1,10 @@
 //! `[[credential]]`: which secret may go to which origins, and the phantom that the workload holds.
 
+use std::path::{Path, PathBuf};
+
 use gateway_credential::SecretRef;
-use gateway_credential::preset::{self, PresetCredential};
+use gateway_credential::preset::{self, Preset, PresetCredential, lookup};
+use gateway_files as files;
 use gateway_message::{AcceptedCredential, EncodedSlash, OriginPattern, Place, RequestTarget};
 use gateway_names::{CredentialName, join};
 use gateway_session::phantom::Shape;
@@ -239,9 +242,8 @@ pub(super) fn known_preset(text: &str) -> Result<String, Hint> {
             "name each by its own flag, as in `--preset github --preset npm`");
     }
     if text.contains(['/', '.']) {
-        return refused!("presets are built in, and none is read from a file";
-            "write a `[[credential]]` with its origins and places to a file, and name that: \
-             `--config FILE`");
+        return refused!("a preset of one's own is named by the path of its file, in `presets` alone";
+            "write `./NAME.toml` to `presets` of [policy], or `--preset ./NAME.toml`");
     }
     if text.contains(':') {
         return refused!("a permission narrows a whole preset, and not one credential";
@@ -252,25 +254,58 @@ pub(super) fn known_preset(text: &str) -> Result<String, Hint> {
     refused!("no preset has that name"; "{remedy}")
 }
 
-/// Checks the name of a preset, of which `:PERMISSION` may follow.
-pub(super) fn requested_preset(text: &str) -> Result<String, Hint> {
-    let known = text
-        .split_once(':')
-        .and_then(|(name, _)| preset::named(name));
-    match known {
-        Some(_) if preset::requested(text).is_some() => Ok(text.to_owned()),
-        Some(preset) if preset.permissions.is_empty() => {
-            refused!("the preset has no named permissions";
-                "name it alone, and write rules for what it may")
-        }
-        Some(preset) => {
-            let all = preset.permissions.iter().map(|one| &one.name);
-            let (preset, names) = (&preset.name, join(all, "`, `"));
-            refused!("the preset has no such permission"; "`{preset}` has `{names}`")
-        }
-        None => known_preset(text.split(':').next().unwrap_or(text)),
-    }
+/// A preset that a configuration requests: `NAME` or `NAME:PERMISSION`, and the file of one's own.
+pub(super) struct RequestedPreset {
+    pub text: String,
+    pub file: Option<PathBuf>,
 }
+
+/// Reads the name of a preset, or the path of one's own, behind which `:PERMISSION` may stand.
+pub(super) fn requested_preset(
+    text: &str,
+    path: impl Fn(&str) -> Result<PathBuf, Hint>,
+) -> Result<RequestedPreset, Hint> {
+    let (name, permission) = match text.rsplit_once(':') {
+        Some((name, permission)) => (name, Some(permission)),
+        None => (text, None),
+    };
+    let file = name.contains('/').then(|| path(name)).transpose()?;
+    let preset = match &file {
+        Some(file) => own_preset(file)?,
+        None => match preset::named(name) {
+            Some(preset) => preset,
+            None => return known_preset(name).map(|text| RequestedPreset { text, file }),
+        },
+    };
+    let permission = permission
+        .map(|name| format!(":{name}"))
+        .unwrap_or_default();
+    let text = format!("{}{permission}", preset.name);
+    if lookup::requested(&text).is_some() {
+        return Ok(RequestedPreset { text, file });
+    }
+    if preset.permissions.is_empty() {
+        return refused!("the preset has no named permissions";
+            "name it alone, and write rules for what it may");
+    }
+    let all = preset.permissions.iter().map(|one| &one.name);
+    let (preset, names) = (&preset.name, join(all, "`, `"));
+    refused!("the preset has no such permission"; "`{preset}` has `{names}`")
+}
+
+fn own_preset(path: &Path) -> Result<&'static Preset, Hint> {
+    let read = files::read(path, LARGEST_PRESET_MIB).map_err(|unfit| Hint::of(&unfit, path))?;
+    let preset = lookup::own(path, &read).map_err(
+        |mistake| hint!("the preset is refused: {mistake}"; "correct it by docs/presets.md"),
+    )?;
+    for variable in preset.credentials.iter().flat_map(|one| &one.variables) {
+        sandbox_variable(variable)?;
+    }
+    Ok(preset)
+}
+
+/// The largest file of a preset that is accepted, in MiB.
+const LARGEST_PRESET_MIB: u64 = 1;
 
 pub(super) fn place(text: &str) -> Result<Place, Hint> {
     match text.parse::<Place>() {

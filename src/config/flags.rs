@@ -223,7 +223,11 @@ impl Flags {
                 "it is about the credentials that `--aws` names";
                 "add `--aws`, or write `buckets` to the credential in the file");
         }
-        let presets = line.each("--preset", &self.presets, requested_preset);
+        let (directory, home) = (line.directory.clone(), line.home.clone());
+        let path = |text: &str| resolve_path(text, &directory, home.as_deref());
+        let presets = line.each("--preset", &self.presets, |text| {
+            requested_preset(text, path)
+        });
         let presets = config.request(presets);
         config.flag_presets.extend(presets);
         config.presets.extend(config.flag_presets.iter().cloned());

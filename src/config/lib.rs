@@ -77,6 +77,8 @@ use gateway_policy::{Declared, ProtocolEndpoint};
 use gateway_server::Limits;
 use gateway_spend::Budget;
 
+use credential::RequestedPreset;
+
 /// Every setting, validated as a whole.
 ///
 /// The default is that of an empty file. It has no listener, no credential and no policy, so
@@ -144,6 +146,8 @@ pub struct Config {
     /// The named permissions of these presets, each `PRESET:PERMISSION`. Nothing beyond them is
     /// permitted.
     pub permissions: Vec<String>,
+    /// The files of those of these presets that are the user's own.
+    pub preset_files: Vec<PathBuf>,
     /// Whether a person lets this run reach any host, to learn its needs.
     pub open: bool,
     /// The fingerprint of the key with which git signs commits in the sandbox. It may, unless
@@ -174,10 +178,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// Notes the permissions of requested presets. Returns the presets' names.
-    fn request(&mut self, requested: Vec<String>) -> Vec<String> {
+    /// Notes the permissions and the files of requested presets. Returns the presets' names.
+    fn request(&mut self, requested: Vec<RequestedPreset>) -> Vec<String> {
         let mut names = Vec::new();
-        for text in requested {
+        for RequestedPreset { text, file } in requested {
+            self.preset_files.extend(file);
             match text.split_once(':') {
                 None => names.push(text),
                 Some((name, _)) => {
@@ -193,7 +198,13 @@ impl Config {
     /// budgets.
     pub fn declared(&self) -> Declared {
         let mut declared = self.facts.clone();
-        for known in preset::endpoints() {
+        let own = self
+            .presets
+            .iter()
+            .filter(|name| preset::named(name).is_none());
+        let own = own.filter_map(|name| preset::lookup::named(name));
+        let own = own.flat_map(|preset| &preset.endpoints);
+        for known in preset::endpoints().chain(own) {
             declared.add_endpoint(ProtocolEndpoint {
                 protocol: known.protocol,
                 origins: known.origins.clone(),

@@ -43,7 +43,11 @@ fn refuse(document: &Document<'_>, section: &str, value: &Spanned<DeValue<'_>>) 
                 let parts = value.get_ref().as_table().into_iter().flatten();
                 parts.for_each(|(_, part)| reference(document, part));
             }
-            (Some(_), "sign") => recipe(document, value),
+            (Some(_), "sign") => file(document, value),
+            (Some(_), "presets") => {
+                let presets = value.get_ref().as_array().into_iter().flatten();
+                presets.for_each(|preset| file(document, preset));
+            }
             _ => {}
         }
     }
@@ -74,13 +78,13 @@ fn reference(document: &Document<'_>, value: &Spanned<DeValue<'_>>) {
     }
 }
 
-/// Refuses a signing recipe that is another file.
-fn recipe(document: &Document<'_>, value: &Spanned<DeValue<'_>>) {
+/// Refuses a signing recipe or a preset that is another file.
+fn file(document: &Document<'_>, value: &Spanned<DeValue<'_>>) {
     let text = value.get_ref().as_str().unwrap_or_default();
     if text.contains(['/', '.', '~']) {
-        mistake!(document, &value.span(), "a recipe's file may not be named in a project's file";
+        mistake!(document, &value.span(), "no further file may be named in a project's file";
             "you allow a project's file by its text, and not the files that it names";
-            "use a recipe that is built in, or name the file: `--config FILE`");
+            "use what is built in, or name the file: `--config FILE`");
     }
 }
 

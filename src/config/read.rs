@@ -140,7 +140,8 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
         "policy" => {
             config.policy = settings::policy(section);
             config.allow = allowed(section);
-            let presets = section.all("presets", requested_preset);
+            let path = |text: &str| section.document.path(text);
+            let presets = section.all("presets", |text| requested_preset(text, path));
             config.presets = config.request(presets);
             config.named_logins = section.all("logins", login_name);
         }

@@ -9,6 +9,7 @@ mod kept_logins;
 mod logins;
 mod mints;
 mod own_file;
+mod own_presets;
 mod permissions;
 
 use std::fs;
@@ -669,18 +670,7 @@ fn what_is_wrong_with_the_line_is_told_with_one_cause_and_one_remedy() {
 #[test]
 fn a_scoped_package_passes_by_the_preset_of_npm_alone() {
     let desk = Desk::new();
-    let script = "
-        new=\"-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes\"
-        openssl req -x509 $new -days 2 -subj /CN=ca -keyout ca.key -out origin.pem 2>/dev/null
-        openssl req $new -subj /CN=packages.test -keyout key.pem -out csr 2>/dev/null
-        echo subjectAltName=DNS:packages.test >names
-        openssl x509 -req -in csr -CA origin.pem -CAkey ca.key -days 2 -extfile names -out leaf.pem 2>/dev/null
-        chmod 644 origin.pem";
-    let made = Command::new("sh")
-        .args(["-e", "-c", script])
-        .current_dir(desk.folder.path())
-        .output();
-    assert!(made.unwrap().status.success());
+    desk.certify("packages.test");
     let port = addresses::free().port();
     let mut server = Command::new("python3")
         .args(["-c", REGISTRY, &port.to_string()])

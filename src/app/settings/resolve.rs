@@ -86,10 +86,11 @@ impl ResolvedConfig {
         resolved.logins.extend(referred);
         let mut presets: Vec<&'static Preset> = Vec::new();
         for name in &config.presets {
-            presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
+            presets.push(preset::lookup::named(name).ok_or_else(|| unknown(name))?);
         }
         for text in &config.permissions {
-            let (preset, permission) = preset::requested(text).ok_or_else(|| unknown(text))?;
+            let (preset, permission) =
+                preset::lookup::requested(text).ok_or_else(|| unknown(text))?;
             let permission = permission.into_iter();
             resolved
                 .permissions

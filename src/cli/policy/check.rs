@@ -139,7 +139,9 @@ fn has_credential(config: &Config, name: &str) -> bool {
         .chain(config.named_logins.iter().map(String::as_str));
     // A command may be lent whatever flags name.
     let is_any = config.listeners.is_empty();
-    let mut presets = preset::names().filter_map(preset::named);
+    let requested = config.presets.iter();
+    let requested = requested.filter_map(|name| preset::lookup::named(name));
+    let mut presets = preset::all().chain(requested);
     let of_preset = |one: &Preset| {
         let mut credentials = one.credentials.iter();
         (is_any || config.presets.contains(&one.name))

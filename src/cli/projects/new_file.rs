@@ -8,6 +8,7 @@ use crate::cli::config_summary::ConsentEffects;
 use crate::cli::confirm::confirmed;
 use crate::cli::{projects, remedy};
 use crate::config::{Config, Credential};
+use crate::credential::preset;
 use crate::grant::ObservedAccess;
 use crate::names::join;
 
@@ -20,6 +21,9 @@ pub(crate) fn learned(config: &Config, observed: &ObservedAccess) -> Result<Stri
         String::from("# What a run needed, as `gateway exec --learn` saw it.\n\n[policy]\n");
     if !config.presets.is_empty() {
         let presets = config.presets.iter().chain(&config.permissions);
+        // A project's file names no other.
+        let is_ours = |text: &&String| text.split(':').next().and_then(preset::named).is_some();
+        let presets = presets.filter(is_ours);
         let presets = join(presets.map(|name| quoted(name)), ", ");
         text.push_str(&format!("presets = [{presets}]\n"));
     }

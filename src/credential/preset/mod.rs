@@ -3,6 +3,7 @@
 
 mod javascript;
 mod logins;
+pub mod lookup;
 mod mapping;
 mod packages;
 mod parse;
@@ -269,18 +270,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn named(name: &str) -> Option<&'static Preset> {
     let found = table::SERVICES.binary_search_by_key(&name, |(known, _)| known);
     found.ok().map(at)
-}
-
-/// Returns the preset and the permission that `NAME` or `NAME:PERMISSION` requests; `None` if
-/// either is not known.
-pub fn requested(text: &str) -> Option<(&'static Preset, Option<&'static PresetPermission>)> {
-    let Some((name, permission)) = text.split_once(':') else {
-        return named(text).map(|preset| (preset, None));
-    };
-    let preset = named(name)?;
-    let mut all = preset.permissions.iter();
-    let known = all.find(|known| known.name == permission)?;
-    Some((preset, Some(known)))
 }
 
 /// Returns the credential that clients read from a variable, and its preset.
