@@ -181,9 +181,11 @@ fn a_page_left_open_over_a_restart_shows_the_gateway_anew_and_an_older_form_does
     let asked = Asked::refund(&program, REFUND);
     browser.click("#waiting article button[data-key=a]");
     assert_eq!(asked.answer().0, 200);
-    // And without its console, the page says so.
+    // And without its console, the page says so, also beside an answer that comes later.
     drop(console);
     browser.shows("nothing here is up to date");
+    browser.press("d");
+    browser.shows("Esc does not. The page is served no longer");
 }
 
 #[test]

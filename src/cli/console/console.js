@@ -9,7 +9,9 @@
     template.innerHTML = trusted.createHTML(html);
     return template.content;
   };
-  const tell = (text) => { find('#told').textContent = text; };
+  // What stays true is told beside each answer that comes after it.
+  let ended = '';
+  const tell = (text) => { find('#told').textContent = [text, ended].filter(Boolean).join(' '); };
   const outcome = async (answer) =>
     parsed(await answer.text()).querySelector('#told')?.textContent || '';
   const post = (path, fields) =>
@@ -118,7 +120,8 @@
     events.onerror = () => {
       events.close();
       document.body.classList.add('stale');
-      tell('The page is served no longer, or was cut off: nothing here is up to date. Load it again.');
+      ended = 'The page is served no longer, or was cut off: nothing here is up to date. Load it again.';
+      tell('');
     };
   };
   if (find('#requests[data-live]')) follow();
