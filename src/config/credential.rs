@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gateway_credential::SecretRef;
-use gateway_credential::preset::{self, Preset, PresetCredential, lookup};
+use gateway_credential::preset::{self, Preset, PresetCredential, PresetPermission};
 use gateway_files as files;
 use gateway_message::{AcceptedCredential, EncodedSlash, OriginPattern, Place, RequestTarget};
 use gateway_names::{CredentialName, join};
@@ -254,9 +254,10 @@ pub(super) fn known_preset(text: &str) -> Result<String, Hint> {
     refused!("no preset has that name"; "{remedy}")
 }
 
-/// A preset that a configuration requests: `NAME` or `NAME:PERMISSION`, and the file of one's own.
+/// A preset that a configuration requests, with a permission, and with the file of one's own.
 pub(super) struct RequestedPreset {
-    pub text: String,
+    pub preset: &'static Preset,
+    pub permission: Option<&'static PresetPermission>,
     pub file: Option<PathBuf>,
 }
 
@@ -272,17 +273,18 @@ pub(super) fn requested_preset(
     let file = name.contains('/').then(|| path(name)).transpose()?;
     let preset = match &file {
         Some(file) => own_preset(file)?,
-        None => match preset::named(name) {
-            Some(preset) => preset,
-            None => return known_preset(name).map(|text| RequestedPreset { text, file }),
-        },
+        None => {
+            known_preset(name)?;
+            preset::named(name).ok_or_else(|| hint!("no preset has that name"; "name another"))?
+        }
     };
-    let permission = permission
-        .map(|name| format!(":{name}"))
-        .unwrap_or_default();
-    let text = format!("{}{permission}", preset.name);
-    if lookup::requested(&text).is_some() {
-        return Ok(RequestedPreset { text, file });
+    let known = permission.and_then(|name| preset.permission(name));
+    if permission.is_none() || known.is_some() {
+        return Ok(RequestedPreset {
+            preset,
+            permission: known,
+            file,
+        });
     }
     if preset.permissions.is_empty() {
         return refused!("the preset has no named permissions";
@@ -295,7 +297,7 @@ pub(super) fn requested_preset(
 
 fn own_preset(path: &Path) -> Result<&'static Preset, Hint> {
     let read = files::read(path, LARGEST_PRESET_MIB).map_err(|unfit| Hint::of(&unfit, path))?;
-    let preset = lookup::own(path, &read).map_err(
+    let preset = preset::own::read(path, &read).map_err(
         |mistake| hint!("the preset is refused: {mistake}"; "correct it by docs/presets.md"),
     )?;
     for variable in preset.credentials.iter().flat_map(|one| &one.variables) {

@@ -68,7 +68,8 @@ pub use units::{duration, show_duration, size};
 pub use variable::sandbox_variable;
 pub use via::AllOrigins;
 
-use gateway_credential::{StoreSettings, preset};
+use gateway_credential::StoreSettings;
+use gateway_credential::preset::{self, Preset, PresetPermission};
 use gateway_export::ExportSettings;
 use gateway_message::{HostPattern, Scheme};
 use gateway_origin::resolve::ResolverSettings;
@@ -143,11 +144,10 @@ pub struct Config {
     /// Presets that flags and the file name. Their hosts are allowed, and their variables hold
     /// phantoms.
     pub presets: Vec<String>,
-    /// The named permissions of these presets, each `PRESET:PERMISSION`. Nothing beyond them is
-    /// permitted.
-    pub permissions: Vec<String>,
-    /// The files of those of these presets that are the user's own.
-    pub preset_files: Vec<PathBuf>,
+    /// The named permissions of these presets. Nothing beyond them is permitted.
+    pub permissions: Vec<(&'static Preset, &'static PresetPermission)>,
+    /// Those of these presets that are the user's own, each with its file.
+    pub own_presets: Vec<(PathBuf, &'static Preset)>,
     /// Whether a person lets this run reach any host, to learn its needs.
     pub open: bool,
     /// The fingerprint of the key with which git signs commits in the sandbox. It may, unless
@@ -181,17 +181,20 @@ impl Config {
     /// Notes the permissions and the files of requested presets. Returns the presets' names.
     fn request(&mut self, requested: Vec<RequestedPreset>) -> Vec<String> {
         let mut names = Vec::new();
-        for RequestedPreset { text, file } in requested {
-            self.preset_files.extend(file);
-            match text.split_once(':') {
-                None => names.push(text),
-                Some((name, _)) => {
-                    names.push(name.to_owned());
-                    self.permissions.push(text);
-                }
-            }
+        for one in requested {
+            self.permissions
+                .extend(one.permission.map(|known| (one.preset, known)));
+            self.own_presets
+                .extend(one.file.map(|file| (file, one.preset)));
+            names.push(one.preset.name.clone());
         }
         names
+    }
+
+    /// Returns the preset with this name, of the program or of the user's own.
+    pub fn preset(&self, name: &str) -> Option<&'static Preset> {
+        let mut own = self.own_presets.iter().map(|(_, preset)| *preset);
+        preset::named(name).or_else(|| own.find(|preset| preset.name == name))
     }
 
     /// Returns what policies may name: the facts of the file and of presets' endpoints, and the
@@ -199,11 +202,9 @@ impl Config {
     pub fn declared(&self) -> Declared {
         let mut declared = self.facts.clone();
         let own = self
-            .presets
+            .own_presets
             .iter()
-            .filter(|name| preset::named(name).is_none());
-        let own = own.filter_map(|name| preset::lookup::named(name));
-        let own = own.flat_map(|preset| &preset.endpoints);
+            .flat_map(|(_, preset)| &preset.endpoints);
         for known in preset::endpoints().chain(own) {
             declared.add_endpoint(ProtocolEndpoint {
                 protocol: known.protocol,

@@ -82,7 +82,7 @@ impl Config {
         files.extend(single.into_iter().flatten().cloned());
         files.extend(self.policy.paths());
         files.extend(self.recipe_files());
-        files.extend(self.preset_files.iter().cloned());
+        files.extend(self.own_presets.iter().map(|(file, _)| file.clone()));
         let origins = self.origins.iter().map(|origin| &origin.files);
         let stores = self.stores.iter().map(|store| &store.files);
         let exports = self.exports.iter().map(|export| &export.files);

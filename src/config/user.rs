@@ -65,6 +65,7 @@ impl Config {
             allow: self.allow,
             presets: self.presets,
             permissions: self.permissions,
+            own_presets: self.own_presets,
             named_logins: self.named_logins,
             credentials: self.credentials,
             facts: self.facts,

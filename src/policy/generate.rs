@@ -279,8 +279,9 @@ fn is_at(method: Option<&str>, path: &str) -> String {
     let slashes = ["%2F", "%5C"].into_iter();
     all.extend(slashes.map(|one| format!("!(context.path like \"*{one}*\")")));
     if path.starts_with("/*") {
-        let api = "[\"0:api\", \"1:api\", \"2:api\"]";
-        all.push(format!("!context.anySegments.containsAny({api})"));
+        let api = (0..path.matches('/').count()).map(|at| format!("\"{at}:api\""));
+        let api = api.collect::<Vec<_>>().join(", ");
+        all.push(format!("!context.anySegments.containsAny([{api}])"));
     }
     format!("({})", all.join(" && "))
 }

@@ -278,6 +278,74 @@ fn a_preset_of_ones_own_is_checked_and_widens_none_of_the_programs() {
             with("POST /v1/search$", "POST nothing"),
             "it has no path",
         ),
+        (
+            "acme.toml",
+            with("\"/v1/keys\"", "\"/v1/keys/\""),
+            "its path is ",
+        ),
+        (
+            "acme.toml",
+            with("\"/v1/keys\"", "\"/v2//keys\""),
+            "its path is ",
+        ),
+        (
+            "acme.toml",
+            with("\"/v1/keys\"", "\"/%76/keys\""),
+            "its path is ",
+        ),
+        (
+            "acme.toml",
+            with("\"/v1/keys\"", "\"get /v6/keys\""),
+            "its method is one of",
+        ),
+        (
+            "acme.toml",
+            with("\"/v1/keys\"", "\"POST /v6/keys\""),
+            "such a request is `GET`",
+        ),
+        (
+            "acme.toml",
+            with("\"/v1/keys\"", "\"/v8/keys?x\""),
+            "its path is ",
+        ),
+        (
+            "acme.toml",
+            with("\"/v1/keys\"", "\"/v9/k*\""),
+            "its path is ",
+        ),
+        (
+            "acme.toml",
+            with("\"/v1/keys\"", "\"/*\""),
+            "names no segment",
+        ),
+        (
+            "acme.toml",
+            with("as = \"graphql\"", "as = \"mcp\"").replace("mints", "mint_mutations"),
+            "no `[[read]]` is `graphql`",
+        ),
+        (
+            "acme.toml",
+            with("name = \"read\"", "name = \"a/b\""),
+            "or its name is none",
+        ),
+        (
+            "acme.toml",
+            ACME.to_owned() + "[[permission]]\nname = \"read\"\n",
+            "is there twice",
+        ),
+        (
+            "acme.toml",
+            with(
+                "[[credential]]\nname = \"acme\"",
+                "[[credential]]\nname = \"claude\"",
+            ),
+            "have a credential `claude`",
+        ),
+        (
+            "Acme.toml",
+            with("\"acme\"\ntitle", "\"Acme\"\ntitle"),
+            "both are of lower case",
+        ),
     ];
     for (file, text, told) in rows {
         let said = refused(&text, file);
@@ -286,14 +354,30 @@ fn a_preset_of_ones_own_is_checked_and_widens_none_of_the_programs() {
     let said = run(&desk, &["--preset", "./nowhere.toml"], "echo ran");
     assert!(said.contains("nowhere.toml"), "{said}");
     desk.write("home/acme.toml", ACME);
-    desk.write("two/acme.toml", ACME);
+    desk.write("two/acme.toml", &ACME.replace("shop", "other shop"));
     let both = ["home", "two"].map(|at| desk.at(at).join("acme.toml").display().to_string());
     let said = run(
         &desk,
         &["--preset", &both[0], "--preset", &both[1]],
         "echo ran",
     );
-    assert!(said.contains("runs with another `acme`"), "{said}");
+    assert!(said.contains("of your own both have `acme`"), "{said}");
+    let again = desk.at("home/../home/acme.toml").display().to_string();
+    let said = run(
+        &desk,
+        &["--preset", &both[0], "--preset", &again],
+        "echo ran",
+    );
+    assert!(said.starts_with("ran\n"), "{said}");
+    let beta = ACME.replace("name = \"acme\"\ntitle", "name = \"beta\"\ntitle");
+    desk.write("home/beta.toml", &beta.replace("ACME_TOKEN", "BETA_TOKEN"));
+    let beta = desk.at("home/beta.toml").display().to_string();
+    let said = run(
+        &desk,
+        &["--preset", &both[0], "--preset", &beta],
+        "echo ran",
+    );
+    assert!(said.contains("both have `acme`"), "{said}");
     // A project's file names none, and no name is known but by its file.
     desk.write(
         "one/gateway.toml",

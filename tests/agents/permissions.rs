@@ -153,10 +153,16 @@ fn reading_is_left_and_nothing_else_at_every_service_that_tells_them_apart() {
         "-X POST https://gitlab.corp.test/api/v4/projects/1/packages/generic/p/1.0/git-upload-pack",
         "-X POST https://gitlab.corp.test/relative/api/v4/projects/git-upload-pack",
         "-X POST https://gitlab.corp.test/x",
+        "-X POST https://gitlab.corp.test/a/b/c/api/v4/projects/git-upload-pack",
+        "https://gitlab.corp.test/api/graphql?query=mutation%7Ba%7D",
+        "https://gitlab.corp.test/a/b/api/graphql?query=mutation%7Ba%7D",
     ];
     asked.extend(collides.map(|what| Row(what.to_owned(), false)));
     let fetches = "-X POST https://gitlab.corp.test/relative/o/r.git/git-upload-pack";
     asked.push(Row(fetches.to_owned(), true));
+    let asks = |document| graphql("gitlab.corp.test", "/api/graphql", document);
+    asked.push(Row(asks("{ viewer }"), true));
+    asked.push(Row(asks("mutation { a }"), false));
     for (preset, host) in [("github", "*.github.com"), ("gitlab", "gitlab.corp.test")] {
         lent += &format!(
             "[[credential]]\nname = \"own-{preset}\"\npreset = \"{preset}\"\nfrom = \"env:GH_TOKEN\"\n\

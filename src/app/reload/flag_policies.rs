@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::settings::resolve::ResolvedConfig;
-use gateway_body::read::Protocol;
 use gateway_config::{Config, HostPort};
 use gateway_credential::preset::{PresetEndpoint, RequestPattern};
 use gateway_credential::{ConfiguredCredential, preset};
@@ -64,7 +63,7 @@ pub fn guard(
             for host in mint.hosts(&origins, is_own) {
                 let at = (preset.name.as_str(), host.to_string(), mint.by_reading());
                 let mut public = origins.iter().filter(|origin| origin.hosts == *host);
-                let paths = paths(mint, public.any(|origin| preset.is_at(origin)));
+                let paths = paths(&mint.path, public.any(|origin| preset.is_at(origin)));
                 found.entry(at).or_default().extend(paths);
             }
         }
@@ -72,8 +71,7 @@ pub fn guard(
         if names.is_empty() {
             continue;
         }
-        let speaks = |one: &&PresetEndpoint| one.protocol == Protocol::Graphql;
-        for endpoint in preset.endpoints.iter().filter(speaks) {
+        for endpoint in preset.endpoints.iter().filter(|one| one.is_graphql()) {
             let paths: Vec<String> = endpoint.paths.iter().map(ToString::to_string).collect();
             for origin in origins.iter().filter(|origin| is_own(origin)) {
                 let (service, host) = (&preset.name, origin.hosts.to_string());
@@ -100,13 +98,13 @@ pub fn guard(
     }
 }
 
-/// Returns the paths of a pattern: a self-hosted server may serve its API below another path.
-fn paths(pattern: &RequestPattern, is_public: bool) -> impl Iterator<Item = String> {
+/// Returns a path, and what it may be: a self-hosted server may serve its API below another.
+fn paths(path: &str, is_public: bool) -> impl Iterator<Item = String> {
     let below: &[&str] = match is_public {
         true => &[""],
         false => &["", "/*", "/*/*"],
     };
-    below.iter().map(|below| format!("{below}{}", pattern.path))
+    below.iter().map(move |below| format!("{below}{path}"))
 }
 
 /// Forbids what is beyond the named permissions of presets, at each of their hosts.
@@ -131,20 +129,23 @@ fn beyond(resolved: &ResolvedConfig) -> BTreeSet<String> {
             };
             let left = permission.leaves.iter().filter(here);
             let left = left.flat_map(|one| {
-                let paths = paths(one, is_public);
+                let paths = paths(&one.path, is_public);
                 paths.map(|path| (one.method.clone(), path))
             });
             let but = permission.but.iter().filter(here);
             let speaks = |one: &&PresetEndpoint| {
                 let mut at = one.origins.iter();
-                one.protocol == Protocol::Graphql && at.any(|one| one.hosts.overlaps(&origin.hosts))
+                let is_here = !is_public || at.any(|one| one.hosts.overlaps(&origin.hosts));
+                one.is_graphql() && is_here
             };
             let graphql = preset.endpoints.iter().filter(speaks);
-            let graphql = graphql.flat_map(|one| &one.paths);
+            let graphql = graphql.flat_map(|one| &one.paths).map(ToString::to_string);
+            let graphql: Vec<String> = graphql.collect();
+            let graphql = graphql.iter().flat_map(|path| paths(path, is_public));
             let left = LeftRequests {
                 requests: left.collect(),
-                but: but.flat_map(|one| paths(one, is_public)).collect(),
-                graphql: graphql.map(ToString::to_string).collect(),
+                but: but.flat_map(|one| paths(&one.path, is_public)).collect(),
+                graphql: graphql.collect(),
                 mutations: permission.mutations.clone(),
             };
             let host = origin.hosts.to_string();

@@ -1,7 +1,8 @@
 //! Adds the contributions of presets and the user's own variables to a configuration: credentials,
 //! their places, and hosts.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
 
 use crate::Failure;
 use crate::login::run_logins;
@@ -86,16 +87,10 @@ impl ResolvedConfig {
         resolved.logins.extend(referred);
         let mut presets: Vec<&'static Preset> = Vec::new();
         for name in &config.presets {
-            presets.push(preset::lookup::named(name).ok_or_else(|| unknown(name))?);
+            presets.push(config.preset(name).ok_or_else(|| unknown(name))?);
         }
-        for text in &config.permissions {
-            let (preset, permission) =
-                preset::lookup::requested(text).ok_or_else(|| unknown(text))?;
-            let permission = permission.into_iter();
-            resolved
-                .permissions
-                .extend(permission.map(|one| (preset, one)));
-        }
+        no_two(&config.own_presets)?;
+        resolved.permissions.clone_from(&config.permissions);
         for preset in &presets {
             resolved.blocks.extend(&preset.blocks);
             let (hosts, registry) = resolved.hosts_of(preset)?;
@@ -438,6 +433,29 @@ fn bind(credential: &config::Credential) -> Result<Vec<ConfiguredCredential>, Fa
             .because(doubt.why)
             .next(doubt.remedy)
     })
+}
+
+/// Refuses two presets of the user's own with a name, a credential or a variable in common.
+fn no_two(own: &[(PathBuf, &'static Preset)]) -> Result<(), Failure> {
+    let mut seen: HashMap<&str, &Preset> = HashMap::new();
+    for (_, preset) in own {
+        let credentials = preset.credentials.iter();
+        let names = credentials.flat_map(|one| {
+            let variables = one.variables.iter().map(String::as_str);
+            variables.chain([one.name.as_str()])
+        });
+        for name in std::iter::once(&*preset.name).chain(names) {
+            let other = seen.insert(name, preset);
+            if let Some(other) = other.filter(|other| !std::ptr::eq(*other, *preset)) {
+                let (one, other) = (&preset.name, &other.name);
+                return Err(Failure::usage(format!(
+                    "the presets `{other}` and `{one}` of your own both have `{name}`"
+                ))
+                .next("call it otherwise in one of the two files"));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn unknown(name: &str) -> Failure {

@@ -139,8 +139,7 @@ fn has_credential(config: &Config, name: &str) -> bool {
         .chain(config.named_logins.iter().map(String::as_str));
     // A command may be lent whatever flags name.
     let is_any = config.listeners.is_empty();
-    let requested = config.presets.iter();
-    let requested = requested.filter_map(|name| preset::lookup::named(name));
+    let requested = config.own_presets.iter().map(|(_, preset)| *preset);
     let mut presets = preset::all().chain(requested);
     let of_preset = |one: &Preset| {
         let mut credentials = one.credentials.iter();

@@ -20,11 +20,15 @@ pub(crate) fn learned(config: &Config, observed: &ObservedAccess) -> Result<Stri
     let mut text =
         String::from("# What a run needed, as `gateway exec --learn` saw it.\n\n[policy]\n");
     if !config.presets.is_empty() {
-        let presets = config.presets.iter().chain(&config.permissions);
         // A project's file names no other.
-        let is_ours = |text: &&String| text.split(':').next().and_then(preset::named).is_some();
-        let presets = presets.filter(is_ours);
-        let presets = join(presets.map(|name| quoted(name)), ", ");
+        let ours = config.presets.iter();
+        let ours = ours.filter(|name| preset::named(name).is_some()).cloned();
+        let permissions = config.permissions.iter();
+        let permissions = permissions.map(|(preset, one)| (&preset.name, &one.name));
+        let permissions = permissions.filter(|(preset, _)| preset::named(preset).is_some());
+        let permissions = permissions.map(|(preset, name)| format!("{preset}:{name}"));
+        let presets = ours.chain(permissions);
+        let presets = join(presets.map(|name| quoted(&name)), ", ");
         text.push_str(&format!("presets = [{presets}]\n"));
     }
     if !config.named_logins.is_empty() {

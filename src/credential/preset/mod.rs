@@ -3,8 +3,8 @@
 
 mod javascript;
 mod logins;
-pub mod lookup;
 mod mapping;
+pub mod own;
 mod packages;
 mod parse;
 mod python;
@@ -148,6 +148,14 @@ pub struct PresetEndpoint {
     /// Its paths. Empty for all paths.
     #[serde(deserialize_with = "each")]
     pub paths: Vec<PathPattern>,
+}
+
+impl PresetEndpoint {
+    /// Whether it is one of GraphQL.
+    #[must_use]
+    pub fn is_graphql(&self) -> bool {
+        self.protocol == Protocol::Graphql
+    }
 }
 
 /// Hosts that a preset forbids.
@@ -319,6 +327,12 @@ pub fn is_batch(host: &Host, target: &RequestTarget) -> bool {
 }
 
 impl Preset {
+    /// Returns its permission with this name.
+    #[must_use]
+    pub fn permission(&self, name: &str) -> Option<&PresetPermission> {
+        self.permissions.iter().find(|known| known.name == name)
+    }
+
     /// Whether one of its own credentials may be lent to an origin.
     pub fn is_at(&self, origin: &OriginPattern) -> bool {
         let mut all = self.lent();

@@ -1,30 +1,24 @@
-//! Presets by name: those of the program, and one's own from files, checked as strictly.
+//! Presets of one's own, from files, checked as strictly as those of the program.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use gateway_message::HostPattern;
-use gateway_names::CredentialName;
 use gateway_session::Bindings;
 
-use super::{Preset, PresetCredential, PresetPermission, all, of_variable};
+use super::{Preset, PresetCredential, all, of_login, of_variable};
 
-/// Those that configurations named so far. Like those of the program they stay, and only a changed
-/// text is another.
-static OWN: RwLock<Vec<OwnPreset>> = RwLock::new(Vec::new());
-
-struct OwnPreset {
-    path: PathBuf,
-    text: String,
-    preset: &'static Preset,
-}
+/// Those that were read so far, by their text. Like those of the program they stay, so a reload of
+/// the same text adds none.
+static READ: Mutex<Vec<(String, &'static Preset)>> = Mutex::new(Vec::new());
 
 /// Reads a preset of one's own, of which this is the file's path and text.
 ///
 /// # Errors
 /// Says what is wrong with it, and in which line, if that is known.
-pub fn own(path: &Path, text: &str) -> Result<&'static Preset, String> {
+pub fn read(path: &Path, text: &str) -> Result<&'static Preset, String> {
     let preset: Preset = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));
         let line = 1 + text[..at].matches('\n').count();
@@ -32,58 +26,22 @@ pub fn own(path: &Path, text: &str) -> Result<&'static Preset, String> {
     })?;
     let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
     check(stem, &preset)?;
-    let mut known = OWN.write().unwrap_or_else(PoisonError::into_inner);
-    let former = known.iter().position(|one| one.preset.name == preset.name);
-    if let Some(former) = former {
-        let one = &known[former];
-        if one.path != path {
-            let (name, file) = (&preset.name, one.path.display());
-            return Err(format!(
-                "this program runs with another `{name}`, that of `{file}`"
-            ));
-        }
-        if one.text == text {
-            return Ok(one.preset);
-        }
-        known.swap_remove(former);
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, known)) = read.iter().find(|(known, _)| known == text) {
+        return Ok(known);
     }
     let preset: &'static Preset = Box::leak(Box::new(preset));
-    known.push(OwnPreset {
-        path: path.to_owned(),
-        text: text.to_owned(),
-        preset,
-    });
+    read.push((text.to_owned(), preset));
     Ok(preset)
-}
-
-/// Returns the preset with this name, of the program or of one's own.
-pub fn named(name: &str) -> Option<&'static Preset> {
-    super::named(name).or_else(|| own_named(name))
-}
-
-fn own_named(name: &str) -> Option<&'static Preset> {
-    let known = OWN.read().unwrap_or_else(PoisonError::into_inner);
-    let mut known = known.iter().map(|one| one.preset);
-    known.find(|one| one.name == name)
-}
-
-/// Returns the preset and the permission that `NAME` or `NAME:PERMISSION` requests; `None` if
-/// either is not known.
-pub fn requested(text: &str) -> Option<(&'static Preset, Option<&'static PresetPermission>)> {
-    let Some((name, permission)) = text.split_once(':') else {
-        return named(text).map(|preset| (preset, None));
-    };
-    let preset = named(name)?;
-    let mut all = preset.permissions.iter();
-    let known = all.find(|known| known.name == permission)?;
-    Some((preset, Some(known)))
 }
 
 fn check(stem: &str, preset: &Preset) -> Result<(), String> {
     let name = &preset.name;
-    if name != stem || CredentialName::new(name).is_err() {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_name = |name: &str| !name.is_empty() && name.bytes().all(plain);
+    if name != stem || !is_name(name) {
         return Err(format!(
-            "its `name` is `{name}`, and its file is called `{stem}.toml`"
+            "its `name` is `{name}`, and its file is called `{stem}.toml`; both are of lower case letters, digits and hyphens"
         ));
     }
     if super::named(name).is_some() {
@@ -100,6 +58,35 @@ fn check(stem: &str, preset: &Preset) -> Result<(), String> {
     if let Some((key, _)) = only_ours.into_iter().find(|(_, is_there)| *is_there) {
         return Err(format!("`{key}` is for presets of the program"));
     }
+    let mut permissions = HashSet::new();
+    let named = preset.permissions.iter().map(|one| &one.name);
+    if let Some(name) = named
+        .clone()
+        .find(|name| !is_name(name) || !permissions.insert(*name))
+    {
+        return Err(format!(
+            "the permission `{name}` is there twice, or its name is none"
+        ));
+    }
+    let kinds = preset.blocks.iter().map(|block| &block.kind);
+    if let Some(kind) = kinds.clone().find(|kind| !is_name(kind)) {
+        return Err(format!("`{kind}` is no name of a kind"));
+    }
+    let but = preset.permissions.iter().flat_map(|one| &one.but);
+    if let Some(one) = preset.mints.iter().chain(but).find(|one| !one.is_by_path()) {
+        return Err(format!(
+            "`{one}`: such a request is `GET`, or without a method"
+        ));
+    }
+    let mut mutations = preset.permissions.iter().flat_map(|one| &one.mutations);
+    let mutation = preset.mint_mutations.first().or(mutations.next());
+    if let Some(mutation) =
+        mutation.filter(|_| !preset.endpoints.iter().any(|one| one.is_graphql()))
+    {
+        return Err(format!(
+            "`{mutation}` is a mutation, and no `[[read]]` is `graphql`"
+        ));
+    }
     let bindings: Result<Vec<_>, _> = preset.credentials.iter().map(bound).collect();
     let bindings = Bindings::new(bindings?);
     bindings.map_err(|error| error.to_string()).map(drop)
@@ -111,7 +98,8 @@ fn bound(credential: &PresetCredential) -> Result<gateway_session::Binding, Stri
         return Err("`verify` is for presets of the program".to_owned());
     }
     let mut known = all().flat_map(|preset| &preset.credentials);
-    if known.any(|known| known.name == *name) {
+    let is_it = |known: &PresetCredential| known.name.as_str().eq_ignore_ascii_case(name.as_str());
+    if known.any(is_it) || of_login(name).is_some() || name.as_str() == "aws" {
         return Err(format!("the program's presets have a credential `{name}`"));
     }
     let mut variables = credential.variables.iter();

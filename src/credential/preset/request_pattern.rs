@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use gateway_message::{HostPattern, OriginPattern, PatternMalformed};
+use gateway_message::{HostPattern, OriginPattern, PathPattern, PatternMalformed};
 
 /// A pattern of requests: `[METHOD ][HOST]/PATH[$]`, in which `*` stands for any one segment.
 ///
@@ -25,6 +25,15 @@ pub enum RequestPatternMalformed {
     /// It has no path.
     #[error("it has no path")]
     Path,
+    /// Its path is none that a request can have.
+    #[error("its path is {0}")]
+    Segments(String),
+    /// Its path names no segment.
+    #[error("its path names no segment")]
+    Anything,
+    /// Its method is none that is known.
+    #[error("its method is one of {}", METHODS.join(", "))]
+    Method,
     /// Its host cannot be read.
     #[error(transparent)]
     Host(#[from] PatternMalformed),
@@ -35,10 +44,23 @@ impl FromStr for RequestPattern {
 
     fn from_str(text: &str) -> Result<Self, RequestPatternMalformed> {
         let (method, rest) = match text.split_once(' ') {
+            Some((method, _)) if !METHODS.contains(&method) => {
+                return Err(RequestPatternMalformed::Method);
+            }
             Some((method, rest)) => (Some(method.to_owned()), rest),
             None => (None, text),
         };
         let (host, path) = rest.split_at(rest.find('/').ok_or(RequestPatternMalformed::Path)?);
+        let plain = path.strip_suffix('$').unwrap_or(path);
+        plain
+            .parse::<PathPattern>()
+            .map_err(|error| RequestPatternMalformed::Segments(error.to_string()))?;
+        if plain
+            .split('/')
+            .all(|segment| segment.is_empty() || segment == "*")
+        {
+            return Err(RequestPatternMalformed::Anything);
+        }
         let host = (!host.is_empty()).then(|| HostPattern::with_port(host, 443));
         Ok(Self {
             method,
@@ -58,6 +80,12 @@ impl fmt::Display for RequestPattern {
 }
 
 impl RequestPattern {
+    /// Whether it is about all requests to its path, or all that change something.
+    #[must_use]
+    pub fn is_by_path(&self) -> bool {
+        self.method.is_none() || self.by_reading()
+    }
+
     /// Whether it matches requests that only read, too.
     #[must_use]
     pub fn by_reading(&self) -> bool {
@@ -77,3 +105,6 @@ impl RequestPattern {
         })
     }
 }
+
+/// The methods of patterns.
+const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
