@@ -1039,7 +1039,12 @@ fn a_kill_at_any_moment_leaves_nothing_in_the_way() {
     host.inside("work/project", &["-q"], "rm -rf s");
     // A gateway process that ends puts away what is left.
     let left = "ls -A .git a 2>/dev/null | grep -E 'commondir|config.worktree|^hooks$' || true";
-    until(|| host.sh("work/project", left) == "hooks\n");
+    let mut shown = String::new();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while shown != "hooks\n" {
+        assert!(std::time::Instant::now() < end, "left: {shown}");
+        shown = host.sh("work/project", left);
+    }
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(host.folder.path().to_str().unwrap()));
 }

@@ -641,7 +641,7 @@ fn what_is_wrong_with_the_line_is_told_with_one_cause_and_one_remedy() {
         (
             &["--preset", "./x.toml", "--", "true"],
             2,
-            &["none is read from a file"],
+            &["x.toml", "the file cannot be read"],
         ),
         (
             &["--profile", "claud", "--", "true"],

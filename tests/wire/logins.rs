@@ -666,7 +666,7 @@ fn log_in_hostile(rig: &Rig, client: &str, then: Vec<Step>) -> Value {
     let of = |name: &str| rig.secret(name).to_owned();
     let content = json!({
         "access_token": of("access"), "refresh_token": of("refresh"),
-        "token_type": "Bearer", "expires_in": 1,
+        "token_type": "Bearer", "expires_in": 3,
     });
     let content = content.to_string();
     let fields = format!("Content-Type: {JSON}\r\n");
@@ -679,7 +679,7 @@ fn log_in_hostile(rig: &Rig, client: &str, then: Vec<Step>) -> Value {
     let record = rig.record(Way::Connect);
     assert_eq!(answer.status, 200, "{client} {answer:?} {record}");
     rig.origins.on("/token", move |_| then.clone());
-    std::thread::sleep(Duration::from_millis(1200));
+    std::thread::sleep(Duration::from_millis(3200));
     // Beside the login, what the gateway asked the issuer by itself.
     for _ in 1..reached(rig) {
         rig.sent_by_the_gateway();
