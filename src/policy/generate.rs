@@ -167,7 +167,7 @@ pub fn forbid_media_type(kind: &str, media_type: &str) -> String {
 }
 
 /// What a preset's named permission leaves at a host, besides what reads by its method.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LeftRequests {
     /// Requests by these methods, or by any, on these paths.
     pub requests: BTreeSet<(Option<String>, String)>,

@@ -9,10 +9,12 @@ use gateway_message::{HostPattern, OriginPattern, PathPattern, PatternMalformed}
 /// A pattern of requests: `[METHOD ][HOST]/PATH[$]`, in which `*` stands for any one segment.
 ///
 /// Matches all paths below the path, or with `$` at its end only the path itself. Without a host,
-/// it matches at each host of the service's credentials.
+/// it matches at each host of the service's credentials. Whoever reads the pattern says what it
+/// means without a method: for what mints, each that changes something; for what a permission
+/// leaves, each.
 #[derive(Debug, Clone)]
 pub struct RequestPattern {
-    /// The method; without one, every method that changes something.
+    /// The method.
     pub method: Option<String>,
     /// The path.
     pub path: String,
@@ -92,8 +94,8 @@ impl RequestPattern {
         self.method.as_deref() == Some("GET")
     }
 
-    /// Returns the hosts at which a credential of these origins can mint one. `is_own` returns
-    /// whether an origin belongs to the service.
+    /// Returns the hosts, of these origins, at which it matches. `is_own` returns whether an origin
+    /// belongs to the service.
     pub fn hosts<'a>(
         &'a self,
         origins: &'a [&'a OriginPattern],
