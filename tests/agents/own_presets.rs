@@ -346,6 +346,11 @@ fn a_preset_of_ones_own_is_checked_and_widens_none_of_the_programs() {
             with("\"acme\"\ntitle", "\"Acme\"\ntitle"),
             "both are of lower case",
         ),
+        (
+            "acme.toml",
+            with("mints =", &format!("allow = \"{SECRET}\"\nmints =")),
+            "line 4: invalid type: string , expected a sequence",
+        ),
     ];
     for (file, text, told) in rows {
         let said = refused(&text, file);

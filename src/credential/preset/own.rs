@@ -22,7 +22,11 @@ pub fn read(path: &Path, text: &str) -> Result<&'static Preset, String> {
     let preset: Preset = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));
         let line = 1 + text[..at].matches('\n').count();
-        format!("line {line}: {}", error.message())
+        // A value of the wrong type would stand in it, whatever it is.
+        let told = error.message();
+        let (what, value) = told.split_once('"').unwrap_or((told, ""));
+        let more = value.rsplit('"').next().unwrap_or_default();
+        format!("line {line}: {what}{more}")
     })?;
     let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
     check(stem, &preset)?;
@@ -59,24 +63,19 @@ fn check(stem: &str, preset: &Preset) -> Result<(), String> {
         return Err(format!("`{key}` is for presets of the program"));
     }
     let mut permissions = HashSet::new();
-    let named = preset.permissions.iter().map(|one| &one.name);
-    if let Some(name) = named
-        .clone()
-        .find(|name| !is_name(name) || !permissions.insert(*name))
-    {
+    let mut named = preset.permissions.iter().map(|one| &one.name);
+    if let Some(name) = named.find(|name| !is_name(name) || !permissions.insert(*name)) {
         return Err(format!(
             "the permission `{name}` is there twice, or its name is none"
         ));
     }
-    let kinds = preset.blocks.iter().map(|block| &block.kind);
-    if let Some(kind) = kinds.clone().find(|kind| !is_name(kind)) {
+    let mut kinds = preset.blocks.iter().map(|block| &block.kind);
+    if let Some(kind) = kinds.find(|kind| !is_name(kind)) {
         return Err(format!("`{kind}` is no name of a kind"));
     }
     let but = preset.permissions.iter().flat_map(|one| &one.but);
     if let Some(one) = preset.mints.iter().chain(but).find(|one| !one.is_by_path()) {
-        return Err(format!(
-            "`{one}`: such a request is `GET`, or without a method"
-        ));
+        return Err(format!("`{one}`: such a request is `GET` or any"));
     }
     let mut mutations = preset.permissions.iter().flat_map(|one| &one.mutations);
     let mutation = preset.mint_mutations.first().or(mutations.next());
@@ -88,8 +87,9 @@ fn check(stem: &str, preset: &Preset) -> Result<(), String> {
         ));
     }
     let bindings: Result<Vec<_>, _> = preset.credentials.iter().map(bound).collect();
-    let bindings = Bindings::new(bindings?);
-    bindings.map_err(|error| error.to_string()).map(drop)
+    Bindings::new(bindings?)
+        .map_err(|error| error.to_string())
+        .map(drop)
 }
 
 fn bound(credential: &PresetCredential) -> Result<gateway_session::Binding, String> {
